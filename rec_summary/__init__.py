@@ -1,0 +1,48 @@
+"""Telemetry of recommender training on MindSpore.
+
+    from rec_summary import RecModel, SummaryCollector
+
+    RecModel(network, optimizer=optimizer).online_train(
+        stream, callbacks=[SummaryCollector("records")]
+    )
+
+then `rec-summary export records logs` and `tensorboard --logdir logs`.
+
+Public names resolve when they are first used: importing this package loads neither
+MindSpore nor TensorBoard.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from rec_summary.export.tensorboard import export_tensorboard
+    from rec_summary.training.collector import SummaryCollector
+    from rec_summary.training.rec_model import RecModel
+
+__all__ = ["RecModel", "SummaryCollector", "__version__", "export_tensorboard"]
+
+_HOME: Final = {
+    "RecModel": "rec_summary.training.rec_model",
+    "SummaryCollector": "rec_summary.training.collector",
+    "export_tensorboard": "rec_summary.export.tensorboard",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        value = getattr(importlib.import_module(_HOME[name]), name)
+    elif name == "__version__":
+        from importlib.metadata import version
+
+        value = version("rec_summary")
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,1 @@
+"""Protocol buffers of the records. Generated from `proto/` by `tools/proto`: do not edit."""

@@ -1,0 +1,73 @@
+"""The errors that users of this package can meet.
+
+A message always has three parts: what is invalid, what was received, and what was
+expected. Where the trouble is in a file, the file and the byte offset are named too, so
+that a message alone is enough to find the place.
+"""
+
+from __future__ import annotations
+
+import os
+
+_MAX_RECEIVED = 200  # a repr longer than this hides the rest of the message
+
+
+def three_part(what: str, received: object, expected: str) -> str:
+    """Returns the text of an error about a bad value.
+
+    Args:
+        what: What is invalid, for example ``"collect_freq"``.
+        received: The offending value; its ``repr`` is shown, cut when it is very long.
+        expected: What would have been accepted, for example ``"an int of at least 1"``.
+    """
+    shown = received if isinstance(received, _Verbatim) else repr(received)
+    if len(shown) > _MAX_RECEIVED:
+        shown = shown[: _MAX_RECEIVED - 1] + "…"
+    return f"{what} is invalid. Received: {shown}. Expected: {expected}."
+
+
+class _Verbatim(str):
+    """Text that `three_part` shows as it is, without quotation marks."""
+
+
+def verbatim(text: str) -> str:
+    """Marks `text` to be shown by `three_part` without quotation marks."""
+    return _Verbatim(text)
+
+
+class RecSummaryError(Exception):
+    """The base class of the package's own errors.
+
+    Mistakes in arguments raise Python's `TypeError` and `ValueError` with a three-part
+    text; everything else that can go wrong on purpose raises a subclass of this class.
+    """
+
+
+class SourceError(RecSummaryError):
+    """A directory or file named as input cannot be used."""
+
+
+class DestinationError(RecSummaryError):
+    """A directory named as output cannot be used."""
+
+
+class RecordError(RecSummaryError):
+    """A record file does not hold what its format promises.
+
+    Attributes:
+        path: The file.
+        offset: Where in the file the record begins, in bytes.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        offset: int,
+        what: str,
+        received: object,
+        expected: str,
+    ) -> None:
+        self.path = os.fspath(path)
+        self.offset = offset
+        self.parts = (what, received, expected)
+        super().__init__(f"{self.path}, offset {offset}: {three_part(what, received, expected)}")
