@@ -1,0 +1,196 @@
+"""Where runs and their files are: finding them, and claiming names for new files."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import filelock
+
+from rec_summary.errors import SourceError, three_part
+from rec_summary.records.names import Kind, RecordName, parse_name, this_host
+from rec_summary.records.segment import DIRECTORY_MODE, SegmentWriter
+
+LOCK_NAME: Final = ".rec_summary.lock"
+_LOCK_SECS: Final = 10.0
+
+
+@dataclass(frozen=True)
+class RecordFile:
+    """A record file of a run.
+
+    Attributes:
+        path: Where it is.
+        name: What its name says.
+    """
+
+    path: str
+    name: RecordName
+
+
+@dataclass(frozen=True)
+class Run:
+    """A directory that holds record files.
+
+    Attributes:
+        name: Its path below the source in question, with `/`; what TensorBoard shows.
+        path: Where it is.
+        files: Its record files, in the order in which they were begun.
+    """
+
+    name: str
+    path: str
+    files: tuple[RecordFile, ...]
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """The ranks that have written files, ascending."""
+        return tuple(sorted({file.name.rank for file in self.files}))
+
+    def of(self, kind: Kind, rank: int) -> tuple[RecordFile, ...]:
+        """The files of one kind and rank, in the order in which they were begun."""
+        return tuple(f for f in self.files if f.name.kind is kind and f.name.rank == rank)
+
+
+def list_files(path: str) -> tuple[RecordFile, ...]:
+    """Returns the record files directly in a directory, in the order of their beginning.
+
+    Raises:
+        OSError: The directory cannot be read.
+    """
+    found = []
+    with os.scandir(path) as entries:
+        for entry in entries:
+            name = parse_name(entry.name)
+            if name is not None and entry.is_file():
+                found.append(RecordFile(entry.path, name))
+    return tuple(sorted(found, key=lambda file: (*file.name.order, file.path)))
+
+
+def find_runs(source: str | os.PathLike[str]) -> list[Run]:
+    """Returns every run in a directory tree, in the order of their names.
+
+    A run is a directory with record files in it. It is named by its path below `source`;
+    if `source` is a run itself, its own base name stands first in every name, because a
+    nameless run would show up as `.`.
+
+    Args:
+        source: A record directory or a tree of them. Links to directories are not followed.
+
+    Raises:
+        SourceError: There is no such directory, it cannot be read, or no record file is
+            anywhere in it.
+    """
+    source = os.fspath(source)
+    what = "the source of records"
+    if not os.path.exists(source):
+        raise SourceError(
+            three_part(what, source, "an existing directory of MindSpore summary records")
+        )
+    if not os.path.isdir(source):
+        raise SourceError(three_part(what, source, "a directory, not a file: name its folder"))
+    found: dict[str, tuple[str, tuple[RecordFile, ...]]] = {}
+    try:
+        for path in _directories(source):
+            files = list_files(path)
+            if files:
+                found[os.path.relpath(path, source).replace(os.sep, "/")] = (path, files)
+    except OSError as error:
+        raise SourceError(three_part(what, f"{source}: {error}", "a readable directory")) from error
+    if not found:
+        raise SourceError(
+            three_part(
+                what,
+                source,
+                "a directory with record files in it or below it (their names contain "
+                "`.out.events.summary.<seconds>.`)",
+            )
+        )
+    base = os.path.basename(os.path.abspath(source)) or "root"
+    nested = "." in found
+    runs = []
+    for relative, (path, files) in found.items():
+        name = relative if not nested else base if relative == "." else f"{base}/{relative}"
+        runs.append(Run(name, path, files))
+    return sorted(runs, key=lambda run: run.name)
+
+
+def _directories(top: str) -> Iterator[str]:
+    def fail(error: OSError) -> None:
+        raise error
+
+    for path, names, _ in os.walk(top, onerror=fail):
+        names.sort()
+        yield path
+
+
+def make_directory(path: str) -> None:
+    """Makes a record directory (mode 0700) and its parents; an existing one is kept as it is.
+
+    Raises:
+        OSError: It cannot be made, or something else is in the way.
+    """
+    parent = os.path.dirname(os.path.abspath(path))
+    os.makedirs(parent, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(path, DIRECTORY_MODE)
+    if not os.path.isdir(path):
+        raise NotADirectoryError(20, "not a directory", path)
+
+
+def begin_segments(directory: str, rank: int) -> dict[Kind, SegmentWriter]:
+    """Creates the next pair of record files of a rank: one for each kind.
+
+    Both carry one stamp. It is the current second, or later than every stamp that this
+    rank has used before: names stay unique within a second and sort as they were begun
+    even if the clock steps back. A lock keeps writers from choosing at the same time; if
+    the lock cannot be had (a file system without locks, a holder that hangs), exclusive
+    creation alone still keeps them apart.
+
+    Args:
+        directory: An existing record directory.
+        rank: The rank of this process.
+
+    Raises:
+        OSError: The files cannot be created.
+    """
+    with _directory_lock(directory):
+        used = [f.name.stamp for f in list_files(directory) if f.name.rank == rank]
+        stamp = max(int(time.time()), max(used, default=-1) + 1)
+        while True:
+            try:
+                return _create_pair(directory, stamp, rank)
+            except FileExistsError:
+                stamp += 1
+
+
+def _create_pair(directory: str, stamp: int, rank: int) -> dict[Kind, SegmentWriter]:
+    pair: dict[Kind, SegmentWriter] = {}
+    try:
+        for kind in Kind:
+            name = str(RecordName(stamp, rank, this_host(), kind))
+            pair[kind] = SegmentWriter(os.path.join(directory, name))
+    except OSError:
+        for writer in pair.values():  # an empty file of ours would only puzzle readers
+            writer.close()
+            os.unlink(writer.path)
+        raise
+    return pair
+
+
+@contextlib.contextmanager
+def _directory_lock(directory: str) -> Iterator[None]:
+    lock = filelock.FileLock(os.path.join(directory, LOCK_NAME), timeout=_LOCK_SECS, mode=0o600)
+    try:
+        lock.acquire()
+    except (OSError, NotImplementedError):  # Timeout is an OSError
+        yield
+        return
+    try:
+        yield
+    finally:
+        lock.release()

@@ -1,0 +1,153 @@
+"""A resumable reader of framed records.
+
+One reader serves a finished file, a file that another process is appending to, and a
+file that a crash cut short: it never loses its place. What went wrong is told by type,
+because each asks for something else of the caller:
+
+* `TruncatedRecord`: the file ends inside a record. Come back later; the same call then
+  goes on where it was.
+* `BadLengthChecksum`: the length cannot be trusted, so the next record cannot be found.
+  Stop reading this file.
+* `BadDataChecksum`: this payload cannot be trusted, but its end is known. The reader has
+  already stepped over it; the caller decides whether to go on.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from rec_summary.errors import RecordError, verbatim
+from rec_summary.records import framing
+
+_CHUNK_BYTES: Final = 1 << 18
+
+
+class TruncatedRecord(RecordError):
+    """The file ends inside a record; nothing is wrong with what is there so far."""
+
+
+class BadLengthChecksum(RecordError):
+    """A record's header does not match its checksum."""
+
+
+class BadDataChecksum(RecordError):
+    """A record's payload does not match its checksum."""
+
+
+class RawRecord(NamedTuple):
+    """A payload and the byte offset at which its record begins."""
+
+    offset: int
+    payload: bytes
+
+
+class RecordReader:
+    """Reads framed records one after another, from any record boundary on.
+
+    Attributes:
+        path: The file being read.
+        offset: The boundary that reading has reached, in bytes: store it, and a later
+            reader that starts there continues without a gap or a duplicate.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], offset: int = 0) -> None:
+        """Opens `path` for reading.
+
+        Args:
+            path: A file of framed records.
+            offset: The record boundary to start at, in bytes.
+
+        Raises:
+            OSError: The file cannot be opened.
+        """
+        self.path = os.fspath(path)
+        self.offset = offset
+        self._file = open(self.path, "rb", buffering=0)  # noqa: SIM115  # `close` closes it
+        self._buffer = b""
+        self._buffer_start = offset  # where in the file `_buffer` begins
+
+    def read(self) -> RawRecord | None:
+        """Returns the next record, or None where the file ends at a record boundary.
+
+        None is not final: a file that grows yields more on a later call.
+
+        Raises:
+            TruncatedRecord: The rest of the record has not been written (yet).
+            BadLengthChecksum: The record's end cannot be found.
+            BadDataChecksum: The payload is damaged; the next call reads the next record.
+            OSError: Reading failed.
+        """
+        start = self.offset
+        header = self._peek(start, framing.HEADER_BYTES)
+        if not header:
+            return None
+        if len(header) < framing.HEADER_BYTES:
+            raise self._truncated(len(header), framing.HEADER_BYTES)
+        length = framing.unpack_header(header)
+        if length is None:
+            raise BadLengthChecksum(
+                self.path,
+                start,
+                "the checksum of a record's length",
+                verbatim(f"header {header.hex()}"),
+                "a 12-byte TFRecord header (is this a record file, and undamaged?)",
+            )
+        # Compare with the file's size first: a damaged length must never make us allocate.
+        needed = length + framing.OVERHEAD_BYTES
+        present = os.fstat(self._file.fileno()).st_size - start
+        record = self._peek(start, needed) if needed <= present else b""
+        if len(record) < needed:
+            raise self._truncated(present, needed)
+        payload = record[framing.HEADER_BYTES : -framing.FOOTER_BYTES]
+        self.offset = start + needed
+        if not framing.footer_matches(payload, record[-framing.FOOTER_BYTES :]):
+            raise BadDataChecksum(
+                self.path,
+                start,
+                "the checksum of a record's data",
+                verbatim(f"{length} bytes that do not match it"),
+                "the bytes that were written",
+            )
+        return RawRecord(start, payload)
+
+    def __iter__(self) -> Iterator[RawRecord]:
+        """Yields records until the file ends at a boundary; errors as `read` raises them."""
+        while (record := self.read()) is not None:
+            yield record
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._file.close()
+
+    def __enter__(self) -> RecordReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _truncated(self, present: int, needed: int) -> TruncatedRecord:
+        return TruncatedRecord(
+            self.path,
+            self.offset,
+            "the last record",
+            verbatim(f"{present} of its {needed} bytes"),
+            "a whole record (a writer may still be at work)",
+        )
+
+    def _peek(self, start: int, size: int) -> bytes:
+        """Returns up to `size` bytes from `start` on, through the read-ahead buffer."""
+        begin = start - self._buffer_start
+        if not 0 <= begin <= len(self._buffer) or begin + size > len(self._buffer):
+            # Keep what is already read; the kernel's file position is never relied upon.
+            kept = self._buffer[begin:] if 0 <= begin <= len(self._buffer) else b""
+            parts, have = [kept], len(kept)
+            while have < size:
+                block = os.pread(self._file.fileno(), max(size - have, _CHUNK_BYTES), start + have)
+                if not block:
+                    break
+                parts.append(block)
+                have += len(block)
+            self._buffer, self._buffer_start, begin = b"".join(parts), start, 0
+        return self._buffer[begin : begin + size]

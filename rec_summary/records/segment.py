@@ -1,0 +1,99 @@
+"""Writing one record file.
+
+A file is created exclusively, so no two writers ever share one. It only grows, by whole
+records: after a failed write the file is cut back to the last boundary, so that a reader
+meets a torn record only if the process or the machine died in the middle of a write.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import Final
+
+from rec_summary.records.framing import frame
+
+FILE_MODE: Final = 0o600
+DIRECTORY_MODE: Final = 0o700
+
+_FLUSH_BYTES: Final = 1 << 16  # write to the file once this much has gathered
+_PENDING_BYTES: Final = 1 << 23  # hold this much while the file cannot be written
+
+
+class SegmentWriter:
+    """Appends framed records to a file of its own.
+
+    Not thread-safe: one thread writes. Records gather in memory until `flush`, or until
+    64 KiB are there. While the file cannot be written, up to 8 MiB are held for the next
+    try; beyond that the newest record is refused.
+
+    Attributes:
+        path: The file.
+        bytes_written: The size of what is in the file.
+    """
+
+    def __init__(self, path: str) -> None:
+        """Creates `path` (mode 0600).
+
+        Raises:
+            FileExistsError: The file exists already; another writer owns it.
+            OSError: The file cannot be created.
+        """
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+        self.path = path
+        self.bytes_written = 0
+        self._fd = os.open(path, flags, FILE_MODE)
+        self._pending: list[bytes] = []
+        self._pending_bytes = 0
+
+    def write(self, payload: bytes) -> None:
+        """Appends one record.
+
+        Raises:
+            OSError: The file cannot be written. The record is kept for the next try
+                unless 8 MiB are waiting already, in which case it is not taken.
+        """
+        if self._pending_bytes >= _PENDING_BYTES:
+            self.flush()
+        record = frame(payload)
+        self._pending.append(record)
+        self._pending_bytes += len(record)
+        if self._pending_bytes >= _FLUSH_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Hands everything to the operating system: it survives the death of the process.
+
+        Raises:
+            OSError: The file cannot be written; the records are kept for the next try.
+        """
+        if not self._pending:
+            return
+        data = memoryview(b"".join(self._pending))
+        done = 0
+        try:
+            while done < len(data):
+                done += os.write(self._fd, data[done:])
+        except OSError:
+            if done:
+                # Half a record must not stay: whatever comes next would be unreadable.
+                with contextlib.suppress(OSError):
+                    os.ftruncate(self._fd, self.bytes_written)
+            raise
+        self.bytes_written += done
+        self._pending.clear()
+        self._pending_bytes = 0
+
+    def close(self) -> None:
+        """Flushes and closes the file; the file is closed even if the flush fails.
+
+        Raises:
+            OSError: The last records could not be written.
+        """
+        if self._fd < 0:
+            return
+        try:
+            self.flush()
+        finally:
+            os.close(self._fd)
+            self._fd = -1

@@ -1,0 +1,44 @@
+"""Failures that must not stop training: each kind is logged once, all are counted."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+logger = logging.getLogger("rec_summary")
+
+
+class Troubles:
+    """Counts telemetry failures by kind. Thread-safe.
+
+    Only the first failure of a kind is logged: a full disk fails at every step, and a
+    flood of messages would bury the training's own.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: dict[str, int] = {}
+
+    def report(self, kind: str, error: BaseException | str) -> None:
+        """Counts one failure, and logs it if it is the first of its kind.
+
+        Args:
+            kind: A short stable name, for example `"write"` or `"histogram fc.weight/auto"`.
+            error: What happened.
+        """
+        with self._lock:
+            first = kind not in self._counts
+            self._counts[kind] = self._counts.get(kind, 0) + 1
+        if first:
+            detail = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
+            logger.warning(
+                "rec_summary: %s: %s (training goes on; further ones are only counted)",
+                kind,
+                detail,
+            )
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How often each kind has happened so far."""
+        with self._lock:
+            return dict(self._counts)
