@@ -1,0 +1,1 @@
+"""Numpy arrays to summary values, and the bounds that MindSpore's viewers rely on."""

@@ -1,0 +1,110 @@
+"""Histograms: against numpy in every case, against MindSpore's own code where it is there."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from rec_summary.values.histogram import MAX_BINS, bin_count, histogram
+
+finite32 = hnp.arrays(
+    np.float32,
+    hnp.array_shapes(max_dims=3, max_side=30),
+    elements=st.floats(-(2.0**100), 2.0**100, width=32),
+)
+any_float = hnp.arrays(np.float64, st.integers(0, 200), elements=st.floats(width=64))
+
+
+@given(finite32)
+def test_finite_values_are_all_counted_within_their_bounds(array):
+    result = histogram(array)
+    assert result.count == array.size == sum(bucket.count for bucket in result.buckets)
+    assert len(result.buckets) == bin_count(array.size)
+    assert result.min == array.min()
+    assert result.max == array.max()
+    assert result.sum == pytest.approx(array.sum(dtype=np.float64), rel=1e-12, abs=1e-12)
+    assert all(bucket.width > 0 for bucket in result.buckets)
+
+
+@given(any_float)
+def test_nan_and_infinities_are_counted_apart(array):
+    result = histogram(array)
+    assert result.count == array.size
+    assert result.nan_count == np.isnan(array).sum()
+    assert result.pos_inf_count == np.isposinf(array).sum()
+    assert result.neg_inf_count == np.isneginf(array).sum()
+    finite = array[np.isfinite(array)]
+    assert sum(bucket.count for bucket in result.buckets) == finite.size
+    if finite.size:
+        assert (result.min, result.max) == (finite.min(), finite.max())
+
+
+def test_buckets_hold_what_lies_in_them():
+    array = np.random.default_rng(0).normal(size=100_000).astype(np.float32)
+    result = histogram(array)
+    assert len(result.buckets) == MAX_BINS
+    for bucket in result.buckets[:-1]:
+        inside = (array >= bucket.left) & (array < bucket.left + bucket.width)
+        assert bucket.count == pytest.approx(inside.sum(), abs=2)  # float32 edges
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.array([True, False, True]),
+        np.array([3, 4, 5], dtype=np.int8),
+        np.array([2**63 - 1, -(2**63)]),
+        np.array([1.0, 2.0], dtype=np.float16),
+        np.array([-1.7e308, 1.7e308]),
+        np.float32(7),
+    ],
+)
+def test_every_real_type_and_range_works(array):
+    result = histogram(array)
+    assert sum(bucket.count for bucket in result.buckets) == array.size
+    assert all(math.isfinite(bucket.left + bucket.width) for bucket in result.buckets)
+
+
+def test_equal_values_span_one_unit():
+    result = histogram(np.full(20, 4.0))
+    assert result.buckets[0].left == 3.5
+    assert result.buckets[-1].left + result.buckets[-1].width == pytest.approx(4.5)
+    assert sum(bucket.count for bucket in result.buckets) == 20
+
+
+@pytest.mark.parametrize("array", [np.zeros(0), np.array([math.nan, math.inf])])
+def test_without_finite_values_there_are_no_buckets(array):
+    result = histogram(array)
+    assert result.count == array.size
+    assert len(result.buckets) == 0
+
+
+@pytest.mark.parametrize("array", [np.array(["a"]), np.array([1j]), np.array([object()])])
+def test_other_types_are_refused_in_three_parts(array):
+    with pytest.raises(TypeError, match="real numbers"):
+        histogram(array)
+
+
+@pytest.mark.mindspore
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("size", [1, 4, 9, 200, 5000])
+def test_same_as_mindspores_for_the_same_array(seed, size):
+    adapter = pytest.importorskip("mindspore.train.summary._summary_adapter")
+    from mindspore.train.summary_pb2 import Summary
+
+    array = np.random.default_rng(seed).normal(0, 10.0**seed, size).astype(np.float32)
+    array[::7] = [np.nan, np.inf, -np.inf, 3][seed]
+    theirs = Summary.Histogram()
+    adapter._fill_histogram_summary("tag", array, theirs)
+    ours = histogram(array)
+    for field in ("count", "nan_count", "pos_inf_count", "neg_inf_count", "min", "max"):
+        assert getattr(ours, field) == getattr(theirs, field), field
+    assert ours.sum == pytest.approx(theirs.sum, rel=1e-12)
+    assert len(ours.buckets) == len(theirs.buckets)
+    for our, their in zip(ours.buckets, theirs.buckets, strict=True):
+        assert our.left == pytest.approx(their.left, rel=1e-5, abs=1e-5 * 10.0**seed)
+        assert our.width == pytest.approx(their.width, rel=1e-3)
+        assert abs(our.count - their.count) <= 1
