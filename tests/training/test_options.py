@@ -1,0 +1,108 @@
+"""Every argument is checked once, at construction, with MindSpore's types and bounds."""
+
+import math
+
+import pytest
+
+pytest.importorskip("mindspore")
+
+from rec_summary import SummaryCollector
+
+
+def make(path, **arguments):
+    return SummaryCollector(path / "records", **arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "names"),
+    [
+        ({"collect_freq": 0}, ValueError, "collect_freq"),
+        ({"collect_freq": -3}, ValueError, "collect_freq"),
+        ({"collect_freq": True}, TypeError, "collect_freq"),
+        ({"collect_freq": 1.0}, TypeError, "collect_freq"),
+        ({"collect_freq": None}, TypeError, "collect_freq"),
+        ({"num_process": 0}, ValueError, "num_process"),
+        ({"num_process": "2"}, TypeError, "num_process"),
+        ({"collect_specified_data": []}, TypeError, "collect_specified_data"),
+        ({"collect_specified_data": {1: True}}, TypeError, "a key of collect_specified_data"),
+        ({"collect_specified_data": {"collect_los": True}}, ValueError, "collect_los"),
+        ({"collect_specified_data": {"collect_metric": 1}}, TypeError, "collect_metric"),
+        ({"collect_specified_data": {"collect_graph": None}}, TypeError, "collect_graph"),
+        ({"collect_specified_data": {"histogram_regular": 5}}, TypeError, "histogram_regular"),
+        ({"collect_specified_data": {"histogram_regular": "(a"}}, ValueError, "histogram_regular"),
+        ({"collect_specified_data": {"collect_landscape": 1}}, TypeError, "collect_landscape"),
+        ({"keep_default_action": 1}, TypeError, "keep_default_action"),
+        ({"custom_lineage_data": [1]}, TypeError, "custom_lineage_data"),
+        ({"custom_lineage_data": {1: "a"}}, TypeError, "a key of custom_lineage_data"),
+        ({"custom_lineage_data": {"a": None}}, TypeError, "custom_lineage_data['a']"),
+        ({"collect_tensor_freq": 0}, ValueError, "collect_tensor_freq"),
+        ({"max_file_size": 0}, ValueError, "max_file_size"),
+        ({"max_file_size": 1.5}, TypeError, "max_file_size"),
+        ({"export_options": "npy"}, TypeError, "export_options"),
+        ({"export_options": {"tensor": "npy"}}, ValueError, "a key of export_options"),
+        ({"export_options": {"tensor_format": "npz"}}, ValueError, "tensor_format"),
+        ({"flush_secs": 0}, ValueError, "flush_secs"),
+        ({"flush_secs": math.inf}, ValueError, "flush_secs"),
+        ({"lineage_secs": "1"}, TypeError, "lineage_secs"),
+    ],
+)
+def test_a_wrong_argument_raises_at_once_in_three_parts(tmp_path, arguments, error, names):
+    with pytest.raises(error) as caught:
+        make(tmp_path, **arguments)
+    text = str(caught.value)
+    assert names in text
+    assert "is invalid. Received: " in text
+    assert " Expected: " in text
+    assert not (tmp_path / "records").exists()
+
+
+@pytest.mark.parametrize(
+    ("directory", "error"), [("", ValueError), ("a\0b", ValueError), (None, TypeError)]
+)
+def test_a_directory_must_be_a_path(directory, error):
+    with pytest.raises(error, match="summary_dir"):
+        SummaryCollector(directory)
+
+
+def test_a_file_in_the_place_of_the_directory_raises_at_once(tmp_path):
+    (tmp_path / "records").write_text("mine")
+    with pytest.raises(OSError, match="records"):
+        make(tmp_path)
+    assert (tmp_path / "records").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("specified", "keep", "metric", "histogram", "lineage"),
+    [
+        (None, True, True, True, True),
+        (None, False, False, False, False),
+        ({}, True, True, True, True),
+        ({}, False, False, False, False),
+        ({"collect_metric": False}, True, False, True, True),
+        ({"collect_metric": True}, False, True, False, False),
+        ({"histogram_regular": None}, False, False, True, False),
+        ({"collect_train_lineage": True}, False, False, False, True),
+    ],
+)
+def test_what_is_not_named_follows_keep_default_action(
+    tmp_path, specified, keep, metric, histogram, lineage
+):
+    collector = make(tmp_path, collect_specified_data=specified, keep_default_action=keep)
+    collect = collector._options.collect
+    assert collect.metric is metric
+    assert (collect.histogram is not None) is histogram
+    assert collect.train_lineage is lineage
+
+
+def test_what_this_version_does_not_record_is_said(tmp_path, caplog):
+    make(tmp_path, collect_specified_data={"collect_graph": True}, max_file_size=10**9)
+    assert [record.message for record in caplog.records] == [
+        "SummaryCollector: max_file_size=1000000000 has no effect yet in this version",
+        "SummaryCollector: collect_graph is not recorded yet by this version",
+    ]
+
+
+def test_the_directory_is_made_and_private(tmp_path):
+    collector = make(tmp_path)
+    assert collector.summary_dir == str(tmp_path / "records")
+    assert (tmp_path / "records").stat().st_mode & 0o777 == 0o700
