@@ -33,7 +33,15 @@ _HOME: Final = {
 
 def __getattr__(name: str) -> Any:
     if name in _HOME:
-        value = getattr(importlib.import_module(_HOME[name]), name)
+        try:
+            value = getattr(importlib.import_module(_HOME[name]), name)
+        except ModuleNotFoundError as error:
+            if error.name is None or error.name.partition(".")[0] != "mindspore":
+                raise
+            raise ImportError(
+                f"rec_summary.{name} needs MindSpore, which is not installed: "
+                "pip install 'rec_summary[mindspore]'"
+            ) from error
     elif name == "__version__":
         from importlib.metadata import version
 

@@ -1,0 +1,40 @@
+"""What each kind of record becomes in TensorBoard.
+
+This is the one place that says so: a kind is the name of its field in the records'
+protobuf, and what is not named here is counted and reported as not exported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Protocol
+
+from rec_summary._pb.lineage_pb2 import LineageEvent
+from rec_summary._pb.summary_pb2 import Summary
+from rec_summary.export.dashboards.histograms import HistogramMapper
+from rec_summary.export.dashboards.points import Point
+from rec_summary.export.dashboards.scalars import ScalarMapper
+from rec_summary.export.lineage import Lineage
+
+
+class ValueMapper(Protocol):
+    """Makes points of the values of one kind in one run; may remember what it has seen."""
+
+    def __call__(self, tag: str, value: Summary.Value) -> Iterable[Point]:
+        """Returns the points for a value recorded under `tag`."""
+
+
+VALUES: Final[Mapping[str, Callable[[], ValueMapper]]] = {
+    "scalar_value": ScalarMapper,
+    "histogram": HistogramMapper,
+}
+"""The kinds of a summary's values, each with its mapper."""
+
+LINEAGE: Final[Mapping[str, Callable[[Lineage, LineageEvent, float], None]]] = {
+    "train_lineage": Lineage.take_train,
+    "user_defined_info": Lineage.take_custom,
+}
+"""The kinds of lineage that describe a run as a whole; `hparams` and `text` show the sum."""
+
+EVALUATION: Final = "evaluation_lineage"
+"""The kind of lineage that has a step: its metrics become scalars of a TensorBoard run."""

@@ -1,0 +1,84 @@
+"""Histograms to the Histograms and Distributions dashboards."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, Final
+
+from tensorboard.compat.proto import summary_pb2 as tensorboard_pb2
+
+from rec_summary._pb.summary_pb2 import Summary
+from rec_summary.export.dashboards.points import HISTOGRAMS, Point
+from rec_summary.export.dashboards.scalars import scalar
+
+_NON_FINITE: Final = ("nan_count", "pos_inf_count", "neg_inf_count")
+
+
+class HistogramMapper:
+    """Maps a histogram to one of TensorBoard's, and what it cannot show to scalars.
+
+    TensorBoard's histograms have no place for values that are not finite. Their numbers
+    become the scalars `<tag>/nan_count`, `<tag>/pos_inf_count` and `<tag>/neg_inf_count`:
+    from the first step at which they are not zero, so that a healthy run has none.
+    """
+
+    def __init__(self) -> None:
+        self._begun: set[str] = set()
+
+    def __call__(self, tag: str, value: Summary.Value) -> Iterator[Point]:
+        """Yields the points for a value that holds a histogram."""
+        histogram = value.histogram
+        histo = to_histogram_proto(histogram)
+        yield Point(tag, HISTOGRAMS, tensorboard_pb2.Summary.Value(histo=histo))
+        for name in _NON_FINITE:
+            count = getattr(histogram, name)
+            series = f"{tag}/{name}"
+            if count or series in self._begun:
+                self._begun.add(series)
+                yield scalar(series, count)
+
+
+def to_histogram_proto(histogram: Summary.Histogram) -> Any:
+    """Returns TensorBoard's `HistogramProto` of a histogram.
+
+    TensorBoard knows a bucket by its right edge. For the left edge of the first bucket and
+    the right edge of the last one both loaders put min and max instead, and one of them
+    cuts off empty buckets first; so they are cut off here, for both to show the same. Where
+    all values are equal, that leaves one bucket without width, as TensorBoard's own
+    summaries of such data have. A histogram without finite values gets no buckets.
+
+    `sum_squares` is an estimate from the middles of the buckets; no dashboard shows it.
+    Source: `tensorboard/data_compat.py` and `tensorboard/data/server/data_compat.rs`.
+    """
+    buckets = _without_empty_ends(histogram)
+    if not buckets:
+        return tensorboard_pb2.HistogramProto()
+    last = buckets[-1]
+    counts = [float(max(bucket.count, 0)) for bucket in buckets]
+    middles = [bucket.left + bucket.width / 2 for bucket in buckets]
+    low = histogram.min if _states(histogram, "min") else buckets[0].left
+    high = histogram.max if _states(histogram, "max") else last.left + last.width
+    num = sum(counts)
+    weighted = [count * middle for count, middle in zip(counts, middles, strict=True)]
+    return tensorboard_pb2.HistogramProto(
+        min=low,
+        max=high,
+        num=num,
+        sum=histogram.sum if _states(histogram, "sum") else sum(weighted),
+        sum_squares=sum(part * middle for part, middle in zip(weighted, middles, strict=True)),
+        bucket_limit=[bucket.left for bucket in buckets[1:]] + [last.left + last.width],
+        bucket=counts,
+    )
+
+
+def _without_empty_ends(histogram: Summary.Histogram) -> list[Any]:
+    buckets = list(histogram.buckets)
+    if not all(math.isfinite(bucket.left + bucket.width) for bucket in buckets):
+        return []  # no dashboard can place them
+    filled = [index for index, bucket in enumerate(buckets) if bucket.count > 0]
+    return buckets[filled[0] : filled[-1] + 1] if filled else []
+
+
+def _states(histogram: Summary.Histogram, field: Any) -> bool:
+    return histogram.HasField(field) and math.isfinite(getattr(histogram, field))

@@ -1,0 +1,128 @@
+"""Lineage to the HParams dashboard: one session for each run.
+
+There is no experiment record: TensorBoard then infers the columns from all sessions, and
+which of them differ. The metadata of a tag cannot be changed later, so a session gets its
+end only once its run has ended. Source: `tensorboard/plugins/hparams/plugin_data.proto`.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterator
+from typing import Final
+
+from google.protobuf.struct_pb2 import Value
+from tensorboard.compat.proto import summary_pb2, tensor_pb2, tensor_shape_pb2, types_pb2
+from tensorboard.plugins.hparams import api_pb2, plugin_data_pb2
+
+from rec_summary._pb.lineage_pb2 import RunState
+from rec_summary.export.dashboards.points import Point, plugin
+from rec_summary.export.lineage import Lineage, Plain
+from rec_summary.export.words import valid
+
+START_TAG: Final = "_hparams_/session_start_info"
+END_TAG: Final = "_hparams_/session_end_info"
+
+_ENDED: Final[dict[int, int]] = {
+    RunState.FINISHED: api_pb2.STATUS_SUCCESS,
+    RunState.STOPPED: api_pb2.STATUS_SUCCESS,
+    RunState.FAILED: api_pb2.STATUS_FAILURE,
+}
+_EXACT: Final = 1 << 53  # larger integers lose digits in a double
+
+
+def session_points(run: str, lineage: Lineage, started: float) -> Iterator[Point]:
+    """Yields the session's start, and its end if the run has ended.
+
+    Args:
+        run: The run's name; it becomes the name of the session's group.
+        lineage: What is known of the run.
+        started: When it began if its lineage does not say, in seconds since the epoch.
+    """
+    state = lineage.train.run_state if lineage.train is not None else RunState()
+    if state.HasField("start_time") and math.isfinite(state.start_time):
+        started = state.start_time
+    start = plugin_data_pb2.SessionStartInfo(group_name=valid(run), start_time_secs=started)
+    for name, value in hyper_parameters(lineage).items():
+        start.hparams[name].CopyFrom(_to_value(value))
+    yield _point(START_TAG, plugin_data_pb2.HParamsPluginData(session_start_info=start))
+    status = _ENDED.get(lineage.status)
+    if status is not None:
+        end = plugin_data_pb2.SessionEndInfo(status=status, end_time_secs=lineage.train_time)
+        yield _point(END_TAG, plugin_data_pb2.HParamsPluginData(session_end_info=end))
+
+
+def hyper_parameters(lineage: Lineage) -> dict[str, Plain]:
+    """Returns a run's hyper-parameters: MindSpore's by their names in the record, and custom data.
+
+    Custom data under a name that is taken gets the prefix `custom.`.
+    """
+    found = recorded_parameters(lineage)
+    for name, value in lineage.custom.items():
+        found[f"custom.{name}" if name in found else name] = value
+    return found
+
+
+def recorded_parameters(lineage: Lineage) -> dict[str, Plain]:
+    """Returns the hyper-parameters that MindSpore's training lineage has fields for."""
+    return dict(_recorded(lineage))
+
+
+def _recorded(lineage: Lineage) -> Iterator[tuple[str, Plain]]:
+    train = lineage.train
+    if train is None:
+        return
+    hyper, data, state = train.hyper_parameters, train.train_dataset, train.run_state
+    if train.algorithm.network:
+        yield "network", valid(train.algorithm.network)
+    for name in ("optimizer", "loss_function", "parallel_mode"):
+        text = getattr(hyper, name)
+        if text:
+            yield name, valid(text)
+    if hyper.HasField("learning_rate"):
+        yield "learning_rate", shortest(hyper.learning_rate)
+    for name in ("epoch", "device_num"):
+        if hyper.HasField(name):
+            yield name, getattr(hyper, name)
+    # Ours may be there as well, in 64 bits.
+    if state.batch_size or hyper.HasField("batch_size"):
+        yield "batch_size", state.batch_size or hyper.batch_size
+    if data.train_dataset_path:
+        yield "train_dataset_path", valid(data.train_dataset_path)
+    if state.dataset_size or data.HasField("train_dataset_size"):
+        yield "train_dataset_size", state.dataset_size or data.train_dataset_size
+
+
+def shortest(number: float) -> float:
+    """Returns the float64 that reads best of those that round to the float32 `number`.
+
+    A learning rate of 0.001 was recorded in 32 bits, and would otherwise read
+    0.0010000000474974513.
+    """
+    if not math.isfinite(number):
+        return number
+    for digits in range(6, 9):
+        candidate = float(f"{number:.{digits}g}")
+        if struct.pack("<f", candidate) == struct.pack("<f", number):
+            return candidate
+    return number
+
+
+def _to_value(value: Plain) -> Value:
+    if isinstance(value, bool):
+        return Value(bool_value=value)
+    if isinstance(value, str):
+        return Value(string_value=value)
+    if math.isfinite(value) and (isinstance(value, float) or abs(value) <= _EXACT):
+        return Value(number_value=value)
+    return Value(string_value=str(value))  # TensorBoard drops NaN and Inf
+
+
+def _point(tag: str, content: plugin_data_pb2.HParamsPluginData) -> Point:
+    serialized = content.SerializeToString(deterministic=True)
+    owner = plugin("hparams", summary_pb2.DATA_CLASS_TENSOR, serialized, reserved=True)
+    # Everything is in the metadata; the smallest tensor stands in for a value.
+    shape = tensor_shape_pb2.TensorShapeProto(dim=[tensor_shape_pb2.TensorShapeProto.Dim(size=0)])
+    tensor = tensor_pb2.TensorProto(dtype=types_pb2.DT_FLOAT, tensor_shape=shape)
+    return Point(tag, owner, summary_pb2.Summary.Value(tensor=tensor))

@@ -1,0 +1,160 @@
+"""What the lineage of one rank says in the end.
+
+Lineage is written again and again while a run goes on; the last record is in force. So the
+records are gathered here first, and dashboards look at the result.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from rec_summary._pb.lineage_pb2 import (
+    EvaluationLineage,
+    LineageEvent,
+    RunState,
+    TrainLineage,
+    UserDefinedInfo,
+)
+from rec_summary.export.words import valid
+
+Plain = str | bool | int | float
+
+_CUSTOM_MAPS: Final = ("map_bool", "map_double", "map_int32", "map_int64", "map_str")
+
+
+class Metric(NamedTuple):
+    """The last value of an evaluation metric, and the step it belongs to."""
+
+    step: int
+    value: str
+
+
+@dataclass
+class Lineage:
+    """The lineage of one rank of a run, as far as it has been read.
+
+    Attributes:
+        train: The last training lineage, if there was one.
+        train_time: When it was written, in seconds since the epoch.
+        last_time: When the last lineage of any kind was written.
+        custom: The user's own data; nested names are joined with dots.
+        evaluations: How many evaluations there were.
+        valid_dataset: The path and size in samples of the last evaluation's data.
+        metrics: The last value of each metric, numeric or not, by name.
+    """
+
+    train: TrainLineage | None = None
+    train_time: float = 0.0
+    last_time: float = 0.0
+    custom: dict[str, Plain] = field(default_factory=dict)
+    evaluations: int = 0
+    valid_dataset: tuple[str, int] | None = None
+    metrics: dict[str, Metric] = field(default_factory=dict)
+
+    @property
+    def describes_training(self) -> bool:
+        """Whether there is anything that makes a session of the run."""
+        return self.train is not None or bool(self.custom)
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing at all has been read."""
+        return not self.describes_training and not self.evaluations
+
+    @property
+    def status(self) -> int:
+        """How the run ended, as a `RunState.Status`.
+
+        MindSpore writes its lineage when training has ended, and states nothing else.
+        """
+        if self.train is None:
+            return RunState.UNKNOWN
+        if not self.train.HasField("run_state"):
+            return RunState.FINISHED
+        return self.train.run_state.status
+
+    def take_train(self, event: LineageEvent, wall_time: float) -> None:
+        """Puts a training lineage in force.
+
+        Raises:
+            ValueError: A name is not valid Unicode.
+        """
+        train = event.train_lineage
+        sorted(train.run_state.troubles)  # names of a map are decoded when they are looked at
+        self.train = train
+        self.train_time = self.last_time = wall_time
+
+    def take_custom(self, event: LineageEvent, wall_time: float) -> None:
+        """Adds the user's own data; a name that comes again has its new value.
+
+        Raises:
+            ValueError: A name is not valid Unicode.
+        """
+        entries = list(flattened(event.user_defined_info))
+        self.custom.update(entries)
+        self.last_time = wall_time
+
+    def take_evaluation(self, evaluation: EvaluationLineage, step: int, wall_time: float) -> None:
+        """Adds an evaluation made at `step`."""
+        self.last_time = wall_time
+        self.evaluations += 1
+        data = evaluation.valid_dataset
+        size = max(evaluation.valid_dataset_size64, data.valid_dataset_size)
+        if data.valid_dataset_path or size:
+            self.valid_dataset = (valid(data.valid_dataset_path), size)
+        for name, value in metrics_of(evaluation):
+            self.metrics[name] = Metric(step, _shown(value))
+
+
+def metrics_of(evaluation: EvaluationLineage) -> Iterator[tuple[str, Any]]:
+    """Yields an evaluation's metrics: names and what JSON made of their values.
+
+    Text that is not a JSON object yields one metric, called `metric`, with that text.
+    """
+    text = valid(evaluation.metric)
+    try:
+        metrics = json.loads(text) if text else {}
+    except (ValueError, RecursionError):
+        metrics = text
+    if not isinstance(metrics, dict):
+        metrics = {"metric": text}
+    for name, value in metrics.items():
+        yield valid(name), value
+
+
+def numeric(value: Any) -> float | None:
+    """Returns a metric's value as a float, or None if it is not a number."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, str):
+        return valid(value)
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except RecursionError:
+        return "(nested too deeply to be shown)"
+
+
+def flattened(info: UserDefinedInfo, prefix: str = "") -> Iterator[tuple[str, Plain]]:
+    """Yields the entries of custom data in the order of the message, nested names dotted.
+
+    Raises:
+        ValueError: A name is not valid Unicode.
+    """
+    for part in info.user_info:
+        yield from flattened(part, prefix)
+    for name in _CUSTOM_MAPS:
+        for key, value in sorted(getattr(info, name).items()):
+            yield prefix + key, valid(value) if isinstance(value, str | bytes) else value
+    for key in sorted(info.map_dict):
+        yield from flattened(info.map_dict[key], f"{prefix}{key}.")

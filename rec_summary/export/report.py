@@ -1,0 +1,118 @@
+"""What an export did: counted while it runs, told when it ends."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+_KEPT: Final = 1000  # problems and notes that are kept word by word; the rest is only counted
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A place in a record file that could not be exported.
+
+    Attributes:
+        path: The record file.
+        offset: Where in it the record begins, in bytes.
+        text: What is wrong, and what was done about it.
+    """
+
+    path: str
+    offset: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.path}, offset {self.offset}: {self.text}"
+
+
+@dataclass(frozen=True)
+class ExportReport:
+    """What an export has read and written.
+
+    Kinds are named after the fields of the records' protobuf, for example `scalar_value`,
+    `histogram`, `train_lineage` or `graph_def`.
+
+    Attributes:
+        runs: The TensorBoard runs that were written, in the order of writing.
+        replaced: Those of them that stood in the log directory already, from an earlier export.
+        files: How many record files were read.
+        records: How many records were read, by kind of file: `summary` and `lineage`.
+        exported: How many values and lineage records were exported, by kind.
+        unknown: How many were not, because no dashboard takes them yet, by kind.
+        left_out: How many values were not, because their tags were not asked for.
+        repeated: How many values were recorded again at the same step; the last one is kept.
+        wall_times_replaced: How many records bore a time that is no number.
+        notes: What else is worth knowing, one sentence each.
+        problems: What could not be read; at most a thousand of them.
+        problem_count: How many there were in truth.
+        bytes_read: The size of what was read.
+        bytes_written: The size of what was written.
+    """
+
+    runs: tuple[str, ...]
+    replaced: tuple[str, ...]
+    files: int
+    records: Mapping[str, int]
+    exported: Mapping[str, int]
+    unknown: Mapping[str, int]
+    left_out: int
+    repeated: int
+    wall_times_replaced: int
+    notes: tuple[str, ...]
+    problems: tuple[Problem, ...]
+    problem_count: int
+    bytes_read: int
+    bytes_written: int
+
+
+@dataclass
+class Tally:
+    """Counts while an export runs. Attributes as in `ExportReport`."""
+
+    runs: list[str] = field(default_factory=list)
+    replaced: list[str] = field(default_factory=list)
+    files: int = 0
+    records: collections.Counter[str] = field(default_factory=collections.Counter)
+    exported: collections.Counter[str] = field(default_factory=collections.Counter)
+    unknown: collections.Counter[str] = field(default_factory=collections.Counter)
+    left_out: int = 0
+    repeated: int = 0
+    wall_times_replaced: int = 0
+    notes: list[str] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    problem_count: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+
+    def problem(self, path: str, offset: int, text: str) -> None:
+        """Counts a problem, and keeps it unless there are very many already."""
+        self.problem_count += 1
+        if len(self.problems) < _KEPT:
+            self.problems.append(Problem(path, offset, text))
+
+    def note(self, text: str) -> None:
+        """Keeps a note unless there are very many already."""
+        if len(self.notes) < _KEPT:
+            self.notes.append(text)
+
+    def report(self) -> ExportReport:
+        """Returns what was counted so far."""
+        return ExportReport(
+            runs=tuple(self.runs),
+            replaced=tuple(self.replaced),
+            files=self.files,
+            records=dict(sorted(self.records.items())),
+            exported=dict(sorted(self.exported.items())),
+            unknown=dict(sorted(self.unknown.items())),
+            left_out=self.left_out,
+            repeated=self.repeated,
+            wall_times_replaced=self.wall_times_replaced,
+            notes=tuple(self.notes),
+            problems=tuple(self.problems),
+            problem_count=self.problem_count,
+            bytes_read=self.bytes_read,
+            bytes_written=self.bytes_written,
+        )

@@ -1,0 +1,63 @@
+"""What a series of values is called in TensorBoard.
+
+TensorBoard tells the series of a run apart by tag alone, and takes the plugin of a tag
+from its first value. One tag for two kinds of value breaks the scalar page, so every
+series here has a tag of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from rec_summary.export.dashboards.points import Point
+from rec_summary.export.report import Tally
+from rec_summary.export.words import printable
+
+# Their names have a meaning to TensorBoard: nothing from a record may take them.
+_RESERVED: Final = "_hparams_/"
+
+
+class Tags:
+    """Gives tags to the series of one TensorBoard run.
+
+    A series is known by where it comes from: the recorded tag, the plugin, and the kind of
+    record. The first one to want a tag has it; a later one gets the plugin's name added,
+    `loss` becoming `loss/histograms`, and underscores if that is taken as well.
+    """
+
+    def __init__(self, run: str, tally: Tally) -> None:
+        """Begins with no tags; `tally` is told of those that had to be changed."""
+        self._run = run
+        self._tally = tally
+        self._names: dict[tuple[str, str, str], str] = {}
+        self._taken: set[str] = set()
+
+    def place(self, point: Point, kind: str) -> Any:
+        """Returns the point's value with its tag, and with metadata if it is the series' first.
+
+        Args:
+            point: The value; it is changed in place.
+            kind: The kind of record that it comes from.
+        """
+        value = point.value
+        key = (point.tag, point.plugin.name, kind)
+        name = self._names.get(key)
+        if name is None:
+            name = self._names[key] = self._choose(point)
+            value.metadata.CopyFrom(point.plugin.metadata)
+        value.tag = name
+        return value
+
+    def _choose(self, point: Point) -> str:
+        name = point.tag
+        if name in self._taken or (name.startswith(_RESERVED) and not point.plugin.reserved):
+            name = f"{name}/{point.plugin.name}"
+            while name in self._taken:
+                name += "_"
+            self._tally.note(
+                f"run {printable(self._run)}: tag {printable(point.tag)!r} is used for more than "
+                f"one kind of value; what is for {point.plugin.name} is shown as "
+                f"{printable(name)!r}"
+            )
+        self._taken.add(name)
+        return name
