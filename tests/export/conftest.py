@@ -12,7 +12,7 @@ import pytest
 from rec_summary.export.report import ExportReport
 from rec_summary.export.tensorboard import export_tensorboard
 from tests.export import cases
-from tests.export.tensorboard_server import TensorBoardServer
+from tools.tensorboard_pages.server import TensorBoardServer
 
 
 @dataclass(frozen=True)

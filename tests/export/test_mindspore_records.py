@@ -18,7 +18,7 @@ from rec_summary.records.directory import find_runs
 from rec_summary.records.names import Kind
 from rec_summary.records.reader import RecordReader
 from tests.export.conftest import Exported, serving
-from tests.export.tensorboard_server import TensorBoardServer
+from tools.tensorboard_pages.server import TensorBoardServer
 
 pytestmark = pytest.mark.mindspore
 

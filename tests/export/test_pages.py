@@ -10,7 +10,7 @@ import pytest
 from tests.export import cases
 from tests.export.conftest import Exported
 from tests.export.record_dirs import START
-from tests.export.tensorboard_server import TensorBoardServer
+from tools.tensorboard_pages.server import TensorBoardServer
 
 
 def _float32(number: float) -> float:

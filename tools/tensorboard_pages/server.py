@@ -54,6 +54,11 @@ class TensorBoardServer:
         self._process.terminate()
         self._process.wait(_START_SECS)
 
+    @property
+    def url(self) -> str:
+        """Where the pages are."""
+        return self._url
+
     def get(self, path: str, **parameters: str) -> Any:
         """Returns the JSON answer to `/data/<path>`; None where there is no such thing."""
         query = urllib.parse.urlencode(parameters)

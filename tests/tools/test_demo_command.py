@@ -1,0 +1,77 @@
+"""The demo's command: options, and a short real run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tools.click_demo import viewer
+
+ROOT = Path(__file__).resolve().parents[2]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tools'}"}
+
+
+def demo(*options: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "click_demo", *options],
+        check=False, capture_output=True, text=True, timeout=300, cwd=cwd, env=ENVIRONMENT,
+    )  # fmt: skip
+
+
+def test_help_shows_examples_and_loads_no_mindspore() -> None:
+    script = "import sys; from click_demo.main import main; main(['--help'], standalone_mode=False)"
+    done = subprocess.run(
+        [sys.executable, "-c", script + "; assert 'mindspore' not in sys.modules"],
+        check=False, capture_output=True, text=True, timeout=60,
+        env=ENVIRONMENT,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "tools/demo --view" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--steps", "0"], "'--steps'"),
+        (["--batch-size", "many"], "'--batch-size'"),
+        (["--data", "netflix"], "'auto', 'movielens', 'synthetic'"),
+        (["--out", __file__], "is a file"),
+        (["--out", f"{__file__}/below"], "one that can be written"),
+        (["--sped", "3"], "No such option"),
+    ],
+)
+def test_a_bad_option_is_told_and_exits_with_2(options: list[str], told: str) -> None:
+    done = demo(*options)
+    assert done.returncode == 2
+    assert told in done.stderr
+
+
+@pytest.mark.mindspore
+def test_two_short_runs_end_up_beside_each_other(tmp_path: Path) -> None:
+    for seed in "12":
+        done = demo(
+            "--data", "synthetic", "--steps", "40", "--seed", seed, "--out", "o", cwd=tmp_path
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "SYNTHETIC" in done.stdout
+        assert "step 40/40" in done.stdout
+        assert "--logdir o/tensorboard --host 127.0.0.1" in done.stdout
+    runs = [
+        sorted(run.name for run in (tmp_path / "o" / part).glob("[!.]*"))
+        for part in ("records", "tensorboard")
+    ]
+    assert len(runs[0]) == 2
+    assert runs[0] == runs[1]
+
+
+def test_paths_are_shown_as_the_user_would_type_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert viewer.shown(tmp_path / "a" / "b") == "a/b"
+    assert viewer.shown(Path("/elsewhere")) == "/elsewhere"
+    assert "--logdir 'with space' --host 127.0.0.1" in viewer.command_line(tmp_path / "with space")

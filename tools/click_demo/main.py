@@ -1,0 +1,161 @@
+"""The demo's command: get the data, train, export, tell how to look at it."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+import click
+
+from rec_summary.errors import RecSummaryError, three_part, verbatim
+
+from . import sources, viewer
+from .meter import Meter
+from .viewer import shown
+
+ROOT = Path(__file__).resolve().parents[2]
+_STEPS, _BATCH_SIZE = 1562, 64  # together one pass over MovieLens 100K
+_SIGINT_CODE = 128 + signal.SIGINT
+
+_EPILOG = """\b
+Examples:
+  tools/demo                            under a minute, then how to look at it
+  tools/demo --view                     the same, and opens TensorBoard
+  tools/demo --data synthetic           without MovieLens, hence without a network
+  tools/demo --steps 1000000            longer, until Ctrl-C; what was recorded is exported
+"""
+
+
+@click.command(epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--data",
+    type=click.Choice(sources.CHOICES),
+    default="auto",
+    show_default=True,
+    help="What to stream; auto is MovieLens, or synthetic clicks if it cannot be fetched.",
+)
+@click.option(
+    "--steps",
+    type=click.IntRange(min=1),
+    default=_STEPS,
+    show_default=True,
+    help="Training steps; by default one pass over MovieLens.",
+)
+@click.option(
+    "--batch-size",
+    type=click.IntRange(min=1),
+    default=_BATCH_SIZE,
+    show_default=True,
+    help="Impressions a step.",
+)
+@click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=1, show_default=True)
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=ROOT / "runs" / "demo",
+    show_default="runs/demo in the checkout",
+    help="Where the records and TensorBoard's files go; runs add up there.",
+)
+@click.option("--view", is_flag=True, help="Open TensorBoard at the end and serve until Ctrl-C.")
+def main(data: str, steps: int, batch_size: int, seed: int, out: Path, view: bool) -> None:
+    """Train a click model online on MovieLens 100K and see it in TensorBoard.
+
+    A Wide & Deep model learns which films people like from the ratings of MovieLens 100K,
+    streamed in the order in which they were given, as an unbounded source. rec_summary
+    records the training; the records are exported for TensorBoard.
+    """
+    # MindSpore warns of much that is of no interest here. Read when it is imported.
+    os.environ.setdefault("GLOG_v", "3")
+    try:
+        _run(data, steps, batch_size, seed, out.absolute(), view)
+    except RecSummaryError as error:
+        raise click.ClickException(str(error)) from error
+    except KeyboardInterrupt:
+        click.echo("Stopped.", err=True)
+        sys.exit(_SIGINT_CODE)
+
+
+def _run(data: str, steps: int, batch_size: int, seed: int, out: Path, view: bool) -> None:
+    records, logdir = out / "records", out / "tensorboard"
+    try:
+        records.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        text = three_part("the directory", verbatim(str(error)), "one that can be written")
+        raise click.BadParameter(text, param_hint="'--out'") from error
+    source = sources.choose(data, ROOT / ".cache" / "demo", seed)
+    click.echo(source.about + "\n")
+
+    # Imported late: it takes seconds, which --help and bad options need not pay for.
+    from .training import train
+
+    run = f"{datetime.now():%Y%m%d-%H%M%S}-{source.name}"
+    meter = Meter(batch_size)
+    code = _stopped_with(
+        lambda: train(source, records / run, meter, steps=steps, batch_size=batch_size, seed=seed)
+    )
+    # For the rest of the process MindSpore turns Ctrl-C into SIGTERM, which would kill at once.
+    # Not earlier: RecModel leaves the signals to whoever has a handler of their own.
+    signal.signal(signal.SIGTERM, _exit)
+    if code:
+        click.echo(f"Stopped after {meter.steps:,} steps; what was recorded is exported.")
+    if meter.steps:
+        _export(records, logdir, run)
+        click.echo(_closing(source, meter, records / run, logdir))
+        if view and not code:
+            with contextlib.suppress(KeyboardInterrupt, SystemExit):  # how one leaves the view
+                viewer.view(logdir)
+    sys.exit(code)
+
+
+def _stopped_with(train: Callable[[], None]) -> int:
+    """Trains, and returns 0 or the exit code that a stop on the way asks for."""
+    try:
+        train()
+    except KeyboardInterrupt:
+        return _SIGINT_CODE
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else 1
+    return 0
+
+
+def _export(records: Path, logdir: Path, run: str) -> None:
+    """Exports one run as a user would, beside those that are there already."""
+    command = ["rec-summary", "export", shown(records), shown(logdir), "--runs", run]
+    click.echo(f"\n$ {shlex.join(command)}")
+    done = subprocess.run([viewer.script(command[0]), *command[1:]], check=False)
+    if done.returncode:
+        raise RecSummaryError(f"rec-summary export failed with exit code {done.returncode}")
+
+
+def _closing(source: sources.Source, meter: Meter, run: Path, logdir: Path) -> str:
+    guess = _entropy(source.click_rate)
+    caveat = ""
+    if source.rows_in_pass and meter.samples > source.rows_in_pass:
+        caveat = "\nThe stream began anew on the way: the model has seen these clicks before."
+    return f"""
+Log loss of the last {meter.window} steps: {meter.loss:.3f}. \
+Guessing the click rate has {guess:.3f}.{caveat}
+Records:     {shown(run)}
+TensorBoard: {shown(logdir)}, open it with
+
+  {viewer.command_line(logdir)}
+"""
+
+
+def _entropy(rate: float) -> float:
+    """Returns the log loss, in nats, of always guessing the click rate."""
+    return -(rate * math.log(rate) + (1 - rate) * math.log(1 - rate))
+
+
+def _exit(number: int, frame: FrameType | None) -> NoReturn:
+    sys.exit(128 + number)

@@ -1,0 +1,120 @@
+"""Wide & Deep for clicks: a linear part that memorises, an MLP that generalises.
+
+Cheng et al. 2016, Wide & Deep Learning for Recommender Systems,
+https://doi.org/10.1145/2988450.2988454
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from mindspore import Tensor, nn, ops
+from mindspore.common.initializer import Normal
+
+from .features import CROSS_BUCKETS, Vocabulary
+
+ID_WIDTH, CONTEXT_WIDTH, GENRE_WIDTH = 16, 4, 8
+HIDDEN = (64, 32)
+WIDE_LEARNING_RATE = 1e-3  # it has a weight for each cross, most of them rarely seen
+DEEP_LEARNING_RATE = 2e-3
+
+
+class WideDeep(nn.Cell):
+    """Scores a batch: inputs are the columns of `features.Batch` but the label."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        super().__init__()
+        context_rows, fields = sum(vocabulary.context_sizes), len(vocabulary.context_sizes)
+        self.wide_user = _table(vocabulary.users, 1, "zeros")
+        self.wide_item = _table(vocabulary.items, 1, "zeros")
+        self.wide_context = _table(context_rows, 1, "zeros")
+        self.wide_cross = _table(CROSS_BUCKETS, 1, "zeros")
+        self.user_embedding = _table(vocabulary.users, ID_WIDTH, Normal(0.05))
+        self.item_embedding = _table(vocabulary.items, ID_WIDTH, Normal(0.05))
+        self.context_embedding = _table(context_rows, CONTEXT_WIDTH, Normal(0.05))
+        self.genre_embedding = nn.Dense(vocabulary.genres, GENRE_WIDTH, has_bias=False)
+        widths = (2 * ID_WIDTH + fields * CONTEXT_WIDTH + GENRE_WIDTH, *HIDDEN)
+        self.mlp = nn.SequentialCell(
+            *(
+                layer
+                for fan_in, fan_out in pairwise(widths)
+                for layer in (nn.Dense(fan_in, fan_out), nn.ReLU())
+            ),
+            nn.Dense(widths[-1], 1),
+        )
+
+    def construct(
+        self, user: Tensor, item: Tensor, context: Tensor, genres: Tensor, crosses: Tensor
+    ) -> Tensor:
+        """Returns the log-odds of a click, one for each row."""
+        wide = (
+            self.wide_user(user)
+            + self.wide_item(item)
+            + self.wide_context(context).sum(axis=1)
+            + self.wide_cross(crosses).sum(axis=1)
+        )
+        features = (
+            self.user_embedding(user),
+            self.item_embedding(item),
+            ops.flatten(self.context_embedding(context)),
+            self.genre_embedding(genres),
+        )
+        deep = self.mlp(ops.concat(features, axis=1))
+        return (wide + deep).squeeze(1)
+
+
+class ClickLoss(nn.Cell):
+    """The network to train: mean log loss of a batch, in nats."""
+
+    def __init__(self, scorer: WideDeep) -> None:
+        super().__init__(auto_prefix=False)
+        self.scorer = scorer
+        self.loss = nn.BCEWithLogitsLoss()
+
+    def construct(
+        self,
+        user: Tensor,
+        item: Tensor,
+        context: Tensor,
+        genres: Tensor,
+        crosses: Tensor,
+        click: Tensor,
+    ) -> Tensor:
+        """Returns the loss, a scalar."""
+        return self.loss(self.scorer(user, item, context, genres, crosses), click)
+
+
+class ClickEvaluation(nn.Cell):
+    """The network to evaluate with: loss, probability of a click, and label."""
+
+    def __init__(self, scorer: WideDeep) -> None:
+        super().__init__(auto_prefix=False)
+        self.scorer = scorer
+        self.loss = nn.BCEWithLogitsLoss()
+
+    def construct(
+        self,
+        user: Tensor,
+        item: Tensor,
+        context: Tensor,
+        genres: Tensor,
+        crosses: Tensor,
+        click: Tensor,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Returns the loss (a scalar), the probabilities and the labels (one a row)."""
+        score = self.scorer(user, item, context, genres, crosses)
+        return self.loss(score, click), ops.sigmoid(score), click
+
+
+def adam(scorer: WideDeep) -> nn.Adam:
+    """One optimizer with two groups: the wide part learns faster than the deep one."""
+    wide = [p for p in scorer.trainable_params() if p.name.startswith("wide_")]
+    deep = [p for p in scorer.trainable_params() if not p.name.startswith("wide_")]
+    return nn.Adam(
+        [{"params": wide, "lr": WIDE_LEARNING_RATE}, {"params": deep, "lr": DEEP_LEARNING_RATE}],
+        learning_rate=DEEP_LEARNING_RATE,
+    )
+
+
+def _table(rows: int, width: int, init: str | Normal) -> nn.Embedding:
+    return nn.Embedding(rows, width, embedding_table=init)

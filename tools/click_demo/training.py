@@ -1,0 +1,86 @@
+"""The training itself: the stream, the model, and rec_summary's collector beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import mindspore
+from mindspore.dataset import GeneratorDataset
+from mindspore.train import Callback
+from rich.console import Console
+
+from rec_summary import RecModel, SummaryCollector
+
+from . import model
+from .features import Batch
+from .meter import Meter
+from .progress import ProgressLine
+from .sources import Source
+from .stream import ClickStream
+
+COLLECT_FREQ = 10  # steps between two records
+_HISTOGRAMS = r".*(embedding|mlp.*weight)"  # matched against the start of the names
+
+
+class StopAfter(Callback):
+    """Ends a training on an unbounded source, which would never end by itself."""
+
+    def __init__(self, steps: int) -> None:
+        super().__init__()
+        self._steps = steps
+
+    def on_train_step_end(self, run_context: Any) -> None:
+        """Asks for the end once enough steps were done."""
+        if run_context.original_args()["cur_step_num"] >= self._steps:
+            run_context.request_stop()
+
+
+def train(
+    source: Source, records: Path, meter: Meter, *, steps: int, batch_size: int, seed: int
+) -> None:
+    """Trains online on `source` for `steps` steps and records the training in `records`.
+
+    Every batch is scored before it is learned, so over rows that the model has not met the
+    loss is an honest (prequential) one. `meter` tells how far it came, however it ended.
+
+    Raises:
+        KeyboardInterrupt, SystemExit: The training was stopped by Ctrl-C or SIGTERM; what
+            was recorded until then is complete.
+    """
+    mindspore.set_seed(seed)
+    mindspore.set_context(mode=mindspore.GRAPH_MODE)
+    scorer = model.WideDeep(source.vocabulary)
+    trainee = RecModel(
+        model.ClickLoss(scorer),
+        optimizer=model.adam(scorer),
+        eval_network=model.ClickEvaluation(scorer),
+    )
+    collector = SummaryCollector(
+        str(records),
+        collect_freq=COLLECT_FREQ,
+        collect_specified_data={"histogram_regular": _HISTOGRAMS},
+        custom_lineage_data={
+            "data": source.name,
+            "seed": seed,
+            "stream_batch_size": batch_size,
+            "wide_learning_rate": model.WIDE_LEARNING_RATE,
+            "deep_learning_rate": model.DEEP_LEARNING_RATE,
+        },
+    )
+    trainee.online_train(
+        as_dataset(ClickStream(source.chunks, source.vocabulary, batch_size)),
+        callbacks=[collector, ProgressLine(meter, steps, Console()), StopAfter(steps)],
+        dataset_sink_mode=False,
+    )
+
+
+def as_dataset(stream: ClickStream) -> GeneratorDataset:
+    """Makes an unbounded data set of whole batches. Never ask it for its size."""
+    return GeneratorDataset(
+        stream,
+        column_names=list(Batch._fields),
+        shuffle=False,  # the order of time is the point
+        num_parallel_workers=1,
+        python_multiprocessing=False,
+    )

@@ -1,0 +1,32 @@
+"""Photographs a log directory of the demo: `python -m tools.tensorboard_pages LOGDIR FOLDER`."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+from tools.tensorboard_pages import pages
+from tools.tensorboard_pages.browser import Browser
+from tools.tensorboard_pages.server import TensorBoardServer
+
+
+def main(logdir: Path, folder: Path) -> None:
+    """Writes one picture for each page."""
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        TensorBoardServer(logdir, Path(scratch) / "log", load_fast=True) as server,
+        Browser(height=800) as browser,
+    ):
+        for page, shows in (
+            (pages.time_series("^(loss|user_emb)"), ("loss/auto", "Smoothed", "user_embedding")),
+            (pages.histograms("embedding"), ("embedding",)),
+            (pages.HPARAMS, ("optimizer", "batch_size")),
+            (pages.TEXT, ("lineage", "Hyper-parameters")),
+        ):
+            pages.photograph(browser, server, page, shows, folder)
+            print(folder / f"{page.name}.png")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -1,0 +1,102 @@
+"""Headless Chromium, looking at TensorBoard's pages."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from selenium import webdriver
+from selenium.webdriver.chrome.options import Options
+from selenium.webdriver.chrome.service import Service
+
+_WAIT_SECS = 40.0
+_STILL_SECS = 15.0
+
+# Root is what CI is; the rest keeps Chromium from looking for hosts that are not there.
+_FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--hide-scrollbars",
+    "--force-device-scale-factor=1",
+)
+
+# TensorBoard keeps most of its pages in shadow roots, which page text does not reach into.
+_DEEP_TEXT = """
+const gather = (node) => {
+  if (node.nodeType === Node.TEXT_NODE) return node.textContent + ' ';
+  if (node.nodeType === Node.ELEMENT_NODE && ['STYLE', 'SCRIPT'].includes(node.tagName)) return '';
+  let text = '';
+  if (node.shadowRoot) text += gather(node.shadowRoot);
+  for (const child of node.childNodes) text += gather(child);
+  return text;
+};
+return gather(document.body);
+"""
+
+
+def available() -> bool:
+    """Whether Chromium and its driver are installed."""
+    return bool(shutil.which("chromium") and shutil.which("chromedriver"))
+
+
+class Browser:
+    """A browser with a fresh profile, as a context."""
+
+    def __init__(self, width: int = 1400, height: int = 900) -> None:
+        self._size = f"--window-size={width},{height}"
+
+    def __enter__(self) -> Browser:
+        self._profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+        options = Options()
+        options.binary_location = shutil.which("chromium") or ""
+        for flag in (*_FLAGS, self._size, f"--user-data-dir={self._profile.name}"):
+            options.add_argument(flag)
+        self._driver = webdriver.Chrome(options, Service(shutil.which("chromedriver")))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._driver.quit()
+        self._profile.cleanup()
+
+    def open(self, url: str, shows: Iterable[str]) -> str:
+        """Opens a page, waits until all of `shows` stand in it, and returns its text."""
+        self._driver.get("about:blank")  # a new fragment alone would not load a page anew
+        self._driver.get(url)
+        missing = list(shows)
+        deadline = time.monotonic() + _WAIT_SECS
+        while True:
+            text = " ".join(str(self.run(_DEEP_TEXT)).split())
+            seen = "".join(text.split())  # long names are broken up to let them wrap
+            missing = [words for words in missing if "".join(words.split()) not in seen]
+            if not missing:
+                return text
+            assert time.monotonic() < deadline, f"{url} does not show {missing}, but: {text[:2000]}"
+            time.sleep(0.3)
+
+    def picture(self, path: Path) -> Path:
+        """Saves what is seen, as soon as it has stopped moving."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        deadline = time.monotonic() + _STILL_SECS
+        before = b""
+        while (now := self._driver.get_screenshot_as_png()) != before:
+            if time.monotonic() > deadline:
+                break
+            before = now
+            time.sleep(1.0)
+        path.write_bytes(now)
+        return path
+
+    def run(self, script: str) -> Any:
+        """Runs JavaScript in the page and returns its result."""
+        return self._driver.execute_script(script)

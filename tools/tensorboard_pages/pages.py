@@ -1,0 +1,53 @@
+"""The pages of TensorBoard that show what this project exports, and when they are complete."""
+
+from __future__ import annotations
+
+import urllib.parse
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tools.tensorboard_pages.browser import Browser
+from tools.tensorboard_pages.server import TensorBoardServer
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page of TensorBoard.
+
+    Attributes:
+        name: What its picture is called.
+        fragment: The part of its address behind the `#`.
+        query: The part between the `?` and the `#`, such as a filter of tags.
+    """
+
+    name: str
+    fragment: str
+    query: str = ""
+
+
+SCALARS = Page("scalars", "scalars")
+TEXT = Page("text", "text")
+HPARAMS = Page("hparams", "hparams")
+
+
+# Cards are drawn only when they are scrolled to; a filter brings those of interest to the top.
+
+
+def time_series(tags: str) -> Page:
+    """The Time Series page with the tags that a regular expression finds."""
+    return Page("timeseries", "timeseries", f"tagFilter={urllib.parse.quote(tags)}")
+
+
+def histograms(tags: str) -> Page:
+    """The Histograms page with the tags that a regular expression finds."""
+    return Page("histograms", f"histograms&tagFilter={urllib.parse.quote(tags)}")
+
+
+def photograph(
+    browser: Browser, server: TensorBoardServer, page: Page, shows: Iterable[str], folder: Path
+) -> str:
+    """Opens a page, waits until it shows some words, saves its picture, returns its text."""
+    text = browser.open(f"{server.url}/?{page.query}#{page.fragment}", shows)
+    browser.picture(folder / f"{page.name}.png")
+    return text
