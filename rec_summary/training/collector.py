@@ -7,7 +7,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 from mindspore.train import Callback
 
@@ -26,10 +26,8 @@ from rec_summary.values.summary import SummaryValue
 
 logger = logging.getLogger("rec_summary.training")
 
-_Hook = TypeVar("_Hook", bound=Callable[..., None])
 
-
-def _guarded(hook: _Hook) -> _Hook:
+def _guarded(hook: Callable[..., None]) -> Callable[..., None]:
     """Keeps a failure of telemetry away from training: it is reported, not raised."""
 
     @functools.wraps(hook)
@@ -42,7 +40,7 @@ def _guarded(hook: _Hook) -> _Hook:
     return run
 
 
-class SummaryCollector(Callback):  # type: ignore[misc]
+class SummaryCollector(Callback):
     """Records what happens inside training, for MindSpore's `Model` and for `RecModel`.
 
     A drop-in for `mindspore.SummaryCollector`, with the same argument names. What a step

@@ -83,7 +83,7 @@ def _fill_buckets(
         low, high = low - margin, high + margin
     bins = bin_count(finite.size)
     work, scale = finite, 1.0
-    resolution = max(abs(low), abs(high)) * np.finfo(np.float32).eps
+    resolution = max(abs(low), abs(high)) * float(np.finfo(np.float32).eps)
     if work.dtype != np.float32 or (high - low) / bins < max(4 * resolution, _TINY32):
         # Half-precision edges would collide, 64-bit integers would wrap.
         work = work.astype(np.float64)
