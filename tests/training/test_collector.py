@@ -14,7 +14,16 @@ from mindspore import nn, ops
 from mindspore.train import Callback
 
 from rec_summary import RecModel, SummaryCollector
-from tests.training._nets import BATCH, ClickNet, Journal, bounded, click_model, clicks, stream
+from tests.training._nets import (
+    BATCH,
+    LEARNING_RATE,
+    ClickNet,
+    Journal,
+    bounded,
+    click_model,
+    clicks,
+    stream,
+)
 from tests.training._original import original_rec_model
 from tests.training._records import events, histograms, lineage, scalars, statuses
 
@@ -49,7 +58,7 @@ def test_online_training_is_recorded_as_it_happened(tmp_path, mode):
         mindspore.set_context(mode=mindspore.GRAPH_MODE)
     assert list(scalars(tmp_path, "loss/auto").values()) == as_float32(truth.losses)
     assert list(scalars(tmp_path, "loss/auto")) == [1, 2, 3, 4, 5, 6, 7]
-    assert set(scalars(tmp_path, "learning_rate/auto").values()) == {np.float32(0.1)}
+    assert set(scalars(tmp_path, "learning_rate/auto").values()) == {LEARNING_RATE}
     recorded = histograms(tmp_path)
     assert list(recorded) == [f"{parameter.name}/auto" for parameter in parameters]
     for index, parameter in enumerate(parameters):
@@ -83,7 +92,7 @@ def test_lineage_is_there_from_the_start_and_ends_with_a_status(tmp_path):
     assert last.algorithm.loss == pytest.approx(scalars(tmp_path, "loss/auto")[1], abs=1)
     assert last.hyper_parameters.optimizer == "SGD"
     assert last.hyper_parameters.loss_function == "BCEWithLogitsLoss"
-    assert last.hyper_parameters.learning_rate == np.float32(0.1)
+    assert last.hyper_parameters.learning_rate == LEARNING_RATE
     assert last.hyper_parameters.batch_size == BATCH
     state = last.run_state
     assert (state.step, state.samples, state.unbounded) == (5, 5 * BATCH, True)
