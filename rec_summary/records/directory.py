@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -142,10 +142,12 @@ def make_directory(path: str) -> None:
         raise NotADirectoryError(20, "not a directory", path)
 
 
-def begin_segments(directory: str, rank: int) -> dict[Kind, SegmentWriter]:
-    """Creates the next pair of record files of a rank: one for each kind.
+def begin_segments(
+    directory: str, rank: int, kinds: Sequence[Kind] = tuple(Kind)
+) -> dict[Kind, SegmentWriter]:
+    """Creates the next record files of a rank: one for each kind asked for.
 
-    Both carry one stamp. It is the current second, or later than every stamp that this
+    All carry one stamp. It is the current second, or later than every stamp that this
     rank has used before: names stay unique within a second and sort as they were begun
     even if the clock steps back. A lock keeps writers from choosing at the same time; if
     the lock cannot be had (a file system without locks, a holder that hangs), exclusive
@@ -154,6 +156,7 @@ def begin_segments(directory: str, rank: int) -> dict[Kind, SegmentWriter]:
     Args:
         directory: An existing record directory.
         rank: The rank of this process.
+        kinds: Which kinds of file.
 
     Raises:
         OSError: The files cannot be created.
@@ -163,23 +166,25 @@ def begin_segments(directory: str, rank: int) -> dict[Kind, SegmentWriter]:
         stamp = max(int(time.time()), max(used, default=-1) + 1)
         while True:
             try:
-                return _create_pair(directory, stamp, rank)
+                return _create(directory, stamp, rank, kinds)
             except FileExistsError:
                 stamp += 1
 
 
-def _create_pair(directory: str, stamp: int, rank: int) -> dict[Kind, SegmentWriter]:
-    pair: dict[Kind, SegmentWriter] = {}
+def _create(
+    directory: str, stamp: int, rank: int, kinds: Sequence[Kind]
+) -> dict[Kind, SegmentWriter]:
+    created: dict[Kind, SegmentWriter] = {}
     try:
-        for kind in Kind:
+        for kind in kinds:
             name = str(RecordName(stamp, rank, this_host(), kind))
-            pair[kind] = SegmentWriter(os.path.join(directory, name))
+            created[kind] = SegmentWriter(os.path.join(directory, name))
     except OSError:
-        for writer in pair.values():  # an empty file of ours would only puzzle readers
+        for writer in created.values():  # an empty file of ours would only puzzle readers
             writer.close()
             os.unlink(writer.path)
         raise
-    return pair
+    return created
 
 
 @contextlib.contextmanager

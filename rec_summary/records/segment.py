@@ -30,6 +30,7 @@ class SegmentWriter:
     Attributes:
         path: The file.
         bytes_written: The size of what is in the file.
+        records: How many records were taken.
     """
 
     def __init__(self, path: str) -> None:
@@ -42,9 +43,15 @@ class SegmentWriter:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
         self.path = path
         self.bytes_written = 0
+        self.records = 0
         self._fd = os.open(path, flags, FILE_MODE)
         self._pending: list[bytes] = []
         self._pending_bytes = 0
+
+    @property
+    def size(self) -> int:
+        """The size of the file, in bytes, once everything is flushed."""
+        return self.bytes_written + self._pending_bytes
 
     def write(self, payload: bytes) -> None:
         """Appends one record.
@@ -58,6 +65,7 @@ class SegmentWriter:
         record = frame(payload)
         self._pending.append(record)
         self._pending_bytes += len(record)
+        self.records += 1
         if self._pending_bytes >= _FLUSH_BYTES:
             self.flush()
 

@@ -6,7 +6,8 @@ import atexit
 from typing import Any
 
 from rec_summary.records.background import BackgroundWriter
-from rec_summary.records.sink import MessageRecord, Record, RunWriter
+from rec_summary.records.run_writer import RunWriter
+from rec_summary.records.sink import MessageRecord, Record
 from rec_summary.records.trouble import Troubles
 
 

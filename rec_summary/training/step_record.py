@@ -14,6 +14,7 @@ class StepRecord:
     """All values of one step, as one `records.sink.Record`."""
 
     kind = Kind.SUMMARY
+    once = False
 
     def __init__(
         self, step: int, wall_time: float, values: Sequence[SummaryValue], troubles: Troubles

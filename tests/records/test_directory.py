@@ -115,7 +115,7 @@ def test_a_clock_that_steps_back_does_not_reorder_files(tmp_path):
 
 def test_eight_processes_at_once_never_share_a_file(tmp_path):
     code = (
-        "import sys; from rec_summary.records.sink import RunWriter\n"
+        "import sys; from rec_summary.records.run_writer import RunWriter\n"
         "for _ in range(5): w = RunWriter(sys.argv[1]); w.close(); print(*w.paths)"
     )
     processes = [

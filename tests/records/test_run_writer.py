@@ -1,8 +1,11 @@
+import os
+
 from rec_summary._pb import lineage_pb2, summary_pb2
 from rec_summary.records.directory import find_runs
 from rec_summary.records.names import Kind
 from rec_summary.records.reader import RecordReader
-from rec_summary.records.sink import FILE_VERSION, MessageRecord, RunWriter
+from rec_summary.records.run_writer import FILE_VERSION, Retention, RunWriter
+from rec_summary.records.sink import MessageRecord
 
 
 def payloads(run, kind):
@@ -36,3 +39,90 @@ def test_two_writers_on_one_directory_have_files_of_their_own(tmp_path):
     for writer in writers:
         writer.close()
     assert len(set(paths)) == 6
+
+
+class Sized:
+    """A summary record of a known size."""
+
+    kind = Kind.SUMMARY
+    nbytes = 0
+
+    def __init__(self, step, size=200, once=False):
+        self.once = once
+        event = summary_pb2.Event(wall_time=1.0, step=step)
+        event.summary.value.add(tag="x" * size, scalar_value=step)
+        self._payload = event.SerializeToString()
+
+    def encode(self):
+        return self._payload
+
+
+def flat(lists):
+    return [item for inner in lists for item in inner]
+
+
+def steps(directory):
+    [run] = find_runs(directory)
+    found = []
+    for file in run.of(Kind.SUMMARY, 0):
+        with RecordReader(file.path) as reader:
+            events = [summary_pb2.Event.FromString(record.payload) for record in reader]
+        assert events[0].version == FILE_VERSION
+        found.append([event.step for event in events[1:]])
+    return found
+
+
+def test_a_full_file_is_followed_by_the_next_and_nothing_is_lost(tmp_path):
+    writer = RunWriter(tmp_path, retention=Retention(max_file_size=1000))
+    for step in range(1, 101):
+        writer.write(Sized(step))
+    writer.write(MessageRecord(lineage_pb2.LineageEvent(wall_time=1.0, step=100)))
+    writer.close()
+    found = steps(tmp_path)
+    assert len(found) > 10
+    assert flat(found) == list(range(1, 101))
+    [run] = find_runs(tmp_path)
+    sizes = [os.path.getsize(file.path) for file in run.of(Kind.SUMMARY, 0)]
+    assert max(sizes) < 1000 + 300
+    assert len(run.of(Kind.LINEAGE, 0)) == 1
+
+
+def test_a_limit_below_one_record_still_records_everything(tmp_path):
+    # MindSpore's collector stops at the limit, and at 300 bytes loses the lineage too
+    writer = RunWriter(tmp_path, retention=Retention(max_file_size=1))
+    for step in range(1, 6):
+        writer.write(Sized(step))
+    writer.close()
+    assert steps(tmp_path) == [[1], [2], [3], [4], [5]]
+
+
+def test_the_oldest_files_go_but_what_there_is_once_stays(tmp_path):
+    writer = RunWriter(tmp_path, retention=Retention(max_file_size=1000, max_files=3))
+    writer.write(Sized(0, once=True))  # such as the graph
+    for step in range(1, 101):
+        writer.write(Sized(step))
+    writer.close()
+    first, *others = steps(tmp_path)
+    assert first[0] == 0
+    assert len(others) == 3
+    assert flat(others)[-1] == 100
+    assert flat(others) == list(range(flat(others)[0], 101))
+
+
+def test_a_budget_of_bytes_is_kept(tmp_path):
+    retention = Retention(max_file_size=1000, max_total_bytes=5000)
+    writer = RunWriter(tmp_path, retention=retention)
+    for step in range(1, 201):
+        writer.write(Sized(step))
+    writer.close()
+    [run] = find_runs(tmp_path)
+    assert sum(os.path.getsize(file.path) for file in run.of(Kind.SUMMARY, 0)) <= 5000 + 300
+    assert flat(steps(tmp_path))[-1] == 200
+
+
+def test_files_of_earlier_runs_are_never_dropped(tmp_path):
+    for _ in range(2):
+        writer = RunWriter(tmp_path, retention=Retention(max_file_size=1000, max_files=1))
+        writer.write(Sized(1))
+        writer.close()
+    assert steps(tmp_path) == [[1], [1]]
