@@ -14,6 +14,8 @@ import numpy.typing as npt
 
 from rec_summary._pb.summary_pb2 import Summary
 from rec_summary.values.histogram import histogram
+from rec_summary.values.image import to_image
+from rec_summary.values.tensor import to_tensor
 
 
 class SummaryValue(Protocol):
@@ -70,3 +72,43 @@ class HistogramValue:
 
     def build(self) -> Summary.Value:
         return Summary.Value(tag=self.tag, histogram=histogram(self.array))
+
+
+@dataclass(frozen=True)
+class ImageValue:
+    """A batch of images.
+
+    Attributes:
+        tag: Its name.
+        array: `[N, C, H, W]` or `[N, H, W, C]` with C of 1 or 3; owned by this value.
+    """
+
+    tag: str
+    array: npt.NDArray[Any]
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.array.nbytes)
+
+    def build(self) -> Summary.Value:
+        return Summary.Value(tag=self.tag, image=to_image(self.array))
+
+
+@dataclass(frozen=True)
+class TensorValue:
+    """An array that is kept whole.
+
+    Attributes:
+        tag: Its name.
+        array: Real numbers of any shape; owned by this value from now on.
+    """
+
+    tag: str
+    array: npt.NDArray[Any]
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.array.nbytes)
+
+    def build(self) -> Summary.Value:
+        return Summary.Value(tag=self.tag, tensor=to_tensor(self.array))

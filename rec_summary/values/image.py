@@ -1,0 +1,77 @@
+"""Batches of images as one PNG of tiles."""
+
+from __future__ import annotations
+
+import io
+import math
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from rec_summary._pb.summary_pb2 import Summary
+from rec_summary.errors import three_part, verbatim
+
+COLUMNS: Final = 8
+_ROWS: Final = 8
+
+
+def is_image(array: npt.NDArray[Any]) -> bool:
+    """Whether an array can be shown as images: `[N, 1 or 3, H, W]` or `[N, H, W, 1 or 3]`."""
+    return array.ndim == 4 and array.size > 0 and bool({array.shape[1], array.shape[3]} & {1, 3})
+
+
+def to_image(array: npt.NDArray[Any]) -> Summary.Image:
+    """Returns up to 64 images as one, eight in a row, from left to right and downwards.
+
+    Values of uint8 are used as they are; others from 0 to 1 are multiplied by 255; anything
+    else is stretched to 0 to 255, as MindSpore has it. NaN becomes black.
+
+    Args:
+        array: `[N, C, H, W]` or `[N, H, W, C]` with C of 1 or 3; if both fit, the former.
+
+    Raises:
+        ValueError: The shape is another one.
+        TypeError: It does not hold real numbers.
+    """
+    if not is_image(array):
+        expected = "a non-empty array of shape [N, C, H, W] or [N, H, W, C] with C of 1 or 3"
+        raise ValueError(three_part("an image", verbatim(f"shape {array.shape}"), expected))
+    if array.dtype.kind not in "fiub":
+        raise TypeError(three_part("an image", array.dtype, "real numbers"))
+    array = array[: COLUMNS * _ROWS]
+    if array.shape[1] in (1, 3):
+        array = array.transpose(0, 2, 3, 1)
+    tiled = _tile(_to_bytes(array))
+    height, width, _ = tiled.shape
+    file = io.BytesIO()
+    Image.fromarray(tiled).save(file, format="PNG")
+    return Summary.Image(height=height, width=width, colorspace=3, encoded_image=file.getvalue())
+
+
+def _to_bytes(array: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+    if array.dtype == np.uint8:
+        return array
+    values = array.astype(np.float64)
+    finite = values[np.isfinite(values)]
+    low, high = (finite.min(), finite.max()) if finite.size else (0.0, 0.0)
+    if low >= 0 and high <= 1:
+        low, scale = 0.0, 255.0
+    elif high > low:
+        scale = 255.0 / (high - low + 1)
+    else:
+        scale = 1.0
+    return np.nan_to_num((values - low) * scale, nan=0, posinf=255, neginf=0).astype(np.uint8)
+
+
+def _tile(images: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    """Returns `[N, H, W, C]` as one `[rows * H, columns * W, 3]`; what is left over is black."""
+    count, height, width, channels = images.shape
+    columns = min(count, COLUMNS)
+    rows = math.ceil(count / columns)
+    canvas = np.zeros((rows * columns, height, width, channels), np.uint8)
+    canvas[:count] = images
+    grid = canvas.reshape(rows, columns, height, width, channels).swapaxes(1, 2)
+    tiled = grid.reshape(rows * height, columns * width, channels)
+    return np.ascontiguousarray(np.broadcast_to(tiled, (*tiled.shape[:2], 3)))

@@ -1,0 +1,76 @@
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from rec_summary.values.image import is_image, to_image
+
+
+def decoded(image):
+    picture = Image.open(io.BytesIO(image.encoded_image))
+    assert picture.format == "PNG"
+    assert picture.size == (image.width, image.height)
+    return np.asarray(picture)
+
+
+def batch(count, channels, *, height=4, width=5):
+    values = np.arange(count * channels * height * width) % 251
+    return values.reshape(count, channels, height, width).astype(np.uint8)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_bytes_are_untouched_in_either_layout(channels):
+    array = batch(1, channels)
+    expected = np.broadcast_to(array[0].transpose(1, 2, 0), (4, 5, 3))
+    for layout in (array, array.transpose(0, 2, 3, 1)):
+        np.testing.assert_array_equal(decoded(to_image(layout)), expected)
+
+
+def test_tiles_run_from_left_to_right_and_downwards_eight_in_a_row():
+    array = np.stack([np.full((1, 4, 5), n, np.uint8) for n in range(1, 12)])
+    picture = decoded(to_image(array))
+    assert picture.shape == (8, 40, 3)
+    tiles = picture[::4, ::5, 0]
+    assert tiles.tolist() == [[1, 2, 3, 4, 5, 6, 7, 8], [9, 10, 11, 0, 0, 0, 0, 0]]
+
+
+def test_no_more_than_64_tiles():
+    image = to_image(batch(100, 3))
+    assert (image.height, image.width) == (8 * 4, 8 * 5)
+
+
+@pytest.mark.parametrize(
+    ("values", "pixels"),
+    [
+        ([0.0, 0.5, 1.0], [0, 127, 255]),
+        ([0.0, 1.0, 1.0], [0, 255, 255]),
+        ([-1.0, 0.0, 1.0], [0, 85, 170]),
+        ([7.0, 7.0, 7.0], [0, 0, 0]),
+        ([0.0, np.nan, 1.0], [0, 0, 255]),
+        ([0.0, np.inf, 1.0], [0, 255, 255]),
+    ],
+)
+def test_other_numbers_are_stretched_as_mindspore_does(values, pixels):
+    array = np.array(values, np.float32).reshape(1, 1, 1, 3)
+    assert decoded(to_image(array))[0, :, 0].tolist() == pixels
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (1, 2, 4, 5), (0, 3, 4, 5), (1, 3, 0, 5), (3, 4, 5)])
+def test_other_shapes_are_not_images(shape):
+    array = np.zeros(shape, np.float32)
+    assert not is_image(array)
+    with pytest.raises(ValueError, match=r"Expected: .*\[N, C, H, W\]"):
+        to_image(array)
+
+
+@pytest.mark.mindspore
+@pytest.mark.parametrize("kind", [np.float32, np.int32])  # it stretches uint8 as well
+def test_same_pixels_as_mindspores(kind):
+    adapter = pytest.importorskip("mindspore.train.summary._summary_adapter")
+    from mindspore.train.summary_pb2 import Summary
+
+    array = np.random.default_rng(1).integers(0, 200, (11, 3, 6, 7)).astype(kind)
+    theirs = Summary.Image()
+    assert adapter._fill_image_summary("tag", array, theirs)
+    np.testing.assert_array_equal(decoded(to_image(array)), decoded(theirs))
