@@ -89,6 +89,11 @@ class TensorBoardRun:
         if known:
             self._buffer.add(step, nbytes, known)
 
+    def shows(self, tag: str) -> bool:
+        """Whether a value with this recorded tag has been taken."""
+        self._buffer.flush()
+        return self._tags.knows(tag)
+
     def put(self, step: int, wall_time: float, kind: str, points: Iterable[Point]) -> None:
         """Takes finished points that come from a record of `kind`, after all recorded values.
 

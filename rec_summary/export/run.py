@@ -139,7 +139,7 @@ class RunExport:
                 self._take_event(decoded, own)
         for file in run.of(Kind.LINEAGE, rank):
             for decoded in self._read(file):
-                self._take_lineage(rank, file, decoded, lineage)
+                self._take_lineage(file, decoded, lineage, own)
         if self._tally.records.total() > before:
             for output in (own, self._session, self._evaluation):
                 output.supersedes = True
@@ -163,14 +163,14 @@ class RunExport:
             self._tally.unknown[kind or UNKNOWN_KIND] += 1
 
     def _take_lineage(
-        self, rank: int, file: RecordFile, decoded: Decoded, lineage: Lineage
+        self, file: RecordFile, decoded: Decoded, lineage: Lineage, own: TensorBoardRun
     ) -> None:
         event = decoded.event
         kind = event.WhichOneof("what")
         if kind == _VERSION:
             return
         if kind == dashboards.EVALUATION:
-            self._take_evaluation(rank, decoded, lineage)
+            self._take_evaluation(file.name.rank, decoded, lineage, own)
         elif kind in dashboards.LINEAGE:
             try:
                 dashboards.LINEAGE[kind](lineage, event, decoded.wall_time)
@@ -183,7 +183,9 @@ class RunExport:
             return
         self._tally.exported[kind] += 1
 
-    def _take_evaluation(self, rank: int, decoded: Decoded, lineage: Lineage) -> None:
+    def _take_evaluation(
+        self, rank: int, decoded: Decoded, lineage: Lineage, own: TensorBoardRun
+    ) -> None:
         evaluation = decoded.event.evaluation_lineage
         # MindSpore does not say at which step it evaluated: where training had got to, then.
         step = evaluation.train_step if evaluation.HasField("train_step") else self._reached
@@ -195,7 +197,9 @@ class RunExport:
             values = [
                 Summary.Value(tag=name, scalar_value=number)
                 for name, value in metrics_of(evaluation)
+                # our collector records metrics as scalars too; once is enough
                 if (number := numeric(value)) is not None
+                and not own.shows(f"{EVALUATION_RUN}/{name}")
             ]
             self._evaluation.record(step, decoded.wall_time, decoded.nbytes, values)
 

@@ -32,6 +32,10 @@ class Tags:
         self._names: dict[tuple[str, str, str], str] = {}
         self._taken: set[str] = set()
 
+    def knows(self, tag: str) -> bool:
+        """Whether a series that was recorded under `tag` has a place."""
+        return any(recorded == tag for recorded, _, _ in self._names)
+
     def place(self, point: Point, kind: str) -> Any:
         """Returns the point's value with its tag, and with metadata if it is the series' first.
 

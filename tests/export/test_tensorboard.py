@@ -227,6 +227,20 @@ def test_ranks_after_the_first_have_their_own_text_and_no_second_session(
     }
 
 
+def test_metrics_that_are_recorded_as_scalars_are_not_shown_a_second_time(
+    tmp_path: Path, logdir: Path
+) -> None:
+    metric = '{"auc": 0.5, "mae": 0.25}'
+    evaluation = lineage_pb2.EvaluationLineage(metric=metric, train_step=7)
+    write_segment(
+        tmp_path / "run", event(7, scalar("eval/auc", 0.5)), lineage(evaluation_lineage=evaluation)
+    )
+    export_tensorboard(tmp_path / "run", logdir)
+    assert event_files.scalars(logdir / "run", "eval/auc") == [(7, 0.5)]
+    assert event_files.scalars(logdir / "run" / "eval", "mae") == [(7, 0.25)]
+    assert event_files.scalars(logdir / "run" / "eval", "auc") == []
+
+
 def test_evaluations_of_several_ranks_are_those_of_the_lowest(tmp_path: Path, logdir: Path) -> None:
     for rank in (2, 1, 0):
         what = {"evaluation_lineage": lineage_pb2.EvaluationLineage(metric=f'{{"auc": {rank}}}')}
