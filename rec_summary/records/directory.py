@@ -12,7 +12,14 @@ from typing import Final
 import filelock
 
 from rec_summary.errors import SourceError, three_part
-from rec_summary.records.names import Kind, RecordName, parse_name, this_host
+from rec_summary.records.names import (
+    DEFAULT_PREFIX,
+    DEFAULT_SUFFIX,
+    Kind,
+    RecordName,
+    parse_name,
+    this_host,
+)
 from rec_summary.records.segment import DIRECTORY_MODE, SegmentWriter
 
 LOCK_NAME: Final = ".rec_summary.lock"
@@ -143,20 +150,27 @@ def make_directory(path: str) -> None:
 
 
 def begin_segments(
-    directory: str, rank: int, kinds: Sequence[Kind] = tuple(Kind)
+    directory: str,
+    rank: int,
+    kinds: Sequence[Kind] = tuple(Kind),
+    *,
+    prefix: str = DEFAULT_PREFIX,
+    suffix: str = DEFAULT_SUFFIX,
 ) -> dict[Kind, SegmentWriter]:
     """Creates the next record files of a rank: one for each kind asked for.
 
     All carry one stamp. It is the current second, or later than every stamp that this
-    rank has used before: names stay unique within a second and sort as they were begun
-    even if the clock steps back. A lock keeps writers from choosing at the same time; if
-    the lock cannot be had (a file system without locks, a holder that hangs), exclusive
-    creation alone still keeps them apart.
+    rank has used before, whatever the prefix: names stay unique within a second and sort as
+    they were begun even if the clock steps back. A lock keeps writers from choosing at the
+    same time; if the lock cannot be had (a file system without locks, a holder that hangs),
+    exclusive creation alone still keeps them apart.
 
     Args:
         directory: An existing record directory.
         rank: The rank of this process.
         kinds: Which kinds of file.
+        prefix: What their names begin with (see `names.check_affixes`).
+        suffix: What the name of a summary file ends with.
 
     Raises:
         OSError: The files cannot be created.
@@ -166,19 +180,19 @@ def begin_segments(
         stamp = max(int(time.time()), max(used, default=-1) + 1)
         while True:
             try:
-                return _create(directory, stamp, rank, kinds)
+                names = [
+                    RecordName(stamp, rank, this_host(), kind, prefix, suffix) for kind in kinds
+                ]
+                return _create(directory, names)
             except FileExistsError:
                 stamp += 1
 
 
-def _create(
-    directory: str, stamp: int, rank: int, kinds: Sequence[Kind]
-) -> dict[Kind, SegmentWriter]:
+def _create(directory: str, names: Sequence[RecordName]) -> dict[Kind, SegmentWriter]:
     created: dict[Kind, SegmentWriter] = {}
     try:
-        for kind in kinds:
-            name = str(RecordName(stamp, rank, this_host(), kind))
-            created[kind] = SegmentWriter(os.path.join(directory, name))
+        for name in names:
+            created[name.kind] = SegmentWriter(os.path.join(directory, str(name)))
     except OSError:
         for writer in created.values():  # an empty file of ours would only puzzle readers
             writer.close()

@@ -15,6 +15,11 @@ import socket
 from dataclasses import dataclass
 from typing import Final
 
+from rec_summary.errors import three_part
+
+DEFAULT_PREFIX: Final = "events"
+DEFAULT_SUFFIX: Final = "_MS"
+
 _NAME: Final = re.compile(
     r"^(?P<prefix>.*)\.out\.events\.summary\.(?P<stamp>\d{1,19})"
     r"(?:\.(?P<rank>\d{1,9})(?=\.))?\.?(?P<rest>.*)$",
@@ -22,11 +27,16 @@ _NAME: Final = re.compile(
 )
 _LINEAGE_SUFFIX: Final = "_lineage"
 
+# MindSpore's rule for both parts, and the hyphen: no separators, nothing hidden, ASCII only.
+_PREFIX: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+_SUFFIX: Final = re.compile(r"[A-Za-z0-9_.-]*")
+_MARK: Final = re.compile(r"summary\.\d")  # what MindInsight and `parse_name` look for
+
 
 class Kind(enum.Enum):
     """What a record file holds."""
 
-    SUMMARY = "_MS"
+    SUMMARY = DEFAULT_SUFFIX
     LINEAGE = _LINEAGE_SUFFIX
 
 
@@ -39,19 +49,24 @@ class RecordName:
         rank: The rank of the process that wrote it.
         host: The host that wrote it, with MindSpore's suffix removed.
         kind: What it holds.
+        prefix: What stands in front.
+        suffix: What stands behind the host of a summary file; that of a lineage file is fixed.
     """
 
     stamp: int
     rank: int
     host: str
     kind: Kind
+    prefix: str = DEFAULT_PREFIX
+    suffix: str = DEFAULT_SUFFIX
 
     def __post_init__(self) -> None:
         assert self.stamp >= 0
         assert self.rank >= 0
 
     def __str__(self) -> str:
-        return f"events.out.events.summary.{self.stamp}.{self.rank}.{self.host}{self.kind.value}"
+        suffix = self.suffix if self.kind is Kind.SUMMARY else self.kind.value
+        return f"{self.prefix}.out.events.summary.{self.stamp}.{self.rank}.{self.host}{suffix}"
 
     @property
     def order(self) -> tuple[int, int, str, str]:
@@ -60,7 +75,11 @@ class RecordName:
 
 
 def parse_name(name: str) -> RecordName | None:
-    """Returns the parts of a file's name, or None if it is not the name of a record file."""
+    """Returns the parts of a file's name, or None if it is not the name of a record file.
+
+    Where the host ends and a suffix of the user's own begins cannot be told: all of it is
+    the host then.
+    """
     match = _NAME.match(name)
     if match is None:
         return None
@@ -70,7 +89,28 @@ def parse_name(name: str) -> RecordName | None:
         rank=int(match["rank"] or 0),
         host=match["rest"].removesuffix(kind.value),
         kind=kind,
+        prefix=match["prefix"],
+        suffix=DEFAULT_SUFFIX if name.endswith((DEFAULT_SUFFIX, _LINEAGE_SUFFIX)) else "",
     )
+
+
+def check_affixes(prefix: str, suffix: str) -> None:
+    """Checks what a user wants in front of and behind the names of summary files.
+
+    Raises:
+        TypeError: One is not a str.
+        ValueError: One cannot stand in a file's name, or would hide the file from readers.
+    """
+    for what, text in (("file_prefix", prefix), ("file_suffix", suffix)):
+        if not isinstance(text, str):
+            raise TypeError(three_part(what, text, "a str"))
+    characters = "letters, digits, `_`, `.` and `-` (ASCII)"
+    if not _PREFIX.fullmatch(prefix) or _MARK.search(prefix):
+        expected = f"{characters}, beginning with none of `.` and `-`, without `summary.<digit>`"
+        raise ValueError(three_part("file_prefix", prefix, expected))
+    if not _SUFFIX.fullmatch(suffix) or _MARK.search(suffix) or suffix.endswith(_LINEAGE_SUFFIX):
+        expected = f"{characters}, not ending in `_lineage`, without `summary.<digit>`"
+        raise ValueError(three_part("file_suffix", suffix, expected))
 
 
 def this_host() -> str:

@@ -11,7 +11,7 @@ from typing import Final
 
 from rec_summary._pb import lineage_pb2, summary_pb2
 from rec_summary.records.directory import begin_segments, make_directory
-from rec_summary.records.names import Kind
+from rec_summary.records.names import DEFAULT_PREFIX, DEFAULT_SUFFIX, Kind
 from rec_summary.records.segment import SegmentWriter
 from rec_summary.records.sink import Record
 
@@ -61,8 +61,18 @@ class RunWriter:
         directory: str | os.PathLike[str],
         rank: int = 0,
         retention: Retention | None = None,
+        *,
+        prefix: str = DEFAULT_PREFIX,
+        suffix: str = DEFAULT_SUFFIX,
     ) -> None:
         """Creates the directory if need be (mode 0700), and the files (mode 0600).
+
+        Args:
+            directory: The record directory.
+            rank: The rank of this process.
+            retention: When files are full, and how many stay; None for one file.
+            prefix: What the files' names begin with (see `names.check_affixes`).
+            suffix: What the names of summary files end with.
 
         Raises:
             OSError: The directory or the files cannot be created.
@@ -70,11 +80,12 @@ class RunWriter:
         self.directory = os.path.abspath(os.fspath(directory))
         self.rank = rank
         self._retention = retention or Retention()
+        self._prefix, self._suffix = prefix, suffix
         self._finished: collections.deque[_Finished] = collections.deque()
         self._finished_bytes = 0
         self._keeps = False  # the summary file at hand holds a record that must stay
         make_directory(self.directory)
-        pair = begin_segments(self.directory, rank, (Kind.SUMMARY, Kind.LINEAGE))
+        pair = self._begin(Kind.SUMMARY, Kind.LINEAGE)
         self._summary, self._lineage = pair[Kind.SUMMARY], pair[Kind.LINEAGE]
         self._begin_summary(self._summary)
         version = lineage_pb2.LineageEvent(wall_time=time.time(), version=FILE_VERSION)
@@ -141,7 +152,7 @@ class RunWriter:
 
     def _rotate(self) -> None:
         """Begins the next summary file; if that fails, the one at hand goes on growing."""
-        following = begin_segments(self.directory, self.rank, (Kind.SUMMARY,))[Kind.SUMMARY]
+        following = self._begin(Kind.SUMMARY)[Kind.SUMMARY]
         full, self._summary = self._summary, following
         self._begin_summary(following)
         try:
@@ -164,6 +175,11 @@ class RunWriter:
             self._finished_bytes -= oldest.size
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(oldest.path)
+
+    def _begin(self, *kinds: Kind) -> dict[Kind, SegmentWriter]:
+        return begin_segments(
+            self.directory, self.rank, kinds, prefix=self._prefix, suffix=self._suffix
+        )
 
     def _begin_summary(self, segment: SegmentWriter) -> None:
         version = summary_pb2.Event(wall_time=time.time(), version=FILE_VERSION)

@@ -125,3 +125,18 @@ def test_eight_processes_at_once_never_share_a_file(tmp_path):
     paths = b" ".join(process.communicate(timeout=60)[0] for process in processes).split()
     assert all(process.returncode == 0 for process in processes)
     assert len(paths) == len(set(paths)) == 8 * 5 * 2
+
+
+def test_a_prefix_and_a_suffix_are_used_and_stamps_stay_unique_among_all(tmp_path):
+    stamps = []
+    for prefix, suffix in (("events", "_MS"), ("mine", "_v2"), ("events", "_MS")):
+        pair = begin_segments(str(tmp_path), 0, prefix=prefix, suffix=suffix)
+        for kind, writer in pair.items():
+            writer.close()
+            name = os.path.basename(writer.path)
+            assert name.startswith(f"{prefix}.out.events.summary.")
+            assert name.endswith(suffix if kind is Kind.SUMMARY else "_lineage")
+        stamps.append({f.name.stamp for f in list_files(str(tmp_path))} - set().union(*stamps))
+    assert [len(new) for new in stamps] == [1, 1, 1]
+    [run] = find_runs(tmp_path)
+    assert [file.name.prefix for file in run.of(Kind.SUMMARY, 0)] == ["events", "mine", "events"]

@@ -126,3 +126,19 @@ def test_files_of_earlier_runs_are_never_dropped(tmp_path):
         writer.write(Sized(1))
         writer.close()
     assert steps(tmp_path) == [[1], [1]]
+
+
+def test_prefix_and_suffix_stay_the_same_in_every_file(tmp_path):
+    writer = RunWriter(
+        tmp_path, retention=Retention(max_file_size=1000), prefix="mine", suffix="_v2"
+    )
+    for step in range(1, 21):
+        writer.write(Sized(step))
+    writer.close()
+    assert flat(steps(tmp_path)) == list(range(1, 21))
+    [run] = find_runs(tmp_path)
+    names = [os.path.basename(file.path) for file in run.of(Kind.SUMMARY, 0)]
+    assert len(names) > 2
+    assert all(name.startswith("mine.out.") and name.endswith("_v2") for name in names)
+    [lineage] = run.of(Kind.LINEAGE, 0)
+    assert os.path.basename(lineage.path).startswith("mine.out.")
