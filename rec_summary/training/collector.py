@@ -6,23 +6,27 @@ import functools
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from mindspore.train import Callback
 
+from rec_summary._pb import lineage_pb2
 from rec_summary.records.background import DEFAULT_FLUSH_SECS
 from rec_summary.records.directory import make_directory
 from rec_summary.records.trouble import Troubles
-from rec_summary.training import lineage
+from rec_summary.training import lineage, operators
+from rec_summary.training.custom_lineage import CustomValue, custom_lineage
 from rec_summary.training.dataset_info import describe_dataset
-from rec_summary.training.environment import this_environment
-from rec_summary.training.options import CustomValue, check_options
+from rec_summary.training.environment import Environment, this_environment
+from rec_summary.training.graphs import dataset_graph, graph_record
+from rec_summary.training.npy_export import NpyExporter
+from rec_summary.training.options import check_options
 from rec_summary.training.recorder import Recorder
+from rec_summary.training.snapshots import metric_values
 from rec_summary.training.step_record import StepRecord
 from rec_summary.training.step_view import StepView
 from rec_summary.training.train_run import Totals, TrainRun
-from rec_summary.values.summary import SummaryValue
 
 logger = logging.getLogger("rec_summary.training")
 
@@ -48,12 +52,15 @@ class SummaryCollector(Callback):
     Records older than `flush_secs` survive the death of the process. Nothing that goes
     wrong in here stops training: it is logged once, and counted in `troubles`.
 
-    Recorded are the loss (`loss/auto`), the learning rate (`learning_rate/auto`),
-    histograms of parameters (`<name>/auto`), and the lineage of training and evaluation.
-    The train lineage is written when training starts, refreshed on a schedule and at
-    `flush`, and finished with a status when training ends, in whatever way.
+    Recorded are the loss (`loss/auto`), the learning rate (`learning_rate/auto`), histograms
+    of parameters (`<name>/auto`), images among the input (`input_data/auto`), what summary
+    operators in the network put out, the metrics of evaluations (`eval/<metric>`), the
+    computation graph, the pipeline of the data set, and the lineage of training and
+    evaluation. The train lineage is written when training starts, refreshed on a schedule
+    and at `flush`, and finished with a status when training ends, in whatever way.
 
     Steps never restart within one collector: a second call of `train` goes on counting.
+    `docs/options.md` has each option beside MindSpore's.
 
     Example:
         model.online_train(stream, callbacks=[SummaryCollector("records", collect_freq=10)])
@@ -71,6 +78,9 @@ class SummaryCollector(Callback):
         max_file_size: int | None = None,
         export_options: Mapping[str, Any] | None = None,
         *,
+        max_files: int | None = None,
+        max_total_bytes: int | None = None,
+        lineage_on_all_ranks: bool = False,
         flush_secs: float = DEFAULT_FLUSH_SECS,
         lineage_secs: float = 30.0,
     ) -> None:
@@ -82,16 +92,23 @@ class SummaryCollector(Callback):
                 this number of steps (of epochs, when the device fetches its own data).
             num_process: Accepted for MindSpore's sake; one thread does the work here.
             collect_specified_data: What to collect, in MindSpore's dictionary:
-                collect_metric, collect_train_lineage and collect_eval_lineage (bool), and
-                histogram_regular, a regular expression that is matched against the start
-                of parameter names; None takes the first five of the optimizer.
+                collect_metric, collect_graph, collect_train_lineage, collect_eval_lineage,
+                collect_input_data and collect_dataset_graph (bool); histogram_regular, a
+                regular expression that is matched against the start of parameter names,
+                where None takes the first five of the optimizer; and collect_landscape, a
+                dictionary that turns on checkpoints for the loss landscape.
             keep_default_action: Whether what `collect_specified_data` does not name is
                 collected as by default, or not at all.
             custom_lineage_data: Entries of your own for the lineage: str keys with str,
-                int, float or bool values.
-            collect_tensor_freq: Checked, without effect in this version.
-            max_file_size: Checked, without effect in this version.
-            export_options: Checked, without effect in this version.
+                int, float, bool, None or numpy values, or dictionaries of such.
+            collect_tensor_freq: Tensors are recorded at the first step and at every
+                multiple of this; None for a schedule that keeps them few.
+            max_file_size: The size in bytes at which the next record file is begun.
+            export_options: `{"tensor_format": "npy"}` also writes tensors as `.npy` files.
+            max_files: The most record files of this run that are kept; the oldest go, but
+                never lineage, nor the file with the graph. Needs `max_file_size`.
+            max_total_bytes: The most bytes that these files may have together.
+            lineage_on_all_ranks: Whether every rank writes lineage, and not rank 0 alone.
             flush_secs: How long a record may wait in memory, in seconds.
             lineage_secs: How often the train lineage is refreshed, in seconds.
 
@@ -111,18 +128,23 @@ class SummaryCollector(Callback):
             collect_tensor_freq,
             max_file_size,
             export_options,
-            flush_secs,
-            lineage_secs,
+            max_files=max_files,
+            max_total_bytes=max_total_bytes,
+            lineage_on_all_ranks=lineage_on_all_ranks,
+            flush_secs=flush_secs,
+            lineage_secs=lineage_secs,
         )
-        for note in self._options.notes:
-            logger.warning("SummaryCollector: %s", note)
         make_directory(self._options.summary_dir)
         self._troubles = Troubles()
-        self._recorder = Recorder(self._options.summary_dir, flush_secs, self._troubles)
+        self._recorder = Recorder(
+            self._options.summary_dir, self._options.retention, flush_secs, self._troubles
+        )
         self._depth = 0  # fit enters its callbacks again for each evaluation
         self._totals: Totals | None = None  # of all calls of train together
         self._run: TrainRun | None = None
         self._evaluated: Mapping[str, Any] | None = None  # the evaluation recorded last
+        self._writes_lineage = True
+        self._exporter: NpyExporter | None = None
 
     @property
     def summary_dir(self) -> str:
@@ -164,19 +186,29 @@ class SummaryCollector(Callback):
     @_guarded
     def on_train_begin(self, run_context: Any) -> None:
         """Opens the files and writes the lineage as it stands."""
-        view = StepView(run_context)
-        environment = this_environment()
-        self._recorder.open(environment.rank)
-        self._run = TrainRun(view, environment, self._totals, self._options.collect.histogram)
+        view, environment = StepView(run_context), this_environment()
+        self._open(environment)
+        run = TrainRun(view, environment, self._totals, self._options, self._troubles)
+        self._run = run
         if self._options.custom_lineage:
-            self._recorder.write_message(lineage.custom_lineage(self._options.custom_lineage))
-        self._refresh_lineage(self._run, lineage.Status.RUNNING)
+            self._write_lineage(custom_lineage(self._options.custom_lineage))
+        if self._options.collect.dataset_graph and view.get("train_dataset") is not None:
+            self._attempt(
+                "dataset graph",
+                lambda: self._write_lineage(dataset_graph(view.get("train_dataset"))),
+            )
+        self._refresh_lineage(run, lineage.Status.RUNNING)
 
     @_guarded
     def on_train_epoch_begin(self, run_context: Any) -> None:
         """Finds out at which step a resumed run goes on."""
         if self._run is not None:
             self._run.begin_epoch(StepView(run_context))
+
+    @_guarded
+    def on_train_step_begin(self, run_context: Any) -> None:
+        """Forgets what summary operators have put out since the last step: it is no step's."""
+        operators.discard()
 
     @_guarded
     def on_train_step_end(self, run_context: Any) -> None:
@@ -186,10 +218,13 @@ class SummaryCollector(Callback):
             return
         view = StepView(run_context)
         step = run.note_step(view)
-        if run.is_due(self._options.collect_freq):
-            values = self._collect(run)
-            if values:
-                self._recorder.write(StepRecord(step, time.time(), values, self._troubles))
+        if run.is_first_step and self._options.collect.graph:
+            self._attempt("graph", lambda: self._record_graph(view))
+        values = run.snapshots()
+        if values:
+            self._recorder.write(
+                StepRecord(step, time.time(), values, self._troubles, exporter=self._exporter)
+            )
         if run.lineage_due(self._options.lineage_secs):
             self._refresh_lineage(run, lineage.Status.RUNNING)
 
@@ -208,33 +243,33 @@ class SummaryCollector(Callback):
     @_guarded
     def on_eval_begin(self, run_context: Any) -> None:
         """Opens the files, if no training has."""
-        self._recorder.open(this_environment().rank)
+        self._open(this_environment())
 
     @_guarded
     def on_eval_end(self, run_context: Any) -> None:
         """Records what the evaluation gave."""
         self._record_evaluation(StepView(run_context))
 
-    def _collect(self, run: TrainRun) -> list[SummaryValue]:
-        """Returns the snapshots of this step; one that fails does not cost the others."""
-        collect = self._options.collect
-        sources: list[tuple[str, Callable[[], Iterable[SummaryValue]]]] = []
-        if collect.metric:
-            sources += [("loss", run.loss_values), ("learning rate", run.learning_rate_values)]
-        if collect.histogram is not None:
-            sources.append(("histogram", run.histogram_values))
-        values: list[SummaryValue] = []
-        for what, source in sources:
-            try:
-                values.extend(source())
-            except Exception as error:  # noqa: BLE001  # training goes on
-                self._troubles.report(what, error)
-        return values
+    def _open(self, environment: Environment) -> None:
+        self._recorder.open(environment.rank)
+        self._writes_lineage = environment.rank == 0 or self._options.lineage_on_all_ranks
+        if self._options.export_npy and self._exporter is None:
+            self._exporter = NpyExporter(self._options.summary_dir)
+
+    def _write_lineage(self, event: lineage_pb2.LineageEvent) -> None:
+        if self._writes_lineage:
+            self._recorder.write_message(event)
+
+    def _record_graph(self, view: StepView) -> None:
+        record = graph_record(view.network)
+        if record is not None:
+            self._recorder.write(record)
+        else:
+            logger.info("SummaryCollector: there is no computation graph in PyNative mode")
 
     def _refresh_lineage(self, run: TrainRun, status: lineage.Status, reason: str = "") -> None:
-        if not self._options.collect.train_lineage or not self._recorder.is_open:
-            return
-        self._recorder.write_message(run.lineage(status, reason, self._troubles.counts))
+        if self._options.collect.train_lineage and self._recorder.is_open:
+            self._write_lineage(run.lineage(status, reason, self._troubles.counts))
 
     @_guarded
     def _finish(self, error: BaseException | None) -> None:
@@ -242,18 +277,28 @@ class SummaryCollector(Callback):
         run, self._run = self._run, None
         if run is not None:
             self._totals = run.totals
+            run.close()
             status, reason = run.ending(error)
             self._refresh_lineage(run, status, reason)
 
     def _record_evaluation(self, view: StepView) -> None:
         # eval_results has the evaluation's loss besides; only `fit` gives it
         metrics = view.get("eval_results") or view.get("metrics")
-        if not isinstance(metrics, Mapping) or not self._options.collect.eval_lineage:
-            return
-        if metrics is self._evaluated:  # a subclass in `fit` sees it at both hooks
-            return
+        if not isinstance(metrics, Mapping) or metrics is self._evaluated:
+            return  # a subclass in `fit` sees it at both hooks
         self._evaluated = metrics
-        data = describe_dataset(view.get("valid_dataset"))
         totals = self._run.totals if self._run is not None else self._totals
         step = totals.step if totals is not None else 0
-        self._recorder.write_message(lineage.evaluation_lineage(metrics, data, step))
+        if self._options.collect.metric:
+            values = metric_values(metrics)
+            if values:
+                self._recorder.write(StepRecord(step, time.time(), values, self._troubles))
+        if self._options.collect.eval_lineage:
+            data = describe_dataset(view.get("valid_dataset"))
+            self._write_lineage(lineage.evaluation_lineage(metrics, data, step))
+
+    def _attempt(self, what: str, action: Callable[[], object]) -> None:
+        try:
+            action()
+        except Exception as error:  # noqa: BLE001  # training goes on
+            self._troubles.report(what, error)

@@ -128,28 +128,6 @@ def evaluation_lineage(
     return event
 
 
-def custom_lineage(data: Mapping[str, str | int | float]) -> lineage_pb2.LineageEvent:
-    """Returns the user's own lineage entries, each in the map of its type."""
-    event = lineage_pb2.LineageEvent(wall_time=time.time())
-    event.user_defined_info.SetInParent()
-    for key, value in data.items():
-        info = event.user_defined_info.user_info.add()
-        if isinstance(value, bool):
-            info.map_bool[key] = value
-        elif isinstance(value, int):
-            if abs(value) <= _INT32_MAX:
-                info.map_int32[key] = value
-            elif abs(value) < 2**63:
-                info.map_int64[key] = value
-            else:
-                info.map_str[key] = str(value)
-        elif isinstance(value, float):
-            info.map_double[key] = value
-        else:
-            info.map_str[key] = value
-    return event
-
-
 def _fill_state(
     state: lineage_pb2.RunState, view: StepView, environment: Environment, progress: Progress
 ) -> None:

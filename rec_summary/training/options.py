@@ -1,12 +1,11 @@
 """The collector's options: MindSpore's arguments, checked once and frozen.
 
 Names, types and bounds are those of `mindspore.SummaryCollector` (MindSpore 2.10). What
-differs is said where it differs.
+differs is said in `docs/options.md`.
 """
 
 from __future__ import annotations
 
-import math
 import os
 import re
 from collections.abc import Mapping
@@ -14,27 +13,26 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rec_summary.errors import three_part
-from rec_summary.records.background import DEFAULT_FLUSH_SECS
+from rec_summary.records.run_writer import Retention
+from rec_summary.training.checks import (
+    check_directory,
+    check_pattern,
+    check_positive_int,
+    check_seconds,
+    check_type,
+)
+from rec_summary.training.custom_lineage import CustomValue, check_custom_lineage, with_environment
+from rec_summary.training.landscape_options import LandscapeOptions, check_landscape
 
-CustomValue = str | int | float
-
-_SWITCHES: Final = {
-    "collect_metric": True,
-    "collect_graph": True,
-    "collect_train_lineage": True,
-    "collect_eval_lineage": True,
-    "collect_input_data": True,
-    "collect_dataset_graph": True,
-}
-_KEYS: Final = (*_SWITCHES, "histogram_regular", "collect_landscape")
-
-# Asked for by name, these are answered with a note: this version does not record them.
-_LATER: Final = (
+_SWITCHES: Final = (
+    "collect_metric",
     "collect_graph",
+    "collect_train_lineage",
+    "collect_eval_lineage",
     "collect_input_data",
     "collect_dataset_graph",
-    "collect_landscape",
 )
+_KEYS: Final = (*_SWITCHES, "histogram_regular", "collect_landscape")
 
 
 @dataclass(frozen=True)
@@ -56,16 +54,24 @@ class Collect:
     """What is collected.
 
     Attributes:
-        metric: The loss and the learning rate.
-        histogram: Histograms of parameters; None for none.
+        metric: The loss, the learning rate, and the metrics of evaluations.
+        graph: The computation graph.
         train_lineage: Which data, network and hyper-parameters the run has.
         eval_lineage: What an evaluation gave.
+        input_data: The first column of the data, where it holds images.
+        dataset_graph: The pipeline of the data set.
+        histogram: Histograms of parameters; None for none.
+        landscape: Checkpoints for the loss landscape; None for none.
     """
 
-    metric: bool = True
-    histogram: HistogramChoice | None = field(default_factory=HistogramChoice)
-    train_lineage: bool = True
-    eval_lineage: bool = True
+    metric: bool
+    graph: bool
+    train_lineage: bool
+    eval_lineage: bool
+    input_data: bool
+    dataset_graph: bool
+    histogram: HistogramChoice | None
+    landscape: LandscapeOptions | None
 
 
 @dataclass(frozen=True)
@@ -75,20 +81,27 @@ class CollectorOptions:
     Attributes:
         summary_dir: The record directory.
         collect_freq: Values are collected at the first step and at each multiple of this.
+        collect_tensor_freq: Tensors are collected at each multiple of this; None for the
+            default schedule.
         collect: What is collected.
         custom_lineage: The user's own lineage entries.
+        export_npy: Whether tensors are also written as `.npy` files.
+        retention: When files are full, and how many stay.
         flush_secs: Records older than this are with the operating system, in seconds.
         lineage_secs: How often the train lineage is refreshed, in seconds.
-        notes: What the user should be told about these options.
+        lineage_on_all_ranks: Whether every rank writes lineage, and not rank 0 alone.
     """
 
     summary_dir: str
     collect_freq: int
+    collect_tensor_freq: int | None
     collect: Collect
-    custom_lineage: Mapping[str, CustomValue]
+    custom_lineage: Mapping[str, CustomValue] = field(repr=False)
+    export_npy: bool
+    retention: Retention
     flush_secs: float
     lineage_secs: float
-    notes: tuple[str, ...]
+    lineage_on_all_ranks: bool
 
 
 def check_options(
@@ -101,8 +114,12 @@ def check_options(
     collect_tensor_freq: int | None,
     max_file_size: int | None,
     export_options: Mapping[str, Any] | None,
-    flush_secs: float = DEFAULT_FLUSH_SECS,
-    lineage_secs: float = 30.0,
+    *,
+    flush_secs: float,
+    lineage_secs: float,
+    max_files: int | None,
+    max_total_bytes: int | None,
+    lineage_on_all_ranks: bool,
 ) -> CollectorOptions:
     """Checks the collector's arguments and converts them.
 
@@ -110,128 +127,83 @@ def check_options(
         TypeError: An argument has the wrong type.
         ValueError: An argument has a value that is not allowed.
     """
-    _check_positive_int("collect_freq", collect_freq)
-    _check_positive_int("num_process", num_process)
-    _check_type("keep_default_action", keep_default_action, bool, "a bool")
-    notes = []
-    for name, size in (
-        ("collect_tensor_freq", collect_tensor_freq),
-        ("max_file_size", max_file_size),
-    ):
-        if size is not None:
-            _check_positive_int(name, size)
-            notes.append(f"{name}={size} has no effect yet in this version")
-    if _check_export_options(export_options):
-        notes.append("export_options has no effect yet in this version")
-    asked = _check_specified(collect_specified_data)
-    notes += [f"{key} is not recorded yet by this version" for key in _LATER if asked.get(key)]
+    check_positive_int("collect_freq", collect_freq)
+    check_positive_int("num_process", num_process)
+    if collect_tensor_freq is not None:
+        check_positive_int("collect_tensor_freq", collect_tensor_freq)
+    check_type("keep_default_action", keep_default_action, bool, "a bool")
+    check_type("lineage_on_all_ranks", lineage_on_all_ranks, bool, "a bool")
     return CollectorOptions(
-        summary_dir=_check_directory(summary_dir),
+        summary_dir=check_directory("summary_dir", summary_dir),
         collect_freq=collect_freq,
-        collect=_to_collect(asked, keep_default_action),
-        custom_lineage=_check_custom_lineage(custom_lineage_data),
-        flush_secs=_check_seconds("flush_secs", flush_secs),
-        lineage_secs=_check_seconds("lineage_secs", lineage_secs),
-        notes=tuple(notes),
+        collect_tensor_freq=collect_tensor_freq,
+        collect=_check_specified(collect_specified_data, keep_default_action),
+        custom_lineage=with_environment(check_custom_lineage(custom_lineage_data)),
+        export_npy=check_export_options(export_options),
+        retention=check_retention(max_file_size, max_files, max_total_bytes),
+        flush_secs=check_seconds("flush_secs", flush_secs),
+        lineage_secs=check_seconds("lineage_secs", lineage_secs),
+        lineage_on_all_ranks=lineage_on_all_ranks,
     )
 
 
-def _to_collect(asked: Mapping[str, Any], keep_default: bool) -> Collect:
-    switches = {key: asked.get(key, default and keep_default) for key, default in _SWITCHES.items()}
-    histogram = None
-    if keep_default or "histogram_regular" in asked:
-        regular = asked.get("histogram_regular")
-        histogram = HistogramChoice(None if regular is None else re.compile(regular))
-    return Collect(
-        metric=switches["collect_metric"],
-        histogram=histogram,
-        train_lineage=switches["collect_train_lineage"],
-        eval_lineage=switches["collect_eval_lineage"],
-    )
+def check_export_options(options: Mapping[str, Any] | None) -> bool:
+    """Returns whether tensors are to be exported as `.npy` files.
 
-
-def _check_specified(specified: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    if specified is None:
-        return {}
-    _check_type("collect_specified_data", specified, Mapping, "a dict or None")
-    for key, value in specified.items():
-        what = f"collect_specified_data[{key!r}]"
-        _check_type("a key of collect_specified_data", key, str, "a str")
-        if key not in _KEYS:
-            raise ValueError(
-                three_part("a key of collect_specified_data", key, f"one of {', '.join(_KEYS)}")
-            )
-        if key in _SWITCHES:
-            _check_type(what, value, bool, "a bool")
-        elif key == "histogram_regular":
-            _check_type(what, value, (str, type(None)), "a str or None")
-            _check_regex(what, value)
-        else:
-            _check_type(what, value, (Mapping, type(None)), "a dict or None")
-    return specified
-
-
-def _check_regex(what: str, pattern: str | None) -> None:
-    if pattern is None:
-        return
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        expected = f"a regular expression that compiles ({error})"
-        raise ValueError(three_part(what, pattern, expected)) from error
-
-
-def _check_custom_lineage(data: Mapping[str, CustomValue] | None) -> Mapping[str, CustomValue]:
-    if data is None:
-        return {}
-    _check_type("custom_lineage_data", data, Mapping, "a dict or None")
-    for key, value in data.items():
-        _check_type("a key of custom_lineage_data", key, str, "a str")
-        if not isinstance(value, (str, int, float)):
-            what = f"custom_lineage_data[{key!r}]"
-            raise TypeError(three_part(what, value, "a str, an int or a float"))
-    return dict(data)
-
-
-def _check_export_options(options: Mapping[str, Any] | None) -> bool:
+    Raises:
+        TypeError: It is not a dictionary, or holds something else than strings.
+        ValueError: It asks for something that there is not.
+    """
     if options is None:
         return False
-    _check_type("export_options", options, Mapping, "a dict or None")
+    check_type("export_options", options, Mapping, "a dict or None")
     for key, value in options.items():
-        _check_type("a key of export_options", key, str, "a str")
+        check_type("a key of export_options", key, str, "a str")
         if key != "tensor_format":
             raise ValueError(three_part("a key of export_options", key, "'tensor_format'"))
-        _check_type("export_options['tensor_format']", value, (str, type(None)), "'npy' or None")
+        name = "export_options['tensor_format']"
+        check_type(name, value, (str, type(None)), "'npy' or None")
         if value not in ("npy", None):
-            raise ValueError(three_part("export_options['tensor_format']", value, "'npy' or None"))
+            raise ValueError(three_part(name, value, "'npy' or None"))
     return options.get("tensor_format") is not None
 
 
-def _check_directory(path: str | os.PathLike[str]) -> str:
-    if not isinstance(path, (str, os.PathLike)):
-        raise TypeError(three_part("summary_dir", path, "a str or a path"))
-    text = os.fspath(path)
-    if not text or "\0" in text:
-        raise ValueError(three_part("summary_dir", path, "the path of a directory"))
-    return os.path.abspath(text)
+def check_retention(size: int | None, files: int | None, total: int | None) -> Retention:
+    """Returns how much stays on disk. Files are dropped whole, so they must have a size.
+
+    Raises:
+        TypeError: A limit is not an int.
+        ValueError: A limit is below 1, or the limits do not go together.
+    """
+    limits = {"max_file_size": size, "max_files": files, "max_total_bytes": total}
+    for name, limit in limits.items():
+        if limit is not None:
+            check_positive_int(name, limit)
+    if size is None and (files is not None or total is not None):
+        expected = "an int of at least 1, where max_files or max_total_bytes is given"
+        raise ValueError(three_part("max_file_size", size, expected))
+    if size is not None and total is not None and total < 2 * size:
+        expected = f"at least twice max_file_size, which is {size}"
+        raise ValueError(three_part("max_total_bytes", total, expected))
+    return Retention(**limits)
 
 
-def _check_seconds(name: str, value: float) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(three_part(name, value, "a number of seconds"))
-    if not (math.isfinite(value) and value > 0):
-        raise ValueError(three_part(name, value, "a finite number of seconds above 0"))
-    return float(value)
-
-
-def _check_positive_int(name: str, value: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(three_part(name, value, "an int of at least 1"))
-    if value < 1:
-        raise ValueError(three_part(name, value, "an int of at least 1"))
-
-
-def _check_type(name: str, value: object, types: Any, expected: str) -> None:
-    # bool is an int to Python, but nobody who passes True means 1
-    if not isinstance(value, types):
-        raise TypeError(three_part(name, value, expected))
+def _check_specified(specified: Mapping[str, Any] | None, keep_default: bool) -> Collect:
+    asked: Mapping[str, Any] = {} if specified is None else specified
+    check_type("collect_specified_data", asked, Mapping, "a dict or None")
+    for key, value in asked.items():
+        check_type("a key of collect_specified_data", key, str, "a str")
+        if key not in _KEYS:
+            expected = f"one of {', '.join(_KEYS)}"
+            raise ValueError(three_part("a key of collect_specified_data", key, expected))
+        if key in _SWITCHES:
+            check_type(f"collect_specified_data[{key!r}]", value, bool, "a bool")
+    histogram = None
+    if keep_default or "histogram_regular" in asked:
+        regular = asked.get("histogram_regular")
+        name = "collect_specified_data['histogram_regular']"
+        histogram = HistogramChoice(check_pattern(name, regular))
+    switches = {key.removeprefix("collect_"): asked.get(key, keep_default) for key in _SWITCHES}
+    # Off unless asked for, as MindSpore documents and does not do.
+    landscape = check_landscape(asked.get("collect_landscape"))
+    return Collect(**switches, histogram=histogram, landscape=landscape)

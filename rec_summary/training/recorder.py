@@ -6,7 +6,7 @@ import atexit
 from typing import Any
 
 from rec_summary.records.background import BackgroundWriter
-from rec_summary.records.run_writer import RunWriter
+from rec_summary.records.run_writer import Retention, RunWriter
 from rec_summary.records.sink import MessageRecord, Record
 from rec_summary.records.trouble import Troubles
 
@@ -18,15 +18,19 @@ class Recorder:
     telemetry; each later opening tries again.
     """
 
-    def __init__(self, directory: str, flush_secs: float, troubles: Troubles) -> None:
+    def __init__(
+        self, directory: str, retention: Retention, flush_secs: float, troubles: Troubles
+    ) -> None:
         """Prepares a recorder; nothing is created yet.
 
         Args:
             directory: The record directory.
+            retention: When files are full, and how many stay.
             flush_secs: The most that a record may be younger than the last flush, in seconds.
             troubles: Told of every failure.
         """
         self._directory = directory
+        self._retention = retention
         self._flush_secs = flush_secs
         self._troubles = troubles
         self._writer: BackgroundWriter | None = None
@@ -41,7 +45,7 @@ class Recorder:
         if self._writer is not None:
             return
         try:
-            files = RunWriter(self._directory, rank)
+            files = RunWriter(self._directory, rank, self._retention)
         except OSError as error:
             self._troubles.report("open", error)
             return

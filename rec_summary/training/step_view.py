@@ -8,12 +8,15 @@ KeyError on attribute access, so everything here goes through `get`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from rec_summary.errors import three_part
+
+# What unbounded training states as its number of epochs or batches, or goes beyond.
+_ENDLESS: Final = 2**31 - 1
 
 
 class StepView:
@@ -47,6 +50,15 @@ class StepView:
     def batch_num(self) -> int:
         """Steps in an epoch, as far as the caller knows; 0 if it does not."""
         return int(self._args.get("batch_num") or 0)
+
+    @property
+    def total_steps(self) -> int | None:
+        """How many steps (in sink mode: epochs) the run is to have; None if it has no end."""
+        epochs, batches = self._args.get("epoch_num"), self.batch_num
+        if not isinstance(epochs, int) or not 0 < epochs < _ENDLESS:
+            return None
+        total = epochs if self.sink_mode else epochs * batches
+        return total if 0 < total < _ENDLESS else None
 
     @property
     def sink_mode(self) -> bool:

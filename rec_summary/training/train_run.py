@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
-
-import numpy as np
+from typing import Final
 
 from rec_summary._pb import lineage_pb2
+from rec_summary.records.trouble import Troubles
 from rec_summary.training.dataset_info import DatasetInfo, describe_dataset
 from rec_summary.training.environment import Environment
 from rec_summary.training.lineage import Progress, Status, train_lineage
-from rec_summary.training.optimizers import LearningRates, find_optimizers, parameters_of
-from rec_summary.training.options import HistogramChoice
-from rec_summary.training.step_view import StepView, as_array
-from rec_summary.values.scalar import to_number
-from rec_summary.values.summary import HistogramValue, ScalarValue
+from rec_summary.training.optimizers import find_optimizers
+from rec_summary.training.options import CollectorOptions
+from rec_summary.training.schedule import TensorSchedule
+from rec_summary.training.snapshots import Snapshots
+from rec_summary.training.step_view import StepView
+from rec_summary.values.summary import SummaryValue
 
 _REASON_CHARS: Final = 500
-# MindSpore's own suffix for what its collector gathers, as opposed to the network's operators.
-_AUTO: Final = "/auto"
 
 
 @dataclass(frozen=True)
@@ -51,7 +49,8 @@ class TrainRun:
         view: StepView,
         environment: Environment,
         before: Totals | None,
-        histograms: HistogramChoice | None,
+        options: CollectorOptions,
+        troubles: Troubles,
     ) -> None:
         """Looks at a run that begins.
 
@@ -59,15 +58,19 @@ class TrainRun:
             view: The callback arguments.
             environment: The process that trains.
             before: What the runs before this one came to; this one goes on from it.
-            histograms: Which parameters get a histogram.
+            options: The collector's options.
+            troubles: Told of every failure.
         """
         self.reached_end = False
         self._view = view
         self._environment = environment
-        self._histograms = histograms
-        self._parameters: list[Any] | None = None
+        self._options = options
+        self._troubles = troubles
         self._optimizers = find_optimizers(view)
-        self._rates = LearningRates(self._optimizers)
+        self._snapshots = Snapshots(options.collect, view, self._optimizers, troubles)
+        self._tensors = TensorSchedule(
+            options.collect_freq, options.collect_tensor_freq, view.total_steps
+        )
         self._data: DatasetInfo = describe_dataset(view.get("train_dataset"))
         before = before or Totals(0, 0, time.time())
         self._offset = before.step - view.step
@@ -77,13 +80,17 @@ class TrainRun:
         self._epochs_seen = 0
         self._steps_seen = 0
         self._recorded_epoch = 0
-        self._loss: float | None = None
         self._lineage_written = 0.0
 
     @property
     def totals(self) -> Totals:
         """What this run and those before it have come to."""
         return Totals(self._step, self._samples, self._start_time)
+
+    @property
+    def is_first_step(self) -> bool:
+        """Whether the step that has just ended is the first of this run."""
+        return self._steps_seen == 1
 
     def begin_epoch(self, view: StepView) -> None:
         """Notes an epoch's beginning; the first tells where a resumed run goes on.
@@ -106,50 +113,29 @@ class TrainRun:
             self._data = describe_dataset(view.get("train_dataset"), batch)
         return step
 
-    def is_due(self, freq: int) -> bool:
-        """Whether this step is to be recorded: the first, and each multiple of `freq`.
+    def snapshots(self) -> list[SummaryValue]:
+        """Returns the values of this step that are due.
 
-        Where the device fetches its own data, hooks may run once for each epoch only, and
-        `freq` counts epochs, as MindSpore has it.
+        The first step is, and each multiple of the frequency. Where the device fetches its
+        own data, hooks may run once for each epoch only, and the frequency counts epochs, as
+        MindSpore has it.
         """
-        if self._view.sink_mode:
-            epoch = self._view.epoch
-            due = epoch != self._recorded_epoch and epoch % freq == 0
-            self._recorded_epoch = epoch
+        view, freq = self._view, self._options.collect_freq
+        if view.sink_mode:
+            count, repeated = view.epoch, view.epoch == self._recorded_epoch
+            self._recorded_epoch = view.epoch
         else:
-            due = self._step % freq == 0
-        return due or self._steps_seen == 1
+            count, repeated = self._step, False
+        first = self.is_first_step
+        return self._snapshots.take(
+            view,
+            regular=first or (count % freq == 0 and not repeated),
+            tensors=first or (self._tensors.due(count) and not repeated),
+        )
 
-    def loss_values(self) -> Iterable[ScalarValue]:
-        """Returns the loss of this step.
-
-        Raises:
-            TypeError: The network's output is nothing that could be a loss.
-            ValueError: It is empty.
-        """
-        self._loss = to_number(self._view.loss())
-        return [ScalarValue("loss" + _AUTO, self._loss)]
-
-    def learning_rate_values(self) -> Iterable[ScalarValue]:
-        """Returns the learning rates that this step used."""
-        return [ScalarValue(name + _AUTO, rate) for name, rate in self._rates.read()]
-
-    def histogram_values(self) -> Iterable[HistogramValue]:
-        """Yields a copy of each chosen parameter's values."""
-        for parameter in self._chosen_parameters():
-            # On CPU, asnumpy is a view of live weights: copy before the next step moves them.
-            array = np.array(as_array(parameter, parameter.name), copy=True)
-            yield HistogramValue(parameter.name + _AUTO, array)
-
-    def _chosen_parameters(self) -> list[Any]:
-        if self._parameters is None:
-            choice = self._histograms or HistogramChoice()
-            every = parameters_of(self._optimizers, self._view.network)
-            if choice.pattern is None:
-                self._parameters = every[: choice.count]
-            else:
-                self._parameters = [p for p in every if choice.pattern.match(p.name)]
-        return self._parameters
+    def close(self) -> None:
+        """Lets go of what the run has taken hold of."""
+        self._snapshots.close()
 
     def lineage_due(self, seconds: float) -> bool:
         """Whether the lineage was last written that long ago, or before the first step."""
@@ -160,7 +146,6 @@ class TrainRun:
     ) -> lineage_pb2.LineageEvent:
         """Returns the train lineage as it stands now."""
         self._lineage_written = time.monotonic()
-        rates = self._rates.read()
         progress = Progress(
             status=status,
             reason=reason,
@@ -168,18 +153,25 @@ class TrainRun:
             samples=self._samples,
             start_time=self._start_time,
             loss=self._last_loss(),
-            learning_rate=rates[0][1] if rates else None,
+            learning_rate=self._last_learning_rate(),
             troubles=troubles,
         )
         return train_lineage(self._view, self._data, self._optimizers, self._environment, progress)
 
     def _last_loss(self) -> float | None:
-        if self._view.get("net_outputs") is not None:
-            try:
-                return to_number(self._view.loss())
-            except (TypeError, ValueError):  # reported when the step was recorded
-                return self._loss
-        return self._loss
+        if self._view.get("net_outputs") is None:
+            return None
+        try:
+            return self._snapshots.loss(self._view)
+        except (TypeError, ValueError):  # reported when the step was recorded
+            return None
+
+    def _last_learning_rate(self) -> float | None:
+        try:
+            return self._snapshots.learning_rate()
+        except Exception as error:  # noqa: BLE001  # a schedule of the user's own may fail
+            self._troubles.report("learning rate", error)
+            return None
 
     def ending(self, error: BaseException | None) -> tuple[Status, str]:
         """Returns how the run ended, and why.

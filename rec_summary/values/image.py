@@ -15,6 +15,7 @@ from rec_summary.errors import three_part, verbatim
 
 COLUMNS: Final = 8
 _ROWS: Final = 8
+MAX_TILES: Final = COLUMNS * _ROWS
 
 
 def is_image(array: npt.NDArray[Any]) -> bool:
@@ -40,7 +41,7 @@ def to_image(array: npt.NDArray[Any]) -> Summary.Image:
         raise ValueError(three_part("an image", verbatim(f"shape {array.shape}"), expected))
     if array.dtype.kind not in "fiub":
         raise TypeError(three_part("an image", array.dtype, "real numbers"))
-    array = array[: COLUMNS * _ROWS]
+    array = array[:MAX_TILES]
     if array.shape[1] in (1, 3):
         array = array.transpose(0, 2, 3, 1)
     tiled = _tile(_to_bytes(array))

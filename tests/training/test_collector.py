@@ -14,6 +14,8 @@ from mindspore import nn, ops
 from mindspore.train import Callback
 
 from rec_summary import RecModel, SummaryCollector
+from rec_summary._pb import summary_pb2
+from rec_summary.records.names import Kind
 from tests.training._nets import (
     BATCH,
     LEARNING_RATE,
@@ -25,7 +27,14 @@ from tests.training._nets import (
     stream,
 )
 from tests.training._original import original_rec_model
-from tests.training._records import events, histograms, lineage, scalars, statuses
+from tests.training._records import (
+    events,
+    histograms,
+    lineage,
+    messages,
+    scalars,
+    statuses,
+)
 
 
 class Losses(Callback):
@@ -179,6 +188,11 @@ def test_fit_records_training_steps_and_each_evaluation_once(tmp_path, subclass)
     for item in evaluations:
         assert set(json.loads(item.metric)) == {"mae", "eval_loss"}
         assert item.valid_dataset.valid_dataset_size == 2 * BATCH
+    for name in ("mae", "eval_loss"):
+        metrics = [json.loads(item.metric)[name] for item in evaluations]
+        assert list(scalars(tmp_path, f"eval/{name}").items()) == list(
+            zip([3, 6], as_float32(metrics), strict=True)
+        )
     assert statuses(tmp_path)[-1] == "FINISHED"
     assert collector.troubles == {}
 
@@ -190,7 +204,8 @@ def test_eval_alone_records_its_lineage(tmp_path):
         result = model.eval(bounded(2), callbacks=collector)
     evaluations = lineage(tmp_path, "evaluation_lineage")
     assert [json.loads(item.metric) for item in evaluations] == [result] * 3
-    assert events(tmp_path) == []
+    recorded = [(v.tag, v.scalar_value) for event in events(tmp_path) for v in event.summary.value]
+    assert recorded == [("eval/mae", np.float32(result["mae"]))] * 3
 
 
 def test_two_collectors_on_two_directories(tmp_path):
@@ -293,3 +308,106 @@ def test_training_is_the_same_with_and_without(tmp_path):
         model.online_train(stream(), callbacks=[truth, *callbacks, Journal(stop_after=10)])
         results.append((truth.losses, [w.tobytes() for w in truth.weights[-1]]))
     assert results[0] == results[1]
+
+
+def graphs(directory):
+    every = messages(directory, Kind.SUMMARY, summary_pb2.Event)
+    return [event for event in every if event.WhichOneof("what") == "graph_def"]
+
+
+def test_each_call_of_train_records_its_graphs_and_custom_data(tmp_path):
+    # MindSpore's second file has none of them
+    model, data = click_model(), bounded(2)
+    collector = SummaryCollector(tmp_path, custom_lineage_data={"a": 1})
+    for _ in range(2):
+        model.train(1, data, callbacks=collector)
+    assert [graph.step for graph in graphs(tmp_path)] == [0, 0]
+    operators = {node.op_type for node in graphs(tmp_path)[0].graph_def.node}
+    assert "SGD" in operators
+    assert len(lineage(tmp_path, "dataset_graph")) == 2
+    assert len(lineage(tmp_path, "user_defined_info")) == 2
+    assert lineage(tmp_path, "dataset_graph")[0].parameter.mapStr["op_type"] == "Batch"
+
+
+def test_without_a_graph_there_is_a_note(tmp_path, caplog):
+    mindspore.set_context(mode=mindspore.PYNATIVE_MODE)
+    try:
+        with caplog.at_level(logging.INFO, logger="rec_summary"):
+            click_model().train(1, bounded(2), callbacks=SummaryCollector(tmp_path))
+    finally:
+        mindspore.set_context(mode=mindspore.GRAPH_MODE)
+    assert graphs(tmp_path) == []
+    notes = [
+        record.message for record in caplog.records if "no computation graph" in record.message
+    ]
+    assert len(notes) == 1
+
+
+class Reporting(nn.Cell):
+    """A click network whose operators tell about training and evaluation alike."""
+
+    def __init__(self):
+        super().__init__()
+        self.network = ClickNet()
+        self.scalar, self.tensor = ops.ScalarSummary(), ops.TensorSummary()
+
+    def construct(self, fields):
+        logits = self.network(fields)
+        self.scalar("mean", logits.mean() * 1.0)
+        self.tensor("logits", logits * 1.0)
+        return logits
+
+
+@pytest.mark.parametrize("mode", [mindspore.GRAPH_MODE, mindspore.PYNATIVE_MODE])
+def test_operators_of_evaluations_do_not_leak_into_training(tmp_path, mode):
+    mindspore.set_context(mode=mode)
+    try:
+        network = Reporting()
+        optimizer = nn.SGD(network.trainable_params(), learning_rate=0.0)
+        model = RecModel(network, nn.BCEWithLogitsLoss(), optimizer, metrics={"mae"})
+        # with nothing learned, each epoch of training puts out the same again
+        collector = SummaryCollector(tmp_path, collect_freq=1)
+        model.fit(3, bounded(4), bounded(2), callbacks=collector)
+    finally:
+        mindspore.set_context(mode=mindspore.GRAPH_MODE)
+    means = list(scalars(tmp_path, "mean").values())
+    assert len(means) == 12
+    assert means[:4] == means[4:8] == means[8:]
+    assert len(set(means)) == 4
+    assert collector.troubles == {}
+
+
+def test_tensors_follow_a_schedule_of_their_own(tmp_path):
+    network = Reporting()
+    optimizer = nn.SGD(network.trainable_params(), learning_rate=0.1)
+    model = RecModel(network, nn.BCEWithLogitsLoss(), optimizer)
+    collector = SummaryCollector(tmp_path, collect_freq=2, collect_tensor_freq=3)
+    model.online_train(stream(), callbacks=[collector, Journal(stop_after=9)])
+    tensors = [
+        event.step
+        for event in events(tmp_path)
+        for value in event.summary.value
+        if value.WhichOneof("value") == "tensor"
+    ]
+    assert tensors == [1, 3, 6, 9]
+    assert list(scalars(tmp_path, "mean")) == [1, 2, 4, 6, 8]
+
+
+def test_rotation_keeps_every_step(tmp_path):
+    collector = SummaryCollector(tmp_path, collect_freq=1, max_file_size=3000)
+    click_model().online_train(stream(), callbacks=[collector, Journal(stop_after=40)])
+    assert len(list(tmp_path.glob("*_MS"))) > 5
+    assert list(scalars(tmp_path, "loss/auto")) == list(range(1, 41))
+    assert len(graphs(tmp_path)) == 1
+
+
+def test_a_budget_keeps_the_newest_steps_the_graph_and_the_lineage(tmp_path):
+    collector = SummaryCollector(tmp_path, collect_freq=1, max_file_size=3000, max_files=3)
+    click_model().online_train(stream(), callbacks=[collector, Journal(stop_after=80)])
+    steps = list(scalars(tmp_path, "loss/auto"))
+    assert len(list(tmp_path.glob("*_MS"))) <= 4  # one of them for the graph
+    assert steps[-1] == 80
+    assert len(steps) < 40
+    assert len(graphs(tmp_path)) == 1
+    assert statuses(tmp_path)[0] == "RUNNING"
+    assert statuses(tmp_path)[-1] == "STOPPED"
