@@ -110,6 +110,8 @@ class BackgroundWriter:
             return False
         with self._changed:
             target = self._accepted
+            if self._flushed < target <= self._tried:
+                self._tried = self._flushed  # it failed before: whoever asks again wants a new try
             self._flush_wanted = max(self._flush_wanted, target)
             self._changed.notify_all()
             self._changed.wait_for(lambda: self._tried >= target, timeout)

@@ -29,9 +29,9 @@ class GraphRecord:
         self.nbytes = len(model)
 
     def encode(self) -> bytes:
-        """Returns an event with the model's graph; its step is 0, as MindSpore has it."""
+        """Returns an event with the model's graph, and without a step, as MindSpore has it."""
         graph = anf_ir_pb2.ModelProto.FromString(self._model).graph
-        event = summary_pb2.Event(wall_time=self._wall_time, step=0, graph_def=graph)
+        event = summary_pb2.Event(wall_time=self._wall_time, graph_def=graph)
         return bytes(event.SerializeToString())
 
 

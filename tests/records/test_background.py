@@ -108,6 +108,8 @@ def test_flush_says_when_it_did_not_work(sink, troubles):
     assert writer.flush() is False
     assert troubles.counts == {"flush": 1}
     sink.failing = False
+    assert writer.flush() is True  # asked again, it tries again
+    assert sink.flushed == [1]
     writer.close()
     assert sink.flushed == [1]
 
