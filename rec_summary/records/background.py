@@ -8,9 +8,9 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
-from rec_summary.records.sink import Record, RecordSink
+from rec_summary.records.sink import Held, Sink
 from rec_summary.records.trouble import Troubles
 
 DEFAULT_FLUSH_SECS: Final = 1.0
@@ -22,8 +22,11 @@ _RETRY_SECS: Final = 1.0
 _FLUSH: Final[Any] = object()  # stands in the place of a record where there is none
 
 
-class BackgroundWriter:
-    """A `RecordSink` that hands records to another one through a bounded queue.
+_Item = TypeVar("_Item", bound=Held)
+
+
+class BackgroundWriter(Generic[_Item]):
+    """A `Sink` that hands records to another one through a bounded queue.
 
     One thread takes them out, encodes and writes them, and flushes every `flush_secs`
     while there is something to flush; with nothing to do it sleeps. The queue is bounded
@@ -38,7 +41,7 @@ class BackgroundWriter:
 
     def __init__(
         self,
-        sink: RecordSink,
+        sink: Sink[_Item],
         troubles: Troubles,
         *,
         flush_secs: float = DEFAULT_FLUSH_SECS,
@@ -62,7 +65,7 @@ class BackgroundWriter:
         self._capacity = capacity
         self._capacity_bytes = capacity_bytes
         self._block_secs = block_secs
-        self._waiting: collections.deque[Record] = collections.deque()
+        self._waiting: collections.deque[_Item] = collections.deque()
         self._held_bytes = 0  # of the waiting records and of the one being written
         # Records are counted from the first to the last; a flush concerns all up to a number.
         self._accepted = 0  # taken into the queue
@@ -78,7 +81,7 @@ class BackgroundWriter:
         self._thread = threading.Thread(target=self._run, name="rec_summary-writer", daemon=True)
         self._thread.start()
 
-    def write(self, record: Record) -> None:
+    def write(self, record: _Item) -> None:
         """Queues a record; drops and counts it if the queue stays full."""
         if os.getpid() != self._pid:
             return

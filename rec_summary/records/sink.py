@@ -6,7 +6,7 @@ writer) implement it around another one.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from rec_summary._pb import lineage_pb2
 from rec_summary.records.names import Kind
@@ -31,10 +31,21 @@ class Record(Protocol):
         """Returns the payload; heavy work belongs here, off the training thread."""
 
 
-class RecordSink(Protocol):
-    """Where records go."""
+class Held(Protocol):
+    """Anything that takes memory while it waits."""
 
-    def write(self, record: Record) -> None:
+    @property
+    def nbytes(self) -> int:
+        """About how much memory it holds on to, in bytes."""
+
+
+Taken = TypeVar("Taken", bound=Held, contravariant=True)
+
+
+class Sink(Protocol[Taken]):
+    """Where records, or other things to be written, go."""
+
+    def write(self, record: Taken, /) -> None:
         """Takes one record."""
 
     def flush(self) -> object:
@@ -42,6 +53,9 @@ class RecordSink(Protocol):
 
     def close(self) -> None:
         """Flushes and lets go of files and threads. Closing twice is allowed."""
+
+
+RecordSink = Sink[Record]
 
 
 class MessageRecord:

@@ -16,6 +16,7 @@ from rec_summary.records.background import DEFAULT_FLUSH_SECS
 from rec_summary.records.directory import make_directory
 from rec_summary.records.trouble import Troubles
 from rec_summary.training import lineage, operators
+from rec_summary.training.checkpoints import LandscapeCheckpoints
 from rec_summary.training.custom_lineage import CustomValue, custom_lineage
 from rec_summary.training.dataset_info import describe_dataset
 from rec_summary.training.environment import Environment, this_environment
@@ -145,6 +146,7 @@ class SummaryCollector(Callback):
         self._evaluated: Mapping[str, Any] | None = None  # the evaluation recorded last
         self._writes_lineage = True
         self._exporter: NpyExporter | None = None
+        self._checkpoints: LandscapeCheckpoints | None = None
 
     @property
     def summary_dir(self) -> str:
@@ -177,6 +179,9 @@ class SummaryCollector(Callback):
         self._depth = 0
         self._finish(error[1] if len(error) > 1 else None)
         self._recorder.close()
+        if self._checkpoints is not None:
+            self._checkpoints.close()
+            self._checkpoints = None
         if self._troubles.counts:
             logger.warning(
                 "SummaryCollector: training was not disturbed, but telemetry failed: %s",
@@ -225,13 +230,18 @@ class SummaryCollector(Callback):
             self._recorder.write(
                 StepRecord(step, time.time(), values, self._troubles, exporter=self._exporter)
             )
+        if self._checkpoints is not None and self._checkpoints.unit == "step":
+            self._checkpoints.take(lineage.backbone(view), step, view.batch_num)
         if run.lineage_due(self._options.lineage_secs):
             self._refresh_lineage(run, lineage.Status.RUNNING)
 
     @_guarded
     def on_train_epoch_end(self, run_context: Any) -> None:
         """Records what `Model.fit` evaluated at the end of this epoch."""
-        self._record_evaluation(StepView(run_context))
+        view = StepView(run_context)
+        if self._checkpoints is not None and self._checkpoints.unit == "epoch":
+            self._checkpoints.take(lineage.backbone(view), view.epoch, view.batch_num)
+        self._record_evaluation(view)
 
     @_guarded
     def on_train_end(self, run_context: Any) -> None:
@@ -255,6 +265,11 @@ class SummaryCollector(Callback):
         self._writes_lineage = environment.rank == 0 or self._options.lineage_on_all_ranks
         if self._options.export_npy and self._exporter is None:
             self._exporter = NpyExporter(self._options.summary_dir)
+        landscape = self._options.collect.landscape
+        if landscape is not None and environment.rank == 0 and self._checkpoints is None:
+            self._checkpoints = LandscapeCheckpoints(
+                self._options.summary_dir, landscape, self._troubles
+            )
 
     def _write_lineage(self, event: lineage_pb2.LineageEvent) -> None:
         if self._writes_lineage:

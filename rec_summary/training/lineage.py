@@ -91,7 +91,7 @@ def train_lineage(
         message.train_dataset.train_dataset_path = data.path
     if data.size is not None:
         message.train_dataset.train_dataset_size = _clip(data.size)
-    message.algorithm.network = type(_backbone(view)).__name__
+    message.algorithm.network = type(backbone(view)).__name__
     if progress.loss is not None:
         message.algorithm.loss = progress.loss
     checkpoint = _latest_checkpoint(view)
@@ -164,7 +164,7 @@ def _loss_function(view: StepView) -> Any:
     return next((cell for cell in cells if isinstance(cell, nn.LossBase)), None)
 
 
-def _backbone(view: StepView) -> Any:
+def backbone(view: StepView) -> Any:
     """The user's own network: given by name, or inside the training wrappers."""
     network = view.get("network")
     if network is None and view.network is not None:

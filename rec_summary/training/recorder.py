@@ -33,7 +33,7 @@ class Recorder:
         self._retention = retention
         self._flush_secs = flush_secs
         self._troubles = troubles
-        self._writer: BackgroundWriter | None = None
+        self._writer: BackgroundWriter[Record] | None = None
 
     @property
     def is_open(self) -> bool:

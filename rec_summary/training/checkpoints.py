@@ -1,0 +1,183 @@
+"""Checkpoints for the loss landscape, at the steps or epochs that were asked for.
+
+Files and metadata are MindSpore's: `ckpt_dir/<Network>_<number>_<unit>.ckpt` and
+`ckpt_dir/train_metadata.json`, which is rewritten at each checkpoint, because an online run
+has no end. A file gets its name only when it is complete.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import filelock
+import mindspore
+import numpy as np
+import numpy.typing as npt
+
+from rec_summary.records.background import BackgroundWriter
+from rec_summary.records.directory import make_directory
+from rec_summary.records.segment import FILE_MODE
+from rec_summary.records.trouble import Troubles
+from rec_summary.training.landscape_options import LandscapeOptions
+from rec_summary.training.step_view import as_array
+
+DIRECTORY_NAME: Final = "ckpt_dir"
+METADATA_NAME: Final = "train_metadata.json"
+LOCK_NAME: Final = ".rec_summary.lock"
+
+_LOCK_SECS: Final = 60.0
+_WAITING: Final = 2  # snapshots; each is a copy of all parameters
+_INT32_MAX: Final = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The parameters of a network at one step or epoch.
+
+    Attributes:
+        number: The step or epoch.
+        network: The class of the network.
+        parameters: Copies of all parameters, by name.
+        steps_per_epoch: As far as it is known; 0 if it is not.
+    """
+
+    number: int
+    network: str
+    parameters: Mapping[str, npt.NDArray[Any]]
+    steps_per_epoch: int
+
+    @property
+    def nbytes(self) -> int:
+        """How much memory the copies take."""
+        return sum(array.nbytes for array in self.parameters.values())
+
+
+class LandscapeCheckpoints:
+    """Keeps the parameters of a run at the numbers that were asked for, each once.
+
+    The training thread copies the parameters; a thread of its own writes them. All ranks
+    of a run hold the same parameters, so rank 0 alone should have one of these. A lock
+    keeps another run in the same directory from writing at the same time; its files, and
+    those that an earlier run has left, are replaced and never taken for this run's own.
+    """
+
+    def __init__(self, summary_dir: str, options: LandscapeOptions, troubles: Troubles) -> None:
+        """Starts the writer's thread.
+
+        Args:
+            summary_dir: The record directory.
+            options: What was asked for.
+            troubles: Told of every failure.
+        """
+        self.unit = options.unit
+        self._wanted = {number for interval in options.intervals for number in interval}
+        self._writer = BackgroundWriter(
+            _Files(os.path.join(summary_dir, DIRECTORY_NAME), options),
+            troubles,
+            flush_secs=3600,  # every file is complete by itself
+            capacity=_WAITING,
+        )
+
+    def take(self, network: Any, number: int, steps_per_epoch: int) -> None:
+        """Copies the parameters of a network if they are wanted at this number.
+
+        Args:
+            network: The user's own network, a Cell.
+            number: The step or epoch that has just ended.
+            steps_per_epoch: As far as it is known; 0 if it is not.
+        """
+        if number not in self._wanted:
+            return
+        self._wanted.discard(number)
+        parameters = {}
+        for parameter in network.get_parameters():
+            parameter.init_data()
+            parameters[parameter.name] = np.array(as_array(parameter, parameter.name), copy=True)
+        self._writer.write(Snapshot(number, type(network).__name__, parameters, steps_per_epoch))
+
+    def close(self) -> None:
+        """Waits until all snapshots are written."""
+        self._writer.close()
+
+
+class _Files:
+    """The directory of the checkpoints; used by the writer's thread alone."""
+
+    def __init__(self, directory: str, options: LandscapeOptions) -> None:
+        self._directory = directory
+        self._options = options
+        self._written: dict[int, str] = {}  # of this run: number to file name
+
+    def write(self, snapshot: Snapshot) -> None:
+        """Writes a checkpoint, then the metadata that names it.
+
+        Raises:
+            OSError: Something cannot be written; nothing half-made is left.
+        """
+        make_directory(self._directory)
+        name = f"{snapshot.network}_{snapshot.number}_{self._options.unit}.ckpt"
+        lock = filelock.FileLock(os.path.join(self._directory, LOCK_NAME), _LOCK_SECS, FILE_MODE)
+        with lock:
+            parameters = [
+                {"name": key, "data": mindspore.Tensor(array)}
+                for key, array in snapshot.parameters.items()
+            ]
+            self._replace(name, lambda path: mindspore.save_checkpoint(parameters, path))
+            self._written[snapshot.number] = name
+            text = json.dumps(self._metadata(snapshot.steps_per_epoch), indent=1)
+            self._replace(METADATA_NAME, lambda path: _write_text(path, text))
+
+    def flush(self) -> None:
+        """Does nothing: every file is complete by itself."""
+
+    def close(self) -> None:
+        """Does nothing: no file stays open."""
+
+    def _replace(self, name: str, make: Any) -> None:
+        """Makes a file under another name first, so that nobody ever sees half of it."""
+        prefix = f".{os.getpid()}-"
+        temporary = os.path.join(self._directory, prefix + name)
+        try:
+            make(temporary)
+            os.chmod(temporary, FILE_MODE)
+            with open(temporary, "rb") as file:
+                os.fsync(file.fileno())
+            os.replace(temporary, os.path.join(self._directory, name))
+        except BaseException:
+            for left in os.listdir(self._directory):  # MindSpore leaves a temporary of its own
+                if left.startswith(prefix):
+                    os.unlink(os.path.join(self._directory, left))
+            raise
+
+    def _metadata(self, steps_per_epoch: int) -> dict[str, Any]:
+        """Returns MindSpore's metadata, of what there is so far; `files` is our own.
+
+        MindSpore's reader takes paths as they are, so they are absolute; `files` has the
+        bare names, which survive moving the directory.
+        """
+        options, numbers = self._options, sorted(self._written)
+        groups = [[n for n in interval if n in self._written] for interval in options.intervals]
+        return {
+            "epoch_group": {str(i): group for i, group in enumerate(groups) if group},
+            "model_params_file_map": {
+                str(n): os.path.join(self._directory, self._written[n]) for n in numbers
+            },
+            "step_per_epoch": max(1, min(steps_per_epoch, _INT32_MAX)),
+            "unit": options.unit,
+            "num_samples": options.num_samples,
+            "landscape_size": options.landscape_size,
+            "create_landscape": {
+                "train": options.create_landscape_train,
+                "result": options.create_landscape_result,
+            },
+            "files": {str(n): self._written[n] for n in numbers},
+        }
+
+
+def _write_text(path: str, text: str) -> None:
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)

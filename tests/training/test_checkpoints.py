@@ -1,0 +1,184 @@
+"""Landscape checkpoints: what MindSpore reads back is what the network was at that step."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+pytest.importorskip("mindspore")
+
+import mindspore
+from mindspore.train import Callback
+
+from rec_summary import SummaryCollector
+from rec_summary.training.checkpoints import LOCK_NAME, METADATA_NAME
+from tests.training._nets import Journal, bounded, click_model, stream
+
+LANDSCAPE = {"intervals": [[1, 2, 3], [4, 6, 9]], "landscape_size": 7, "num_samples": 64}
+
+
+class Weights(Callback):
+    """Copies of all parameters after every step and epoch."""
+
+    def __init__(self, network):
+        super().__init__()
+        self.steps, self.epochs, self._network = {}, {}, network
+
+    def _copy(self):
+        parameters = self._network.get_parameters()
+        return {p.name: np.array(p.asnumpy(), copy=True) for p in parameters}
+
+    def on_train_step_end(self, run_context):
+        self.steps[run_context.original_args().cur_step_num] = self._copy()
+
+    def on_train_epoch_end(self, run_context):
+        self.epochs[run_context.original_args().cur_epoch_num] = self._copy()
+
+
+def collector(path, **landscape):
+    specified = {"collect_landscape": {**LANDSCAPE, **landscape}}
+    return SummaryCollector(path, collect_specified_data=specified)
+
+
+def metadata(path):
+    return json.loads((path / "ckpt_dir" / METADATA_NAME).read_text())
+
+
+def check(path, truth, numbers, unit):
+    folder = path / "ckpt_dir"
+    names = {f"ClickNet_{number}_{unit}.ckpt" for number in numbers}
+    assert {item.name for item in folder.iterdir()} == names | {METADATA_NAME, LOCK_NAME}
+    assert folder.stat().st_mode & 0o777 == 0o700
+    paths = metadata(path)["model_params_file_map"]
+    assert set(paths) == {str(number) for number in numbers}
+    for number in numbers:
+        loaded = mindspore.load_checkpoint(paths[str(number)])
+        assert set(loaded) == set(truth[number])
+        for name, parameter in loaded.items():
+            np.testing.assert_array_equal(parameter.asnumpy(), truth[number][name])
+
+
+def test_by_step_and_only_those_that_were_asked_for(tmp_path):
+    model = click_model()
+    truth = Weights(model._network)
+    ours = collector(tmp_path)
+    model.online_train(stream(), callbacks=[truth, ours, Journal(stop_after=12)])
+    check(tmp_path, truth.steps, [1, 2, 3, 4, 6, 9], "step")
+    found = metadata(tmp_path)
+    assert found["epoch_group"] == {"0": [1, 2, 3], "1": [4, 6, 9]}
+    assert found["files"]["9"] == "ClickNet_9_step.ckpt"
+    assert (found["landscape_size"], found["num_samples"], found["unit"]) == (7, 64, "step")
+    assert found["create_landscape"] == {"train": True, "result": True}
+    assert ours.troubles == {}
+
+
+def test_by_epoch(tmp_path):
+    model = click_model()
+    truth = Weights(model._network)
+    ours = collector(tmp_path, unit="epoch")
+    model.train(5, bounded(2), callbacks=[truth, ours])
+    check(tmp_path, truth.epochs, [1, 2, 3, 4], "epoch")
+    assert metadata(tmp_path)["step_per_epoch"] == 2
+
+
+def test_a_run_without_end_has_metadata_of_what_there_is(tmp_path):
+    # MindSpore's writes its metadata at the end hook alone
+    class Boom(Callback):
+        def on_train_step_end(self, run_context):
+            if run_context.original_args().cur_step_num == 5:
+                raise RuntimeError("no end for you")
+
+    model = click_model()
+    truth = Weights(model._network)
+    with pytest.raises(RuntimeError, match="no end"):
+        model.online_train(stream(), callbacks=[truth, collector(tmp_path), Boom()])
+    check(tmp_path, truth.steps, [1, 2, 3, 4], "step")
+    assert metadata(tmp_path)["epoch_group"] == {"0": [1, 2, 3], "1": [4]}
+
+
+def test_files_of_an_earlier_run_are_replaced_not_reused(tmp_path):
+    for _ in range(2):
+        model = click_model()
+        truth = Weights(model._network)
+        journal = Journal(stop_after=3)
+        model.online_train(stream(), callbacks=[truth, collector(tmp_path), journal])
+    check(tmp_path, truth.steps, [1, 2, 3], "step")
+
+
+def test_a_truncated_file_of_that_name_is_replaced(tmp_path):
+    # MindSpore's keeps it, and its reader fails later
+    (tmp_path / "ckpt_dir").mkdir(mode=0o700)
+    (tmp_path / "ckpt_dir" / "ClickNet_1_step.ckpt").write_bytes(b"\x00half")
+    model = click_model()
+    truth = Weights(model._network)
+    model.online_train(stream(), callbacks=[truth, collector(tmp_path), Journal(stop_after=1)])
+    check(tmp_path, truth.steps, [1], "step")
+
+
+def test_a_full_disk_leaves_no_half_file_and_training_goes_on(tmp_path):
+    folder = tmp_path / "ckpt_dir"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=8k", "none", str(folder)]
+    done = subprocess.run(mount, capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"cannot mount a tmpfs here: {done.stderr.strip()}")
+    try:
+        (folder / "ballast").write_bytes(b"x" * 8192)
+        journal, ours = Journal(stop_after=4), collector(tmp_path)
+        click_model().online_train(stream(), callbacks=[ours, journal])
+        assert journal.hooks[-2:] == ["end", "exit"]
+        assert ours.troubles == {"write": 4}
+        assert {item.name for item in folder.iterdir()} <= {"ballast", LOCK_NAME}
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_lock_file_is_never_removed_so_two_are_never_inside(tmp_path):
+    # MindSpore's unlinks it after a failed save, and a third process locks a new file
+    program = (
+        "import sys, os, time, filelock\n"
+        "from pathlib import Path\n"
+        "from rec_summary.training.checkpoints import LandscapeCheckpoints, LOCK_NAME, _Files\n"
+        "from rec_summary.training.checkpoints import Snapshot\n"
+        "from rec_summary.training.landscape_options import check_landscape\n"
+        "import numpy as np, mindspore\n"
+        "folder = Path(sys.argv[1])\n"
+        "real = mindspore.save_checkpoint\n"
+        "def save(parameters, path):\n"
+        "    inside = folder / 'inside'\n"
+        "    os.close(os.open(inside, os.O_CREAT | os.O_EXCL))  # raises if another is inside\n"
+        "    time.sleep(0.02)\n"
+        "    inside.unlink()\n"
+        "    if sys.argv[2] == 'fails':\n"
+        "        raise OSError('the first save fails')\n"
+        "    real(parameters, path)\n"
+        "mindspore.save_checkpoint = save\n"
+        "files = _Files(str(folder / 'ckpt_dir'), check_landscape({'unit': 'step'}))\n"
+        "for number in range(1, 10):\n"
+        "    try:\n"
+        "        files.write(Snapshot(number, 'Net', {'w': np.zeros(3, np.float32)}, 1))\n"
+        "    except FileExistsError:\n"
+        "        raise\n"
+        "    except OSError as error:\n"
+        "        assert 'first save' in str(error), error\n"
+    )
+    kinds = ["fails", "works", "works"]
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", program, str(tmp_path), kind], stderr=subprocess.PIPE
+        )
+        for kind in kinds
+    ]
+    for process in processes:
+        _, errors = process.communicate(timeout=120)
+        assert process.returncode == 0, errors.decode()[-2000:]
+    assert (tmp_path / "ckpt_dir" / LOCK_NAME).exists()
+
+
+def test_without_asking_there_are_none(tmp_path):
+    # MindSpore documents them off, and writes them
+    ours = SummaryCollector(tmp_path)
+    click_model().online_train(stream(), callbacks=[ours, Journal(stop_after=3)])
+    assert not (tmp_path / "ckpt_dir").exists()
