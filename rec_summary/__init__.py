@@ -21,12 +21,14 @@ if TYPE_CHECKING:
     from rec_summary.export.tensorboard import export_tensorboard
     from rec_summary.training.collector import SummaryCollector
     from rec_summary.training.rec_model import RecModel
+    from rec_summary.training.summary_record import SummaryRecord
 
-__all__ = ["RecModel", "SummaryCollector", "__version__", "export_tensorboard"]
+__all__ = ["RecModel", "SummaryCollector", "SummaryRecord", "__version__", "export_tensorboard"]
 
 _HOME: Final = {
     "RecModel": "rec_summary.training.rec_model",
     "SummaryCollector": "rec_summary.training.collector",
+    "SummaryRecord": "rec_summary.training.summary_record",
     "export_tensorboard": "rec_summary.export.tensorboard",
 }
 

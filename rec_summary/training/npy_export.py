@@ -13,6 +13,7 @@ import hashlib
 import os
 import re
 import time
+import types
 import urllib.parse
 from typing import Any, Final
 
@@ -87,7 +88,8 @@ class NpyExporter:
         temporary = os.path.join(self._folder, _TEMPORARY)
         try:
             with open(os.open(temporary, _OPEN, FILE_MODE), "wb") as file:
-                np.save(file, array, allow_pickle=False)
+                # Hidden from numpy, which would write through C and forget why that failed.
+                np.save(types.SimpleNamespace(write=file.write), array, allow_pickle=False)
             os.replace(temporary, path)
         except BaseException:
             with contextlib.suppress(OSError):

@@ -7,22 +7,15 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from rec_summary.records.trouble import Troubles
-from rec_summary.training.operators import Mailbox
+from rec_summary.training.operators import Mailbox, own_array, snapshot
 from rec_summary.training.optimizers import LearningRates, parameters_of
 from rec_summary.training.options import Collect
 from rec_summary.training.step_view import StepView, as_array
 from rec_summary.values.image import MAX_TILES, is_image
 from rec_summary.values.scalar import to_number
-from rec_summary.values.summary import (
-    HistogramValue,
-    ImageValue,
-    ScalarValue,
-    SummaryValue,
-    TensorValue,
-)
+from rec_summary.values.summary import HistogramValue, ImageValue, ScalarValue, SummaryValue
 
 logger = logging.getLogger("rec_summary.training")
 
@@ -49,7 +42,7 @@ class Snapshots:
         self._rates = LearningRates(optimizers)
         self._parameters = self._chosen(parameters_of(optimizers, view.network))
         self._images = collect.input_data
-        self._mailbox = Mailbox()
+        self._mailbox = Mailbox(troubles)
 
     def take(self, view: StepView, *, regular: bool, tensors: bool) -> list[SummaryValue]:
         """Returns the values of the step that has just ended.
@@ -104,7 +97,7 @@ class Snapshots:
     def _histograms(self) -> Iterable[HistogramValue]:
         for parameter in self._parameters:
             # On CPU, asnumpy is a view of live weights: copy before the next step moves them.
-            yield HistogramValue(parameter.name + _AUTO, _copy(parameter, parameter.name))
+            yield HistogramValue(parameter.name + _AUTO, own_array(parameter, parameter.name))
 
     def _chosen(self, parameters: list[Any]) -> list[Any]:
         choice = self._collect.histogram
@@ -130,8 +123,8 @@ class Snapshots:
             if not (tensors if kind == "tensor" else regular):
                 continue
             try:
-                yield _OPERATOR_VALUES[kind](tag, _copy(tensor, tag))
-            except (KeyError, TypeError, ValueError) as error:
+                yield snapshot(kind, tag, tensor)
+            except (TypeError, ValueError) as error:
                 self._troubles.report(f"{kind} operator {tag}", error)
 
 
@@ -155,15 +148,3 @@ def metric_values(metrics: Mapping[str, Any]) -> list[SummaryValue]:
                 for index, number in enumerate(numbers)
             ]
     return values
-
-
-def _copy(value: Any, what: str) -> npt.NDArray[Any]:
-    return np.array(as_array(value, what), copy=True)
-
-
-_OPERATOR_VALUES: Final[dict[str, Callable[[str, npt.NDArray[Any]], SummaryValue]]] = {
-    "scalar": lambda tag, array: ScalarValue(tag, to_number(array)),
-    "image": ImageValue,
-    "tensor": TensorValue,
-    "histogram": HistogramValue,
-}

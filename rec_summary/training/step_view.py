@@ -103,10 +103,9 @@ def as_array(value: Any, what: str) -> npt.NDArray[Any]:
         TypeError: It is none of these.
     """
     if hasattr(value, "asnumpy"):
-        try:
-            return np.asarray(value.asnumpy())
-        except TypeError:  # bfloat16, which numpy does not know
-            return np.asarray(value.float().asnumpy())
+        array = np.asarray(value.asnumpy())
+        # bfloat16 comes as a type that numpy knows nothing about but how to convert it
+        return array.astype(np.float32) if array.dtype.kind == "V" else array
     if isinstance(value, (bool, int, float, np.ndarray, np.generic)):
         return np.asarray(value)
     raise TypeError(three_part(what, type(value).__name__, "a Tensor or a number"))

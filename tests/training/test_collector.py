@@ -411,3 +411,59 @@ def test_a_budget_keeps_the_newest_steps_the_graph_and_the_lineage(tmp_path):
     assert len(graphs(tmp_path)) == 1
     assert statuses(tmp_path)[0] == "RUNNING"
     assert statuses(tmp_path)[-1] == "STOPPED"
+
+
+@pytest.mark.parametrize("level", ["O0", "O2", "O3"])
+def test_mixed_precision_as_far_as_this_device_allows(tmp_path, level):
+    try:
+        model = click_model(amp_level=level)
+    except ValueError as error:
+        pytest.skip(f"MindSpore refuses it on this device: {error}")
+    collector = SummaryCollector(tmp_path, collect_freq=1)
+    model.train(1, bounded(2), callbacks=collector)
+    assert len(scalars(tmp_path, "loss/auto")) == 2
+    assert collector.troubles == {}
+
+
+class OddParameters(nn.Cell):
+    """Parameters that are no float32, and operators with tags and values that are odd."""
+
+    def __init__(self):
+        super().__init__()
+        self.network = ClickNet()
+        self.count = mindspore.Parameter(np.array([1, 2, 3], np.int32), name="count")
+        self.flag = mindspore.Parameter(np.array([True, False]), name="flag")
+        half = mindspore.Tensor([0.5, 1.5], mindspore.bfloat16)
+        self.half = mindspore.Parameter(half, name="half")
+        self.tensor, self.histogram = ops.TensorSummary(), ops.HistogramSummary()
+
+    def construct(self, fields, label):
+        logits = self.network(fields)
+        self.tensor("../../" + "x" * 2000, logits * 1.0)
+        self.tensor("half", logits.astype(mindspore.bfloat16))
+        self.histogram("ünïcode/../tag", logits > 0)
+        return (logits - label).mean()
+
+
+def test_odd_parameters_and_tags_are_recorded_and_stay_inside_the_directory(tmp_path):
+    mindspore.set_context(mode=mindspore.PYNATIVE_MODE)
+    records = tmp_path / "records"
+    journal = Journal(stop_after=3)
+    collector = SummaryCollector(
+        records,
+        collect_freq=1,
+        collect_specified_data={"histogram_regular": "count|flag|half"},
+        export_options={"tensor_format": "npy"},
+    )
+    try:
+        RecModel(OddParameters()).online_train(stream(), callbacks=[collector, journal])
+    finally:
+        mindspore.set_context(mode=mindspore.GRAPH_MODE)
+    assert collector.troubles == {}
+    assert len(scalars(records, "loss/auto")) == 3
+    found = histograms(records)
+    assert set(found) == {"count/auto", "flag/auto", "half/auto", "ünïcode/../tag"}
+    assert (found["half/auto"][3].min, found["half/auto"][3].max) == (0.5, 1.5)
+    exported = list(tmp_path.rglob("*.npy"))
+    assert len(exported) == 6
+    assert {path.parent.parent.parent for path in exported} == {records}
