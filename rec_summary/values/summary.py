@@ -55,12 +55,12 @@ class ScalarValue:
 
 
 @dataclass(frozen=True)
-class HistogramValue:
-    """An array that is shown as the distribution of its elements.
+class ArrayValue:
+    """What the values that hold an array have in common.
 
     Attributes:
         tag: Its name.
-        array: Real numbers of any shape; owned by this value from now on.
+        array: Real numbers; owned by this value from now on.
     """
 
     tag: str
@@ -69,46 +69,27 @@ class HistogramValue:
     @property
     def nbytes(self) -> int:
         return int(self.array.nbytes)
+
+
+@dataclass(frozen=True)
+class HistogramValue(ArrayValue):
+    """An array of any shape that is shown as the distribution of its elements."""
 
     def build(self) -> Summary.Value:
         return Summary.Value(tag=self.tag, histogram=histogram(self.array))
 
 
 @dataclass(frozen=True)
-class ImageValue:
-    """A batch of images.
-
-    Attributes:
-        tag: Its name.
-        array: `[N, C, H, W]` or `[N, H, W, C]` with C of 1 or 3; owned by this value.
-    """
-
-    tag: str
-    array: npt.NDArray[Any]
-
-    @property
-    def nbytes(self) -> int:
-        return int(self.array.nbytes)
+class ImageValue(ArrayValue):
+    """A batch of images: `[N, C, H, W]` or `[N, H, W, C]` with C of 1 or 3."""
 
     def build(self) -> Summary.Value:
         return Summary.Value(tag=self.tag, image=to_image(self.array))
 
 
 @dataclass(frozen=True)
-class TensorValue:
-    """An array that is kept whole.
-
-    Attributes:
-        tag: Its name.
-        array: Real numbers of any shape; owned by this value from now on.
-    """
-
-    tag: str
-    array: npt.NDArray[Any]
-
-    @property
-    def nbytes(self) -> int:
-        return int(self.array.nbytes)
+class TensorValue(ArrayValue):
+    """An array of any shape that is kept whole."""
 
     def build(self) -> Summary.Value:
         return Summary.Value(tag=self.tag, tensor=to_tensor(self.array))

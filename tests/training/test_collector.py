@@ -243,10 +243,16 @@ class OddOutput(nn.Cell):
             return total * float("nan")
         if self.kind == "tuple":
             return total, label
+        if self.kind == "none":
+            return None
+        if self.kind == "text":
+            return "0.5"
+        if self.kind == "infinite":
+            return total / 0.0 + float("inf")
         return {"loss": total}
 
 
-@pytest.mark.parametrize("kind", ["nan", "tuple", "dict"])
+@pytest.mark.parametrize("kind", ["nan", "infinite", "tuple", "dict", "none", "text"])
 def test_odd_losses_are_recorded_or_refused_and_training_goes_on(tmp_path, kind, caplog):
     mindspore.set_context(mode=mindspore.PYNATIVE_MODE)
     collector = SummaryCollector(tmp_path, collect_freq=1)
@@ -257,7 +263,7 @@ def test_odd_losses_are_recorded_or_refused_and_training_goes_on(tmp_path, kind,
         mindspore.set_context(mode=mindspore.GRAPH_MODE)
     losses = scalars(tmp_path, "loss/auto")
     assert journal.hooks.count("step_end") == 3
-    if kind == "dict":
+    if kind in ("dict", "none", "text"):
         assert losses == {}
         assert collector.troubles == {"loss": 3}
         warnings = [r for r in caplog.records if "rec_summary: loss" in r.message]
@@ -267,6 +273,7 @@ def test_odd_losses_are_recorded_or_refused_and_training_goes_on(tmp_path, kind,
     else:
         assert len(losses) == 3
         assert math.isnan(losses[1]) is (kind == "nan")
+        assert math.isinf(losses[1]) is (kind == "infinite")
     assert list(histograms(tmp_path)) == ["w/auto"]  # a network without optimizer
 
 
