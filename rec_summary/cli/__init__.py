@@ -1,0 +1,57 @@
+"""The `rec-summary` command: thin, one function for each sub-command.
+
+Only click is loaded here. What a sub-command needs is imported when it runs, so that
+`rec-summary --help` answers at once.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Sequence
+from types import FrameType
+from typing import Final, NoReturn
+
+import click
+
+from rec_summary.cli.export import EXAMPLES, export
+
+INTERRUPTED: Final = 130  # 128 + SIGINT, as shells have it
+_TERMINATED: Final = 143
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line.
+
+    Args:
+        arguments: The arguments after the program's name; those of the process by default.
+
+    Returns:
+        The exit code: 0 if the work was done, even if damaged records were skipped; 1 if
+        it failed; 2 for a mistake in the arguments; 130 after Ctrl-C.
+    """
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        code = cli.main(arguments, prog_name="rec-summary", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except click.Abort:
+        click.echo("Interrupted; event files that were not complete are discarded.", err=True)
+        return INTERRUPTED
+    return code if isinstance(code, int) else 0
+
+
+def _terminate(_signal: int, _frame: FrameType | None) -> NoReturn:
+    # An exception, so that temporary files are removed on the way out.
+    sys.exit(_TERMINATED)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]}, epilog=EXAMPLES)
+@click.version_option(package_name="rec_summary", prog_name="rec-summary")
+def cli() -> None:
+    """Work with the records that a training on MindSpore has written."""
+
+
+for _command in (export,):
+    cli.add_command(_command)

@@ -1,0 +1,106 @@
+"""What the sub-commands share: errors as messages, progress, and how things are worded."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from rec_summary.errors import RecSummaryError
+
+if TYPE_CHECKING:
+    from rec_summary.export.tensorboard import Progress
+
+SHOWN: Final = 20  # problems and notes that are printed; the rest is counted
+
+
+@contextlib.contextmanager
+def reporting_errors(*, debug: bool) -> Iterator[None]:
+    """Turns exceptions into messages for click to show, unless `debug` wants tracebacks."""
+    try:
+        yield
+    except click.ClickException as error:
+        if debug:
+            traceback.print_exception(error)
+        raise
+    except Exception as error:
+        if debug:
+            traceback.print_exception(error)
+        if isinstance(error, RecSummaryError):
+            raise click.ClickException(str(error)) from error
+        what = f"{type(error).__name__}: {error}"
+        raise click.ClickException(
+            f"{what} (this should not happen; --debug shows more)"
+        ) from error
+
+
+@contextlib.contextmanager
+def progress_shown(*, quiet: bool) -> Iterator[Progress | None]:
+    """Gives what shows progress: a bar on a terminal, else a line for each run."""
+    if quiet:
+        yield None
+        return
+    if not sys.stderr.isatty():
+        yield _PlainProgress()
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        DownloadColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("")
+
+        def show(run: str, done: int, total: int) -> None:
+            bar.update(task, description=one_line(run), completed=done, total=total)
+
+        yield show
+
+
+class _PlainProgress:
+    """Prints a line when a run begins."""
+
+    def __init__(self) -> None:
+        self._run: str | None = None
+
+    def __call__(self, run: str, done: int, total: int) -> None:
+        if run != self._run:
+            self._run = run
+            progress = f"{size_of(done)} of {size_of(total)} read"
+            click.echo(f"exporting {one_line(run)} ({progress})", err=True)
+
+
+def print_some(problems: Sequence[str], count: int) -> None:
+    if not count:
+        return
+    click.echo(f"{count_of(count, 'problem')}:", err=True)
+    for problem in problems[:SHOWN]:
+        click.echo(f"  {one_line(problem)}", err=True)
+    if count > SHOWN:
+        click.echo(f"  and {count - SHOWN:,} more", err=True)
+
+
+def one_line(text: str) -> str:
+    from rec_summary.export.words import printable
+
+    return printable(text)
+
+
+def count_of(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def size_of(nbytes: float) -> str:
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if nbytes < 1000 or unit == "GB":
+            break
+        nbytes /= 1000
+    return f"{nbytes:.0f} {unit}" if unit == "bytes" else f"{nbytes:.1f} {unit}"
