@@ -18,18 +18,30 @@ import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from rec_summary.export.follow import follow_tensorboard
+    from rec_summary.export.options import ExportOptions
     from rec_summary.export.tensorboard import export_tensorboard
     from rec_summary.training.collector import SummaryCollector
     from rec_summary.training.rec_model import RecModel
     from rec_summary.training.summary_record import SummaryRecord
 
-__all__ = ["RecModel", "SummaryCollector", "SummaryRecord", "__version__", "export_tensorboard"]
+__all__ = [
+    "ExportOptions",
+    "RecModel",
+    "SummaryCollector",
+    "SummaryRecord",
+    "__version__",
+    "export_tensorboard",
+    "follow_tensorboard",
+]
 
 _HOME: Final = {
+    "ExportOptions": "rec_summary.export.options",
     "RecModel": "rec_summary.training.rec_model",
     "SummaryCollector": "rec_summary.training.collector",
     "SummaryRecord": "rec_summary.training.summary_record",
     "export_tensorboard": "rec_summary.export.tensorboard",
+    "follow_tensorboard": "rec_summary.export.follow",
 }
 
 

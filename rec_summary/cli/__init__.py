@@ -14,7 +14,14 @@ from typing import Final, NoReturn
 
 import click
 
-from rec_summary.cli.export import EXAMPLES, export
+from rec_summary.cli.export import export
+from rec_summary.cli.view import view
+
+_EXAMPLES: Final = """\b
+Examples:
+  rec-summary view records                 records in TensorBoard, live
+  rec-summary export records logs          then: tensorboard --logdir logs
+"""
 
 INTERRUPTED: Final = 130  # 128 + SIGINT, as shells have it
 _TERMINATED: Final = 143
@@ -37,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         error.show()
         return error.exit_code
     except click.Abort:
-        click.echo("Interrupted; event files that were not complete are discarded.", err=True)
+        click.echo("Interrupted; doing the same again goes on from here.", err=True)
         return INTERRUPTED
     return code if isinstance(code, int) else 0
 
@@ -47,11 +54,11 @@ def _terminate(_signal: int, _frame: FrameType | None) -> NoReturn:
     sys.exit(_TERMINATED)
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]}, epilog=EXAMPLES)
+@click.group(context_settings={"help_option_names": ["-h", "--help"]}, epilog=_EXAMPLES)
 @click.version_option(package_name="rec_summary", prog_name="rec-summary")
 def cli() -> None:
     """Work with the records that a training on MindSpore has written."""
 
 
-for _command in (export,):
+for _command in (view, export):
     cli.add_command(_command)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import sys
+import threading
 import traceback
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -36,6 +39,24 @@ def reporting_errors(*, debug: bool) -> Iterator[None]:
         raise click.ClickException(
             f"{what} (this should not happen; --debug shows more)"
         ) from error
+
+
+@contextlib.contextmanager
+def stopping() -> Iterator[threading.Event]:
+    """Gives what is set by Ctrl-C or SIGTERM; a second Ctrl-C interrupts at once."""
+    stop = threading.Event()
+
+    def ask(number: int, _frame: FrameType | None) -> None:
+        stop.set()
+        signal.signal(number, before[number])
+
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before: dict[int, Any] = {number: signal.signal(number, ask) for number in numbers}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextlib.contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -15,6 +15,7 @@ from rec_summary.cli.common import (
     progress_shown,
     reporting_errors,
     size_of,
+    stopping,
 )
 from rec_summary.errors import SourceError
 
@@ -24,43 +25,134 @@ if TYPE_CHECKING:
 EXAMPLES: Final = """\b
 Examples:
   rec-summary export records logs          then: tensorboard --logdir logs
-  rec-summary export records logs --runs 'ctr/*' --tags '^loss'
+  rec-summary export records logs --follow
+  rec-summary export records logs --runs 'ctr/*' --tags '^loss' --max-points 2000
+  rec-summary export records tables --format parquet
 """
+_TABLES: Final = ("csv", "parquet", "jsonl")
 
 
 @click.command(epilog=EXAMPLES)
 @click.argument("source", metavar="SRC", type=click.Path())
-@click.argument("logdir", metavar="LOGDIR", type=click.Path())
+@click.argument("destination", metavar="DEST", type=click.Path())
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(("tensorboard", *_TABLES)),
+    default="tensorboard",
+    show_default=True,
+    help="What to make: event files for TensorBoard, or tables.",
+)
+@click.option("--follow", is_flag=True, help="Go on with whatever is written, until Ctrl-C.")
 @click.option("--tags", metavar="REGEX", help="Export only tags in which REGEX is found.")
 @click.option(
     "--runs", metavar="GLOB", help="Export only runs whose name matches GLOB; * also matches /."
 )
+@click.option(
+    "--plugins",
+    metavar="NAMES",
+    help="Export only for these plugins of TensorBoard, with commas between them: scalars, "
+    "histograms, images, text, graphs, hparams, mesh, custom_scalars.",
+)
+@click.option("--since", metavar="STEP", type=int, help="Export only this step and later ones.")
+@click.option("--until", metavar="STEP", type=int, help="Export only this step and earlier ones.")
+@click.option(
+    "--max-points",
+    metavar="N",
+    type=int,
+    help="Keep at most N points of a series; no peak gets lost.",
+)
+@click.option(
+    "--tensors",
+    type=click.Choice(("npy",)),
+    help="Write each tensor to a file of its own besides, below DEST/RUN/tensors.",
+)
+@click.option(
+    "--projector",
+    metavar="REGEX",
+    help="Write embedding tables whose name matches REGEX for the Projector, from the last "
+    "checkpoint or tensor of each run.",
+)
+@click.option("--checkpoint", type=click.Path(), help="Take the tables from this checkpoint.")
+@click.option("--labels", type=click.Path(), help="Label the tables' rows with this TSV file.")
+@click.option(
+    "--jobs",
+    metavar="N",
+    type=int,
+    default=1,
+    show_default=True,
+    help="Work at N runs at the same time.",
+)
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors and problems.")
 @click.option("--debug", is_flag=True, help="Show where in the program an error arose.")
-def export(
-    source: str, logdir: str, tags: str | None, runs: str | None, quiet: bool, debug: bool
-) -> None:
-    """Turn MindSpore records into TensorBoard event files.
+def export(source: str, destination: str, quiet: bool, debug: bool, **chosen: Any) -> None:
+    """Turn MindSpore records into TensorBoard event files, or into tables.
 
-    SRC is a record directory or a tree of them; each becomes a run in LOGDIR. Damaged
-    records are skipped and listed. Exporting again replaces what was exported before, and
-    never touches event files of others.
+    SRC is a record directory or a tree of them; each becomes a run in DEST. Damaged
+    records are skipped and listed. Exporting again adds what is new, and never touches
+    event files of others.
     """
     with reporting_errors(debug=debug):
-        from rec_summary.export.tensorboard import ArgumentError, export_tensorboard
-
         try:
-            with progress_shown(quiet=quiet) as progress:
-                report = export_tensorboard(source, logdir, tags=tags, runs=runs, progress=progress)
-        except ArgumentError as error:
-            raise click.UsageError(str(error)) from error
+            _export(source, destination, quiet=quiet, **chosen)
         except SourceError as error:
             if not os.path.isdir(source):  # a mistake in the argument, not in the records
                 raise click.UsageError(str(error)) from error
             raise
+
+
+def _export(
+    source: str,
+    destination: str,
+    *,
+    quiet: bool,
+    form: str,
+    follow: bool,
+    jobs: int,
+    projector: str | None,
+    checkpoint: str | None,
+    labels: str | None,
+    **selection: Any,
+) -> None:
+    del form, projector, checkpoint, labels
+    from rec_summary.export.tensorboard import ArgumentError
+
+    if selection["plugins"] is not None:
+        selection["plugins"] = [name.strip() for name in selection["plugins"].split(",")]
+    try:
+        if follow:
+            report = _follow(source, destination, quiet=quiet, **selection)
+        else:
+            report = _export_once(source, destination, jobs=jobs, quiet=quiet, **selection)
+    except ArgumentError as error:
+        raise click.UsageError(str(error)) from error
     if not quiet:
-        _print_summary(report, source, logdir)
+        _print_summary(report, source, destination)
     print_some([str(problem) for problem in report.problems], report.problem_count)
+
+
+def _export_once(
+    source: str, logdir: str, *, jobs: int, quiet: bool, **selection: Any
+) -> ExportReport:
+    from rec_summary.export.tensorboard import export_tensorboard
+
+    with progress_shown(quiet=quiet) as progress:
+        return export_tensorboard(source, logdir, jobs=jobs, progress=progress, **selection)
+
+
+def _follow(
+    source: str, logdir: str, *, quiet: bool, runs: str | None, **selection: Any
+) -> ExportReport:
+    from rec_summary.export.follow import follow_tensorboard
+    from rec_summary.export.options import ExportOptions
+
+    options = ExportOptions(**selection)
+    if not quiet:
+        click.echo(
+            f"Following {one_line(source)} into {one_line(logdir)}; Ctrl-C to stop.", err=True
+        )
+    with stopping() as stop:
+        return follow_tensorboard(source, logdir, stop=stop, options=options, runs=runs)
 
 
 def _print_summary(report: ExportReport, source: str, logdir: str) -> None:
@@ -70,11 +162,13 @@ def _print_summary(report: ExportReport, source: str, logdir: str) -> None:
         f"{count_of(records, 'record')} in {count_of(report.files, 'file')}, "
         f"{size_of(report.bytes_read)} read, {size_of(report.bytes_written)} written."
     )
-    for what, kinds in (("exported", report.exported), ("not exported yet", report.unknown)):
+    if not records and not report.problems:
+        click.echo("  nothing new since the last export")
+    for what, kinds in (("exported", report.exported), ("not exported", report.unknown)):
         if kinds:
             click.echo(f"  {what}: " + ", ".join(f"{n:,} {_kind(k)}" for k, n in kinds.items()))
     if report.left_out:
-        click.echo(f"  left out by --tags: {count_of(report.left_out, 'value')}")
+        click.echo(f"  left out by your choice: {count_of(report.left_out, 'value')}")
     if report.repeated:
         click.echo(
             f"  recorded again at the same step, of which the last was kept: "

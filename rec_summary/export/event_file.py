@@ -28,18 +28,26 @@ class EventFileWriter:
 
     Attributes:
         bytes_written: How much was written so far.
+        last: Where the last event begins, in bytes from the beginning of the file.
     """
 
-    def __init__(self, file: Appendable) -> None:
-        """Writes to `file`, which stays the caller's to close."""
+    def __init__(self, file: Appendable, size: int = 0) -> None:
+        """Writes to `file`, which stays the caller's to close.
+
+        Args:
+            file: Where to.
+            size: How many bytes the file has already.
+        """
         self._file = file
+        self._size = size
+        self.last = size
         self.bytes_written = 0
 
     def write(self, step: int, wall_time: float, values: list[Any]) -> None:
         """Writes an event.
 
-        The first one is preceded by the file's version, which bears the same time:
-        TensorBoard takes it for the beginning of the run.
+        The first one is preceded by the file's version and a start, which bear the same
+        time: TensorBoard takes it for the beginning of the run.
 
         Args:
             step: The training step.
@@ -49,13 +57,40 @@ class EventFileWriter:
         Raises:
             OSError: The file cannot be written.
         """
-        if not self.bytes_written:
-            self._append(event_pb2.Event(wall_time=wall_time, file_version=FILE_VERSION))
         event = event_pb2.Event(wall_time=wall_time, step=step)
         event.summary.value.extend(values)
         self._append(event)
 
+    def write_graph(self, wall_time: float, graph: bytes) -> None:
+        """Writes a computation graph, a serialised `GraphDef`; a run has one at most.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
+        self._append(event_pb2.Event(wall_time=wall_time, graph_def=graph))
+
+    def write_restart(self, step: int, wall_time: float) -> None:
+        """Writes that training (re)started at a step.
+
+        TensorBoard's Python loader then forgets what it has for this step and later ones,
+        as its other loader does of itself when steps go back.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
+        start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
+        self._append(event_pb2.Event(wall_time=wall_time, step=step, session_log=start))
+
     def _append(self, event: Any) -> None:
+        if not self._size:
+            self._write(event_pb2.Event(wall_time=event.wall_time, file_version=FILE_VERSION))
+            # Only a second start is a restart.
+            self.write_restart(event.step, event.wall_time)
+        self._write(event)
+
+    def _write(self, event: Any) -> None:
         record = frame(event.SerializeToString())
         self._file.write(record)
+        self.last = self._size
+        self._size += len(record)
         self.bytes_written += len(record)

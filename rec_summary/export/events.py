@@ -30,27 +30,123 @@ class Decoded(NamedTuple):
     """A record of a record file.
 
     Attributes:
+        path: The file.
         offset: Where in the file it begins, in bytes.
         nbytes: The size of its payload.
         wall_time: When it was written, in seconds since the epoch; always finite.
         event: A `summary_pb2.Event` or a `lineage_pb2.LineageEvent`, by the kind of the file.
     """
 
+    path: str
     offset: int
     nbytes: int
     wall_time: float
     event: Any
 
 
-def read_events(
-    file: RecordFile, tally: Tally, advance: Callable[[int], None]
-) -> Iterator[Decoded]:
-    """Yields the events of a record file; damage is reported to `tally` and passed over.
+class EventReader:
+    """Reads the events of a record file from any record on; damage is told and passed over.
 
     A record with a bad data checksum, or one that is no event, is skipped. Behind a bad
     length checksum nothing more can be found. An unfinished record at the end is what a
-    live writer leaves, and reading ends there. A time that is no number is replaced by
+    live writer leaves, and reading pauses there. A time that is no number is replaced by
     that of the record before, because TensorBoard would drop the rest of the file.
+
+    Use it as a context. Iterating again reads what was added meanwhile.
+
+    Attributes:
+        offset: The record boundary that reading has reached, in bytes: a later reader
+            that starts there goes on without a gap or a duplicate.
+        ended: Whether nothing behind `offset` can ever be read.
+        unfinished: Why reading paused at `offset`, if not at the end of a whole record.
+    """
+
+    def __init__(self, file: RecordFile, tally: Tally, offset: int = 0) -> None:
+        """Opens a file.
+
+        Args:
+            file: What to read.
+            tally: Told of records and problems.
+            offset: The record boundary to start at, in bytes.
+        """
+        self.offset = offset
+        self.ended = False
+        self.unfinished: str | None = None
+        self._path = file.path
+        self._kind = file.name.kind.name.lower()
+        self._decode = _MESSAGES[file.name.kind].FromString
+        self._wall_time = float(file.name.stamp)
+        self._tally = tally
+        self._reader: RecordReader | None = None
+        try:
+            self._reader = RecordReader(file.path, offset)
+        except OSError as error:
+            tally.problem(file.path, offset, f"the file cannot be opened: {error.strerror}")
+
+    def __iter__(self) -> Iterator[Decoded]:
+        """Yields events until the file ends, or cannot be read any further."""
+        while (record := self._next()) is not None:
+            offset, data = record
+            try:
+                event = self._decode(data)
+            except DecodeError:
+                event = None
+            if event is None or not event.IsInitialized():
+                self._tally.problem(self._path, offset, f"not a {self._kind} record; skipped")
+                continue
+            self._tally.records[self._kind] += 1
+            if math.isfinite(event.wall_time):
+                self._wall_time = event.wall_time
+            else:
+                self._tally.wall_times_replaced += 1
+            yield Decoded(self._path, offset, len(data), self._wall_time, event)
+
+    def __enter__(self) -> EventReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._reader is not None:
+            self._reader.close()
+
+    def _next(self) -> RawRecord | None:
+        """Returns the next sound record, or None when there is no more."""
+        reader = self._reader
+        self.unfinished = None
+        while reader is not None and not self.ended:
+            try:
+                record = reader.read()
+            except BadDataChecksum as error:
+                what = "the data's checksum is wrong; skipped"
+                self._tally.problem(self._path, error.offset, what)
+                self.offset = reader.offset
+                continue
+            except TruncatedRecord:
+                self.unfinished = "incomplete record at the end (a writer may still be at work)"
+                return None
+            except BadLengthChecksum as error:
+                what = "the length's checksum is wrong; nothing can be read from here on"
+                if error.offset == 0:
+                    what += " (is this a record file?)"
+                self._tally.problem(self._path, error.offset, what)
+                self.ended = True
+                return None
+            except OSError as error:
+                what = f"reading failed: {error.strerror}"
+                self._tally.problem(self._path, reader.offset, what)
+                return None
+            self.offset = reader.offset
+            if record is None and self.offset == 0:
+                self.unfinished = "the file is empty (a writer may just have begun)"
+            return record
+        return None
+
+
+def read_events(
+    file: RecordFile, tally: Tally, advance: Callable[[int], None]
+) -> Iterator[Decoded]:
+    """Yields all events of a record file; damage is reported to `tally` and passed over.
+
+    An unfinished record at the end is reported as well.
 
     Args:
         file: What to read.
@@ -58,57 +154,11 @@ def read_events(
         advance: Called with the number of bytes after each record.
     """
     tally.files += 1
-    try:
-        reader = RecordReader(file.path)
-    except OSError as error:
-        tally.problem(file.path, 0, f"the file cannot be opened: {error.strerror}")
-        return
-    decode = _MESSAGES[file.name.kind].FromString
-    kind = file.name.kind.name.lower()
-    wall_time = float(file.name.stamp)
-    with reader:
-        while (record := _next(reader, tally)) is not None:
-            offset, data = record
-            advance(reader.offset - offset)
-            try:
-                event = decode(data)
-            except DecodeError:
-                event = None
-            if event is None or not event.IsInitialized():
-                tally.problem(file.path, offset, f"not a {kind} record; skipped")
-                continue
-            tally.records[kind] += 1
-            if math.isfinite(event.wall_time):
-                wall_time = event.wall_time
-            else:
-                tally.wall_times_replaced += 1
-            yield Decoded(offset, len(data), wall_time, event)
-
-
-def _next(reader: RecordReader, tally: Tally) -> RawRecord | None:
-    """Returns the next sound record, or None when there is no more."""
-    while True:
-        try:
-            record = reader.read()
-        except BadDataChecksum as error:
-            tally.problem(reader.path, error.offset, "the data's checksum is wrong; skipped")
-            continue
-        except TruncatedRecord as error:
-            tally.problem(
-                reader.path,
-                error.offset,
-                "incomplete record at the end (a writer may still be at work)",
-            )
-            return None
-        except BadLengthChecksum as error:
-            what = "the length's checksum is wrong; nothing can be read from here on"
-            if error.offset == 0:
-                what += " (is this a record file?)"
-            tally.problem(reader.path, error.offset, what)
-            return None
-        except OSError as error:
-            tally.problem(reader.path, reader.offset, f"reading failed: {error.strerror}")
-            return None
-        if record is None and reader.offset == 0:
-            tally.problem(reader.path, 0, "the file is empty (a writer may just have begun)")
-        return record
+    with EventReader(file, tally) as reader:
+        reached = 0
+        for decoded in reader:
+            advance(reader.offset - reached)
+            reached = reader.offset
+            yield decoded
+        if reader.unfinished is not None:
+            tally.problem(file.path, reader.offset, reader.unfinished)

@@ -1,8 +1,7 @@
 """The log directory: run directories in it, one event file of ours in each.
 
 Everything is reached from the directory's own descriptor, one name at a time and without
-following links, so a link planted in it leads nowhere. A file gets its name only when it
-is complete; until then it bears one that TensorBoard does not look at.
+following links, so a link planted in it leads nowhere.
 """
 
 from __future__ import annotations
@@ -19,12 +18,9 @@ from rec_summary.errors import DestinationError, three_part, verbatim
 from rec_summary.export.words import printable
 
 LOCK_NAME: Final = ".rec_summary-export.lock"
-TEMPORARY_NAME: Final = ".rec_summary-export.tmp"
 _OURS: Final = re.compile(r"events\.out\.tfevents\.\d{1,19}\.rec_summary")
 _MARK: Final = "tfevents"  # TensorBoard reads every file with this in its name
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-_CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_BUFFER_BYTES: Final = 1 << 18
 
 
 def event_file_name(stamp: int) -> str:
@@ -41,8 +37,15 @@ class LogDir:
         path: Where it is.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, lock: bool = True) -> None:
+        """Names a log directory.
+
+        Args:
+            path: Where it is.
+            lock: Whether entering takes the lock; not where a parent process holds it.
+        """
         self.path = path
+        self._lock = lock
         self._fd = -1
         self._exit = contextlib.ExitStack()
 
@@ -57,9 +60,10 @@ class LogDir:
                 os.makedirs(self.path, exist_ok=True)
                 self._fd = os.open(self.path, _DIRECTORY)
             except OSError as error:
-                raise _unusable("the log directory", self.path, error) from error
+                raise unusable("the log directory", self.path, error) from error
             stack.callback(os.close, self._fd)
-            stack.enter_context(_locked(os.path.join(self.path, LOCK_NAME)))
+            if self._lock:
+                stack.enter_context(_locked(os.path.join(self.path, LOCK_NAME)))
             self._exit = stack.pop_all()
         return self
 
@@ -73,7 +77,7 @@ class LogDir:
             DestinationError: There is an event file that is not ours, or the directory
                 cannot be reached without following a link.
         """
-        with self._opened(run) as fd:
+        with self.opened(run) as fd:
             if fd is None:
                 return
             with os.scandir(fd) as entries:
@@ -100,26 +104,32 @@ class LogDir:
         Raises:
             DestinationError: It cannot be removed.
         """
-        with self._opened(run) as fd:
-            found = _ours(fd) if fd is not None else []
+        with self.opened(run) as fd:
+            found = ours(fd) if fd is not None else []
             for name in found:
                 os.unlink(name, dir_fd=fd)
+        self.remove_empty([run])
         return bool(found)
 
-    def begin(self, run: str, stamp: int) -> PendingFile:
-        """Begins the file that is to become a run's event file.
+    @contextlib.contextmanager
+    def made(self, run: str) -> Iterator[int]:
+        """Gives the descriptor of a run's directory, which is made if there is none.
 
         Raises:
-            DestinationError: It cannot be made.
+            DestinationError: It cannot be made or reached, or an OSError came out of the
+                context. Directories that were made for it are removed then.
         """
-        made: list[str] = []
+        new: list[str] = []
         try:
-            fd = self._descend(run, made)
+            fd = self._descend(run, new)
             assert fd is not None  # missing directories were made
-            return PendingFile(self, run, stamp, fd, made)
+            try:
+                yield fd
+            finally:
+                os.close(fd)
         except OSError as error:
-            self.remove_empty(made)
-            raise _unusable("the run directory", os.path.join(self.path, run), error) from error
+            self.remove_empty(new)
+            raise unusable("the run directory", os.path.join(self.path, run), error) from error
 
     def remove_empty(self, runs: list[str]) -> None:
         """Removes directories, the last one first, as far as they are empty."""
@@ -134,8 +144,12 @@ class LogDir:
                         os.close(fd)
 
     @contextlib.contextmanager
-    def _opened(self, run: str) -> Iterator[int | None]:
-        """Gives the descriptor of a run's directory; None if there is no such directory."""
+    def opened(self, run: str) -> Iterator[int | None]:
+        """Gives the descriptor of a run's directory; None if there is no such directory.
+
+        Raises:
+            DestinationError: It cannot be reached, or an OSError came out of the context.
+        """
         try:
             fd = self._descend(run)
             try:
@@ -144,7 +158,7 @@ class LogDir:
                 if fd is not None:
                     os.close(fd)
         except OSError as error:
-            raise _unusable("the run directory", os.path.join(self.path, run), error) from error
+            raise unusable("the run directory", os.path.join(self.path, run), error) from error
 
     def _descend(self, run: str, made: list[str] | None = None) -> int | None:
         """Opens a run's directory, never through a link.
@@ -170,70 +184,8 @@ class LogDir:
         return fd
 
 
-class PendingFile:
-    """An event file in the making: `commit` gives it its name, `discard` leaves no trace."""
-
-    def __init__(self, logdir: LogDir, run: str, stamp: int, fd: int, made: list[str]) -> None:
-        """Creates the file; use `LogDir.begin`. Owns `fd`, the run's directory, from now on.
-
-        Raises:
-            OSError: It cannot be created.
-        """
-        self._logdir = logdir
-        self._path = os.path.join(logdir.path, run)
-        self._name = event_file_name(stamp)
-        self._fd = fd
-        self._made = made
-        try:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(TEMPORARY_NAME, dir_fd=fd)  # of an export that was killed
-            created = os.open(TEMPORARY_NAME, _CREATE, 0o666, dir_fd=fd)
-        except OSError:
-            os.close(fd)
-            raise
-        self._file = os.fdopen(created, "wb", _BUFFER_BYTES)
-
-    def write(self, data: bytes) -> None:
-        """Appends to the file.
-
-        Raises:
-            DestinationError: It cannot be written.
-        """
-        try:
-            self._file.write(data)
-        except OSError as error:
-            raise _unusable("the event file in", self._path, error) from error
-
-    def commit(self) -> bool:
-        """Puts the file in the place of an older one of ours; tells whether there was one.
-
-        Raises:
-            DestinationError: It cannot be completed. It is discarded then.
-        """
-        try:
-            self._file.close()
-            older = _ours(self._fd)
-            os.replace(TEMPORARY_NAME, self._name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
-            for name in older:
-                if name != self._name:
-                    os.unlink(name, dir_fd=self._fd)
-        except OSError as error:
-            self.discard()
-            raise _unusable("the event file in", self._path, error) from error
-        os.close(self._fd)
-        return bool(older)
-
-    def discard(self) -> None:
-        """Removes the file, and the directories that were made for it."""
-        with contextlib.suppress(OSError):
-            self._file.close()  # may fail once more on what could not be written
-        with contextlib.suppress(OSError):
-            os.unlink(TEMPORARY_NAME, dir_fd=self._fd)
-        os.close(self._fd)
-        self._logdir.remove_empty(self._made)
-
-
-def _ours(fd: int) -> list[str]:
+def ours(fd: int) -> list[str]:
+    """Returns the names of our event files in a directory."""
     return [name for name in os.listdir(fd) if _OURS.fullmatch(name)]
 
 
@@ -257,13 +209,14 @@ def _locked(path: str) -> Iterator[None]:
         yield
         return
     except OSError as error:
-        raise _unusable("the lock of the log directory", path, error) from error
+        raise unusable("the lock of the log directory", path, error) from error
     try:
         yield
     finally:
         lock.release()
 
 
-def _unusable(what: str, path: str, error: OSError) -> DestinationError:
+def unusable(what: str, path: str, error: OSError) -> DestinationError:
+    """Returns the error that says why something in the log directory cannot be used."""
     received = verbatim(f"{printable(path)}: {error.strerror or error}")
     return DestinationError(three_part(what, received, "a directory that can be written to"))

@@ -1,33 +1,37 @@
-"""One TensorBoard run in the making: values in, one event file out."""
+"""One TensorBoard run: values in, events at the end of one event file out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from types import TracebackType
+import zlib
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from rec_summary._pb.summary_pb2 import Summary
 from rec_summary.export import dashboards
-from rec_summary.export.dashboards.points import Point
+from rec_summary.export.append import AppendFile, is_intact
+from rec_summary.export.dashboards.graphs import tagged_graph
+from rec_summary.export.dashboards.points import Plugin, Point
 from rec_summary.export.event_file import EventFileWriter
-from rec_summary.export.logdir import LogDir, PendingFile
-from rec_summary.export.repeats import Recorded, StepBuffer
+from rec_summary.export.logdir import LogDir
+from rec_summary.export.options import ExportOptions, Selection
+from rec_summary.export.repeats import Origin, Recorded, State, StepBuffer
 from rec_summary.export.report import Tally
 from rec_summary.export.tags import Tags
+from rec_summary.export.thin import Thinner
 from rec_summary.export.words import valid
 
 UNKNOWN_KIND: Final = "unknown"  # the name of a kind that these protobufs do not know either
 
 
 class TensorBoardRun:
-    """Takes the values of one TensorBoard run, and writes its event file.
+    """Takes the values of one TensorBoard run, and appends them to its event file.
 
-    Use it as a context: leaving it normally puts the file in place, leaving it with an
-    error discards it. A run without values gets no file.
+    `flush` puts on disk what has come so far; `state` is what a later export needs to go
+    on. A run without values gets no file.
 
     Attributes:
-        supersedes: Whether a run without values takes away the file of an earlier export.
-            To be set once the run's records have turned out to be readable.
+        name: The run's name: its directory below the log directory.
+        restarts: How often steps went back.
     """
 
     def __init__(
@@ -36,44 +40,67 @@ class TensorBoardRun:
         stamp: int,
         logdir: LogDir,
         tally: Tally,
-        wanted: Callable[[str], object] | None = None,
+        options: ExportOptions,
+        state: State | None = None,
     ) -> None:
-        """Begins a run; nothing is on disk before its first value.
+        """Begins a run, or goes on with it; nothing is on disk before its first value.
 
         Args:
-            name: The run's name: its directory below the log directory.
+            name: The run's name.
             stamp: When its records were begun, in whole seconds; names the file.
             logdir: Where it goes.
-            tally: Told what is exported and what is not.
-            wanted: Says by the tag which recorded values are; None means all.
+            tally: Told of what is exported and what is not.
+            options: What is exported.
+            state: What `state` returned at the end of an earlier export.
         """
-        self.supersedes = False
-        self._name = name
-        self._stamp = stamp
+        self.name = name
+        self.restarts = 0
         self._logdir = logdir
         self._tally = tally
-        self._wanted = wanted
+        self._selection = Selection(options)
         self._mappers = {kind: make() for kind, make in dashboards.VALUES.items()}
-        self._buffer = StepBuffer(name, tally, self._emit)
         self._tags = Tags(name, tally)
-        self._pending: PendingFile | None = None
+        self._thinner = None if options.max_points is None else Thinner(options.max_points)
+        if self._thinner is None:
+            self._buffer = StepBuffer(name, tally, self._emit, self._restart)
+        else:
+            self._buffer = StepBuffer(name, tally, self._thinner.add, self._thinner.restart)
+        self._graphs: list[int] = []  # checksums of those that were written
+        self._has_graph = False
+        self._stamp = stamp
+        self._size = 0  # of the file, as far as it is written for good
+        self._last = 0  # where its last event begins
+        self._file: AppendFile | None = None
         self._writer: EventFileWriter | None = None
+        if state is not None:
+            self._restore(state)
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything has been written to the event file, now or earlier."""
+        return bool(self._size) or self._file is not None
+
+    @property
+    def step(self) -> int | None:
+        """The step at hand."""
+        return self._buffer.step
 
     def record(
-        self, step: int, wall_time: float, nbytes: int, values: Iterable[Summary.Value]
+        self, step: int, nbytes: int, values: Iterable[Summary.Value], origin: Origin
     ) -> None:
-        """Takes the recorded values of one step.
+        """Takes the recorded values of one record.
 
         Args:
             step: The training step.
-            wall_time: Seconds since the epoch, finite.
             nbytes: About how much memory the values hold.
             values: Values of any kind; those without a dashboard are counted only.
+            origin: The record.
 
         Raises:
             DestinationError: The event file cannot be written.
         """
         known = []
+        in_range = self._selection.step(step)
         for value in values:
             kind = value.WhichOneof("value")
             if kind is None or kind not in self._mappers:
@@ -82,66 +109,190 @@ class TensorBoardRun:
             tag = value.tag
             if not isinstance(tag, str):
                 tag = valid(tag)
-            if self._wanted is not None and not self._wanted(tag):
+            if not in_range or not self._selection.tag(tag):
                 self._tally.left_out += 1
                 continue
-            known.append(Recorded(kind, tag, wall_time, value))
+            known.append(Recorded(kind, tag, value, origin))
         if known:
             self._buffer.add(step, nbytes, known)
 
     def shows(self, tag: str) -> bool:
         """Whether a value with this recorded tag has been taken."""
-        self._buffer.flush()
+        self._buffer.pause()
         return self._tags.knows(tag)
 
+    @property
+    def scalar_tags(self) -> list[str]:
+        """The tags of all scalar series so far, as TensorBoard shows them, in order."""
+        return self._tags.of("scalars")
+
     def put(self, step: int, wall_time: float, kind: str, points: Iterable[Point]) -> None:
-        """Takes finished points that come from a record of `kind`, after all recorded values.
+        """Takes finished points that come from records of `kind`, after all recorded values.
 
         Raises:
             DestinationError: The event file cannot be written.
         """
-        self._buffer.flush()
-        self._write(step, wall_time, [self._tags.place(point, kind) for point in points])
+        self._buffer.pause()
+        self._write(step, wall_time, kind, points)
 
-    def __enter__(self) -> TensorBoardRun:
-        return self
+    def put_graph(self, wall_time: float, graph: Any, tag: str | None = None) -> bool:
+        """Takes a graph; tells whether it is one that has not been there yet.
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        try:
-            if error is None:
-                self._buffer.close()
-                self._commit()
-        finally:
-            if self._pending is not None:
-                self._pending.discard()
-                self._pending = None
+        A TensorBoard run has one computation graph; further ones (training was started
+        again with another network) stand beside it as `graph_2` and so on.
 
-    def _commit(self) -> None:
-        if self._pending is None or self._writer is None:
-            replaced = self.supersedes and self._logdir.remove(self._name)
+        Args:
+            wall_time: Seconds since the epoch.
+            graph: A `GraphDef`.
+            tag: The name of a graph that is not of the computation.
+
+        Raises:
+            DestinationError: The event file cannot be written.
+        """
+        if not self._selection.plugin("graphs"):
+            return False
+        serialized = graph.SerializeToString(deterministic=True)
+        checksum = zlib.crc32(serialized)
+        if checksum in self._graphs:
+            return False
+        self._graphs.append(checksum)
+        self._buffer.pause()
+        if tag is None and not self._has_graph:
+            self._has_graph = True
+            self._opened().write_graph(wall_time, serialized)
         else:
-            pending, self._pending = self._pending, None
-            replaced = pending.commit()
-            self._tally.runs.append(self._name)
-            self._tally.bytes_written += self._writer.bytes_written
-        if replaced:
-            self._tally.replaced.append(self._name)
+            tag = f"graph_{len(self._graphs)}" if tag is None else tag
+            self._write(0, wall_time, "graph", [tagged_graph(tag, graph)])
+        return True
 
-    def _emit(self, step: int, wall_time: float, values: list[Recorded]) -> None:
-        placed = []
+    def wants(self, plugin: Plugin) -> bool:
+        """Whether values for this plugin are exported."""
+        return self._selection.plugin(plugin.dashboard)
+
+    def flush(self) -> None:
+        """Hands all events to the operating system: from now on TensorBoard sees them.
+
+        Raises:
+            DestinationError: The event file cannot be written.
+        """
+        self._buffer.pause()
+        if self._thinner is not None:
+            for step, values in self._thinner.drain():
+                self._emit(step, values)
+        if self._file is not None:
+            self._file.flush()
+
+    def settle(self) -> None:
+        """Flushes, and cuts off what an earlier export has written beyond.
+
+        Raises:
+            DestinationError: The event file cannot be written.
+        """
+        self.flush()
+        if self._file is not None:
+            self._file.settle()
+
+    def state(self) -> State | None:
+        """Flushes, and returns what another object needs to go on; None if nothing is there.
+
+        Raises:
+            DestinationError: The event file cannot be written.
+        """
+        self.flush()
+        if self._file is not None and self._writer is not None:
+            self._size, self._last = self._file.size, self._writer.last
+        if not self._size:
+            return None
+        memories = {kind: sorted(memory) for kind, memory in self._memories()}
+        return {
+            "stamp": self._stamp,
+            "size": self._size,
+            "last": self._last,
+            "steps": self._buffer.state(),
+            "tags": self._tags.state(),
+            "memories": memories,
+            "graphs": self._graphs,
+            "has_graph": self._has_graph,
+            "restarts": self.restarts,
+        }
+
+    def discard(self) -> None:
+        """Removes the event file: there is no such TensorBoard run any more.
+
+        Raises:
+            DestinationError: It cannot be removed.
+        """
+        if self._file is not None:
+            self._file.close()
+        self._file = self._writer = None
+        self._size = 0
+        self._logdir.remove(self.name)
+
+    def close(self) -> None:
+        """Closes the event file, and counts what was written; `flush` comes before it."""
+        if self._file is None or self._writer is None:
+            return
+        self._file.close()
+        self._tally.bytes_written += self._writer.bytes_written
+        self._tally.runs.append(self.name)
+        if self._file.replaced:
+            self._tally.replaced.append(self.name)
+        self._file = self._writer = None
+
+    def _restore(self, state: State) -> None:
+        self._stamp, self._size, self._last = state["stamp"], state["size"], state["last"]
+        self._buffer.restore(state["steps"])
+        self._tags.restore(state["tags"])
+        self._graphs, self._has_graph = state["graphs"], state["has_graph"]
+        self.restarts = state["restarts"]
+        for kind, memory in self._memories():
+            memory.update(state["memories"].get(kind, ()))
+
+    def _memories(self) -> Iterable[tuple[str, set[str]]]:
+        for kind, mapper in self._mappers.items():
+            memory = getattr(mapper, "memory", None)
+            if memory is not None:
+                yield kind, memory
+
+    def _emit(self, step: int, values: list[Recorded]) -> None:
+        wall_time = values[0].origin.wall_time
+        placed: list[Any] = []
         for recorded in values:
-            for point in self._mappers[recorded.kind](recorded.tag, recorded.value):
-                placed.append(self._tags.place(point, recorded.kind))
+            try:
+                points = list(self._mappers[recorded.kind](recorded.tag, recorded.value))
+            except ValueError as error:
+                what = f"{recorded.kind} {recorded.tag!r} cannot be shown: {error}"
+                self._tally.problem(recorded.origin.path, recorded.origin.offset, what)
+                continue
+            placed.extend(self._placed(points, recorded.kind))
             self._tally.exported[recorded.kind] += 1
-        self._write(step, wall_time, placed)
+        if placed:
+            self._opened().write(step, wall_time, placed)
 
-    def _write(self, step: int, wall_time: float, values: list[Any]) -> None:
+    def _write(self, step: int, wall_time: float, kind: str, points: Iterable[Point]) -> None:
+        placed = self._placed(points, kind)
+        if placed:
+            self._opened().write(step, wall_time, placed)
+
+    def _placed(self, points: Iterable[Point], kind: str) -> list[Any]:
+        return [self._tags.place(point, kind) for point in points if self.wants(point.plugin)]
+
+    def _restart(self, step: int, origin: Origin) -> None:
+        self.restarts += 1
+        if self.begun:
+            self._opened().write_restart(step, origin.wall_time)
+
+    def _opened(self) -> EventFileWriter:
         if self._writer is None:
-            self._pending = self._logdir.begin(self._name, self._stamp)
-            self._writer = EventFileWriter(self._pending)
-        self._writer.write(step, wall_time, values)
+            self._file = AppendFile(self._logdir, self.name, self._stamp, self._size)
+            self._writer = EventFileWriter(self._file, self._size)
+        return self._writer
+
+
+def can_go_on(logdir: LogDir, name: str, state: Mapping[str, Any]) -> bool:
+    """Whether the event file of a run is still as it was when `state` was taken.
+
+    Raises:
+        DestinationError: The file cannot be read.
+    """
+    return is_intact(logdir, name, state["stamp"], state["size"], state["last"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import zlib
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
@@ -11,15 +12,33 @@ from rec_summary.export.words import printable
 
 _HELD_VALUES: Final = 4096
 _HELD_BYTES: Final = 1 << 24
+_STEADY: Final = frozenset(("scalar_value", "histogram"))  # recorded step by step
+
+State = dict[str, Any]
+"""What a later export needs to go on where this one stopped; JSON can hold it."""
+
+
+class Origin(NamedTuple):
+    """The record that a value comes from.
+
+    Attributes:
+        path: The record file.
+        offset: Where in it the record begins, in bytes.
+        wall_time: When it was written, in seconds since the epoch; finite.
+    """
+
+    path: str
+    offset: int
+    wall_time: float
 
 
 class Recorded(NamedTuple):
-    """A value as it was recorded: its kind, its tag, its time, and the protobuf that holds it."""
+    """A value as it was recorded: its kind, its tag, the protobuf that holds it, its record."""
 
     kind: str
     tag: str
-    wall_time: float
     value: Any
+    origin: Origin
 
 
 class StepBuffer:
@@ -30,62 +49,119 @@ class StepBuffer:
     sees them. Memory is bounded: a step with more than 4096 values or 16 MiB is passed on
     in parts, and repetitions across these are left for TensorBoard to settle.
 
-    Steps that go back (a training resumed from a checkpoint, a second training in the same
-    directory) are passed on as they are, and noted.
+    A live export cannot wait for the next step: `pause` passes on what is held, and what
+    comes again afterwards is dropped if it is the same, and passed on if it is not.
+
+    A series of scalars or histograms whose steps go back means that training was started
+    again, from a checkpoint or from the beginning: what was recorded from there on is
+    superseded. Other kinds, such as landscapes, may be recorded at any time for any step.
     """
 
     def __init__(
-        self, run: str, tally: Tally, emit: Callable[[int, float, list[Recorded]], None]
+        self,
+        run: str,
+        tally: Tally,
+        emit: Callable[[int, list[Recorded]], None],
+        restart: Callable[[int, Origin], None],
     ) -> None:
         """Begins with no step.
 
         Args:
             run: The run's name, for the notes.
             tally: Told of repetitions.
-            emit: Takes a step, a wall time, and the values that were recorded then.
+            emit: Takes a step and values of one record of that step.
+            restart: Told of a step from which training went on again, and of its record.
         """
         self._run = run
         self._tally = tally
         self._emit = emit
-        self._step = 0
+        self._restart = restart
+        self._step: int | None = None
+        self._last: dict[tuple[str, str], int] = {}  # the last step of each series
+        self._has_gone_back = False
         self._held: dict[tuple[str, str], Recorded] = {}
         self._held_bytes = 0
-        self._reached: int | None = None
-        self._back: tuple[int, int] | None = None  # the first time that steps went back
-        self._times_back = 0
+        self._passed: dict[tuple[str, str], int] = {}  # checksums of what `pause` passed on
+
+    @property
+    def step(self) -> int | None:
+        """The step at hand."""
+        return self._step
 
     def add(self, step: int, nbytes: int, values: list[Recorded]) -> None:
         """Takes the values of one record of `nbytes` bytes."""
         if step != self._step:
-            self.flush()
-            if self._reached is not None and step < self._reached:
-                self._back = self._back or (self._reached, step)
-                self._times_back += 1
+            self._flush()
+            self._passed.clear()
             self._step = step
-        self._reached = step
+        last = self._last
+        for kind, tag, _, origin in values:
+            if kind in _STEADY:
+                if last.get((kind, tag), step) > step:
+                    self._go_back(step, origin)
+                last[kind, tag] = step
         held = self._held
         for recorded in values:
             key = recorded[:2]
+            if self._passed and self._comes_again(key, recorded):
+                continue
             if held.pop(key, None) is not None:
                 self._tally.repeated += 1
             held[key] = recorded
         self._held_bytes += nbytes
         if len(held) > _HELD_VALUES or self._held_bytes > _HELD_BYTES:
-            self.flush()
+            self._flush()
 
-    def flush(self) -> None:
-        """Passes on what is held."""
-        for wall_time, group in itertools.groupby(self._held.values(), lambda held: held.wall_time):
-            self._emit(self._step, wall_time, list(group))
+    def pause(self) -> None:
+        """Passes on what is held, and remembers it."""
+        for key, recorded in self._held.items():
+            self._passed[key] = _checksum(recorded)
+        self._flush()
+
+    def state(self) -> State:
+        """Returns what `restore` needs. To be called after `pause`."""
+        passed = [[*series, checksum] for series, checksum in self._passed.items()]
+        last = [[*series, step] for series, step in self._last.items()]
+        return {"step": self._step, "passed": passed, "last": last}
+
+    def restore(self, state: State) -> None:
+        """Goes on where another buffer was."""
+        self._step = state["step"]
+        self._passed = {(kind, tag): checksum for kind, tag, checksum in state["passed"]}
+        self._last = {(kind, tag): step for kind, tag, step in state["last"]}
+
+    def _go_back(self, step: int, origin: Origin) -> None:
+        if not self._has_gone_back:
+            self._has_gone_back = True
+            self._tally.note(
+                f"run {printable(self._run)}: steps go back (first from "
+                f"{max(self._last.values())} to {step}); TensorBoard shows the later values from "
+                "there on"
+            )
+        self._flush()
+        for series in [series for series, reached in self._last.items() if reached > step]:
+            del self._last[series]
+        self._restart(step, origin)
+
+    def _comes_again(self, key: tuple[str, str], recorded: Recorded) -> bool:
+        """Whether a value has been passed on already; counts it if there was any."""
+        checksum = self._passed.pop(key, None)
+        if checksum is None:
+            return False
+        self._tally.repeated += 1
+        if checksum != _checksum(recorded):
+            return False
+        self._passed[key] = checksum
+        return True
+
+    def _flush(self) -> None:
+        held = self._held.values()
+        for _, group in itertools.groupby(held, lambda recorded: recorded.origin):
+            assert self._step is not None  # something is held
+            self._emit(self._step, list(group))
         self._held.clear()
         self._held_bytes = 0
 
-    def close(self) -> None:
-        """Passes on what is held, and notes whether steps went back."""
-        self.flush()
-        if self._back is not None:
-            self._tally.note(
-                f"run {printable(self._run)}: steps go back (from {self._back[0]} to "
-                f"{self._back[1]}; {self._times_back} times in all); where values overlap, "
-                "TensorBoard shows the later ones, or both with --load_fast=false"
-            )
+
+def _checksum(recorded: Recorded) -> int:
+    return zlib.crc32(recorded.value.SerializeToString(deterministic=True))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -36,8 +37,8 @@ class ExportReport:
     `histogram`, `train_lineage` or `graph_def`.
 
     Attributes:
-        runs: The TensorBoard runs that were written, in the order of writing.
-        replaced: Those of them that stood in the log directory already, from an earlier export.
+        runs: The TensorBoard runs that something was written to, in the order of writing.
+        replaced: Those of them of which an earlier export had written something else.
         files: How many record files were read.
         records: How many records were read, by kind of file: `summary` and `lineage`.
         exported: How many values and lineage records were exported, by kind.
@@ -97,6 +98,17 @@ class Tally:
         """Keeps a note unless there are very many already."""
         if len(self.notes) < _KEPT:
             self.notes.append(text)
+
+    def add(self, other: Tally) -> None:
+        """Adds what another tally has counted."""
+        for each in dataclasses.fields(self):
+            mine, theirs = getattr(self, each.name), getattr(other, each.name)
+            if isinstance(mine, list):
+                mine.extend(theirs[: _KEPT - len(mine)] if each.name != "runs" else theirs)
+            elif isinstance(mine, collections.Counter):
+                mine.update(theirs)
+            else:
+                setattr(self, each.name, mine + theirs)
 
     def report(self) -> ExportReport:
         """Returns what was counted so far."""

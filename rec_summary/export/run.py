@@ -2,198 +2,336 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Final
+import os
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
 
 from rec_summary._pb.summary_pb2 import Summary
 from rec_summary.export import dashboards
-from rec_summary.export.dashboards.hparams import session_points
-from rec_summary.export.dashboards.text import lineage_point
-from rec_summary.export.events import Decoded, read_events
+from rec_summary.export.cursor import load_cursor, remove_cursor, save_cursor
+from rec_summary.export.dashboards.computation_graph import graph_def
+from rec_summary.export.dashboards.dataset_graph import dataset_graph_def
+from rec_summary.export.description import Description
+from rec_summary.export.events import Decoded, EventReader
 from rec_summary.export.lineage import Lineage, metrics_of, numeric
 from rec_summary.export.logdir import LogDir
-from rec_summary.export.output import UNKNOWN_KIND, TensorBoardRun
+from rec_summary.export.options import ExportOptions
+from rec_summary.export.output import UNKNOWN_KIND, TensorBoardRun, can_go_on
+from rec_summary.export.repeats import Origin
 from rec_summary.export.report import Tally
+from rec_summary.export.targets import EVALUATION_RUN, Names, Targets
 from rec_summary.export.words import printable
+from rec_summary.export.writers import Writer, Writers
 from rec_summary.records.directory import RecordFile, Run
 from rec_summary.records.names import Kind
 
-EVALUATION_RUN: Final = "eval"
 _VERSION: Final = "version"
-_LINEAGE_KIND: Final = "lineage"
-_LAST_HPARAMS_STEP: Final = 2**31 - 1  # `MetricValue.training_step` of its API is an int32
-
-
-@dataclass(frozen=True)
-class RunPlan:
-    """Which TensorBoard runs a run becomes.
-
-    Attributes:
-        run: The run.
-        ranks: Each rank, and where its values go: to the run itself if there is one only.
-        evaluation: Where the results of evaluations go.
-    """
-
-    run: Run
-    ranks: tuple[tuple[int, str], ...]
-    evaluation: str
-
-    @property
-    def targets(self) -> tuple[str, ...]:
-        """All TensorBoard runs that may be written."""
-        return (self.run.name, *(name for _, name in self.ranks), self.evaluation)
-
-
-def plan_runs(runs: Sequence[Run]) -> list[RunPlan]:
-    """Decides which TensorBoard runs the runs become; no two ever share one.
-
-    Several ranks get the sub-runs `rank_<n>`, evaluations the sub-run `eval`. Where a
-    recorded run has such a name already, underscores are added to ours.
-    """
-    taken = {run.name for run in runs}
-    plans = []
-    for run in runs:
-        several = len(run.ranks) > 1
-        ranks = tuple(
-            (rank, _free(f"{run.name}/rank_{rank}", taken) if several else run.name)
-            for rank in run.ranks
-        )
-        plans.append(RunPlan(run, ranks, _free(f"{run.name}/{EVALUATION_RUN}", taken)))
-    return plans
-
-
-def _free(name: str, taken: set[str]) -> str:
-    while name in taken:
-        name += "_"
-    taken.add(name)
-    return name
+_COMMIT_BYTES: Final = 1 << 26
 
 
 class RunExport:
-    """Exports one run into a log directory."""
+    """Brings one run to a log directory, and keeps it up to date there.
+
+    `update` exports what is new since the last time, be it a moment ago or in an earlier
+    process: the cursor in the log directory says where that one stopped. If the event
+    files are not what they were then, if other options were in force, or if the records
+    are others, the run is exported anew.
+    """
 
     def __init__(
         self,
-        plan: RunPlan,
+        run: Run,
+        names: Names,
         logdir: LogDir,
         tally: Tally,
-        *,
-        wanted: Callable[[str], object] | None,
+        options: ExportOptions,
         advance: Callable[[int], None],
     ) -> None:
-        """Prepares; `export` does it.
+        """Looks at what there is; nothing is written yet.
 
         Args:
-            plan: The run, and where it goes.
+            run: The run.
+            names: Gives out names of TensorBoard runs.
             logdir: The log directory, entered.
             tally: Told of everything.
-            wanted: Says by the tag which values are exported; None means all.
+            options: What is exported.
             advance: Called with the number of bytes after each record that was read.
+
+        Raises:
+            DestinationError: The log directory cannot be read, or there are event files of
+                another writer in the run's place.
         """
-        self._plan = plan
+        self._run = run
+        self._names = names
         self._logdir = logdir
         self._tally = tally
-        self._wanted = wanted
+        self._options = options
         self._advance = advance
-        self._session = self._output(plan.run.name, plan.run.files)
-        self._evaluation = self._output(plan.evaluation, plan.run.files)
-        self._began: float | None = None  # the wall time of the first record
-        self._reached = 0  # the highest step of a summary so far
-        self._furthest = 0  # the furthest from zero that any step is
-        self._evaluating_rank: int | None = None
-        self._has_text = False
-        self._session_lineage: Lineage | None = None
+        state = load_cursor(logdir, run.name)
+        self._stale = [] if state is None else _names_of(state)  # TensorBoard runs of before
+        if state is not None and not self._is_in_force(state):
+            state = None
+        self._begin(state)
+        for rank in run.ranks:
+            logdir.check(self._targets.rank(rank))
+        logdir.check(run.name)
+        logdir.check(self._targets.evaluation())
 
-    def export(self) -> None:
-        """Exports the run: each event file gets its name when everything in it is complete.
+    @property
+    def has_records(self) -> bool:
+        """Whether any record has ever been read."""
+        return self._began is not None
+
+    def update(self, run: Run, *, final: bool = True) -> None:
+        """Exports what is new; afterwards TensorBoard sees it.
 
         The session of the HParams dashboard, and the table beside it, are those of the
         lowest rank with a lineage; the tables of other ranks are in their own sub-runs.
         Evaluations are those of the lowest rank that has made any, because all ranks
         usually report the same.
 
+        Args:
+            run: The run with all its files, which may be more than before.
+            final: Whether this is the last update for now; if not, an unfinished record
+                or an unfinished lineage is no trouble yet.
+
         Raises:
             DestinationError: Something cannot be written.
         """
-        with self._session, self._evaluation:
-            for rank, name in self._plan.ranks:
-                if name == self._plan.run.name:
-                    self._export_rank(rank, self._session)
-                else:
-                    files = [file for file in self._plan.run.files if file.name.rank == rank]
-                    with self._output(name, files) as own:
-                        self._export_rank(rank, own)
-            if self._session_lineage is not None:
-                self._export_session(self._session_lineage)
+        self._run = run
+        self._read_all(final=final)
+        if not self._describe(final=final):
+            if self._can_begin_anew():
+                self._begin_anew()
+                self._read_all(final=final)
+                self._describe(final=final)
+            else:
+                self._tally.note(
+                    f"run {printable(run.name)}: what its hyper-parameters or its status are "
+                    "now is in its text only; the HParams dashboard keeps the first ones"
+                )
+        for output in self._outputs.values():
+            output.settle()
 
-    def _output(self, name: str, files: Sequence[RecordFile]) -> TensorBoardRun:
-        stamp = min(file.name.stamp for file in files)
-        return TensorBoardRun(name, stamp, self._logdir, self._tally, self._wanted)
+    def commit(self) -> None:
+        """Notes down how far the export has come, for the next one.
 
-    def _export_rank(self, rank: int, own: TensorBoardRun) -> None:
-        before = self._tally.records.total()
-        run, lineage = self._plan.run, Lineage()
-        for file in run.of(Kind.SUMMARY, rank):
-            for decoded in self._read(file):
-                self._take_event(decoded, own)
-        for file in run.of(Kind.LINEAGE, rank):
-            for decoded in self._read(file):
-                self._take_lineage(file, decoded, lineage, own)
-        if self._tally.records.total() > before:
-            for output in (own, self._session, self._evaluation):
-                output.supersedes = True
-        if not lineage.empty:
-            self._describe(lineage, own)
+        Raises:
+            DestinationError: That cannot be written.
+        """
+        if not self.has_records:
+            return
+        outputs = {name: output.state() for name, output in self._outputs.items()}
+        written = {name: state for name, state in outputs.items() if state is not None}
+        state = {
+            "options": self._options.fingerprint(),
+            "targets": self._targets.state(),
+            "files": self._places,
+            "outputs": written,
+            "writers": self._writers.state(),
+            "description": self._description.state(),
+            "began": self._began,
+            "reached": self._reached,
+            "furthest": self._furthest,
+            "evaluating_rank": self._evaluating_rank,
+        }
+        for name in (*self._stale, *self._targets.names(), self._run.name):
+            if name not in written and self._logdir.remove(name):
+                self._tally.replaced.append(name)
+        self._stale = []
+        if written:
+            save_cursor(self._logdir, self._run.name, state)
 
-    def _read(self, file: RecordFile) -> Iterator[Decoded]:
-        for decoded in read_events(file, self._tally, self._advance):
-            if self._began is None:
-                self._began = decoded.wall_time
-            yield decoded
+    def close(self) -> None:
+        """Closes all files, whatever has happened."""
+        for output in self._outputs.values():
+            output.close()
 
-    def _take_event(self, decoded: Decoded, own: TensorBoardRun) -> None:
+    # What is known
+
+    def _begin(self, state: Mapping[str, Any] | None) -> None:
+        known = None if state is None else state["targets"]
+        self._targets = Targets(self._run, self._names, known)
+        self._outputs: dict[str, TensorBoardRun] = {}
+        self._states: dict[str, Any] = {} if state is None else dict(state["outputs"])
+        self._writers = Writers(self._open_writer)
+        self._description = Description(self._run.name, self._tally)
+        self._places: dict[str, tuple[int, bool]] = {}  # by file: offset, nothing more to read
+        self._began: float | None = None  # the wall time of the first record
+        self._reached = 0  # the highest step of a summary so far
+        self._furthest = 0  # the furthest from zero that any step is
+        self._evaluating_rank: int | None = None
+        self._uncommitted = 0
+        if state is not None:
+            self._places = {name: (at, ended) for name, (at, ended) in state["files"].items()}
+            self._began, self._reached = state["began"], state["reached"]
+            self._furthest = state["furthest"]
+            self._evaluating_rank = state["evaluating_rank"]
+            for name in state["outputs"]:
+                self._output(name)
+            self._writers.restore(state["writers"])
+            self._description.restore(state["description"], self._open_running)
+
+    def _is_in_force(self, state: Mapping[str, Any]) -> bool:
+        """Whether an earlier export can be gone on with."""
+        if not self._options.resumable or state["options"] != self._options.fingerprint():
+            return False
+        if not Targets.fit(self._run, self._names, state["targets"]):
+            return False
+        files = {os.path.basename(file.path): file for file in self._run.files}
+        known = {name for name in state["files"] if name in files}
+        gone = set(state["files"]) - known
+        # The oldest summary files may be gone, to make room on the disk. A lineage file is
+        # never removed alone: if one is gone, these are the records of another training.
+        if not known or any(name.endswith(Kind.LINEAGE.value) for name in gone):
+            return False
+        if any(files[name].nbytes < state["files"][name][0] for name in known):
+            return False
+        return all(
+            can_go_on(self._logdir, name, output) for name, output in state["outputs"].items()
+        )
+
+    def _can_begin_anew(self) -> bool:
+        """Whether all that was ever exported of this run can still be read."""
+        present = {os.path.basename(file.path) for file in self._run.files}
+        return set(self._places) <= present
+
+    def _begin_anew(self) -> None:
+        self.close()
+        self._stale = list(self._outputs)
+        self._names.release(self._targets.names())
+        remove_cursor(self._logdir, self._run.name)
+        self._begin(None)
+
+    # TensorBoard runs
+
+    def _output(self, name: str, rank: int | None = None) -> TensorBoardRun:
+        """Returns the TensorBoard run of a name; with a rank, one of that rank's own."""
+        output = self._outputs.get(name)
+        if output is None:
+            self._logdir.check(name)
+            own = rank is not None and name != self._run.name
+            files = [file for file in self._run.files if not own or file.name.rank == rank]
+            stamp = min((file.name.stamp for file in files), default=0)
+            state = self._states.pop(name, None)
+            output = self._outputs[name] = TensorBoardRun(
+                name, stamp, self._logdir, self._tally, self._options, state
+            )
+        return output
+
+    def _session(self) -> TensorBoardRun:
+        return self._output(self._run.name)
+
+    def _evaluation(self) -> TensorBoardRun:
+        return self._output(self._targets.evaluation())
+
+    def _open_writer(self, rank: int, number: int) -> TensorBoardRun:
+        return self._output(self._targets.writer(rank, number), rank)
+
+    def _open_rank(self, rank: int) -> TensorBoardRun:
+        return self._open_writer(rank, 1)
+
+    def _open_running(self) -> TensorBoardRun:
+        name = self._targets.running()
+        if name in self._outputs and not self._outputs[name].begun:
+            del self._outputs[name]  # it has been discarded: this is another one
+        return self._output(name)
+
+    # Reading
+
+    def _read_all(self, *, final: bool) -> None:
+        for rank in self._run.ranks:
+            for file in self._run.of(Kind.SUMMARY, rank):
+                for decoded in self._read(file, final=final):
+                    self._take_event(file, decoded)
+            for file in self._run.of(Kind.LINEAGE, rank):
+                for decoded in self._read(file, final=final):
+                    self._take_lineage(rank, decoded)
+
+    def _read(self, file: RecordFile, *, final: bool) -> Iterator[Decoded]:
+        name = os.path.basename(file.path)
+        start, ended = self._places.get(name, (0, False))
+        if ended or (0 < start == file.nbytes) or (not final and file.nbytes <= start):
+            return
+        self._tally.files += 1
+        with EventReader(file, self._tally, start) as reader:
+            reached = start
+            for decoded in reader:
+                self._advance(reader.offset - reached)
+                self._uncommitted += reader.offset - reached
+                reached = reader.offset
+                if self._began is None:
+                    self._began = decoded.wall_time
+                    self._clear_the_place()
+                self._places[name] = (decoded.offset, False)  # this one is not exported yet
+                yield decoded
+            self._places[name] = (reader.offset, reader.ended)
+            if final and reader.unfinished is not None:
+                self._tally.problem(file.path, reader.offset, reader.unfinished)
+
+    def _clear_the_place(self) -> None:
+        """Takes away a cursor that is not in force, before anything that it speaks of changes."""
+        remove_cursor(self._logdir, self._run.name)
+
+    def _take_event(self, file: RecordFile, decoded: Decoded) -> None:
         event = decoded.event
         kind = event.WhichOneof("what")
         if kind == "summary":
+            writer = self._writers.of(file, decoded.wall_time)
+            self._commit_now_and_then(writer, event.step)
             self._reached = max(self._reached, event.step)
-            self._furthest = max(self._furthest, abs(event.step))
-            own.record(event.step, decoded.wall_time, decoded.nbytes, event.summary.value)
+            self._furthest = max(self._furthest, event.step, key=abs)
+            writer.output.record(event.step, decoded.nbytes, event.summary.value, _origin(decoded))
+        elif kind == "graph_def":
+            output = self._writers.of(file, decoded.wall_time).output
+            output.put_graph(decoded.wall_time, graph_def(event.graph_def))
+            self._tally.exported[kind] += 1
         elif kind != _VERSION:
             self._tally.unknown[kind or UNKNOWN_KIND] += 1
 
-    def _take_lineage(
-        self, file: RecordFile, decoded: Decoded, lineage: Lineage, own: TensorBoardRun
-    ) -> None:
+    def _commit_now_and_then(self, writer: Writer, step: int) -> None:
+        """Notes down a long export's place between two steps, for the case that it is killed."""
+        if (
+            self._uncommitted >= _COMMIT_BYTES
+            and self._options.resumable
+            and step != writer.output.step
+        ):
+            self._uncommitted = 0
+            self.commit()
+
+    def _take_lineage(self, rank: int, decoded: Decoded) -> None:
         event = decoded.event
         kind = event.WhichOneof("what")
+        lineage = self._description.lineage(rank)
         if kind == _VERSION:
             return
         if kind == dashboards.EVALUATION:
-            self._take_evaluation(file.name.rank, decoded, lineage, own)
+            self._take_evaluation(rank, decoded, lineage)
+        elif kind == dashboards.DATASET_GRAPH:
+            graph = dataset_graph_def(event.dataset_graph)
+            self._open_rank(rank).put_graph(decoded.wall_time, graph, kind)
         elif kind in dashboards.LINEAGE:
             try:
                 dashboards.LINEAGE[kind](lineage, event, decoded.wall_time)
             except ValueError:
                 what = f"a name in this {kind} is not UTF-8; skipped"
-                self._tally.problem(file.path, decoded.offset, what)
+                self._tally.problem(decoded.path, decoded.offset, what)
                 return
         else:
             self._tally.unknown[kind or UNKNOWN_KIND] += 1
             return
         self._tally.exported[kind] += 1
 
-    def _take_evaluation(
-        self, rank: int, decoded: Decoded, lineage: Lineage, own: TensorBoardRun
-    ) -> None:
+    def _take_evaluation(self, rank: int, decoded: Decoded, lineage: Lineage) -> None:
         evaluation = decoded.event.evaluation_lineage
         # MindSpore does not say at which step it evaluated: where training had got to, then.
         step = evaluation.train_step if evaluation.HasField("train_step") else self._reached
-        self._furthest = max(self._furthest, abs(step))
+        self._furthest = max(self._furthest, step, key=abs)
         lineage.take_evaluation(evaluation, step, decoded.wall_time)
         if self._evaluating_rank is None:
             self._evaluating_rank = rank
         if self._evaluating_rank == rank:
+            own = self._open_rank(rank)
             values = [
                 Summary.Value(tag=name, scalar_value=number)
                 for name, value in metrics_of(evaluation)
@@ -201,25 +339,23 @@ class RunExport:
                 if (number := numeric(value)) is not None
                 and not own.shows(f"{EVALUATION_RUN}/{name}")
             ]
-            self._evaluation.record(step, decoded.wall_time, decoded.nbytes, values)
+            self._evaluation().record(step, decoded.nbytes, values, _origin(decoded))
 
-    def _describe(self, lineage: Lineage, own: TensorBoardRun) -> None:
-        wall_time = lineage.last_time
-        text_home = own if self._has_text else self._session
-        text_home.put(self._reached, wall_time, _LINEAGE_KIND, [lineage_point(lineage)])
-        self._has_text = True
-        if lineage.describes_training and self._session_lineage is None:
-            self._session_lineage = lineage
+    def _describe(self, *, final: bool) -> bool:
+        """Writes what is known of the run as a whole; tells whether the result is right."""
+        description = self._description
+        if not description.lineages:
+            return True
+        session = self._session()
+        description.write_texts(session, self._open_rank, self._reached, final=final)
+        return description.write_session(
+            session, self._open_running, self._began, self._furthest, final=final
+        )
 
-    def _export_session(self, lineage: Lineage) -> None:
-        if self._furthest > _LAST_HPARAMS_STEP:
-            # Its page would fail for all runs, not only for this one.
-            self._tally.note(
-                f"run {printable(self._plan.run.name)}: not in the HParams dashboard, which "
-                f"cannot bear steps beyond {_LAST_HPARAMS_STEP} (it has {self._furthest}); "
-                "the text has its hyper-parameters"
-            )
-            return
-        began = self._began if self._began is not None else lineage.last_time
-        points = session_points(self._plan.run.name, lineage, began)
-        self._session.put(0, lineage.last_time, _LINEAGE_KIND, points)
+
+def _origin(decoded: Decoded) -> Origin:
+    return Origin(decoded.path, decoded.offset, decoded.wall_time)
+
+
+def _names_of(state: Mapping[str, Any]) -> list[str]:
+    return [name for name in state.get("outputs", ()) if isinstance(name, str)]

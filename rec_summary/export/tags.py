@@ -36,6 +36,19 @@ class Tags:
         """Whether a series that was recorded under `tag` has a place."""
         return any(recorded == tag for recorded, _, _ in self._names)
 
+    def of(self, plugin: str) -> list[str]:
+        """Returns the tags of all series of a plugin, as they are shown, in order."""
+        return sorted(shown for (_, name, _), shown in self._names.items() if name == plugin)
+
+    def state(self) -> list[list[str]]:
+        """Returns what `restore` needs; JSON can hold it."""
+        return [[*series, name] for series, name in self._names.items()]
+
+    def restore(self, state: list[list[str]]) -> None:
+        """Goes on with the series of an earlier export; their metadata is written already."""
+        self._names = {(tag, plugin, kind): name for tag, plugin, kind, name in state}
+        self._taken = set(self._names.values())
+
     def place(self, point: Point, kind: str) -> Any:
         """Returns the point's value with its tag, and with metadata if it is the series' first.
 

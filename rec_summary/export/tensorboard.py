@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import fnmatch
 import os
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from rec_summary.errors import SourceError, three_part, verbatim
+from rec_summary.export.jobs import export_in_processes
 from rec_summary.export.logdir import LogDir
+from rec_summary.export.options import ArgumentError, ExportOptions, some_matching_runs
 from rec_summary.export.report import ExportReport, Tally
-from rec_summary.export.run import RunExport, plan_runs
+from rec_summary.export.run import RunExport
+from rec_summary.export.targets import Names
 from rec_summary.export.words import printable
 from rec_summary.records.directory import Run, find_runs
+
+__all__ = ["ArgumentError", "Progress", "export_tensorboard"]
 
 Progress = Callable[[str, int, int], None]
 """Told how far an export is: the run at hand, the bytes read so far, the bytes in all."""
 
 _PROGRESS_BYTES: Final = 1 << 20
-
-
-class ArgumentError(ValueError):
-    """What was asked for cannot be meant: a mistake in the arguments, found before any work."""
 
 
 def export_tensorboard(
@@ -31,57 +30,75 @@ def export_tensorboard(
     *,
     tags: str | None = None,
     runs: str | None = None,
+    plugins: Sequence[str] | None = None,
+    since: int | None = None,
+    until: int | None = None,
+    max_points: int | None = None,
+    tensors: str | None = None,
+    jobs: int = 1,
     progress: Progress | None = None,
 ) -> ExportReport:
     """Makes TensorBoard event files of MindSpore record directories.
 
     Every record directory in `source` becomes a TensorBoard run of the same name; if several
-    ranks wrote to it, each one's values become a sub-run `rank_<n>`. Scalars and histograms
-    keep their tags, steps and wall times. Lineage becomes a session of the HParams
-    dashboard and a text `lineage`; evaluation results become scalars of the sub-run `eval`.
-    What is damaged is skipped and reported. Memory is bounded by the number of different
-    tags and by the largest record, not by the number of records.
+    ranks wrote to it, each one's values become a sub-run `rank_<n>`. Values keep their tags,
+    steps and wall times. Lineage becomes a session of the HParams dashboard and a text
+    `lineage`; evaluation results become scalars of the sub-run `eval`. What is damaged is
+    skipped and reported. Memory is bounded by the number of different tags and by the
+    largest record, not by the number of records.
 
-    Each run directory gets one event file, complete or not at all. The same records give
-    the same bytes. An event file of an earlier export is replaced, which a TensorBoard that
-    is running may notice only after a restart; event files of others are never touched.
+    Each run directory gets one event file. Exporting again adds what is new: a cursor
+    beside the event file says how far the export has come, also one that was interrupted.
+    The same records give the same bytes. A run is exported anew, and its event file
+    replaced, if other options were in force, if the records are those of another training,
+    or if its hyper-parameters or its end turn out to be different; a TensorBoard that is
+    running may notice that only after a restart. Event files of others are never touched.
 
     Args:
         source: A record directory, or a tree of them.
         logdir: The log directory; made if need be. Not inside `source`, nor around it.
-        tags: A regular expression; only scalars and histograms in whose tag it is found are
-            exported, evaluation results included. Lineage is exported in any case.
+        tags: As in `ExportOptions`.
         runs: A pattern as of `fnmatch`, where `*` also matches `/`; only runs whose name
             matches are exported.
+        plugins: As in `ExportOptions`.
+        since: As in `ExportOptions`.
+        until: As in `ExportOptions`.
+        max_points: As in `ExportOptions`.
+        tensors: As in `ExportOptions`.
+        jobs: How many processes work at the same time, each at a run of its own.
         progress: Told how far the export is, about once for each megabyte.
 
     Returns:
         What was exported and what was not.
 
     Raises:
-        ArgumentError: `logdir` and `source` lie inside each other, `tags` is not a regular
-            expression, or no run matches `runs`.
+        ArgumentError: `logdir` and `source` lie inside each other, an option cannot be
+            meant, or no run matches `runs`.
         SourceError: There are no records, or none that can be read.
         DestinationError: `logdir` cannot be written to, another export is using it, or a
             run directory in it holds event files of another writer.
     """
     source, logdir = os.fspath(source), os.fspath(logdir)
-    _check_apart(source, logdir)
-    wanted = None if tags is None else _compiled(tags).search
-    plans = plan_runs(_matching(find_runs(source), runs))
+    options = ExportOptions(tags, plugins, since, until, max_points, tensors)
+    if isinstance(jobs, bool) or not isinstance(jobs, int) or jobs < 1:
+        raise ArgumentError(three_part("jobs", jobs, "an int of at least 1"))
+    check_apart(source, logdir)
+    found = find_runs(source)
+    chosen = some_matching_runs(found, runs)
+    names = Names(run.name for run in found)
     tally = Tally()
-    meter = _Meter(sum(_size(file.path) for plan in plans for file in plan.run.files), progress)
+    meter = _Meter(sum(run.nbytes for run in chosen), progress)
     with LogDir(logdir) as destination:
-        for plan in plans:
-            for target in plan.targets:
-                destination.check(target)
-        for plan in plans:
-            meter.begin(plan.run.name)
-            RunExport(plan, destination, tally, wanted=wanted, advance=meter.advance).export()
+        if jobs == 1 or len(chosen) == 1:
+            has_records = _export_here(chosen, names, destination, tally, options, meter)
+        else:
+            has_records = export_in_processes(
+                chosen, names, destination, tally, options, jobs, meter
+            )
         meter.end()
     tally.bytes_read = meter.done
     report = tally.report()
-    if not report.records:
+    if not has_records:
         raise SourceError(
             three_part(
                 "the source of records",
@@ -92,7 +109,12 @@ def export_tensorboard(
     return report
 
 
-def _check_apart(source: str, logdir: str) -> None:
+def check_apart(source: str, logdir: str) -> None:
+    """Makes sure that an export cannot read what it writes.
+
+    Raises:
+        ArgumentError: One directory is in the other.
+    """
     places = [os.path.realpath(source), os.path.realpath(logdir)]
     if os.path.commonpath(places) in places:
         raise ArgumentError(
@@ -104,31 +126,25 @@ def _check_apart(source: str, logdir: str) -> None:
         )
 
 
-def _compiled(tags: str) -> re.Pattern[str]:
-    try:
-        return re.compile(tags)
-    except (re.error, OverflowError, RecursionError) as error:
-        expected = f"a regular expression that compiles ({error})"
-        raise ArgumentError(three_part("the choice of tags", tags, expected)) from error
-
-
-def _matching(found: list[Run], pattern: str | None) -> list[Run]:
-    if pattern is None:
-        return found
-    matching = [run for run in found if fnmatch.fnmatchcase(run.name, pattern)]
-    if not matching:
-        names = ", ".join(printable(run.name) for run in found[:5])
-        more = f" and {len(found) - 5} more" if len(found) > 5 else ""
-        expected = f"a pattern that matches a run; there are: {names}{more}"
-        raise ArgumentError(three_part("the choice of runs", pattern, expected))
-    return matching
-
-
-def _size(path: str) -> int:
-    try:
-        return os.path.getsize(path)
-    except OSError:
-        return 0  # reading it will tell what is wrong
+def _export_here(
+    runs: Iterable[Run],
+    names: Names,
+    logdir: LogDir,
+    tally: Tally,
+    options: ExportOptions,
+    meter: _Meter,
+) -> bool:
+    """Exports run after run; tells whether any has records."""
+    # All are looked at first: nothing is written if one of them cannot be.
+    exports = [(run, RunExport(run, names, logdir, tally, options, meter.advance)) for run in runs]
+    for run, export in exports:
+        meter.begin(run.name)
+        try:
+            export.update(run)
+            export.commit()
+        finally:
+            export.close()
+    return any(export.has_records for _, export in exports)
 
 
 class _Meter:

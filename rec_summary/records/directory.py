@@ -38,6 +38,14 @@ class RecordFile:
     path: str
     name: RecordName
 
+    @property
+    def nbytes(self) -> int:
+        """Its size at this moment; 0 if it is gone."""
+        try:
+            return os.path.getsize(self.path)
+        except OSError:
+            return 0
+
 
 @dataclass(frozen=True)
 class Run:
@@ -57,6 +65,11 @@ class Run:
     def ranks(self) -> tuple[int, ...]:
         """The ranks that have written files, ascending."""
         return tuple(sorted({file.name.rank for file in self.files}))
+
+    @property
+    def nbytes(self) -> int:
+        """The size of all its record files at this moment."""
+        return sum(file.nbytes for file in self.files)
 
     def of(self, kind: Kind, rank: int) -> tuple[RecordFile, ...]:
         """The files of one kind and rank, in the order in which they were begun."""

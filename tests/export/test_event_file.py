@@ -55,10 +55,11 @@ def test_what_is_written_is_read_back(
 ) -> None:
     data, nbytes = written(events)
     assert len(data) == nbytes
-    version, *found = unframed(data) or [None]
     if not events:
-        assert version is None
+        assert data == b""
         return
+    version, start, *found = unframed(data)
+    assert start.session_log.status == event_pb2.SessionLog.START
     assert (version.file_version, version.wall_time) == (FILE_VERSION, events[0][1])
     assert [(event.step, event.wall_time) for event in found] == [each[:2] for each in events]
     for event, (_, _, points) in zip(found, events, strict=True):
@@ -71,8 +72,35 @@ def test_what_is_written_is_read_back(
 def test_tensorboards_own_loader_reads_it(tmp_path: Path) -> None:
     path = tmp_path / "events.out.tfevents.1"
     path.write_bytes(written([(1, 2.5, [("loss", 0.5)]), (2, 3.5, [("loss", math.nan)])])[0])
-    version, first, second = EventFileLoader(str(path)).Load()
+    version, _, first, second = EventFileLoader(str(path)).Load()
     assert version.file_version == "brain.Event:2"
     assert (first.step, first.wall_time, second.step) == (1, 2.5, 2)
     [number] = first.summary.value[0].tensor.float_val
     assert struct.pack("<f", number) == struct.pack("<f", 0.5)
+
+
+def test_where_the_last_event_begins() -> None:
+    file = io.BytesIO()
+    writer = EventFileWriter(file)
+    for step in range(3):
+        writer.write(step, 1.0, [])
+    [event] = unframed(file.getvalue()[writer.last :])
+    assert event.step == 2
+
+
+def test_a_file_that_has_begun_gets_no_second_beginning() -> None:
+    file = io.BytesIO()
+    writer = EventFileWriter(file, size=1000)
+    writer.write(7, 1.0, [])
+    [event] = unframed(file.getvalue())
+    assert (event.step, writer.last) == (7, 1000)
+
+
+def test_a_graph_and_a_restart() -> None:
+    file = io.BytesIO()
+    writer = EventFileWriter(file)
+    writer.write_graph(2.5, b"graph")
+    writer.write_restart(5, 3.5)
+    _, _, graph, restart = unframed(file.getvalue())
+    assert (graph.graph_def, graph.wall_time) == (b"graph", 2.5)
+    assert (restart.step, restart.session_log.status) == (5, event_pb2.SessionLog.START)

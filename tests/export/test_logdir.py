@@ -1,63 +1,31 @@
 from __future__ import annotations
 
 import os
-import resource
-import signal
 from pathlib import Path
 
 import filelock
 import pytest
 
 from rec_summary.errors import DestinationError
-from rec_summary.export.logdir import LOCK_NAME, TEMPORARY_NAME, LogDir, event_file_name
+from rec_summary.export.append import AppendFile
+from rec_summary.export.logdir import LOCK_NAME, LogDir, event_file_name
 from tests.export.record_dirs import tree
 
 
 def put(logdir: LogDir, run: str, data: bytes, stamp: int = 1) -> bool:
-    pending = logdir.begin(run, stamp)
-    pending.write(data)
-    return pending.commit()
+    file = AppendFile(logdir, run, stamp, 0)
+    try:
+        file.write(data)
+        file.settle()
+    finally:
+        file.close()
+    return file.replaced
 
 
 def files(path: Path) -> dict[str, bytes]:
     found = tree(path)
     found.pop(LOCK_NAME, None)
     return found
-
-
-def test_a_file_has_its_name_only_when_it_is_complete(tmp_path: Path) -> None:
-    with LogDir(str(tmp_path / "a" / "logs")) as logdir:
-        pending = logdir.begin("group/run", 7)
-        pending.write(b"data")
-        assert not [name for name in files(tmp_path) if "tfevents" in name]
-        assert pending.commit() is False
-    assert files(tmp_path / "a" / "logs") == {
-        "group/run/events.out.tfevents.7.rec_summary": b"data"
-    }
-
-
-def test_our_older_file_is_replaced_whatever_its_stamp(tmp_path: Path) -> None:
-    with LogDir(str(tmp_path)) as logdir:
-        put(logdir, "run", b"old", stamp=1)
-        assert put(logdir, "run", b"new", stamp=2) is True
-    assert files(tmp_path) == {f"run/{event_file_name(2)}": b"new"}
-
-
-def test_what_is_discarded_leaves_no_trace(tmp_path: Path) -> None:
-    (tmp_path / "group").mkdir()
-    with LogDir(str(tmp_path)) as logdir:
-        logdir.begin("group/new/run", 1).discard()
-    assert files(tmp_path) == {}
-    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["group"]
-    assert not list((tmp_path / "group").iterdir())
-
-
-def test_what_a_killed_export_left_is_in_nobodys_way(tmp_path: Path) -> None:
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / TEMPORARY_NAME).write_bytes(b"half")
-    with LogDir(str(tmp_path)) as logdir:
-        put(logdir, "run", b"whole")
-    assert files(tmp_path) == {f"run/{event_file_name(1)}": b"whole"}
 
 
 def test_modes_are_those_of_the_umask(tmp_path: Path) -> None:
@@ -121,19 +89,19 @@ def test_links_in_the_log_directory_are_not_followed(tmp_path: Path) -> None:
             with pytest.raises(DestinationError, match="the run directory"):
                 logdir.check(run)
             with pytest.raises(DestinationError, match="the run directory"):
-                logdir.begin(run, 1)
+                AppendFile(logdir, run, 1, 0)
             with pytest.raises(DestinationError, match="the run directory"):
                 logdir.remove(run)
     assert files(outside) == {}
 
 
-def test_links_in_place_of_our_files_are_replaced_not_followed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("link", ["symlink_to", "hardlink_to"])
+def test_links_in_place_of_our_files_are_replaced_not_followed(tmp_path: Path, link: str) -> None:
     victim = tmp_path / "victim"
     victim.write_bytes(b"precious")
     run = tmp_path / "logs" / "run"
     run.mkdir(parents=True)
-    for name in (TEMPORARY_NAME, event_file_name(1)):
-        (run / name).symlink_to(victim)
+    getattr(run / event_file_name(1), link)(victim)
     with LogDir(str(tmp_path / "logs")) as logdir:
         put(logdir, "run", b"new")
     assert victim.read_bytes() == b"precious"
@@ -185,7 +153,7 @@ def test_a_directory_without_permission(tmp_path: Path) -> None:
 def test_a_file_in_the_place_of_a_run(tmp_path: Path) -> None:
     (tmp_path / "run").write_bytes(b"theirs")
     with LogDir(str(tmp_path)) as logdir:
-        for action in (logdir.check, logdir.remove, lambda run: logdir.begin(run, 1)):
+        for action in (logdir.check, logdir.remove, lambda run: AppendFile(logdir, run, 1, 0)):
             with pytest.raises(DestinationError, match="Not a directory"):
                 action("run")
     assert files(tmp_path) == {"run": b"theirs"}
@@ -193,28 +161,6 @@ def test_a_file_in_the_place_of_a_run(tmp_path: Path) -> None:
 
 def test_a_directory_in_the_place_of_our_file(tmp_path: Path) -> None:
     (tmp_path / "run" / event_file_name(1)).mkdir(parents=True)
-    with LogDir(str(tmp_path)) as logdir, pytest.raises(DestinationError, match="event file"):
+    with LogDir(str(tmp_path)) as logdir, pytest.raises(DestinationError, match="directory"):
         put(logdir, "run", b"data")
     assert files(tmp_path) == {}
-
-
-def test_a_full_disk_leaves_the_older_file(tmp_path: Path) -> None:
-    """The limit on a file's size stands in for a disk that is full."""
-    with LogDir(str(tmp_path)) as logdir:
-        put(logdir, "run", b"old")
-        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-        handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, hard))
-        try:
-            pending = logdir.begin("run", 1)
-            with pytest.raises(DestinationError, match="File too large"):
-                pending.write(bytes(1 << 20))
-            pending.discard()
-            pending = logdir.begin("run", 1)
-            pending.write(bytes(1 << 17))  # less than a buffer: fails at the end only
-            with pytest.raises(DestinationError, match="File too large"):
-                pending.commit()
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-            signal.signal(signal.SIGXFSZ, handler)
-    assert files(tmp_path) == {f"run/{event_file_name(1)}": b"old"}

@@ -38,3 +38,6 @@ LINEAGE: Final[Mapping[str, Callable[[Lineage, LineageEvent, float], None]]] = {
 
 EVALUATION: Final = "evaluation_lineage"
 """The kind of lineage that has a step: its metrics become scalars of a TensorBoard run."""
+
+DATASET_GRAPH: Final = "dataset_graph"
+"""The kind of lineage that shows where the data comes from: a graph beside the computation's."""

@@ -21,10 +21,13 @@ class HistogramMapper:
     TensorBoard's histograms have no place for values that are not finite. Their numbers
     become the scalars `<tag>/nan_count`, `<tag>/pos_inf_count` and `<tag>/neg_inf_count`:
     from the first step at which they are not zero, so that a healthy run has none.
+
+    Attributes:
+        memory: The series of counts that have begun.
     """
 
     def __init__(self) -> None:
-        self._begun: set[str] = set()
+        self.memory: set[str] = set()
 
     def __call__(self, tag: str, value: Summary.Value) -> Iterator[Point]:
         """Yields the points for a value that holds a histogram."""
@@ -34,8 +37,8 @@ class HistogramMapper:
         for name in _NON_FINITE:
             count = getattr(histogram, name)
             series = f"{tag}/{name}"
-            if count or series in self._begun:
-                self._begun.add(series)
+            if count or series in self.memory:
+                self.memory.add(series)
                 yield scalar(series, count)
 
 

@@ -2,7 +2,9 @@
 
 There is no experiment record: TensorBoard then infers the columns from all sessions, and
 which of them differ. The metadata of a tag cannot be changed later, so a session gets its
-end only once its run has ended. Source: `tensorboard/plugins/hparams/plugin_data.proto`.
+end only once its run has ended; until then a session of a sub-run, in the same group, says
+that it is running, and disappears with that sub-run.
+Source: `tensorboard/plugins/hparams/plugin_data.proto`.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ from rec_summary.export.words import valid
 START_TAG: Final = "_hparams_/session_start_info"
 END_TAG: Final = "_hparams_/session_end_info"
 
+RUNNING: Final[int] = api_pb2.STATUS_RUNNING
+HPARAMS: Final = plugin("hparams", summary_pb2.DATA_CLASS_TENSOR, reserved=True)
 _ENDED: Final[dict[int, int]] = {
     RunState.FINISHED: api_pb2.STATUS_SUCCESS,
     RunState.STOPPED: api_pb2.STATUS_SUCCESS,
@@ -32,8 +36,8 @@ _ENDED: Final[dict[int, int]] = {
 _EXACT: Final = 1 << 53  # larger integers lose digits in a double
 
 
-def session_points(run: str, lineage: Lineage, started: float) -> Iterator[Point]:
-    """Yields the session's start, and its end if the run has ended.
+def start_point(run: str, lineage: Lineage, started: float) -> Point:
+    """Returns the start of a session.
 
     Args:
         run: The run's name; it becomes the name of the session's group.
@@ -46,11 +50,23 @@ def session_points(run: str, lineage: Lineage, started: float) -> Iterator[Point
     start = plugin_data_pb2.SessionStartInfo(group_name=valid(run), start_time_secs=started)
     for name, value in hyper_parameters(lineage).items():
         start.hparams[name].CopyFrom(_to_value(value))
-    yield _point(START_TAG, plugin_data_pb2.HParamsPluginData(session_start_info=start))
-    status = _ENDED.get(lineage.status)
-    if status is not None:
-        end = plugin_data_pb2.SessionEndInfo(status=status, end_time_secs=lineage.train_time)
-        yield _point(END_TAG, plugin_data_pb2.HParamsPluginData(session_end_info=end))
+    return _point(START_TAG, plugin_data_pb2.HParamsPluginData(session_start_info=start))
+
+
+def end_point(status: int, ended: float | None = None) -> Point:
+    """Returns the end of a session.
+
+    Args:
+        status: An `api_pb2.Status`.
+        ended: When it ended, in seconds since the epoch.
+    """
+    end = plugin_data_pb2.SessionEndInfo(status=status, end_time_secs=ended)
+    return _point(END_TAG, plugin_data_pb2.HParamsPluginData(session_end_info=end))
+
+
+def ended_status(lineage: Lineage) -> int | None:
+    """Returns the `api_pb2.Status` of a run that has ended; None for any other."""
+    return _ENDED.get(lineage.status)
 
 
 def hyper_parameters(lineage: Lineage) -> dict[str, Plain]:

@@ -25,6 +25,11 @@ class Plugin:
     metadata: Any
     reserved: bool = False
 
+    @property
+    def dashboard(self) -> str:
+        """The dashboard's name in `export.options.DASHBOARDS`: `graphs` has several plugins."""
+        return "graphs" if self.name.startswith("graph_") else self.name
+
 
 def plugin(name: str, data_class: int, content: bytes = b"", *, reserved: bool = False) -> Plugin:
     """Returns the plugin called `name`.

@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 from tensorboard.plugins.hparams import metadata
 
 from rec_summary._pb.lineage_pb2 import RunState
-from rec_summary.export.dashboards.hparams import hyper_parameters, session_points, shortest
+from rec_summary.export.dashboards.hparams import (
+    RUNNING,
+    end_point,
+    ended_status,
+    hyper_parameters,
+    shortest,
+    start_point,
+)
 from rec_summary.export.lineage import Lineage
 from tests.export.record_dirs import START, custom, lineage, train
 
@@ -28,13 +35,19 @@ def content(point: object) -> bytes:
 
 @pytest.mark.parametrize("status", [RunState.UNKNOWN, RunState.RUNNING])
 def test_a_run_that_goes_on_has_no_end(status: int) -> None:
-    points = list(session_points("run", taken(status=status), START))
-    assert [point.tag for point in points] == [metadata.SESSION_START_INFO_TAG]
+    assert ended_status(taken(status=status)) is None
+
+
+def test_a_session_may_be_running() -> None:
+    info = metadata.parse_session_end_info_plugin_data(content(end_point(RUNNING)))
+    assert (info.status, info.end_time_secs) == (3, 0)
 
 
 def test_tensorboard_parses_start_and_end() -> None:
     lineage = taken(status=RunState.FAILED, start_time=START + 1)
-    start, end = session_points("run", lineage, START)
+    status = ended_status(lineage)
+    assert status is not None
+    start, end = start_point("run", lineage, START), end_point(status, START + 9)
     start_info = metadata.parse_session_start_info_plugin_data(content(start))
     end_info = metadata.parse_session_end_info_plugin_data(content(end))
     assert (start_info.group_name, start_info.start_time_secs) == ("run", START + 1)
@@ -45,14 +58,14 @@ def test_tensorboard_parses_start_and_end() -> None:
 
 @pytest.mark.parametrize("start_time", [math.nan, math.inf])
 def test_a_start_that_is_no_time_is_replaced(start_time: float) -> None:
-    [start] = session_points("run", taken(start_time=start_time), START)
+    start = start_point("run", taken(start_time=start_time), START)
     parsed = metadata.parse_session_start_info_plugin_data(content(start))
     assert parsed.start_time_secs == START
 
 
 def test_values_that_json_cannot_carry_become_strings() -> None:
     data = {"inf": math.inf, "nan": math.nan, "big": 2**60 + 1, "small": 2**53, "on": True}
-    start, _ = session_points("run", taken(custom_data=data), START)
+    start = start_point("run", taken(custom_data=data), START)
     hparams = metadata.parse_session_start_info_plugin_data(content(start)).hparams
     found = {name: getattr(hparams[name], hparams[name].WhichOneof("kind")) for name in data}
     assert found == {"inf": "inf", "nan": "nan", "big": str(2**60 + 1), "small": 2**53, "on": True}
@@ -82,6 +95,6 @@ def test_the_shortest_form_is_the_same_float32(number: float) -> None:
 def test_a_run_of_custom_data_alone_has_a_session() -> None:
     only_custom = Lineage()
     only_custom.take_custom(lineage(user_defined_info=custom({"depth": 3})), START)
-    [start] = session_points("run", only_custom, START)
+    start = start_point("run", only_custom, START)
     parsed = metadata.parse_session_start_info_plugin_data(content(start))
     assert dict(parsed.hparams)["depth"].number_value == 3

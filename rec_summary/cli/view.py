@@ -1,0 +1,65 @@
+"""`rec-summary view`: records in TensorBoard, live, in one command."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import click
+
+from rec_summary.cli.common import one_line, print_some, reporting_errors, stopping
+
+EXAMPLES = """\b
+Examples:
+  rec-summary view records
+  rec-summary view records --port 8080 -- --window_title "click model"
+"""
+
+
+@click.command(epilog=EXAMPLES)
+@click.argument("source", metavar="SRC", type=click.Path())
+@click.argument("arguments", metavar="[-- TENSORBOARD OPTIONS]", nargs=-1)
+@click.option("--logdir", type=click.Path(), help="Keep the event files here. [default: a cache]")
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at.")
+@click.option("--port", type=int, help="The port to listen at. [default: a free one from 6006 on]")
+@click.option("--runs", metavar="GLOB", help="Show only runs whose name matches GLOB.")
+@click.option("--debug", is_flag=True, help="Show where in the program an error arose.")
+def view(
+    source: str,
+    arguments: tuple[str, ...],
+    logdir: str | None,
+    host: str,
+    port: int | None,
+    runs: str | None,
+    debug: bool,
+) -> None:
+    """Show records in TensorBoard while they are written.
+
+    SRC is a record directory or a tree of them; it may still be empty. The event files are
+    kept in a cache, so that looking again starts quickly. Ctrl-C ends both the export and
+    TensorBoard.
+
+    TensorBoard asks nobody for a password. It listens at this machine's own address only;
+    with another --host, everybody who can reach that address can see the records.
+    """
+    with reporting_errors(debug=debug):
+        from rec_summary.export.follow import follow_tensorboard
+        from rec_summary.export.options import ArgumentError
+        from rec_summary.export.view import Viewer, cache_directory, wait_while_running
+
+        logdir = cache_directory(source) if logdir is None else logdir
+        os.makedirs(logdir, exist_ok=True)
+        if not os.path.exists(source):
+            click.echo(f"{one_line(source)} does not exist yet: waiting for records.", err=True)
+        with stopping() as stop, Viewer(logdir, host=host, port=port, arguments=arguments) as board:
+            click.echo(f"TensorBoard: {board.url} (Ctrl-C to stop)")
+            waiter = threading.Thread(target=wait_while_running, args=(board, stop), daemon=True)
+            waiter.start()
+            try:
+                report = follow_tensorboard(source, logdir, stop=stop, runs=runs)
+            except ArgumentError as error:
+                raise click.UsageError(str(error)) from error
+            ended, said = not board.running, board.said
+        print_some([str(problem) for problem in report.problems], report.problem_count)
+        if ended:
+            raise click.ClickException(f"TensorBoard has ended. It said:\n{said}")

@@ -1,0 +1,148 @@
+"""TensorBoard as a child process that never outlives the one that started it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import IO, Final
+
+from rec_summary.errors import RecSummaryError
+
+LOCALHOST: Final = "127.0.0.1"
+_START_SECS: Final = 60.0
+_STOP_SECS: Final = 10.0
+_ADDRESS: Final = re.compile(r" at (http://\S+)")
+# TensorBoard keeps a random choice of a series; this is what a screen and a memory can bear.
+_SAMPLES: Final = "scalars=10000,histograms=500,images=100,text=100"
+
+
+class ViewerError(RecSummaryError):
+    """TensorBoard cannot be started."""
+
+
+class Viewer:
+    """A TensorBoard on a log directory, as a context: leaving it ends it.
+
+    If this process dies, TensorBoard finds its standard input closed, and ends as well.
+
+    Attributes:
+        url: Where its pages are.
+    """
+
+    def __init__(
+        self,
+        logdir: str,
+        *,
+        host: str = LOCALHOST,
+        port: int | None = None,
+        arguments: Sequence[str] = (),
+    ) -> None:
+        """Prepares; entering starts it.
+
+        Args:
+            logdir: The log directory.
+            host: The address to listen at. TensorBoard knows no passwords: at any other
+                than this machine's own, everybody who can reach it can look.
+            port: The port to listen at; by default a free one from 6006 on.
+            arguments: What else TensorBoard is to be told.
+        """
+        self.url = ""
+        self._lines: deque[str] = deque(maxlen=50)
+        self._started = threading.Event()
+        self._command = [
+            *(sys.executable, "-c", _PROGRAM, "--logdir", logdir, "--host", host),
+            *("--reload_interval", "1", "--samples_per_plugin", _SAMPLES),
+            *(() if port is None else ("--port", str(port))),
+            *arguments,
+        ]
+
+    def __enter__(self) -> Viewer:
+        """Starts it, and waits until its pages can be opened.
+
+        Raises:
+            ViewerError: It does not start, for example because the port is in use.
+        """
+        self._process = subprocess.Popen(
+            self._command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,  # Ctrl-C is for us: we end it
+        )
+        assert self._process.stdout is not None
+        reader = threading.Thread(target=self._read, args=(self._process.stdout,), daemon=True)
+        reader.start()
+        if not self._started.wait(_START_SECS) or not self.url:
+            self.__exit__()
+            said = "\n".join(self._lines) or "nothing"
+            raise ViewerError(f"TensorBoard does not start. It says:\n{said}")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.terminate()
+        try:
+            self._process.wait(_STOP_SECS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+
+    @property
+    def running(self) -> bool:
+        """Whether it is still there."""
+        return self._process.poll() is None
+
+    @property
+    def said(self) -> str:
+        """The last lines that TensorBoard has printed."""
+        return "\n".join(self._lines)
+
+    def _read(self, lines: IO[str]) -> None:
+        for line in lines:
+            self._lines.append(line.rstrip())
+            found = _ADDRESS.search(line)
+            if found and not self.url:
+                self.url = found[1]
+                self._started.set()
+        self._started.set()  # it has ended
+
+
+_PROGRAM: Final = """
+import os, sys, threading
+def end_with_parent():
+    sys.stdin.buffer.read()
+    os._exit(0)
+threading.Thread(target=end_with_parent, daemon=True).start()
+from tensorboard.main import run_main
+sys.argv[0] = "tensorboard"
+run_main()
+"""
+
+
+def cache_directory(source: str) -> str:
+    """Returns where the log directory of a source is kept, for it to be shown again later.
+
+    It is below `$XDG_CACHE_HOME` or `~/.cache`, and the same for the same source.
+    """
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    path = os.path.realpath(source)
+    digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:12]
+    name = re.sub(r"[^\w.-]", "_", os.path.basename(path)) or "root"
+    return os.path.join(home, "rec_summary", f"{name}-{digest}")
+
+
+def wait_while_running(viewer: Viewer, stop: threading.Event, interval: float = 0.5) -> None:
+    """Waits until `stop` is set or TensorBoard has ended; then `stop` is set in any case."""
+    while viewer.running and not stop.is_set():
+        time.sleep(interval)
+    stop.set()
