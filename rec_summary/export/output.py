@@ -230,6 +230,10 @@ class TensorBoardRun:
 
     def close(self) -> None:
         """Closes the event file, and counts what was written; `flush` comes before it."""
+        for mapper in self._mappers.values():
+            note = getattr(mapper, "note", None)
+            if note is not None and note not in self._tally.notes:
+                self._tally.note(note)
         if self._file is None or self._writer is None:
             return
         self._file.close()

@@ -12,13 +12,20 @@ from typing import Final, Protocol
 from rec_summary._pb.lineage_pb2 import LineageEvent
 from rec_summary._pb.summary_pb2 import Summary
 from rec_summary.export.dashboards.histograms import HistogramMapper
+from rec_summary.export.dashboards.images import ImageMapper
+from rec_summary.export.dashboards.landscapes import LandscapeMapper
 from rec_summary.export.dashboards.points import Point
 from rec_summary.export.dashboards.scalars import ScalarMapper
+from rec_summary.export.dashboards.tensors import TensorMapper
 from rec_summary.export.lineage import Lineage
 
 
 class ValueMapper(Protocol):
-    """Makes points of the values of one kind in one run; may remember what it has seen."""
+    """Makes points of the values of one kind in one run.
+
+    What it has to remember, it keeps in an attribute `memory`, a set of strings, for a later
+    export to go on with. It raises a ValueError for a value that cannot be shown.
+    """
 
     def __call__(self, tag: str, value: Summary.Value) -> Iterable[Point]:
         """Returns the points for a value recorded under `tag`."""
@@ -27,6 +34,9 @@ class ValueMapper(Protocol):
 VALUES: Final[Mapping[str, Callable[[], ValueMapper]]] = {
     "scalar_value": ScalarMapper,
     "histogram": HistogramMapper,
+    "image": ImageMapper,
+    "tensor": TensorMapper,
+    "loss_landscape": LandscapeMapper,
 }
 """The kinds of a summary's values, each with its mapper."""
 

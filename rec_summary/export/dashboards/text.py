@@ -34,13 +34,18 @@ def lineage_point(lineage: Lineage) -> Point:
         ("Custom data", lineage.custom.items()),
         ("Evaluation", _evaluation_rows(lineage)),
     )
-    text = "\n\n".join(table for title, rows in sections if (table := _table(title, rows)))
+    text = "\n\n".join(part for title, rows in sections if (part := table(title, rows)))
+    return text_point(TAG, text)
+
+
+def text_point(tag: str, text: str) -> Point:
+    """Returns the point of a text in Markdown."""
     tensor = tensor_pb2.TensorProto(
         dtype=types_pb2.DT_STRING,
         tensor_shape=tensor_shape_pb2.TensorShapeProto(),
         string_val=[text.encode()],
     )
-    return Point(TAG, TEXT, summary_pb2.Summary.Value(tensor=tensor))
+    return Point(tag, TEXT, summary_pb2.Summary.Value(tensor=tensor))
 
 
 def cell(value: object) -> str:
@@ -68,11 +73,13 @@ def _reference(match: re.Match[str]) -> str:
     )
 
 
-def _table(title: str, rows: Rows) -> str:
+def table(title: str, rows: Rows) -> str:
+    """Returns a Markdown table with a title above it, if it has one; nothing for no rows."""
     lines = [f"| {cell(what)} | {cell(value)} |" for what, value in rows]
     if not lines:
         return ""
-    return "\n".join([f"### {title}", "", "| what | value |", "| --- | --- |", *lines])
+    heading = [f"### {title}", ""] if title else []
+    return "\n".join([*heading, "| what | value |", "| --- | --- |", *lines])
 
 
 def _run_rows(lineage: Lineage) -> Iterator[tuple[str, object]]:

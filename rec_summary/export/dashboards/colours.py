@@ -1,0 +1,70 @@
+"""Colour maps whose lightness grows evenly, so that they read right, in grey and to the
+colour-blind as well.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+Pixels = npt.NDArray[np.uint8]
+
+MISSING: Final = (255, 0, 255)  # what is no number; in neither map
+_DARKEST, _LIGHTEST = 0.12, 0.95
+# How far red, green and blue are from grey along the two directions of a helix around it.
+_HELIX: Final = np.array([[-0.14861, 1.78277], [-0.29227, -0.90649], [1.97294, 0.0]])
+_START, _TURNS, _HUE = 0.5, -0.9, 1.1
+
+_NEGATIVE: Final = np.array([0.02, 0.19, 0.45])
+_POSITIVE: Final = np.array([0.55, 0.06, 0.04])
+_NEUTRAL: Final = np.array([0.96, 0.96, 0.96])
+
+
+def sequential(values: npt.ArrayLike) -> Pixels:
+    """Returns the colours of values from 0 (dark) to 1 (light); others are cut off.
+
+    Source: D. A. Green, "A colour scheme for the display of astronomical intensity images",
+    Bulletin of the Astronomical Society of India 39 (2011).
+
+    Args:
+        values: An array of any shape; NaN gets a colour of its own.
+
+    Returns:
+        An array with one axis more: red, green, blue.
+    """
+    known, missing = _known(values, 0.0)
+    light = _DARKEST + (_LIGHTEST - _DARKEST) * known
+    angle = 2 * math.pi * (_START / 3 + _TURNS * light)
+    away = _HUE * light * (1 - light) / 2
+    turned = np.stack([np.cos(angle), np.sin(angle)], axis=-1)
+    return _pixels(light[..., None] + away[..., None] * (turned @ _HELIX.T), missing)
+
+
+def diverging(values: npt.ArrayLike) -> Pixels:
+    """Returns the colours of values from -1 (blue) over 0 (nearly white) to 1 (red)."""
+    known, missing = _known(values, -1.0)
+    share = np.abs(known)[..., None]
+    end = np.where(known[..., None] < 0, _NEGATIVE, _POSITIVE)
+    # By way of a saturated middle, so that small values can be told from zero.
+    middle = (_NEUTRAL + end) / 2 + np.where(known[..., None] < 0, [-0.2, 0, 0.2], [0.2, 0, -0.2])
+    colours = np.where(
+        share < 0.5,
+        _NEUTRAL + (middle - _NEUTRAL) * 2 * share,
+        middle + (end - middle) * (2 * share - 1),
+    )
+    return _pixels(colours, missing)
+
+
+def _known(values: npt.ArrayLike, least: float) -> tuple[npt.NDArray[np.float64], Any]:
+    array = np.asarray(values, dtype=np.float64)
+    missing = np.isnan(array)
+    return np.clip(np.where(missing, 0.0, array), least, 1.0), missing
+
+
+def _pixels(colours: npt.NDArray[np.float64], missing: Any) -> Pixels:
+    result: Pixels = np.rint(np.clip(colours, 0, 1) * 255).astype(np.uint8)
+    result[missing] = MISSING
+    return result

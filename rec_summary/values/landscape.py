@@ -1,0 +1,92 @@
+"""Loss landscapes: arrays in place of messages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rec_summary._pb.summary_pb2 import LossLandscape
+from rec_summary.errors import three_part
+from rec_summary.values.tensor import from_tensor
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Landscape:
+    """The loss around a point of a training, on a plane through the space of parameters.
+
+    Attributes:
+        x: Coordinates along the first direction, shape (columns,).
+        y: Coordinates along the second direction, shape (rows,).
+        z: The loss, shape (rows, columns); NaN where it is not known (yet).
+        path: Where the training went, projected onto the plane: x, y and loss of each
+            checkpoint, shape (checkpoints, 3); none for a plane at random.
+        intervals: The numbers of these checkpoints, in `unit`.
+        convergence: x, y and loss of the point that the plane goes through, if known.
+        decomposition: How the plane was chosen: `PCA` or `Random`.
+        unit: `epoch` or `step`.
+        step_per_epoch: How many steps an epoch has; 0 if that is not known.
+    """
+
+    x: Floats
+    y: Floats
+    z: Floats
+    path: Floats
+    intervals: tuple[int, ...] = ()
+    convergence: tuple[float, float, float] | None = None
+    decomposition: str = ""
+    unit: str = ""
+    step_per_epoch: int = 0
+
+
+def from_landscape(message: LossLandscape) -> Landscape:
+    """Returns a recorded landscape as arrays.
+
+    Raises:
+        ValueError: Sizes do not fit each other, or there is no surface.
+    """
+    x, y = _vector(message.landscape.x), _vector(message.landscape.y)
+    z = _array(message.landscape.z)
+    if not z.size or z.size != x.size * y.size:
+        received = f"{z.size} losses for {x.size} × {y.size} coordinates"
+        raise ValueError(three_part("a loss landscape", received, "a loss for each of them"))
+    points = message.loss_path.points
+    path = [_vector(points.x), _vector(points.y), _vector(points.z)]
+    if len({part.size for part in path}) != 1:
+        received = " and ".join(str(part.size) for part in path)
+        raise ValueError(three_part("the path on a loss landscape", received, "as many of each"))
+    ends = [_vector(getattr(message.convergence_point, name)) for name in "xyz"]
+    convergence = None
+    if all(end.size for end in ends):
+        convergence = (float(ends[0][0]), float(ends[1][0]), float(ends[2][0]))
+    metadata = message.metadata
+    return Landscape(
+        x=x,
+        y=y,
+        z=z.reshape(y.size, x.size),
+        path=np.stack(path, axis=1),
+        intervals=tuple(message.loss_path.intervals),
+        convergence=convergence,
+        decomposition=_text(metadata.decomposition),
+        unit=_text(metadata.unit),
+        step_per_epoch=metadata.step_per_epoch,
+    )
+
+
+def _array(tensor: Any) -> Floats:
+    # MindSpore's landscapes may lack a type; the numbers are there all the same.
+    if not tensor.data_type:
+        return np.array(tensor.float_data, dtype=np.float64)
+    return from_tensor(tensor).astype(np.float64)
+
+
+def _vector(tensor: Any) -> Floats:
+    return _array(tensor).reshape(-1)
+
+
+def _text(value: str | bytes) -> str:
+    return value if isinstance(value, str) else value.decode("utf-8", "replace")
