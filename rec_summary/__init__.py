@@ -19,7 +19,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from rec_summary.export.follow import follow_tensorboard
+    from rec_summary.export.frames import load
     from rec_summary.export.options import ExportOptions
+    from rec_summary.export.tables import export_tables
     from rec_summary.export.tensorboard import export_tensorboard
     from rec_summary.training.collector import SummaryCollector
     from rec_summary.training.rec_model import RecModel
@@ -31,8 +33,10 @@ __all__ = [
     "SummaryCollector",
     "SummaryRecord",
     "__version__",
+    "export_tables",
     "export_tensorboard",
     "follow_tensorboard",
+    "load",
 ]
 
 _HOME: Final = {
@@ -40,8 +44,10 @@ _HOME: Final = {
     "RecModel": "rec_summary.training.rec_model",
     "SummaryCollector": "rec_summary.training.collector",
     "SummaryRecord": "rec_summary.training.summary_record",
+    "export_tables": "rec_summary.export.tables",
     "export_tensorboard": "rec_summary.export.tensorboard",
     "follow_tensorboard": "rec_summary.export.follow",
+    "load": "rec_summary.export.frames",
 }
 
 

@@ -114,7 +114,11 @@ def _export(
     labels: str | None,
     **selection: Any,
 ) -> None:
-    del form, projector, checkpoint, labels
+    if form != "tensorboard":
+        _refuse(form, follow=follow, projector=projector, jobs=jobs > 1, **selection)
+        _export_tables(source, destination, form, quiet=quiet, **selection)
+        return
+    del projector, checkpoint, labels
     from rec_summary.export.tensorboard import ArgumentError
 
     if selection["plugins"] is not None:
@@ -153,6 +157,37 @@ def _follow(
         )
     with stopping() as stop:
         return follow_tensorboard(source, logdir, stop=stop, options=options, runs=runs)
+
+
+def _refuse(form: str, **options: Any) -> None:
+    """Tells of options that mean nothing for tables."""
+    for name in ("follow", "jobs", "plugins", "max_points", "tensors", "projector"):
+        if options[name]:
+            option = "--" + name.replace("_", "-")
+            raise click.UsageError(f"{option} goes with --format tensorboard, not {form}")
+
+
+def _export_tables(
+    source: str, destination: str, form: str, *, quiet: bool, **selection: Any
+) -> None:
+    from rec_summary.export.options import ArgumentError
+    from rec_summary.export.tables import export_tables
+
+    choice = {name: selection[name] for name in ("tags", "runs", "since", "until")}
+    try:
+        with progress_shown(quiet=quiet) as progress:
+            report = export_tables(source, destination, form=form, progress=progress, **choice)
+    except ArgumentError as error:
+        raise click.UsageError(str(error)) from error
+    except ImportError as error:
+        raise click.ClickException(str(error)) from error
+    if not quiet:
+        for path, count in report.tables.items():
+            click.echo(f"{one_line(path)}: {count_of(count, 'row')}")
+        if report.left_out:
+            kinds = ", ".join(f"{n:,} {_kind(k)}" for k, n in report.left_out.items())
+            click.echo(f"  without a table: {kinds}")
+    print_some([str(problem) for problem in report.problems], report.problem_count)
 
 
 def _print_summary(report: ExportReport, source: str, logdir: str) -> None:

@@ -12,6 +12,7 @@ from rec_summary.export.dashboards import hparams
 from rec_summary.export.dashboards.text import lineage_point
 from rec_summary.export.lineage import Lineage
 from rec_summary.export.output import TensorBoardRun
+from rec_summary.export.parameters import hyper_parameters
 from rec_summary.export.report import Tally
 from rec_summary.export.words import printable
 
@@ -193,7 +194,7 @@ class Description:
 
 
 def _hyper_facts(lineage: Lineage) -> str:
-    return json.dumps(hparams.hyper_parameters(lineage), sort_keys=True)
+    return json.dumps(hyper_parameters(lineage), sort_keys=True)
 
 
 def _facts(lineage: Lineage) -> str:
@@ -201,7 +202,7 @@ def _facts(lineage: Lineage) -> str:
     reason = lineage.train.run_state.reason if lineage.train is not None else ""
     return json.dumps(
         [
-            hparams.hyper_parameters(lineage),
+            hyper_parameters(lineage),
             lineage.status,
             str(reason),
             lineage.evaluations,

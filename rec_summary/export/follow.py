@@ -11,11 +11,10 @@ from typing import Final
 
 from rec_summary.errors import DestinationError, three_part
 from rec_summary.export.logdir import LogDir
-from rec_summary.export.options import ArgumentError, ExportOptions, matching_runs
+from rec_summary.export.options import ArgumentError, ExportOptions, check_apart, matching_runs
 from rec_summary.export.report import ExportReport, Tally
 from rec_summary.export.run import RunExport
 from rec_summary.export.targets import Names
-from rec_summary.export.tensorboard import check_apart
 from rec_summary.export.watch import Watch
 from rec_summary.export.words import printable
 from rec_summary.records.directory import Run
@@ -67,7 +66,7 @@ def follow_tensorboard(
     if not options.resumable:
         expected = "None: a series that still grows cannot be thinned"
         raise ArgumentError(three_part("max_points", options.max_points, expected))
-    check_apart(source, logdir)
+    check_apart(source, logdir, "the log directory")
     with LogDir(logdir) as destination:
         follower = _Follower(source, destination, options, runs, stop)
         try:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import fnmatch
 import json
+import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rec_summary.errors import three_part
+from rec_summary.errors import three_part, verbatim
 from rec_summary.export.words import printable
 from rec_summary.records.directory import Run
 
@@ -148,3 +149,25 @@ def some_matching_runs(found: Sequence[Run], pattern: str | None) -> list[Run]:
         expected = f"a pattern that matches a run; there are: {names}{more}"
         raise ArgumentError(three_part("the choice of runs", pattern, expected))
     return matching
+
+
+def check_apart(source: str, destination: str, what: str) -> None:
+    """Makes sure that an export cannot read what it writes.
+
+    Args:
+        source: The directory that is read.
+        destination: The directory that is written to.
+        what: What that one is called.
+
+    Raises:
+        ArgumentError: One directory is in the other.
+    """
+    places = [os.path.realpath(source), os.path.realpath(destination)]
+    if os.path.commonpath(places) in places:
+        raise ArgumentError(
+            three_part(
+                what,
+                verbatim(f"{printable(destination)} for the source {printable(source)}"),
+                "two directories of which neither is in the other",
+            )
+        )

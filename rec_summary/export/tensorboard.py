@@ -9,11 +9,15 @@ from typing import Final
 from rec_summary.errors import SourceError, three_part, verbatim
 from rec_summary.export.jobs import export_in_processes
 from rec_summary.export.logdir import LogDir
-from rec_summary.export.options import ArgumentError, ExportOptions, some_matching_runs
+from rec_summary.export.options import (
+    ArgumentError,
+    ExportOptions,
+    check_apart,
+    some_matching_runs,
+)
 from rec_summary.export.report import ExportReport, Tally
 from rec_summary.export.run import RunExport
 from rec_summary.export.targets import Names
-from rec_summary.export.words import printable
 from rec_summary.records.directory import Run, find_runs
 
 __all__ = ["ArgumentError", "Progress", "export_tensorboard"]
@@ -82,7 +86,7 @@ def export_tensorboard(
     options = ExportOptions(tags, plugins, since, until, max_points, tensors)
     if isinstance(jobs, bool) or not isinstance(jobs, int) or jobs < 1:
         raise ArgumentError(three_part("jobs", jobs, "an int of at least 1"))
-    check_apart(source, logdir)
+    check_apart(source, logdir, "the log directory")
     found = find_runs(source)
     chosen = some_matching_runs(found, runs)
     names = Names(run.name for run in found)
@@ -107,23 +111,6 @@ def export_tensorboard(
             )
         )
     return report
-
-
-def check_apart(source: str, logdir: str) -> None:
-    """Makes sure that an export cannot read what it writes.
-
-    Raises:
-        ArgumentError: One directory is in the other.
-    """
-    places = [os.path.realpath(source), os.path.realpath(logdir)]
-    if os.path.commonpath(places) in places:
-        raise ArgumentError(
-            three_part(
-                "the log directory",
-                verbatim(f"{printable(logdir)} for the source {printable(source)}"),
-                "two directories of which neither is in the other",
-            )
-        )
 
 
 def _export_here(

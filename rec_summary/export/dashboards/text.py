@@ -10,9 +10,9 @@ from typing import Final
 from tensorboard.compat.proto import summary_pb2, tensor_pb2, tensor_shape_pb2, types_pb2
 
 from rec_summary._pb.lineage_pb2 import RunState
-from rec_summary.export.dashboards.hparams import recorded_parameters, shortest
 from rec_summary.export.dashboards.points import TEXT, Point
 from rec_summary.export.lineage import Lineage
+from rec_summary.export.parameters import recorded_parameters, shortest
 from rec_summary.export.words import valid
 
 TAG: Final = "lineage"

@@ -13,11 +13,10 @@ from rec_summary.export.dashboards.hparams import (
     RUNNING,
     end_point,
     ended_status,
-    hyper_parameters,
-    shortest,
     start_point,
 )
 from rec_summary.export.lineage import Lineage
+from rec_summary.export.parameters import hyper_parameters, shortest
 from tests.export.record_dirs import START, custom, lineage, train
 
 

@@ -1,0 +1,289 @@
+"""Records as pandas DataFrames: `rec_summary.load`."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from rec_summary.errors import three_part
+from rec_summary.export.options import ExportOptions, Selection, some_matching_runs
+from rec_summary.export.report import Problem, Tally
+from rec_summary.export.runs_table import columns, rows
+from rec_summary.export.values import Value, evaluations, recorded_values
+from rec_summary.export.words import printable
+from rec_summary.records.directory import Run, find_runs
+from rec_summary.values.landscape import Landscape, from_landscape
+from rec_summary.values.tensor import from_tensor
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_CHUNK: Final = 65_536
+_STATISTICS: Final = ("count", "min", "max", "sum", "nan_count", "pos_inf_count", "neg_inf_count")
+
+
+@dataclass(frozen=True)
+class RecordedLandscape:
+    """A loss landscape and where it was recorded.
+
+    Attributes:
+        run: The run's name.
+        rank: The rank that recorded it.
+        tag: Its tag.
+        step: Its step.
+        wall_time: Seconds since the epoch.
+        landscape: Its arrays.
+    """
+
+    run: str
+    rank: int
+    tag: str
+    step: int
+    wall_time: float
+    landscape: Landscape
+
+
+def load(
+    source: str | os.PathLike[str],
+    *,
+    runs: str | None = None,
+    tags: str | None = None,
+    since: int | None = None,
+    until: int | None = None,
+) -> Records:
+    """Opens records for analysis; they are read when they are asked for.
+
+    Args:
+        source: A record directory, or a tree of them; ours or MindSpore's.
+        runs: A pattern as of `fnmatch`, where `*` also matches `/`: only these runs.
+        tags: A regular expression: only values in whose tag it is found.
+        since: Only values of this step or later.
+        until: Only values of this step or earlier.
+
+    Raises:
+        ArgumentError: A choice cannot be meant, or no run matches.
+        SourceError: There are no records.
+        ImportError: pandas is not installed.
+    """
+    _pandas()
+    selection = Selection(ExportOptions(tags=tags, since=since, until=until))
+    return Records(os.fspath(source), some_matching_runs(find_runs(source), runs), selection)
+
+
+class Records:
+    """Runs whose values can be had as DataFrames.
+
+    In all of them `run` and `tag` are categories, `step` is an int64, and `wall_time` is in
+    seconds since the epoch. Of a value that was recorded several times for a step, the last
+    counts. What is damaged is passed over, with one warning for each table.
+
+    Attributes:
+        source: Where the records are.
+        runs: The names of the runs.
+        problems: What could not be read, as far as anything has been read.
+    """
+
+    def __init__(self, source: str, runs: list[Run], selection: Selection) -> None:
+        """Use `load`."""
+        self.source = source
+        self.runs = tuple(run.name for run in runs)
+        self.problems: tuple[Problem, ...] = ()
+        self._runs = runs
+        self._selection = selection
+
+    def __repr__(self) -> str:
+        count = len(self.runs)
+        return f"<Records of {count} run{'' if count == 1 else 's'} in {printable(self.source)}>"
+
+    def scalars(self, *, wide: bool = False) -> pd.DataFrame:
+        """Returns all scalars.
+
+        Args:
+            wide: Whether there is a column for each tag.
+
+        Returns:
+            A row for each value: `run`, `rank`, `tag`, `step`, `wall_time`, `value` (a
+            float64). If `wide`, a row for each run, rank and step, which are the index, and
+            a column for each tag, NaN where there is none.
+        """
+        pd = _pandas()
+        parts = list(self.iter_scalars())
+        names = ("run", "tag")
+        found = pd.concat(parts, ignore_index=True) if parts else _scalar_frame([])
+        for name in names:
+            found[name] = found[name].astype("category")
+        # The reader drops what comes again at once; after a restart it may come again later.
+        found = found.drop_duplicates(["run", "rank", "tag", "step"], keep="last")
+        if not wide:
+            return found.reset_index(drop=True)
+        table = found.pivot(index=["run", "rank", "step"], columns="tag", values="value")
+        table.columns = [str(name) for name in table.columns]
+        return table.sort_index()
+
+    def iter_scalars(self, chunk: int = _CHUNK) -> Iterator[pd.DataFrame]:
+        """Yields the scalars in tables of at most `chunk` rows, in bounded memory.
+
+        Values that come again after a restart are yielded again.
+
+        Raises:
+            ValueError: `chunk` is not an int of at least 1.
+        """
+        if isinstance(chunk, bool) or not isinstance(chunk, int) or chunk < 1:
+            raise ValueError(three_part("chunk", chunk, "an int of at least 1"))
+        held: list[tuple[Any, ...]] = []
+        for value in self._values("scalar_value"):
+            recorded = value.recorded
+            held.append(
+                (
+                    *(value.run, value.rank, recorded.tag, value.step),
+                    *(recorded.origin.wall_time, recorded.value.scalar_value),
+                )
+            )
+            if len(held) == chunk:
+                yield _scalar_frame(held)
+                held = []
+        if held:
+            yield _scalar_frame(held)
+
+    def histograms(self) -> pd.DataFrame:
+        """Returns all histograms, a row for each.
+
+        Returns:
+            `run`, `rank`, `tag`, `step`, `wall_time`; `count` of all values, `min`, `max` and
+            `sum` of the finite ones, `nan_count`, `pos_inf_count`, `neg_inf_count`; and of
+            the buckets the arrays `left`, `right` (float64) and `counts` (int64), shape
+            (buckets,).
+        """
+        names = (*_STATISTICS, "left", "right", "counts")
+        return self._table("histogram", names, lambda value: _histogram(value.histogram))
+
+    def images(self) -> pd.DataFrame:
+        """Returns all images, a row for each: `height`, `width`, and the bytes `encoded`."""
+        return self._table(
+            "image",
+            ("height", "width", "encoded"),
+            lambda value: (value.image.height, value.image.width, value.image.encoded_image),
+        )
+
+    def tensors(self) -> pd.DataFrame:
+        """Returns all tensors, a row for each, with an array of its own shape in `tensor`."""
+        return self._table("tensor", ("tensor",), lambda value: (from_tensor(value.tensor),))
+
+    def landscapes(self) -> list[RecordedLandscape]:
+        """Returns all loss landscapes."""
+        found = []
+        for value in self._values("loss_landscape"):
+            recorded = value.recorded
+            origin = recorded.origin
+            try:
+                landscape = from_landscape(recorded.value.loss_landscape)
+            except ValueError as error:
+                self._add_problem(recorded, error)
+                continue
+            place = (value.run, value.rank, recorded.tag, value.step, origin.wall_time)
+            found.append(RecordedLandscape(*place, landscape))
+        return found
+
+    def evaluations(self) -> pd.DataFrame:
+        """Returns the results of all evaluations, a row for each metric.
+
+        `step` is missing where MindSpore has not recorded it; `value` is NaN where it is not
+        a number.
+        """
+        pd = _pandas()
+        tally = Tally()
+        found = [each for run in self._runs for each in evaluations(run, tally)]
+        self._take_problems(tally)
+        names = ["run", "rank", "step", "wall_time", "metric", "value"]
+        table = pd.DataFrame(found, columns=names)
+        return table.astype({"step": "Int64", "value": "float64"})
+
+    def lineage(self) -> pd.DataFrame:
+        """Returns a row for each run: status, hyper-parameters, metrics, custom data.
+
+        The columns are those of `rec-summary lineage`; `run` is the index.
+        """
+        pd = _pandas()
+        tally = Tally()
+        found = rows(self._runs, tally)
+        self._take_problems(tally)
+        table = pd.DataFrame(found, columns=columns(found) or ["run"])
+        return table.set_index("run")
+
+    def _table(self, kind: str, names: tuple[str, ...], fields: Any) -> pd.DataFrame:
+        pd = _pandas()
+        found = []
+        for value in self._values(kind):
+            recorded = value.recorded
+            try:
+                parts = fields(recorded.value)
+            except ValueError as error:
+                self._add_problem(recorded, error)
+                continue
+            place = (value.run, value.rank, recorded.tag, value.step, recorded.origin.wall_time)
+            found.append((*place, *parts))
+        table = pd.DataFrame(found, columns=["run", "rank", "tag", "step", "wall_time", *names])
+        types = {"run": "category", "tag": "category", "step": "int64", "wall_time": "float64"}
+        return table.astype(types)
+
+    def _values(self, kind: str) -> Iterator[Value]:
+        tally = Tally()
+        for run in self._runs:
+            yield from recorded_values(run, [kind], self._selection, tally)
+        self._take_problems(tally)
+
+    def _add_problem(self, recorded: Any, error: ValueError) -> None:
+        tally = Tally()
+        what = f"{recorded.kind} {recorded.tag!r} cannot be read: {error}"
+        tally.problem(recorded.origin.path, recorded.origin.offset, what)
+        self._take_problems(tally)
+
+    def _take_problems(self, tally: Tally) -> None:
+        new = [problem for problem in tally.problems if problem not in self.problems]
+        self.problems = (*self.problems, *new)
+        if new:
+            warnings.warn(
+                f"{tally.problem_count} problems in {self.source}, the first one: {new[0]} "
+                "(all are in `problems`)",
+                stacklevel=4,
+            )
+
+
+def _scalar_frame(held: list[tuple[Any, ...]]) -> pd.DataFrame:
+    pd = _pandas()
+    run, rank, tag, step, wall_time, value = zip(*held, strict=True) if held else ((),) * 6
+    return pd.DataFrame(
+        {
+            "run": pd.Categorical(run),
+            "rank": np.array(rank, dtype=np.int64),
+            "tag": pd.Categorical(tag),
+            "step": np.array(step, dtype=np.int64),
+            "wall_time": np.array(wall_time, dtype=np.float64),
+            "value": np.array(value, dtype=np.float64),
+        }
+    )
+
+
+def _histogram(histogram: Any) -> tuple[Any, ...]:
+    buckets = histogram.buckets
+    left = np.array([bucket.left for bucket in buckets], dtype=np.float64)
+    width = np.array([bucket.width for bucket in buckets], dtype=np.float64)
+    counts = np.array([bucket.count for bucket in buckets], dtype=np.int64)
+    stated = (getattr(histogram, name) for name in _STATISTICS)
+    return (*stated, left, left + width, counts)
+
+
+def _pandas() -> Any:
+    try:
+        import pandas
+    except ModuleNotFoundError as error:
+        raise ImportError(
+            "rec_summary.load needs pandas, which is not installed: "
+            "pip install 'rec_summary[tables]'"
+        ) from error
+    return pandas
