@@ -15,12 +15,17 @@ from typing import Final, NoReturn
 import click
 
 from rec_summary.cli.export import export
+from rec_summary.cli.inspect import inspect
+from rec_summary.cli.lineage import lineage
+from rec_summary.cli.repair import repair
+from rec_summary.cli.verify import verify
 from rec_summary.cli.view import view
 
 _EXAMPLES: Final = """\b
 Examples:
   rec-summary view records                 records in TensorBoard, live
   rec-summary export records logs          then: tensorboard --logdir logs
+  rec-summary lineage records --sort -auc  which run was best
 """
 
 INTERRUPTED: Final = 130  # 128 + SIGINT, as shells have it
@@ -60,5 +65,5 @@ def cli() -> None:
     """Work with the records that a training on MindSpore has written."""
 
 
-for _command in (view, export):
+for _command in (view, export, inspect, lineage, verify, repair):
     cli.add_command(_command)

@@ -7,17 +7,21 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from rec_summary.errors import RecSummaryError
+from rec_summary.errors import RecSummaryError, SourceError
 
 if TYPE_CHECKING:
-    from rec_summary.export.tensorboard import Progress
+    from rich.console import Console
 
+    from rec_summary.export.tensorboard import Progress
+    from rec_summary.records.directory import Run
+
+_WIDE: Final = 10_000
 SHOWN: Final = 20  # problems and notes that are printed; the rest is counted
 
 
@@ -86,6 +90,44 @@ def progress_shown(*, quiet: bool) -> Iterator[Progress | None]:
         yield show
 
 
+@contextlib.contextmanager
+def reading_progress(
+    runs: Sequence[Run],
+) -> Iterator[Callable[[Run], Callable[[int], None]]]:
+    """Gives what makes, for a run, a callback that shows how much was read; on terminals only."""
+    total, done = sum(run.nbytes for run in runs), 0
+    with progress_shown(quiet=not sys.stderr.isatty()) as show:
+
+        def for_run(run: Run) -> Callable[[int], None]:
+            def advance(nbytes: int) -> None:
+                nonlocal done
+                done += nbytes
+                if show is not None:
+                    show(run.name, done, max(total, done))
+
+            return advance
+
+        yield for_run
+
+
+def choose_runs(source: str, pattern: str | None) -> list[Run]:
+    """Returns the runs of a source whose names match a pattern; tells mistakes as such."""
+    from rec_summary.export.options import ArgumentError, some_matching_runs
+    from rec_summary.records.directory import find_runs
+
+    try:
+        return some_matching_runs(find_runs(source), pattern)
+    except (ArgumentError, SourceError) as error:
+        raise click.UsageError(str(error)) from error
+
+
+def console() -> Console:
+    """Returns where tables are printed: as wide as they need to be if that is no terminal."""
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else _WIDE, highlight=False, soft_wrap=False)
+
+
 class _PlainProgress:
     """Prints a line when a run begins."""
 
@@ -100,6 +142,7 @@ class _PlainProgress:
 
 
 def print_some(problems: Sequence[str], count: int) -> None:
+    """Prints the first problems, and how many there are."""
     if not count:
         return
     click.echo(f"{count_of(count, 'problem')}:", err=True)
@@ -110,16 +153,19 @@ def print_some(problems: Sequence[str], count: int) -> None:
 
 
 def one_line(text: str) -> str:
+    """Returns text for a line of a terminal."""
     from rec_summary.export.words import printable
 
     return printable(text)
 
 
 def count_of(number: int, noun: str) -> str:
+    """Returns a number and what it counts."""
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
 def size_of(nbytes: float) -> str:
+    """Returns a size for people."""
     for unit in ("bytes", "kB", "MB", "GB"):
         if nbytes < 1000 or unit == "GB":
             break

@@ -50,7 +50,7 @@ class JsonLinesOutlet:
         self._file = file
 
     def write(self, row: Row) -> None:
-        plain = {name: _plain(value) for name, value in row.items()}
+        plain = {name: plain(value) for name, value in row.items()}
         self._file.write(json.dumps(plain, ensure_ascii=False, allow_nan=False) + "\n")
 
     def finish(self) -> None:
@@ -110,13 +110,14 @@ def _cell(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, list):
-        return json.dumps([_plain(each) for each in value])
+        return json.dumps([plain(each) for each in value])
     return str(value)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Returns a value for JSON: what is no finite number becomes a string."""
     if isinstance(value, list):
-        return [_plain(each) for each in value]
+        return [plain(each) for each in value]
     if isinstance(value, np.float32):
         # The shortest number that is this float32.
         value = float(str(value))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from rec_summary._pb.lineage_pb2 import RunState
@@ -91,7 +91,7 @@ def take(lineage: Lineage, decoded: Decoded, tally: Tally) -> None:
         tally.problem(decoded.path, decoded.offset, what)
 
 
-def columns(table: Iterable[Row]) -> list[str]:
+def columns(table: Iterable[Mapping[str, Any]]) -> list[str]:
     """Returns the names in any of the rows, in the order of their first appearance."""
     return list(dict.fromkeys(name for each in table for name in each))
 

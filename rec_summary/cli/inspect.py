@@ -1,0 +1,129 @@
+"""`rec-summary inspect`: what is in a record directory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+import click
+
+from rec_summary.cli.common import (
+    choose_runs,
+    console,
+    count_of,
+    one_line,
+    print_some,
+    reading_progress,
+    reporting_errors,
+    size_of,
+)
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from rec_summary.export.inspection import RunSummary, TagSummary
+
+_SHOWN = 50
+EXAMPLES = """\b
+Examples:
+  rec-summary inspect records
+  rec-summary inspect records --json | jq '.runs[].status'
+"""
+
+
+@click.command(epilog=EXAMPLES)
+@click.argument("source", metavar="SRC", type=click.Path())
+@click.option("--runs", metavar="GLOB", help="Only runs whose name matches GLOB.")
+@click.option("--all", "every", is_flag=True, help=f"Show all tags, not {_SHOWN} of each run.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--debug", is_flag=True, help="Show where in the program an error arose.")
+def inspect(source: str, runs: str | None, every: bool, as_json: bool, debug: bool) -> None:
+    """Tell what is in records: runs, tags, kinds, steps, sizes, times, status.
+
+    SRC is a record directory or a tree of them.
+    """
+    with reporting_errors(debug=debug):
+        from rec_summary.export.inspection import inspect_run
+
+        chosen = choose_runs(source, runs)
+        with reading_progress(chosen) as advance:
+            found = [inspect_run(run, advance(run)) for run in chosen]
+        if as_json:
+            click.echo(json.dumps({"runs": [each.to_json() for each in found]}, indent=2))
+            return
+        for each in found:
+            _print_run(each, every=every)
+
+
+def _print_run(summary: RunSummary, *, every: bool) -> None:
+    out = console()
+    click.secho(one_line(summary.run), bold=True)
+    for what, text in _facts(summary):
+        click.echo(f"  {what:<10} {text}")
+    if summary.tags:
+        shown = summary.tags if every else summary.tags[:_SHOWN]
+        out.print(_table(shown))
+        if len(shown) < len(summary.tags):
+            click.echo(f"  and {len(summary.tags) - len(shown):,} more tags (--all shows them)")
+    print_some([str(problem) for problem in summary.problems], summary.problem_count)
+    click.echo()
+
+
+def _facts(summary: RunSummary) -> list[tuple[str, str]]:
+    status = summary.status + (f" ({one_line(summary.reason)})" if summary.reason else "")
+    facts = [("status", status)]
+    if summary.host:
+        where = one_line(summary.host) + ("" if summary.pid is None else f", process {summary.pid}")
+        facts.append(("host", where))
+    if summary.ranks not in ((), (0,)):
+        facts.append(("ranks", ", ".join(map(str, summary.ranks))))
+    if summary.first_step is not None:
+        facts.append(("steps", f"{summary.first_step:,} to {summary.last_step:,}"))
+    if summary.samples is not None:
+        facts.append(("samples", f"{summary.samples:,}"))
+    if summary.first_time is not None and summary.last_time is not None:
+        facts.append(("time", f"{_time(summary.first_time)} to {_time(summary.last_time)}"))
+    kinds = ", ".join(f"{n:,} {kind.replace('_', ' ')}" for kind, n in summary.records.items())
+    facts.append(("records", kinds or "none"))
+    facts.append(("files", f"{count_of(summary.files, 'file')}, {size_of(summary.nbytes)}"))
+    if summary.troubles:
+        troubles = ", ".join(f"{n:,} {kind}" for kind, n in sorted(summary.troubles.items()))
+        facts.append(("troubles", one_line(troubles)))
+    return facts
+
+
+def _table(tags: Sequence[TagSummary]) -> Table:
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=True, header_style="bold")
+    table.add_column("tag", overflow="fold")
+    table.add_column("kind")
+    for name in ("values", "steps", "size", "last", "least", "greatest", "not finite"):
+        table.add_column(name, justify="right")
+    for tag in tags:
+        values = vars(tag)
+        numbers = ("" if values[n] is None else f"{values[n]:.6g}" for n in _SCALAR)
+        table.add_row(
+            escape(one_line(values["tag"])),
+            values["kind"].replace("_", " "),
+            f"{values['values']:,}",
+            f"{values['first_step']:,}–{values['last_step']:,}",
+            size_of(values["nbytes"]),
+            *numbers,
+            f"{values['not_finite']:,}" if values["not_finite"] else "",
+        )
+    return table
+
+
+_SCALAR = ("last", "least", "greatest")
+
+
+def _time(seconds: float) -> str:
+    try:
+        moment = datetime.fromtimestamp(seconds, timezone.utc)
+    except (OverflowError, ValueError, OSError):
+        return str(seconds)
+    return moment.strftime("%Y-%m-%d %H:%M:%S UTC")

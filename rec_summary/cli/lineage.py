@@ -1,0 +1,147 @@
+"""`rec-summary lineage`: a table over runs."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Container, Mapping, Sequence
+from typing import Any
+
+import click
+
+from rec_summary.cli.common import choose_runs, console, one_line, print_some, reporting_errors
+
+_HIDDEN = ("start_time", "last_update", "reason", "host", "train_dataset_path")
+EXAMPLES = """\b
+Examples:
+  rec-summary lineage records --sort -auc --limit 10
+  rec-summary lineage records --filter 'learning_rate<0.01' --filter 'network~Deep'
+  rec-summary lineage records --columns run,learning_rate,auc --format csv > runs.csv
+"""
+
+
+@click.command(epilog=EXAMPLES)
+@click.argument("source", metavar="SRC", type=click.Path())
+@click.option("--runs", metavar="GLOB", help="Only runs whose name matches GLOB.")
+@click.option("--sort", metavar="COLUMN", help="Order by COLUMN; -COLUMN for descending order.")
+@click.option(
+    "--filter",
+    "filters",
+    metavar="CONDITION",
+    multiple=True,
+    help="Only runs that fulfil CONDITION: a column, one of = != < <= > >= ~ (REGEX), a value. "
+    "May be given several times.",
+)
+@click.option("--columns", metavar="NAMES", help="Only these columns, with commas between them.")
+@click.option("--limit", metavar="N", type=click.IntRange(1), help="Only the first N runs.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(("table", "csv", "json")),
+    default="table",
+    show_default=True,
+)
+@click.option("--debug", is_flag=True, help="Show where in the program an error arose.")
+def lineage(source: str, runs: str | None, form: str, debug: bool, **query: Any) -> None:
+    """Compare runs: which hyper-parameters and data gave which result.
+
+    SRC is a tree of record directories; each run is a row.
+    """
+    with reporting_errors(debug=debug):
+        from rec_summary.export.options import ArgumentError
+        from rec_summary.export.report import Tally
+        from rec_summary.export.runs_table import rows
+
+        tally = Tally()
+        found = rows(choose_runs(source, runs), tally)
+        try:
+            names, chosen = _query(found, form=form, **query)
+        except ArgumentError as error:
+            raise click.UsageError(str(error)) from error
+        {"table": _print_table, "csv": _print_csv, "json": _print_json}[form](names, chosen)
+        print_some([str(problem) for problem in tally.problems], tally.problem_count)
+
+
+def _query(
+    found: Sequence[Mapping[str, Any]],
+    *,
+    form: str,
+    sort: str | None,
+    filters: Sequence[str],
+    columns: str | None,
+    limit: int | None,
+) -> tuple[list[str], list[Mapping[str, Any]]]:
+    """Returns the columns and the rows that are asked for."""
+    from rec_summary.export.lineage_query import check_columns, parse_filter, sort_rows
+    from rec_summary.export.runs_table import columns as all_columns
+
+    known = all_columns(found)
+    conditions = [parse_filter(text) for text in filters]
+    check_columns((condition.name for condition in conditions), known)
+    rows = [row for row in found if all(condition.accepts(row) for condition in conditions)]
+    if sort is not None:
+        check_columns([sort if sort in known else sort.removeprefix("-")], known)
+        rows = sort_rows(rows, sort)
+    if columns is not None:
+        names = [name.strip() for name in columns.split(",")]
+        check_columns(names, known)
+    elif form == "table":
+        names = [name for name in known if name not in _HIDDEN]
+        named = {sort and sort.removeprefix("-"), *(condition.name for condition in conditions)}
+        names = _without_common(names, rows[:limit], named)
+    else:
+        names = known
+    return names, rows[:limit]
+
+
+def _without_common(
+    names: Sequence[str], rows: Sequence[Mapping[str, Any]], named: Container[str | None]
+) -> list[str]:
+    """Tells what is the same in all runs, and returns the columns that are not."""
+    if len(rows) < 2:
+        return list(names)
+    common = {
+        name: rows[0].get(name)
+        for name in names
+        if name not in named and len({repr(row.get(name)) for row in rows}) == 1
+    }
+    if common:
+        texts = (f"{one_line(name)} {one_line(_shown(value))}" for name, value in common.items())
+        click.echo("The same in all runs: " + ", ".join(texts))
+    return [name for name in names if name not in common]
+
+
+def _print_table(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    out = console()
+    table = Table(box=None, header_style="bold")
+    for name in names:
+        numeric = all(isinstance(row.get(name, 0), int | float) for row in rows)
+        table.add_column(escape(one_line(name)), justify="right" if numeric else "left")
+    for row in rows:
+        table.add_row(*(escape(one_line(_shown(row.get(name)))) for name in names))
+    out.print(table)
+
+
+def _print_csv(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
+    writer = csv.writer(sys.stdout)
+    writer.writerow(names)
+    writer.writerows([row.get(name, "") for name in names] for row in rows)
+
+
+def _print_json(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
+    from rec_summary.export.outlets import plain
+
+    found = [{name: plain(row[name]) for name in names if name in row} for row in rows]
+    click.echo(json.dumps(found, indent=2))
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return str(value)

@@ -1,0 +1,59 @@
+"""`rec-summary repair`: copy what is readable."""
+
+from __future__ import annotations
+
+import click
+
+from rec_summary.cli.common import (
+    SHOWN,
+    count_of,
+    one_line,
+    progress_shown,
+    reporting_errors,
+    size_of,
+)
+
+EXAMPLES = """\b
+Examples:
+  rec-summary repair records records-repaired
+"""
+
+
+@click.command(epilog=EXAMPLES)
+@click.argument("source", metavar="SRC", type=click.Path())
+@click.argument("destination", metavar="DEST", type=click.Path())
+@click.option("-q", "--quiet", is_flag=True, help="Print what was lost only.")
+@click.option("--debug", is_flag=True, help="Show where in the program an error arose.")
+def repair(source: str, destination: str, quiet: bool, debug: bool) -> None:
+    """Copy all readable records to DEST, and leave SRC as it is.
+
+    Records behind a damaged place are searched for. DEST must be empty or new. Other files
+    of a record directory, such as checkpoints, are not copied.
+    """
+    with reporting_errors(debug=debug):
+        from rec_summary.records.repair import repair as copy
+
+        with progress_shown(quiet=quiet) as progress:
+            report = copy(source, destination, progress=progress)
+        places = [
+            f"{one_line(file.source)}, offset {offset}: {size_of(size)} could not be read"
+            for file in report.files
+            for offset, size in file.lost
+        ]
+        places += [f"{one_line(path)}: cannot be opened: {why}" for path, why in report.unreadable]
+        for place in places[:SHOWN]:
+            click.echo(place)
+        if len(places) > SHOWN:
+            click.echo(f"and {len(places) - SHOWN:,} more places")
+        if quiet:
+            return
+        records = sum(file.records for file in report.files)
+        size = size_of(sum(file.nbytes for file in report.files))
+        lost = sum(size for file in report.files for _, size in file.lost)
+        files = count_of(len(report.files), "file")
+        click.echo(
+            f"Copied {count_of(records, 'record')} ({size}) in {files} to "
+            f"{one_line(destination)}; {size_of(lost)} could not be read."
+        )
+        if report.other:
+            click.echo(f"  {count_of(report.other, 'other file')} not copied")

@@ -1,0 +1,82 @@
+"""`rec-summary verify`: are the records sound?"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import sys
+
+import click
+
+from rec_summary.cli.common import (
+    SHOWN,
+    choose_runs,
+    count_of,
+    one_line,
+    reading_progress,
+    reporting_errors,
+    size_of,
+)
+
+EXAMPLES = """\b
+Examples:
+  rec-summary verify records
+  rec-summary verify records && rsync -a records backup:
+"""
+
+
+@click.command(epilog=EXAMPLES)
+@click.argument("source", metavar="SRC", type=click.Path())
+@click.option("--runs", metavar="GLOB", help="Only runs whose name matches GLOB.")
+@click.option("--strict", is_flag=True, help="Exit with 1 for warnings as well.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("-q", "--quiet", is_flag=True, help="Print damage only.")
+@click.option("--debug", is_flag=True, help="Show where in the program an error arose.")
+def verify(
+    source: str, runs: str | None, strict: bool, as_json: bool, quiet: bool, debug: bool
+) -> None:
+    """Check records: checksums, contents, order; nothing is changed.
+
+    SRC is a record directory, a tree of them, or a single record file. Exits with 0 if all
+    is sound, with 1 if anything is lost. An unfinished record at the end of a file, which a
+    training at work leaves, is a warning.
+    """
+    with reporting_errors(debug=debug):
+        from rec_summary.records.verify import DAMAGE, verify_file
+
+        reports, unreadable = [], []
+        if os.path.isfile(source):
+            reports.append(verify_file(source))
+        else:
+            chosen = choose_runs(source, runs)
+            with reading_progress(chosen) as advance:
+                for run in chosen:
+                    told = advance(run)
+                    for file in run.files:
+                        try:
+                            reports.append(verify_file(file.path, told))
+                        except OSError as error:
+                            unreadable.append((file.path, error.strerror or str(error)))
+        if as_json:
+            found = [{**dataclasses.asdict(each), "damaged": each.damaged} for each in reports]
+            click.echo(json.dumps({"files": found, "unreadable": unreadable}, indent=2))
+        else:
+            for report in reports:
+                findings = [f for f in report.findings if not quiet or f.severity == DAMAGE]
+                for finding in findings[:SHOWN]:
+                    place = f"{one_line(report.path)}, offset {finding.offset}"
+                    click.echo(f"{finding.severity}: {place}: {finding.text}")
+                if len(findings) > SHOWN:
+                    click.echo(f"  and {len(findings) - SHOWN:,} more in this file")
+            for path, why in unreadable:
+                click.echo(f"damage: {one_line(path)}: the file cannot be read: {why}")
+    damaged = sum(report.damaged for report in reports) + len(unreadable)
+    if not as_json and not quiet:
+        records = sum(sum(report.records.values()) for report in reports)
+        size = size_of(sum(report.nbytes for report in reports))
+        verdict = f"{count_of(damaged, 'damaged file')}" if damaged else "no damage"
+        counts = f"{count_of(len(reports), 'file')}, {count_of(records, 'sound record')}"
+        click.echo(f"{counts}, {size}: {verdict}")
+    if damaged or (strict and any(report.findings for report in reports)):
+        sys.exit(1)
