@@ -10,6 +10,7 @@ from rec_summary._pb.summary_pb2 import Summary
 from rec_summary.export import dashboards
 from rec_summary.export.append import AppendFile, is_intact
 from rec_summary.export.dashboards.graphs import tagged_graph
+from rec_summary.export.dashboards.layout import layout_point
 from rec_summary.export.dashboards.points import Plugin, Point
 from rec_summary.export.event_file import EventFileWriter
 from rec_summary.export.logdir import LogDir
@@ -17,6 +18,7 @@ from rec_summary.export.options import ExportOptions, Selection
 from rec_summary.export.repeats import Origin, Recorded, State, StepBuffer
 from rec_summary.export.report import Tally
 from rec_summary.export.tags import Tags
+from rec_summary.export.tensor_files import TensorFiles
 from rec_summary.export.thin import Thinner
 from rec_summary.export.words import valid
 
@@ -58,6 +60,7 @@ class TensorBoardRun:
         self._logdir = logdir
         self._tally = tally
         self._selection = Selection(options)
+        self._files = TensorFiles(logdir, name) if options.tensors == "npy" else None
         self._mappers = {kind: make() for kind, make in dashboards.VALUES.items()}
         self._tags = Tags(name, tally)
         self._thinner = None if options.max_points is None else Thinner(options.max_points)
@@ -67,6 +70,7 @@ class TensorBoardRun:
             self._buffer = StepBuffer(name, tally, self._thinner.add, self._thinner.restart)
         self._graphs: list[int] = []  # checksums of those that were written
         self._has_graph = False
+        self._layout = 0  # the checksum of the one that was written
         self._stamp = stamp
         self._size = 0  # of the file, as far as it is written for good
         self._last = 0  # where its last event begins
@@ -121,10 +125,24 @@ class TensorBoardRun:
         self._buffer.pause()
         return self._tags.knows(tag)
 
-    @property
-    def scalar_tags(self) -> list[str]:
-        """The tags of all scalar series so far, as TensorBoard shows them, in order."""
-        return self._tags.of("scalars")
+    def lay_out(self, *, evaluation: bool = False) -> None:
+        """Puts the charts that matter on the Custom Scalars page, if there are others than before.
+
+        Args:
+            evaluation: Whether the scalars are metrics of evaluations.
+
+        Raises:
+            DestinationError: The event file cannot be written.
+        """
+        self._buffer.pause()
+        point = layout_point(self._tags.of("scalars"), evaluation=evaluation)
+        if point is None or not self.wants(point.plugin):
+            return
+        checksum = zlib.crc32(point.value.tensor.string_val[0])
+        if checksum != self._layout:
+            self._layout = checksum
+            # The page takes the last one; all have step 0, so none is lost in a restart.
+            self._write(0, float(self._stamp), "layout", [point])
 
     def put(self, step: int, wall_time: float, kind: str, points: Iterable[Point]) -> None:
         """Takes finished points that come from records of `kind`, after all recorded values.
@@ -213,6 +231,7 @@ class TensorBoardRun:
             "memories": memories,
             "graphs": self._graphs,
             "has_graph": self._has_graph,
+            "layout": self._layout,
             "restarts": self.restarts,
         }
 
@@ -248,6 +267,7 @@ class TensorBoardRun:
         self._buffer.restore(state["steps"])
         self._tags.restore(state["tags"])
         self._graphs, self._has_graph = state["graphs"], state["has_graph"]
+        self._layout = state["layout"]
         self.restarts = state["restarts"]
         for kind, memory in self._memories():
             memory.update(state["memories"].get(kind, ()))
@@ -268,6 +288,8 @@ class TensorBoardRun:
                 what = f"{recorded.kind} {recorded.tag!r} cannot be shown: {error}"
                 self._tally.problem(recorded.origin.path, recorded.origin.offset, what)
                 continue
+            if recorded.kind == "tensor" and self._files is not None:
+                self._files.write(recorded.tag, step, recorded.value.tensor)
             placed.extend(self._placed(points, recorded.kind))
             self._tally.exported[recorded.kind] += 1
         if placed:
@@ -283,6 +305,7 @@ class TensorBoardRun:
 
     def _restart(self, step: int, origin: Origin) -> None:
         self.restarts += 1
+        self._layout = 0  # one loader forgets it, too
         if self.begun:
             self._opened().write_restart(step, origin.wall_time)
 

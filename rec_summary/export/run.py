@@ -110,7 +110,8 @@ class RunExport:
                     f"run {printable(run.name)}: what its hyper-parameters or its status are "
                     "now is in its text only; the HParams dashboard keeps the first ones"
                 )
-        for output in self._outputs.values():
+        for name, output in self._outputs.items():
+            output.lay_out(evaluation=name == self._targets.evaluation())
             output.settle()
 
     def commit(self) -> None:

@@ -9,41 +9,17 @@ Source: `export_options={'tensor_format': 'npy'}` of `mindspore.SummaryCollector
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
-import re
 import time
-import types
-import urllib.parse
 from typing import Any, Final
 
-import numpy as np
 import numpy.typing as npt
 
 from rec_summary.records.segment import DIRECTORY_MODE, FILE_MODE
+from rec_summary.values.npy import file_name, save
 
-_MAX_NAME: Final = 255  # bytes; what Linux file systems allow
-_HASH_CHARS: Final = 16
 _TEMPORARY: Final = ".writing.tmp"  # no tag can be named so: their files end in `.npy`
 _OPEN: Final = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-
-
-def file_name(tag: str, step: int) -> str:
-    """Returns the name of a tensor's file: no two tags share one, none leaves the directory.
-
-    `urllib.parse.unquote` of what stands before the last `_` gives the tag back. A name
-    that would be longer than 255 bytes is cut and gets `=` and a hash of the tag instead
-    of the rest; quoting leaves no `=` in any other name.
-    """
-    raw = tag.encode("utf-8", "surrogatepass")
-    # A tag such as `a.out.events.summary.1` must not look like a record file to readers.
-    quoted = re.sub(r"summary\.(?=\d)", "summary%2E", urllib.parse.quote(raw, safe=""))
-    end = f"_{step}.npy"
-    if len(quoted) + len(end) > _MAX_NAME:
-        room = _MAX_NAME - len(end) - _HASH_CHARS - 1
-        kept = re.sub(r"%.?$", "", quoted[:room])  # half of a quoted byte says nothing
-        quoted = f"{kept}={hashlib.sha256(raw).hexdigest()[:_HASH_CHARS]}"
-    return quoted + end
 
 
 class NpyExporter:
@@ -88,8 +64,7 @@ class NpyExporter:
         temporary = os.path.join(self._folder, _TEMPORARY)
         try:
             with open(os.open(temporary, _OPEN, FILE_MODE), "wb") as file:
-                # Hidden from numpy, which would write through C and forget why that failed.
-                np.save(types.SimpleNamespace(write=file.write), array, allow_pickle=False)
+                save(file, array)
             os.replace(temporary, path)
         except BaseException:
             with contextlib.suppress(OSError):

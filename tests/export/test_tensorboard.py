@@ -28,6 +28,7 @@ from tests.export.record_dirs import (
     write_payloads,
     write_segment,
 )
+from tests.export.test_incremental import LAYOUT, shown
 
 
 def files(logdir: Path) -> dict[str, bytes]:
@@ -120,7 +121,8 @@ def test_an_interrupted_export_is_completed_by_the_next(
         export_tensorboard(source, logdir, progress=interrupt)
     export_tensorboard(source, logdir)
     export_tensorboard(source, logdir.parent / "at once")
-    assert files(logdir) == files(logdir.parent / "at once")
+    assert shown(logdir) == shown(logdir.parent / "at once")
+    assert files(logdir / "second") == files(logdir.parent / "at once" / "second")
 
 
 def test_progress_goes_up_to_the_whole(tmp_path: Path, logdir: Path) -> None:
@@ -141,7 +143,7 @@ def test_only_the_tags_that_are_wanted(tmp_path: Path, logdir: Path) -> None:
     )
     report = export_tensorboard(tmp_path / "records", logdir, tags="loss$")
     assert {value.tag for _, _, value in event_files.values(logdir / "run")} == {
-        *("train/loss", "fc.loss", "lineage"),
+        *("train/loss", "fc.loss", "lineage", LAYOUT),
         *("_hparams_/session_start_info", "_hparams_/session_end_info"),
     }
     assert report.left_out == 1
@@ -212,8 +214,8 @@ def test_ranks_after_the_first_have_their_own_text_and_no_second_session(
     }
     assert tags == {
         "run": ["lineage", "_hparams_/session_start_info", "_hparams_/session_end_info"],
-        "run/rank_0": ["loss"],
-        "run/rank_1": ["loss", "lineage"],
+        "run/rank_0": ["loss", LAYOUT],
+        "run/rank_1": ["loss", "lineage", LAYOUT],
     }
 
 
@@ -284,9 +286,11 @@ def test_unknown_kinds_are_counted_by_name(tmp_path: Path, logdir: Path) -> None
     )
     report = export_tensorboard(tmp_path / "run", logdir)
     assert report.exported == {"scalar_value": 1, "graph_def": 1, "dataset_graph": 1}
-    assert report.unknown == dict.fromkeys(
-        ("explain", "image", "loss_landscape", "tensor", "unknown"), 1
-    )
+    assert report.unknown == {"explain": 1, "unknown": 1}
+    texts = [problem.text for problem in report.problems]
+    assert len(texts) == 3
+    for text, kind in zip(texts, ("image 'i'", "tensor 't'", "loss_landscape 'l'"), strict=True):
+        assert text.startswith(f"{kind} cannot be shown: ")
 
 
 def test_a_name_in_a_lineage_that_is_no_text_is_a_problem(tmp_path: Path, logdir: Path) -> None:
