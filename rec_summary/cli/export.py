@@ -118,9 +118,10 @@ def _export(
         _refuse(form, follow=follow, projector=projector, jobs=jobs > 1, **selection)
         _export_tables(source, destination, form, quiet=quiet, **selection)
         return
-    del projector, checkpoint, labels
     from rec_summary.export.tensorboard import ArgumentError
 
+    tables = {"checkpoint": checkpoint, "labels": labels}
+    _check_projector(projector, follow=follow, **tables)
     if selection["plugins"] is not None:
         selection["plugins"] = [name.strip() for name in selection["plugins"].split(",")]
     try:
@@ -128,6 +129,8 @@ def _export(
             report = _follow(source, destination, quiet=quiet, **selection)
         else:
             report = _export_once(source, destination, jobs=jobs, quiet=quiet, **selection)
+        if projector is not None:
+            _project(source, destination, projector, selection["runs"], quiet=quiet, **tables)
     except ArgumentError as error:
         raise click.UsageError(str(error)) from error
     if not quiet:
@@ -188,6 +191,26 @@ def _export_tables(
             kinds = ", ".join(f"{n:,} {_kind(k)}" for k, n in report.left_out.items())
             click.echo(f"  without a table: {kinds}")
     print_some([str(problem) for problem in report.problems], report.problem_count)
+
+
+def _check_projector(pattern: str | None, *, follow: bool, **tables: str | None) -> None:
+    """Tells of options that do not go together."""
+    if pattern is not None and follow:
+        raise click.UsageError("--projector takes what is there now; it does not go with --follow")
+    for name, value in tables.items():
+        if value is not None and pattern is None:
+            raise click.UsageError(f"--{name} goes with --projector")
+
+
+def _project(
+    source: str, logdir: str, pattern: str, runs: str | None, *, quiet: bool, **tables: str | None
+) -> None:
+    from rec_summary.export.projector import export_projector
+
+    for run, names in export_projector(source, logdir, pattern, runs=runs, **tables).items():
+        if not quiet:
+            shown = ", ".join(one_line(name) for name in names)
+            click.echo(f"Projector: {one_line(run)}: {shown}")
 
 
 def _print_summary(report: ExportReport, source: str, logdir: str) -> None:

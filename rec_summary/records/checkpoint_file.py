@@ -1,0 +1,186 @@
+"""Reading MindSpore's `.ckpt` files without MindSpore.
+
+A checkpoint is a protobuf message: `repeated Value value = 1`, and a value is `string tag =
+1` and `Tensor tensor = 2`, which is `repeated int64 dims = 1`, `string tensor_type = 2` and
+`bytes tensor_content = 3`. A large parameter is cut into several values with the same tag.
+Only these few fields are looked at, and of a parameter nothing is read before it is asked
+for: a checkpoint may be larger than the memory.
+Source: `mindspore/train/checkpoint_pb2.py` and `serialization.py`.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from typing import IO, Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from rec_summary.errors import RecordError, verbatim
+
+_TYPES: Final = {
+    **{f"Int{bits}": np.dtype(f"<i{bits // 8}") for bits in (8, 16, 32, 64)},
+    **{f"UInt{bits}": np.dtype(f"<u{bits // 8}") for bits in (8, 16, 32, 64)},
+    **{f"Float{bits}": np.dtype(f"<f{bits // 8}") for bits in (16, 32, 64)},
+    "Bool": np.dtype(np.bool_),
+    "BFloat16": np.dtype("<u2"),  # the upper half of a float32
+}
+_TRAILER: Final = b"crc_num"  # and a checksum, which is not part of the message
+_DELIMITED, _VARINT = 2, 0
+_LONGEST_TEXT: Final = 1 << 16
+
+
+class CheckpointError(RecordError):
+    """A file is not a checkpoint, or is damaged."""
+
+
+class _Part(NamedTuple):
+    offset: int
+    nbytes: int
+
+
+class _Entry(NamedTuple):
+    shape: tuple[int, ...]
+    kind: str
+    parts: list[_Part]
+
+
+class CheckpointFile:
+    """A checkpoint, read as far as it is asked for; a context that keeps the file open.
+
+    Attributes:
+        path: The file.
+        names: The names of its parameters, in the order of the file.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        """Opens a checkpoint and reads its table of contents.
+
+        Raises:
+            OSError: The file cannot be read.
+            CheckpointError: It is no checkpoint, is damaged, or is encrypted.
+        """
+        self.path = os.fspath(path)
+        self._file: IO[bytes] = open(self.path, "rb")  # noqa: SIM115  # `close` closes it
+        try:
+            self._size = os.fstat(self._file.fileno()).st_size
+            self._entries: dict[str, _Entry] = {}
+            for _, start, end in self._fields(0, self._size, trailer=True):
+                self._take_value(start, end)
+        except BaseException:
+            self._file.close()
+            raise
+        self.names = tuple(self._entries)
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Returns a parameter's shape.
+
+        Raises:
+            KeyError: There is no such parameter.
+        """
+        return self._entries[name].shape
+
+    def array(self, name: str) -> npt.NDArray[Any]:
+        """Returns a parameter; bfloat16 becomes float32.
+
+        Raises:
+            KeyError: There is no such parameter.
+            CheckpointError: Its type is unknown, or its size does not fit its shape.
+            OSError: The file cannot be read.
+        """
+        entry = self._entries[name]
+        dtype = _TYPES.get(entry.kind)
+        offset = entry.parts[0].offset if entry.parts else 0
+        if dtype is None:
+            raise self._error(offset, f"the type of {name}", entry.kind, ", ".join(_TYPES))
+        nbytes = sum(part.nbytes for part in entry.parts)
+        if nbytes != math.prod(entry.shape) * dtype.itemsize:
+            received = f"{nbytes} bytes for shape {entry.shape} of {entry.kind}"
+            raise self._error(offset, f"the size of {name}", received, "as many as its shape has")
+        data = b"".join(self._read(*part) for part in entry.parts)
+        array = np.frombuffer(data, dtype=dtype).reshape(entry.shape)
+        if entry.kind == "BFloat16":
+            return (array.astype(np.uint32) << 16).view(np.float32)
+        return array
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._file.close()
+
+    def __enter__(self) -> CheckpointFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _take_value(self, start: int, end: int) -> None:
+        name, entry = "", _Entry((), "", [])
+        for number, begin, stop in self._fields(start, end):
+            if number == 1:
+                name = self._text(begin, stop)
+            elif number == 2:
+                entry = self._tensor(begin, stop)
+        known = self._entries.get(name)
+        if known is not None and known.shape == entry.shape:
+            known.parts.extend(entry.parts)
+        else:
+            self._entries[name] = entry
+
+    def _tensor(self, start: int, end: int) -> _Entry:
+        shape: list[int] = []
+        kind, parts = "", []
+        for number, begin, stop in self._fields(start, end):
+            if number == 1:
+                while begin < stop:
+                    size, begin = self._varint(begin, stop)
+                    shape.append(size)
+            elif number == 2:
+                kind = self._text(begin, stop)
+            elif number == 3:
+                parts.append(_Part(begin, stop - begin))
+        return _Entry(tuple(shape), kind, parts)
+
+    def _fields(
+        self, start: int, end: int, *, trailer: bool = False
+    ) -> Iterator[tuple[int, int, int]]:
+        """Yields number, beginning and end of each field of a message."""
+        while start < end:
+            if trailer and end - start < 64 and self._read(start, len(_TRAILER)) == _TRAILER:
+                return
+            key, begin = self._varint(start, end)
+            number, wire = key >> 3, key & 7
+            if wire == _VARINT:
+                _, stop = self._varint(begin, end)
+            elif wire == _DELIMITED:
+                length, begin = self._varint(begin, end)
+                stop = begin + length
+            else:
+                stop = end + 1
+            if stop > end or not number:
+                received = verbatim(f"field {number} of wire type {wire}")
+                expected = "a MindSpore checkpoint, whole and not encrypted"
+                raise self._error(start, "a part of a checkpoint", received, expected)
+            yield number, begin, stop
+            start = stop
+
+    def _varint(self, start: int, end: int) -> tuple[int, int]:
+        data = self._read(start, min(10, end - start))
+        value = 0
+        for index, byte in enumerate(data):
+            value |= (byte & 0x7F) << (7 * index)
+            if byte < 0x80:
+                return value, start + index + 1
+        received = verbatim(data.hex())
+        raise self._error(start, "a number in a checkpoint", received, "one of at most ten bytes")
+
+    def _text(self, start: int, end: int) -> str:
+        return self._read(start, min(end - start, _LONGEST_TEXT)).decode("utf-8", "replace")
+
+    def _read(self, offset: int, nbytes: int) -> bytes:
+        self._file.seek(offset)
+        return self._file.read(nbytes)
+
+    def _error(self, offset: int, what: str, received: object, expected: str) -> CheckpointError:
+        return CheckpointError(self.path, offset, what, received, expected)
