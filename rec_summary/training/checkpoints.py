@@ -154,10 +154,11 @@ class _Files:
             raise
 
     def _metadata(self, steps_per_epoch: int) -> dict[str, Any]:
-        """Returns MindSpore's metadata, of what there is so far; `files` is our own.
+        """Returns MindSpore's metadata, of what there is so far.
 
-        MindSpore's reader takes paths as they are, so they are absolute; `files` has the
-        bare names, which survive moving the directory.
+        MindSpore's reader refuses a name that it does not know, and takes paths as they are,
+        so they are absolute; all files lie beside the metadata, whose place is known to a
+        reader when the directory has been moved.
         """
         options, numbers = self._options, sorted(self._written)
         groups = [[n for n in interval if n in self._written] for interval in options.intervals]
@@ -174,7 +175,6 @@ class _Files:
                 "train": options.create_landscape_train,
                 "result": options.create_landscape_result,
             },
-            "files": {str(n): self._written[n] for n in numbers},
         }
 
 
