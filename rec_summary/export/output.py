@@ -22,6 +22,7 @@ from rec_summary.export.tensor_files import TensorFiles
 from rec_summary.export.thin import Thinner
 from rec_summary.export.words import valid
 
+_COMPUTATION: Final = "graph"
 UNKNOWN_KIND: Final = "unknown"  # the name of a kind that these protobufs do not know either
 
 
@@ -68,8 +69,7 @@ class TensorBoardRun:
             self._buffer = StepBuffer(name, tally, self._emit, self._restart)
         else:
             self._buffer = StepBuffer(name, tally, self._thinner.add, self._thinner.restart)
-        self._graphs: list[int] = []  # checksums of those that were written
-        self._has_graph = False
+        self._graphs: dict[str, list[int]] = {}  # checksums of those that were written, by kind
         self._layout = 0  # the checksum of the one that was written
         self._stamp = stamp
         self._size = 0  # of the file, as far as it is written for good
@@ -153,35 +153,34 @@ class TensorBoardRun:
         self._buffer.pause()
         self._write(step, wall_time, kind, points)
 
-    def put_graph(self, wall_time: float, graph: Any, tag: str | None = None) -> bool:
-        """Takes a graph; tells whether it is one that has not been there yet.
+    def put_graph(self, wall_time: float, graph: Any, kind: str = _COMPUTATION) -> None:
+        """Takes a graph; one that has been there before is not shown again.
 
         A TensorBoard run has one computation graph; further ones (training was started
-        again with another network) stand beside it as `graph_2` and so on.
+        again with another network) stand beside it as `graph_2` and so on, and so do graphs
+        of another kind under the name of that kind.
 
         Args:
             wall_time: Seconds since the epoch.
             graph: A `GraphDef`.
-            tag: The name of a graph that is not of the computation.
+            kind: What it is a graph of.
 
         Raises:
             DestinationError: The event file cannot be written.
         """
         if not self._selection.plugin("graphs"):
-            return False
+            return
         serialized = graph.SerializeToString(deterministic=True)
-        checksum = zlib.crc32(serialized)
-        if checksum in self._graphs:
-            return False
-        self._graphs.append(checksum)
+        known = self._graphs.setdefault(kind, [])
+        if zlib.crc32(serialized) in known:
+            return
+        known.append(zlib.crc32(serialized))
         self._buffer.pause()
-        if tag is None and not self._has_graph:
-            self._has_graph = True
+        if kind == _COMPUTATION and len(known) == 1:
             self._opened().write_graph(wall_time, serialized)
         else:
-            tag = f"graph_{len(self._graphs)}" if tag is None else tag
-            self._write(0, wall_time, "graph", [tagged_graph(tag, graph)])
-        return True
+            tag = kind if len(known) == 1 else f"{kind}_{len(known)}"
+            self._write(0, wall_time, kind, [tagged_graph(tag, graph)])
 
     def wants(self, plugin: Plugin) -> bool:
         """Whether values for this plugin are exported."""
@@ -230,7 +229,6 @@ class TensorBoardRun:
             "tags": self._tags.state(),
             "memories": memories,
             "graphs": self._graphs,
-            "has_graph": self._has_graph,
             "layout": self._layout,
             "restarts": self.restarts,
         }
@@ -266,7 +264,7 @@ class TensorBoardRun:
         self._stamp, self._size, self._last = state["stamp"], state["size"], state["last"]
         self._buffer.restore(state["steps"])
         self._tags.restore(state["tags"])
-        self._graphs, self._has_graph = state["graphs"], state["has_graph"]
+        self._graphs = state["graphs"]
         self._layout = state["layout"]
         self.restarts = state["restarts"]
         for kind, memory in self._memories():

@@ -10,7 +10,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,9 @@ _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 class TensorBoardServer:
     """TensorBoard on a log directory, as a context."""
 
-    def __init__(self, logdir: Path, log: Path, *, load_fast: bool) -> None:
+    def __init__(
+        self, logdir: Path, log: Path, *, load_fast: bool, arguments: Sequence[str] = ()
+    ) -> None:
         self._log = log
         self._command = [
             sys.executable,
@@ -32,6 +34,7 @@ class TensorBoardServer:
             *("--host", "127.0.0.1", "--port", "0"),
             f"--load_fast={str(load_fast).lower()}",
             "--reload_interval=1",
+            *arguments,
         ]
         self._url = ""
 
@@ -63,6 +66,24 @@ class TensorBoardServer:
         """Returns the JSON answer to `/data/<path>`; None where there is no such thing."""
         query = urllib.parse.urlencode(parameters)
         return self._ask(urllib.request.Request(f"{self._url}/data/{path}?{query}"))
+
+    def fetch(self, path: str) -> bytes:
+        """Returns the bytes that are answered to `/data/<path>`."""
+        with _OPENER.open(f"{self._url}/data/{path}", timeout=_LOAD_SECS) as response:
+            return bytes(response.read())
+
+    def fetch_query(self, path: str, **parameters: str) -> bytes:
+        """Returns the bytes that are answered to `/data/<path>` with parameters."""
+        return self.fetch(f"{path}?{urllib.parse.urlencode(parameters)}")
+
+    def settle(self) -> None:
+        """Waits until nothing more is loaded: the list of all scalars stays the same."""
+        before = None
+        deadline = time.monotonic() + _LOAD_SECS
+        while (now := (self.get("plugin/scalars/tags"), self.get("plugin/images/tags"))) != before:
+            assert time.monotonic() < deadline, self._log.read_text()
+            before = now
+            time.sleep(1.5)  # longer than TensorBoard rests between two reloads
 
     def post(self, path: str, body: object) -> Any:
         """Returns the JSON answer to a POST of `body`."""
