@@ -50,8 +50,8 @@ class JsonLinesOutlet:
         self._file = file
 
     def write(self, row: Row) -> None:
-        plain = {name: plain(value) for name, value in row.items()}
-        self._file.write(json.dumps(plain, ensure_ascii=False, allow_nan=False) + "\n")
+        values = {name: plain(value) for name, value in row.items()}
+        self._file.write(json.dumps(values, ensure_ascii=False, allow_nan=False) + "\n")
 
     def finish(self) -> None:
         pass
@@ -77,10 +77,10 @@ class ParquetOutlet:
 
     def _flush(self) -> None:
         arrow, parquet = require_pyarrow()
-        arrays = {
-            name: arrow.array([row.get(name) for row in self._rows], self._type(name, arrow))
-            for name in self._kinds
-        }
+        arrays = {}
+        for name in self._kinds:
+            kind = self._type(name, arrow)  # may change the rows
+            arrays[name] = arrow.array([row.get(name) for row in self._rows], kind)
         table = arrow.table(arrays)
         if self._writer is None:
             self._writer = parquet.ParquetWriter(self._file, table.schema)

@@ -15,6 +15,7 @@ PARAMETER: Final = "Parameter"
 CONSTANT: Final = "Const"  # the page draws these small, beside the node that reads them
 OUTPUT: Final = "Output"
 _INPUTS_SCOPE: Final = "inputs"
+_UNUSED_SCOPE: Final = "unused"
 _ORDER: Final = "UpdateState"  # an operator that computes nothing: it keeps others in order
 
 _TYPES: Final = {
@@ -55,18 +56,20 @@ class _Builder:
         self._constants = {valid(each.key): each.value for each in graph.const_vals}
         self._wanted = [_full_name(node) for node in graph.node]
         self._homes = self._find_homes()
-        self._names = NodeNames([*self._wanted, *self._homes.values()])
+        scopes = (f"{_INPUTS_SCOPE}/_", f"{_UNUSED_SCOPE}/_")
+        self._names = NodeNames([*self._wanted, *self._homes.values(), *scopes])
         self._shown: dict[str, str] = {}  # operators and parameters: name by key
         self._copies: dict[tuple[str, str], str] = {}  # constants: name by scope and key
 
     def build(self) -> Any:
-        for node, wanted in zip(self._graph.node, self._wanted, strict=True):
-            self._shown[valid(node.name)] = self._names.give(wanted)
+        given = [self._names.give(wanted) for wanted in self._wanted]
+        for node, name in zip(self._graph.node, given, strict=True):
+            self._shown.setdefault(valid(node.name), name)
         for name, parameter in self._parameters.items():
             if name not in self._shown:
                 self._add_parameter(name, parameter)
-        for node, wanted in zip(self._graph.node, self._wanted, strict=True):
-            self._add_operator(node, wanted)
+        for node, name in zip(self._graph.node, given, strict=True):
+            self._add_operator(node, name)
         for output in self._graph.outputs:
             self._add_output(output)
         self._add_unread_constants()
@@ -93,10 +96,10 @@ class _Builder:
         set_text(node, "parameter", name)
         _describe(node, parameter.type)
 
-    def _add_operator(self, operator: Any, wanted: str) -> None:
-        scope = wanted.rpartition("/")[0]
+    def _add_operator(self, operator: Any, name: str) -> None:
+        scope = name.rpartition("/")[0]
         op = valid(operator.op_type) or "unknown"
-        node = self._result.node.add(name=self._shown[valid(operator.name)], op=op)
+        node = self._result.node.add(name=name, op=op)
         data, control = [], []
         for each in operator.input:
             key = valid(each.name)
@@ -147,7 +150,7 @@ class _Builder:
         read = {key for _, key in self._copies}
         for key, value in self._constants.items():
             if key not in read and key not in self._shown:
-                self._add_constant(key, value, "unused")
+                self._add_constant(key, value, _UNUSED_SCOPE)
 
     def _add_output(self, output: Any) -> None:
         source = self._source(valid(output.name), "")

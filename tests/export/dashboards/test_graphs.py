@@ -1,0 +1,230 @@
+"""Computation graphs and data pipelines as GraphDefs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tensorboard.compat.proto import config_pb2, types_pb2
+
+from rec_summary._pb import anf_ir_pb2, lineage_pb2
+from rec_summary.export.dashboards.computation_graph import graph_def, value_text
+from rec_summary.export.dashboards.dataset_graph import dataset_graph_def
+from rec_summary.export.dashboards.graphs import NodeNames, fit, tagged_graph
+
+FLOAT = anf_ir_pb2.TypeProto(
+    data_type=anf_ir_pb2.DT_TENSOR,
+    tensor_type=anf_ir_pb2.TypeProto.Tensor(
+        elem_type=anf_ir_pb2.DT_FLOAT32,
+        shape=anf_ir_pb2.TensorShapeProto(
+            dim=[anf_ir_pb2.TensorShapeProto.Dimension(size=size) for size in (64, 8)]
+        ),
+    ),
+)
+
+
+def node(name: str, op: str, full_name: str, *inputs: str, **more: Any) -> anf_ir_pb2.NodeProto:
+    return anf_ir_pb2.NodeProto(
+        name=name,
+        op_type=op,
+        full_name=full_name,
+        input=[anf_ir_pb2.InputProto(name=each) for each in inputs],
+        **more,
+    )
+
+
+def constant(key: str, **value: Any) -> anf_ir_pb2.NamedValueProto:
+    return anf_ir_pb2.NamedValueProto(key=key, value=anf_ir_pb2.ValueProto(**value))
+
+
+def parameter(name: str) -> anf_ir_pb2.ParameterProto:
+    return anf_ir_pb2.ParameterProto(name=name, type=FLOAT)
+
+
+GRAPH = anf_ir_pb2.GraphProto(
+    node=[
+        node("1", "Load", "Default/net/emb-Embedding/Load-op0", "emb.table", "cst1"),
+        node("2", "Gather", "Default/net/emb-Embedding/Gather-op0", "1", "inputs0", "cst2"),
+        node("3", "UpdateState", "Default/opt/UpdateState-op0", "cst1", "1"),
+        node("4", "Assign", "Default/opt/Assign-op0", "moment1.emb.table", "2", "3"),
+    ],
+    parameters=[parameter("inputs0"), parameter("emb.table"), parameter("moment1.emb.table")],
+    const_vals=[
+        constant("cst1", str_val="U"),
+        constant("cst2", dtype=anf_ir_pb2.DT_INT64, int_val=7),
+        constant("cst3", dtype=anf_ir_pb2.DT_BOOL, bool_val=False),
+    ],
+    outputs=[anf_ir_pb2.OutputProto(name="2", type=FLOAT)],
+)
+GRAPH.node[1].output_type.CopyFrom(FLOAT)
+
+
+def nodes(graph: anf_ir_pb2.GraphProto) -> dict[str, Any]:
+    found = graph_def(graph).node
+    names = [each.name for each in found]
+    assert len(set(names)) == len(names)
+    return dict(zip(names, found, strict=True))
+
+
+def test_operators_have_their_full_names_and_data_flows_along_edges() -> None:
+    gather = nodes(GRAPH)["Default/net/emb-Embedding/Gather-op0"]
+    assert gather.op == "Gather"
+    assert list(gather.input) == [
+        "Default/net/emb-Embedding/Load-op0",
+        "inputs/inputs0",
+        "Default/net/emb-Embedding/cst2",
+    ]
+
+
+def test_parameters_stand_with_their_first_reader() -> None:
+    found = nodes(GRAPH)
+    table = found["Default/net/emb-Embedding/emb.table"]
+    assert (table.op, table.attr["parameter"].s) == ("Parameter", b"emb.table")
+    assert "Default/opt/moment1.emb.table" in found
+    assert "inputs/inputs0" in found
+
+
+def test_constants_show_their_values_and_none_is_forgotten() -> None:
+    found = {name: each for name, each in nodes(GRAPH).items() if each.op == "Const"}
+    assert found["Default/net/emb-Embedding/cst2"].attr["value"].s == b"7"
+    assert found["Default/net/emb-Embedding/cst2"].attr["dtype"].type == types_pb2.DT_INT64
+    assert found["unused/cst3"].attr["value"].s == b"False"
+
+
+def test_edges_that_only_keep_order_are_control_edges() -> None:
+    found = nodes(GRAPH)
+    assert list(found["Default/opt/UpdateState-op0"].input) == [
+        "^Default/opt/cst1",
+        "^Default/net/emb-Embedding/Load-op0",
+    ]
+    assert found["Default/opt/Assign-op0"].input[-1] == "^Default/opt/UpdateState-op0"
+
+
+def test_shapes_and_types_are_where_the_page_looks() -> None:
+    gather = nodes(GRAPH)["Default/net/emb-Embedding/Gather-op0"]
+    [shape] = gather.attr["_output_shapes"].list.shape
+    assert [dim.size for dim in shape.dim] == [64, 8]
+    assert gather.attr["dtype"].type == types_pb2.DT_FLOAT
+    assert nodes(GRAPH)["output"].input == ["Default/net/emb-Embedding/Gather-op0"]
+
+
+def test_names_that_come_twice_or_are_scopes_get_a_number() -> None:
+    graph = anf_ir_pb2.GraphProto(
+        node=[node("1", "A", "s/a"), node("2", "B", "s/a"), node("3", "C", "s/a/c")]
+    )
+    assert list(nodes(graph)) == ["s/a_2", "s/a_3", "s/a/c"]
+
+
+def test_an_input_that_is_nowhere_is_left_out() -> None:
+    graph = anf_ir_pb2.GraphProto(node=[node("1", "A", "a", "nowhere")])
+    assert list(nodes(graph)["a"].input) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({"dtype": anf_ir_pb2.DT_NONE, "str_val": "None"}, "None"),
+        ({"float_val": 0.5}, "0.5"),
+        ({"int_vals": range(3)}, "(0, 1, 2)"),
+        ({"values": [{"int_val": 1}, {"values": [{"bool_val": True}]}]}, "(1, (True))"),
+        ({"dtype": anf_ir_pb2.DT_TUPLE}, "()"),
+        ({"tensor_val": {"data_type": anf_ir_pb2.DT_INT32, "dims": [2]}}, "int32 tensor [2]"),
+        ({"type_val": {"data_type": anf_ir_pb2.DT_FLOAT32}}, "float32"),
+    ],
+)
+def test_values_read_well(value: dict[str, Any], text: str) -> None:
+    assert value_text(anf_ir_pb2.ValueProto(**value)) == text
+
+
+NAMES = st.text(st.sampled_from("ab/ _-é\x00"), max_size=6)
+NODES = st.lists(
+    st.builds(
+        lambda name, full, op, scope, inputs: node(name, op, full, *inputs, scope=scope),
+        *(NAMES, NAMES, NAMES, NAMES, st.lists(NAMES, max_size=3)),
+    ),
+    max_size=8,
+)
+
+
+@settings(deadline=None)
+@given(NODES, st.lists(NAMES, max_size=4), st.lists(NAMES, max_size=4))
+def test_any_graph_has_one_node_for_each_name(
+    operators: list[Any], parameters: list[str], constants: list[str]
+) -> None:
+    graph = anf_ir_pb2.GraphProto(
+        node=operators,
+        parameters=[parameter(name) for name in parameters],
+        const_vals=[constant(key, int_val=1) for key in constants],
+        outputs=[anf_ir_pb2.OutputProto(name=name) for name in parameters],
+    )
+    found = nodes(graph)
+    for each in found.values():
+        assert {name.lstrip("^") for name in each.input} <= set(found)
+    scopes = {name[:end] for name in found for end in range(len(name)) if name[end] == "/"}
+    assert not scopes & set(found)
+
+
+@given(NAMES)
+def test_a_fitting_name_stays_as_it_is(name: str) -> None:
+    assert fit(fit(name)) == fit(name) != ""
+    assert NodeNames([]).give(name) == fit(name)
+
+
+def operation(name: str, **parameters: str) -> lineage_pb2.Operation:
+    fields = {"tensor_op_name": name, **parameters}
+    return lineage_pb2.Operation(operationParam={"mapStr": fields}, size=[32, 32])
+
+
+def dataset(op_type: str, *children: Any, **more: Any) -> lineage_pb2.DatasetGraph:
+    graph = lineage_pb2.DatasetGraph(children=children, **more)
+    graph.parameter.mapStr["op_type"] = op_type
+    graph.parameter.mapInt["num_parallel_workers"] = 4
+    return graph
+
+
+def test_a_pipeline_flows_from_its_sources() -> None:
+    source = dataset("TFRecord", sampler={"operationParam": {"mapStr": {"sampler_name": "Random"}}})
+    mapped = dataset("Map", source, operations=[operation("Decode"), operation("Resize")])
+    graph = dataset_graph_def(dataset("Batch", mapped, dataset("Generator")))
+    edges = {each.name: list(each.input) for each in graph.node}
+    assert edges == {
+        "TFRecord/Random": [],
+        "TFRecord/TFRecord": ["TFRecord/Random"],
+        "Map/Decode": ["TFRecord/TFRecord"],
+        "Map/Resize": ["Map/Decode"],
+        "Map/Map": ["Map/Resize"],
+        "Generator": [],
+        "Batch": ["Map/Map", "Generator"],
+    }
+    [resize] = [each for each in graph.node if each.op == "Resize"]
+    assert resize.attr["size"].s == b"32, 32"
+
+
+def test_a_type_that_comes_again_is_numbered() -> None:
+    graph = dataset_graph_def(dataset("Zip", dataset("Batch", dataset("A")), dataset("Batch")))
+    assert [each.name for each in graph.node] == ["A", "Batch", "Batch_2", "Zip"]
+
+
+def test_an_empty_pipeline_is_one_node() -> None:
+    assert [each.name for each in dataset_graph_def(lineage_pb2.DatasetGraph()).node] == ["Dataset"]
+
+
+@given(st.binary(max_size=60))
+def test_any_message_is_a_pipeline(data: bytes) -> None:
+    graph = dataset("Batch", dataset("A"), operations=[operation("x")])
+    try:
+        graph.MergeFromString(data)
+    except Exception:  # noqa: BLE001  # no protobuf at all
+        return
+    found = dataset_graph_def(graph)
+    assert len({each.name for each in found.node}) == len(found.node) > 0
+
+
+def test_a_tagged_graph_is_found_by_tensorboard() -> None:
+    point = tagged_graph("dataset", graph_def(GRAPH))
+    metadata = config_pb2.RunMetadata.FromString(point.value.tensor.string_val[0])
+    [part] = metadata.function_graphs
+    assert part.pre_optimization_graph == graph_def(GRAPH)
+    assert point.plugin.dashboard == "graphs"
