@@ -21,6 +21,10 @@ _FLAGS = (
     "--headless",
     "--no-sandbox",
     "--disable-gpu",
+    # Meshes and the Projector are drawn with WebGL: in software.
+    "--use-gl=angle",
+    "--use-angle=swiftshader",
+    "--enable-unsafe-swiftshader",
     "--disable-dev-shm-usage",
     "--disable-quic",
     "--no-first-run",

@@ -29,6 +29,12 @@ class Page:
 SCALARS = Page("scalars", "scalars")
 TEXT = Page("text", "text")
 HPARAMS = Page("hparams", "hparams")
+CUSTOM_SCALARS = Page("custom_scalars", "custom_scalars")
+IMAGES = Page("images", "images")
+GRAPHS = Page("graphs", "graphs")
+DISTRIBUTIONS = Page("distributions", "distributions")
+MESH = Page("mesh", "mesh")
+PROJECTOR = Page("projector", "projector")
 
 
 # Cards are drawn only when they are scrolled to; a filter brings those of interest to the top.
