@@ -51,7 +51,8 @@ class JsonLinesOutlet:
 
     def write(self, row: Row) -> None:
         values = {name: plain(value) for name, value in row.items()}
-        self._file.write(json.dumps(values, ensure_ascii=False, allow_nan=False) + "\n")
+        # ASCII: some readers take other characters for the end of a line.
+        self._file.write(json.dumps(values, allow_nan=False) + "\n")
 
     def finish(self) -> None:
         pass

@@ -15,6 +15,7 @@ MAX_BINS: Final = 90
 
 _TINY32: Final = 1e-30  # bins narrower than this are not safe in float32
 _TINY64: Final = 1e-290
+_LARGEST: Final = float(np.finfo(np.float64).max)
 _HUGE64: Final = 1e300  # the distance between two such values would overflow
 
 
@@ -80,7 +81,7 @@ def _fill_buckets(
 ) -> None:
     if not low < high:
         margin = max(0.5, abs(low) * 2.0**-45)  # half a unit is nothing beside 1e16
-        low, high = low - margin, high + margin
+        low, high = max(low - margin, -_LARGEST), min(high + margin, _LARGEST)
     bins = bin_count(finite.size)
     work, scale = finite, 1.0
     resolution = max(abs(low), abs(high)) * float(np.finfo(np.float32).eps)

@@ -108,3 +108,12 @@ def test_same_as_mindspores_for_the_same_array(seed, size):
         assert our.left == pytest.approx(their.left, rel=1e-5, abs=1e-5 * 10.0**seed)
         assert our.width == pytest.approx(their.width, rel=1e-3)
         assert abs(our.count - their.count) <= 1
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_equal_values_at_the_end_of_the_range_have_a_histogram(sign):
+    extreme = sign * np.finfo(np.float64).max
+    found = histogram(np.array([extreme, extreme]))
+    assert (found.min, found.max, found.count) == (extreme, extreme, 2)
+    assert sum(bucket.count for bucket in found.buckets) == 2
+    assert all(math.isfinite(bucket.left) for bucket in found.buckets)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import sys
 import tempfile
 from pathlib import Path
+from typing import Final
 
 from tools.tensorboard_pages import pages
 from tools.tensorboard_pages.browser import Browser
 from tools.tensorboard_pages.server import TensorBoardServer
+
+_MODEL: Final = "Default/network-ClickLoss/scorer-WideDeep"
 
 
 def main(logdir: Path, folder: Path) -> None:
@@ -23,8 +26,14 @@ def main(logdir: Path, folder: Path) -> None:
             (pages.histograms("embedding"), ("embedding",)),
             (pages.HPARAMS, ("optimizer", "batch_size")),
             (pages.TEXT, ("lineage", "Hyper-parameters")),
+            (pages.CUSTOM_SCALARS, ("Loss", "Learning rate")),
+            (pages.GRAPHS, ("Default", "Gradients")),
         ):
             pages.photograph(browser, server, page, shows, folder)
+            if page is pages.GRAPHS:
+                for scope in ("Default", "Default/network-ClickLoss", _MODEL):
+                    browser.double_click_node(scope)
+                browser.picture(folder / f"{page.name}.png")
             print(folder / f"{page.name}.png")
 
 

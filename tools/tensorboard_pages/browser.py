@@ -15,6 +15,7 @@ from selenium.webdriver.chrome.service import Service
 
 _WAIT_SECS = 40.0
 _STILL_SECS = 15.0
+_UNFOLD_SECS = 1.5
 
 # Root is what CI is; the rest keeps Chromium from looking for hosts that are not there.
 _FLAGS = (
@@ -46,6 +47,19 @@ const gather = (node) => {
   return text;
 };
 return gather(document.body);
+"""
+
+_DOUBLE_CLICK = """
+const found = [];
+const walk = (node) => {
+  if (node.shadowRoot) walk(node.shadowRoot);
+  for (const child of node.children) walk(child);
+  if (node.tagName.toLowerCase() === 'g' && node.dataset.name === '%s') found.push(node);
+};
+walk(document.body);
+for (const node of found)
+  (node.querySelector('.nodeshape') || node).dispatchEvent(
+    new MouseEvent('dblclick', {bubbles: true, composed: true}));
 """
 
 
@@ -100,6 +114,11 @@ class Browser:
             time.sleep(1.0)
         path.write_bytes(now)
         return path
+
+    def double_click_node(self, name: str) -> None:
+        """Opens or closes a scope on the Graphs page."""
+        self.run(_DOUBLE_CLICK % name)
+        time.sleep(_UNFOLD_SECS)
 
     def run(self, script: str) -> Any:
         """Runs JavaScript in the page and returns its result."""
