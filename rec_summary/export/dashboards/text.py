@@ -126,7 +126,9 @@ def _data_rows(lineage: Lineage) -> Iterator[tuple[str, object]]:
             yield "training samples", state.dataset_size or data.train_dataset_size
     if lineage.valid_dataset is not None:
         path, size = lineage.valid_dataset
-        yield from (("validation data", path), ("validation samples", size))
+        if path:
+            yield "validation data", path
+        yield "validation samples", size
 
 
 def _model_rows(lineage: Lineage) -> Iterator[tuple[str, object]]:
