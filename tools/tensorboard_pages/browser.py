@@ -54,7 +54,7 @@ const found = [];
 const walk = (node) => {
   if (node.shadowRoot) walk(node.shadowRoot);
   for (const child of node.children) walk(child);
-  if (node.tagName.toLowerCase() === 'g' && node.dataset.name === '%s') found.push(node);
+  if (node.matches && node.matches('g[data-name="%s"]')) found.push(node);
 };
 walk(document.body);
 for (const node of found)
