@@ -16,9 +16,10 @@ from rec_summary.export.events import Decoded, EventReader
 from rec_summary.export.lineage import Lineage, metrics_of, numeric
 from rec_summary.export.logdir import LogDir
 from rec_summary.export.options import ExportOptions
-from rec_summary.export.output import UNKNOWN_KIND, TensorBoardRun, can_go_on
+from rec_summary.export.output import UNKNOWN_KIND, TensorBoardRun
 from rec_summary.export.repeats import Origin
 from rec_summary.export.report import Tally
+from rec_summary.export.resume import is_in_force
 from rec_summary.export.targets import EVALUATION_RUN, Names, Targets
 from rec_summary.export.words import printable
 from rec_summary.export.writers import Writer, Writers
@@ -69,7 +70,7 @@ class RunExport:
         self._advance = advance
         state = load_cursor(logdir, run.name)
         self._stale = [] if state is None else _names_of(state)  # TensorBoard runs of before
-        if state is not None and not self._is_in_force(state):
+        if state is not None and not is_in_force(state, run, names, logdir, options):
             state = None
         self._begin(state)
         for rank in run.ranks:
@@ -172,25 +173,6 @@ class RunExport:
                 self._output(name)
             self._writers.restore(state["writers"])
             self._description.restore(state["description"], self._open_running)
-
-    def _is_in_force(self, state: Mapping[str, Any]) -> bool:
-        """Whether an earlier export can be gone on with."""
-        if not self._options.resumable or state["options"] != self._options.fingerprint():
-            return False
-        if not Targets.fit(self._run, self._names, state["targets"]):
-            return False
-        files = {os.path.basename(file.path): file for file in self._run.files}
-        known = {name for name in state["files"] if name in files}
-        gone = set(state["files"]) - known
-        # The oldest summary files may be gone, to make room on the disk. A lineage file is
-        # never removed alone: if one is gone, these are the records of another training.
-        if not known or any(name.endswith(Kind.LINEAGE.value) for name in gone):
-            return False
-        if any(files[name].nbytes < state["files"][name][0] for name in known):
-            return False
-        return all(
-            can_go_on(self._logdir, name, output) for name, output in state["outputs"].items()
-        )
 
     def _can_begin_anew(self) -> bool:
         """Whether all that was ever exported of this run can still be read."""
