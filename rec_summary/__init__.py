@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rec_summary.export.options import ExportOptions
     from rec_summary.export.tables import export_tables
     from rec_summary.export.tensorboard import export_tensorboard
+    from rec_summary.landscape.summary_landscape import SummaryLandscape
     from rec_summary.training.collector import SummaryCollector
     from rec_summary.training.rec_model import RecModel
     from rec_summary.training.summary_record import SummaryRecord
@@ -31,6 +32,7 @@ __all__ = [
     "ExportOptions",
     "RecModel",
     "SummaryCollector",
+    "SummaryLandscape",
     "SummaryRecord",
     "__version__",
     "export_tables",
@@ -43,6 +45,7 @@ _HOME: Final = {
     "ExportOptions": "rec_summary.export.options",
     "RecModel": "rec_summary.training.rec_model",
     "SummaryCollector": "rec_summary.training.collector",
+    "SummaryLandscape": "rec_summary.landscape.summary_landscape",
     "SummaryRecord": "rec_summary.training.summary_record",
     "export_tables": "rec_summary.export.tables",
     "export_tensorboard": "rec_summary.export.tensorboard",

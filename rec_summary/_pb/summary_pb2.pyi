@@ -101,14 +101,24 @@ class LossLandscape(_message.Message):
         points: LossLandscape.Point
         def __init__(self, intervals: _Optional[_Iterable[int]] = ..., points: _Optional[_Union[LossLandscape.Point, _Mapping]] = ...) -> None: ...
     class Metadata(_message.Message):
-        __slots__ = ("decomposition", "unit", "step_per_epoch")
+        __slots__ = ("decomposition", "unit", "step_per_epoch", "seed", "explained_variance", "samples", "selection", "moved")
         DECOMPOSITION_FIELD_NUMBER: _ClassVar[int]
         UNIT_FIELD_NUMBER: _ClassVar[int]
         STEP_PER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+        SEED_FIELD_NUMBER: _ClassVar[int]
+        EXPLAINED_VARIANCE_FIELD_NUMBER: _ClassVar[int]
+        SAMPLES_FIELD_NUMBER: _ClassVar[int]
+        SELECTION_FIELD_NUMBER: _ClassVar[int]
+        MOVED_FIELD_NUMBER: _ClassVar[int]
         decomposition: str
         unit: str
         step_per_epoch: int
-        def __init__(self, decomposition: _Optional[str] = ..., unit: _Optional[str] = ..., step_per_epoch: _Optional[int] = ...) -> None: ...
+        seed: int
+        explained_variance: _containers.RepeatedScalarFieldContainer[float]
+        samples: int
+        selection: str
+        moved: int
+        def __init__(self, decomposition: _Optional[str] = ..., unit: _Optional[str] = ..., step_per_epoch: _Optional[int] = ..., seed: _Optional[int] = ..., explained_variance: _Optional[_Iterable[float]] = ..., samples: _Optional[int] = ..., selection: _Optional[str] = ..., moved: _Optional[int] = ...) -> None: ...
     LANDSCAPE_FIELD_NUMBER: _ClassVar[int]
     LOSS_PATH_FIELD_NUMBER: _ClassVar[int]
     METADATA_FIELD_NUMBER: _ClassVar[int]

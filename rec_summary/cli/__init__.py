@@ -16,6 +16,7 @@ import click
 
 from rec_summary.cli.export import export
 from rec_summary.cli.inspect import inspect
+from rec_summary.cli.landscape import landscape
 from rec_summary.cli.lineage import lineage
 from rec_summary.cli.repair import repair
 from rec_summary.cli.verify import verify
@@ -65,5 +66,5 @@ def cli() -> None:
     """Work with the records that a training on MindSpore has written."""
 
 
-for _command in (view, export, inspect, lineage, verify, repair):
+for _command in (view, export, inspect, lineage, landscape, verify, repair):
     cli.add_command(_command)

@@ -91,6 +91,43 @@ def progress_shown(*, quiet: bool) -> Iterator[Progress | None]:
 
 
 @contextlib.contextmanager
+def progress_of(what: str, *, quiet: bool) -> Iterator[Progress | None]:
+    """Gives what shows how many of something are done: a bar, or a line for each tenth."""
+    if quiet:
+        yield None
+        return
+    if not sys.stderr.isatty():
+        yield _Tenths(what)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    from rich.progress import TimeRemainingColumn as Remaining
+
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, Remaining(), console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("")
+
+        def show(name: str, done: int, total: int) -> None:
+            bar.update(task, description=one_line(name), completed=done, total=total)
+
+        yield show
+
+
+class _Tenths:
+    """Prints a line for each tenth of a whole."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._printed: tuple[str, int] | None = None
+
+    def __call__(self, name: str, done: int, total: int) -> None:
+        now = (name, done * 10 // max(total, 1))
+        if now != self._printed:
+            self._printed = now
+            click.echo(f"{one_line(name)}: {done:,} of {total:,} {self._what}", err=True)
+
+
+@contextlib.contextmanager
 def reading_progress(
     runs: Sequence[Run],
 ) -> Iterator[Callable[[Run], Callable[[int], None]]]:

@@ -82,6 +82,14 @@ class CheckpointFile:
         """
         return self._entries[name].shape
 
+    def is_float(self, name: str) -> bool:
+        """Whether a parameter is of floating point.
+
+        Raises:
+            KeyError: There is no such parameter.
+        """
+        return "Float" in self._entries[name].kind
+
     def array(self, name: str) -> npt.NDArray[Any]:
         """Returns a parameter; bfloat16 becomes float32.
 

@@ -30,6 +30,11 @@ class Landscape:
         decomposition: How the plane was chosen: `PCA` or `Random`.
         unit: `epoch` or `step`.
         step_per_epoch: How many steps an epoch has; 0 if that is not known.
+        explained: The share of the path's variance along each direction; empty if not known.
+        seed: Where the randomness of the plane comes from; None if not known.
+        samples: How many samples each loss is the mean of; 0 if not known.
+        selection: Which parameters move, as it was asked for; empty if not known.
+        moved: How many numbers move; 0 if not known.
     """
 
     x: Floats
@@ -41,6 +46,11 @@ class Landscape:
     decomposition: str = ""
     unit: str = ""
     step_per_epoch: int = 0
+    explained: tuple[float, ...] = ()
+    seed: int | None = None
+    samples: int = 0
+    selection: str = ""
+    moved: int = 0
 
 
 def from_landscape(message: LossLandscape) -> Landscape:
@@ -74,6 +84,11 @@ def from_landscape(message: LossLandscape) -> Landscape:
         decomposition=_text(metadata.decomposition),
         unit=_text(metadata.unit),
         step_per_epoch=metadata.step_per_epoch,
+        explained=tuple(metadata.explained_variance),
+        seed=metadata.seed if metadata.HasField("seed") else None,
+        samples=metadata.samples,
+        selection=_text(metadata.selection),
+        moved=metadata.moved,
     )
 
 

@@ -56,6 +56,15 @@ class LandscapeMapper:
 def facts(landscape: Landscape) -> Iterator[tuple[str, object]]:
     """Yields what there is to say about a landscape, name by name."""
     yield "plane", landscape.decomposition or "not stated"
+    if landscape.explained:
+        shares = " and ".join(f"{share:.1%}" for share in landscape.explained)
+        yield "explained variance of the path", shares
+    if landscape.seed is not None:
+        yield "seed", landscape.seed
+    if landscape.moved:
+        yield "parameters that move", f"{landscape.moved:,} ({landscape.selection or 'all'})"
+    if landscape.samples:
+        yield "samples", f"{landscape.samples:,}"
     unit = landscape.unit or "checkpoint"
     if landscape.intervals:
         yield f"{unit}s", ", ".join(map(str, landscape.intervals))

@@ -1,0 +1,81 @@
+"""`rec-summary landscape`: the loss around a training, computed from its checkpoints."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from rec_summary.cli.common import count_of, one_line, progress_of, reporting_errors
+
+EXAMPLES = """\b
+Examples:
+  rec-summary landscape records/run-1 --model my_model:landscape
+  rec-summary landscape records/run-1 --model my_model:landscape --size 60 --parameters dense
+  rec-summary landscape records/run-1 --model my_model:landscape --engine dask://host:8786
+"""
+
+
+@click.command(epilog=EXAMPLES)
+@click.argument("run", metavar="RUN", type=click.Path())
+@click.option(
+    "--model",
+    required=True,
+    metavar="MODULE:FUNCTION",
+    help="A function that returns a MindSpore model, its network, a data set and metrics, as "
+    "MindSpore's SummaryLandscape wants it.",
+)
+@click.option("--size", metavar="N", type=int, help="Points along each side of the grid.")
+@click.option("--samples", metavar="N", type=int, help="Samples that the loss is the mean of.")
+@click.option(
+    "--parameters",
+    default="all",
+    show_default=True,
+    metavar="CHOICE",
+    help="Which move: all, dense (no embedding tables), or a regular expression of names.",
+)
+@click.option("--seed", default=1, show_default=True, help="Of the plane at random.")
+@click.option(
+    "--engine",
+    default="loky",
+    show_default=True,
+    help="Where points are evaluated: loky, sequential, dask://HOST:PORT, ray, spark.",
+)
+@click.option("--jobs", default=-1, metavar="N", help="Workers. [default: one on each core]")
+@click.option("--output", type=click.Path(), help="Record here. [default: RUN]")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
+@click.option("--debug", is_flag=True, help="Show where in the program an error arose.")
+def landscape(
+    run: str,
+    model: str,
+    size: int | None,
+    samples: int | None,
+    output: str | None,
+    quiet: bool,
+    debug: bool,
+    **options: Any,
+) -> None:
+    """Compute the loss landscapes of a run, and record them.
+
+    RUN is the record directory of a training with `collect_landscape`. What has been computed
+    is kept: after Ctrl-C, the same command goes on. Afterwards, `rec-summary view RUN` shows
+    the landscapes as a mesh and as pictures.
+    """
+    with reporting_errors(debug=debug):
+        from rec_summary.landscape.summary_landscape import SummaryLandscape
+
+        changes = {"landscape_size": size, "num_samples": samples}
+        try:
+            with progress_of("points", quiet=quiet) as progress:
+                tags = SummaryLandscape(run).gen_landscapes_with_multi_process(
+                    model,
+                    {name: value for name, value in changes.items() if value is not None},
+                    output=output,
+                    progress=progress,
+                    **options,
+                )
+        except (ValueError, ImportError) as error:
+            raise click.UsageError(str(error)) from error
+        if not quiet:
+            where = one_line(output or run)
+            click.echo(f"Recorded {count_of(len(tags), 'landscape')} in {where}: {', '.join(tags)}")

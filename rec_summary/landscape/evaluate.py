@@ -1,0 +1,204 @@
+"""The losses at points of a plane: in this process, in others, or on a cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from rec_summary.errors import RecSummaryError, three_part, verbatim
+from rec_summary.landscape.store import read_plane
+
+ENGINES: Final = ("loky", "sequential", "dask", "ray", "spark")
+_BLOCKS_EACH: Final = 8  # that a worker gets in all: enough to share the work, few to hand over
+
+
+class ModelError(RecSummaryError):
+    """The user's model cannot be made, or cannot be evaluated."""
+
+
+class Model(Protocol):
+    """What a landscape is computed of."""
+
+    def set(self, name: str, value: npt.NDArray[Any]) -> None:
+        """Sets a parameter in place."""
+
+    def loss(self) -> float:
+        """Returns the mean loss over the samples, with the parameters as they are."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a worker needs to evaluate points.
+
+    Attributes:
+        make: Makes the model; called once in each process.
+        folder: The store, with the plane. Workers on other machines must see it, too.
+        devices: The devices that workers share among themselves, one each; none on a CPU.
+    """
+
+    make: Callable[[int | None], Model]
+    folder: str
+    devices: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Engine:
+    """Where points are evaluated.
+
+    Attributes:
+        name: One of `ENGINES`; all but `sequential` are backends of joblib.
+        address: Of a cluster, such as `tcp://host:8786`.
+        jobs: How many workers; -1 for one on each core.
+    """
+
+    name: str = "loky"
+    address: str = ""
+    jobs: int = -1
+
+
+def parse_engine(text: str, jobs: int = -1) -> Engine:
+    """Returns the engine that `loky`, `sequential` or `dask://host:port` names.
+
+    Raises:
+        ValueError: It names none.
+    """
+    name, _, address = text.partition("://")
+    if name not in ENGINES or (address and name in ENGINES[:2]):
+        expected = "loky, sequential, dask://HOST:PORT, ray or spark"
+        raise ValueError(three_part("the engine", text, expected))
+    return Engine(name, f"tcp://{address}" if address else "", jobs)
+
+
+def evaluate(
+    task: Task, points: npt.NDArray[np.float64], indices: Sequence[int], engine: Engine
+) -> Iterator[tuple[list[int], list[float]]]:
+    """Yields indices and losses of points, block by block, in any order.
+
+    A point's loss is the same whatever the engine, since each is computed on its own.
+
+    Args:
+        task: What is evaluated.
+        points: All coordinates, shape (points, 2).
+        indices: Which of them.
+        engine: Where.
+
+    Raises:
+        ModelError: The model cannot be made or evaluated.
+    """
+    if not len(indices):
+        return
+    if engine.name == "sequential":
+        for index in indices:
+            yield [index], _evaluate(task, points[[index]])
+        return
+    joblib = _joblib()
+    with _backend(joblib, engine):
+        workers = joblib.effective_n_jobs(engine.jobs)
+        blocks = np.array_split(np.asarray(indices), min(len(indices), workers * _BLOCKS_EACH))
+        parallel = joblib.Parallel(n_jobs=engine.jobs, return_as="generator_unordered")
+        yield from parallel(
+            joblib.delayed(_evaluate_block)(task, block.tolist(), points[block]) for block in blocks
+        )
+
+
+def _evaluate_block(
+    task: Task, indices: list[int], points: npt.NDArray[np.float64]
+) -> tuple[list[int], list[float]]:
+    return indices, _evaluate(task, points)
+
+
+_evaluators: dict[str, _Evaluator] = {}  # of this process, by folder
+
+
+def _evaluate(task: Task, points: npt.NDArray[np.float64]) -> list[float]:
+    evaluator = _evaluators.get(task.folder)
+    if evaluator is None or evaluator.task != task:
+        _evaluators.clear()  # one at a time: a model may be large
+        evaluator = _evaluators[task.folder] = _Evaluator(task)
+    return [evaluator.at(float(x), float(y)) for x, y in points]
+
+
+def forget() -> None:
+    """Gives up the model that this process has kept for further points."""
+    _evaluators.clear()
+
+
+class _Evaluator:
+    """A model on a plane. Beside the model itself, nothing is held but what is mapped."""
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self._origin, self._first, self._second = read_plane(task.folder)
+        try:
+            self._model = task.make(_claim_device(task))
+            for name, value in self._origin.items():
+                self._model.set(name, np.asarray(value))
+        except RecSummaryError:
+            raise
+        except Exception as error:
+            received = verbatim(f"{type(error).__name__}: {error}")
+            expected = "a function that returns a model with the checkpoints' parameters"
+            raise ModelError(
+                three_part("the model of the landscape", received, expected)
+            ) from error
+
+    def at(self, x: float, y: float) -> float:
+        for name, first in self._first.items():
+            value = self._origin[name].astype(np.float64)
+            value += x * first
+            value += y * self._second[name]
+            self._model.set(name, value.astype(self._origin[name].dtype))
+        try:
+            return float(self._model.loss())
+        except Exception as error:
+            received = verbatim(f"{type(error).__name__}: {error}")
+            what = f"the loss at ({x:g}, {y:g})"
+            expected = "a model that can be evaluated on its data"
+            raise ModelError(three_part(what, received, expected)) from error
+
+
+def _claim_device(task: Task) -> int | None:
+    """Returns a device that no other worker has taken; None if there are none to share."""
+    for device in task.devices:
+        path = os.path.join(task.folder, f"device_{device}.claim")
+        with contextlib.suppress(FileExistsError):
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+            return device
+    return task.devices[0] if task.devices else None
+
+
+def release_devices(task: Task) -> None:
+    """Gives all devices back, those of workers that were killed included."""
+    for device in task.devices:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(os.path.join(task.folder, f"device_{device}.claim"))
+
+
+@contextlib.contextmanager
+def _backend(joblib: Any, engine: Engine) -> Iterator[None]:
+    with contextlib.ExitStack() as stack:
+        if engine.name == "dask":
+            distributed: Any = importlib.import_module("distributed")
+            stack.enter_context(distributed.Client(engine.address or None))
+        elif engine.name == "spark":
+            importlib.import_module("joblibspark").register_spark()
+        with joblib.parallel_config(backend=engine.name, n_jobs=engine.jobs):
+            yield
+
+
+def _joblib() -> Any:
+    try:
+        import joblib
+    except ModuleNotFoundError as error:
+        raise ImportError(
+            "computing loss landscapes in several processes needs joblib, which is not "
+            "installed: pip install 'rec_summary[landscape]'"
+        ) from error
+    return joblib

@@ -1,0 +1,133 @@
+"""A network of MindSpore as the model of a landscape; the only module here that loads it."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import mindspore
+import numpy as np
+import numpy.typing as npt
+from mindspore import Tensor, nn
+
+from rec_summary.errors import three_part, verbatim
+from rec_summary.landscape.evaluate import ModelError
+
+
+@dataclass(frozen=True)
+class ModelMaker:
+    """Makes the model in each process that evaluates; processes get this, not the model.
+
+    Attributes:
+        callback: MindSpore's `callback_fn`: returns model, network, data set and metrics.
+            Or where it is, as `module:function`.
+        num_samples: How many samples the loss is the mean of.
+        train_mode: Whether layers such as dropout and normalisation behave as in training.
+            By default they do not: the loss is then a function of the parameters alone.
+        device_target: MindSpore's device target.
+    """
+
+    callback: Callable[[], Any] | str
+    num_samples: int
+    train_mode: bool = False
+    device_target: str = "CPU"
+
+    def __call__(self, device: int | None) -> MindSporeModel:
+        """Makes the model, on a device if there is one to be chosen; sets graph mode."""
+        mindspore.set_context(mode=mindspore.GRAPH_MODE)  # compiled once, then fast
+        if device is not None:
+            mindspore.set_device(self.device_target, device)
+        callback = self.callback
+        if isinstance(callback, str):
+            callback = imported(callback)
+        made = callback()
+        if not isinstance(made, tuple) or len(made) != 4:
+            expected = "a tuple of model, network, data set and metrics, as MindSpore has it"
+            raise ModelError(three_part("what the model's function returns", made, expected))
+        model, network, dataset, _ = made
+        return MindSporeModel(model, network, dataset, self.num_samples, train_mode=self.train_mode)
+
+
+class MindSporeModel:
+    """A network with its loss, and samples that are decoded once and kept."""
+
+    def __init__(
+        self, model: Any, network: Any, dataset: Any, num_samples: int, *, train_mode: bool
+    ) -> None:
+        """Decodes the samples.
+
+        Args:
+            model: A `mindspore.train.Model`, with the loss function.
+            network: Its network, a Cell.
+            dataset: Batches of the network's inputs and the labels.
+            num_samples: How many samples; the batch that reaches that many is the last.
+            train_mode: As in `ModelMaker`.
+        """
+        loss_fn = getattr(model, "_loss_fn", None)
+        self._network = network if loss_fn is None else nn.WithLossCell(network, loss_fn)
+        self._network.set_train(train_mode)
+        self._parameters = {each.name: each for each in network.get_parameters()}
+        self._batches: list[tuple[int, list[Tensor]]] = []
+        samples = 0
+        for columns in dataset.create_tuple_iterator(num_epochs=1, do_copy=True):
+            rows = int(columns[0].shape[0]) if columns[0].ndim else 1
+            self._batches.append((rows, list(columns)))
+            samples += rows
+            if samples >= num_samples:
+                break
+        if not samples:
+            received = verbatim("a data set without a batch")
+            raise ModelError(three_part("the samples", received, "at least one batch"))
+        self.samples = samples
+
+    def set(self, name: str, value: npt.NDArray[Any]) -> None:
+        """Sets a parameter in place: the compiled graph stays.
+
+        Raises:
+            ModelError: There is no such parameter, or it has another shape.
+        """
+        parameter = self._parameters.get(name)
+        if parameter is None or tuple(parameter.shape) != value.shape:
+            received = "none" if parameter is None else str(tuple(parameter.shape))
+            expected = f"a network with a parameter of that name and of shape {value.shape}"
+            raise ModelError(three_part(f"the model's {name}", verbatim(received), expected))
+        parameter.set_data(Tensor(np.ascontiguousarray(value), parameter.dtype))
+
+    def loss(self) -> float:
+        """Returns the mean loss over all samples."""
+        total = 0.0
+        for rows, columns in self._batches:
+            loss = self._network(*columns)
+            loss = loss[0] if isinstance(loss, tuple) else loss
+            total += rows * float(np.mean(loss.asnumpy().astype(np.float64)))
+        return total / self.samples
+
+
+def device_target() -> str:
+    """Returns the device target that MindSpore is set to."""
+    return str(mindspore.get_context("device_target"))
+
+
+def imported(place: str) -> Callable[[], Any]:
+    """Returns the function that `module:function` names; modules here are found, too.
+
+    Raises:
+        ModelError: There is none.
+    """
+    module, _, name = place.partition(":")
+    if not module or not name:
+        raise ModelError(three_part("the model", place, "module:function"))
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        expected = f"a function that can be imported ({error})"
+        raise ModelError(three_part("the model", place, expected)) from error
+    if not callable(found):
+        raise ModelError(three_part("the model", found, "a function"))
+    return found

@@ -1,0 +1,201 @@
+"""Planes through the space of parameters: along the training, or at random.
+
+Source: Li et al., "Visualizing the Loss Landscape of Neural Nets", NeurIPS 2018: PCA of the
+differences from the last checkpoint, and filter normalisation of random directions.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from rec_summary.errors import SourceError, three_part, verbatim
+from rec_summary.landscape.trajectory import FEWEST, Trajectory
+
+Floats = npt.NDArray[np.float64]
+Vector = dict[str, npt.NDArray[Any]]
+"""A point or a direction: an array for each parameter."""
+
+_MARGIN: Final = 0.2  # of the path's extent, on each side
+_REACH: Final = 1.0  # of a plane at random, on each side, in units of each filter's norm
+_RANK: Final = 1e-10  # a smaller share of the variance is rounding
+
+
+@dataclass(frozen=True)
+class Plane:
+    """A plane, and what of it is looked at.
+
+    Attributes:
+        origin: The point that coordinates (0, 0) stand for: the last checkpoint.
+        first: The direction of x, for the parameters that move.
+        second: The direction of y.
+        x: The grid's coordinates along the first direction, ascending.
+        y: Those along the second.
+        path: Coordinates of each checkpoint, shape (checkpoints, 2); empty at random.
+        explained: The share of the path's variance along each direction; empty at random.
+        method: `PCA` or `Random`.
+    """
+
+    origin: Vector
+    first: Vector
+    second: Vector
+    x: Floats
+    y: Floats
+    path: Floats
+    explained: tuple[float, ...]
+    method: str
+
+    @property
+    def moved(self) -> int:
+        """How many numbers move."""
+        return sum(array.size for array in self.first.values())
+
+
+def pca_plane(trajectory: Trajectory, names: Sequence[str], size: int) -> Plane:
+    """Returns the plane that the checkpoints lie in best, and that the last one lies in.
+
+    Only two parameters of one checkpoint are in memory at a time, beside the result: the
+    principal directions are found from the products of the checkpoints' differences.
+
+    Args:
+        trajectory: The checkpoints, at least three.
+        names: The parameters that move.
+        size: Points along each side of the grid.
+
+    Raises:
+        SourceError: There are too few checkpoints, or they lie on a line.
+    """
+    count = len(trajectory.numbers)
+    if count < FEWEST:
+        raise SourceError(
+            three_part(
+                "the number of checkpoints of a loss landscape",
+                verbatim(f"{count} ({', '.join(map(str, trajectory.numbers))})"),
+                f"at least {FEWEST}",
+            )
+        )
+    products = _products(trajectory, names)
+    values, vectors = np.linalg.eigh(products)
+    values, vectors = values[::-1], vectors[:, ::-1]
+    total = float(values.clip(0).sum())
+    if total <= 0 or values[1] <= _RANK * total:
+        what = "the same point" if total <= 0 else "on one line"
+        raise SourceError(
+            three_part(
+                "the checkpoints of a loss landscape",
+                verbatim(f"{count} that lie {'at ' if total <= 0 else ''}{what}"),
+                "three that span a plane: take others, or a plane at random",
+            )
+        )
+    weights = vectors[:, :2] / np.sqrt(values[:2])
+    coordinates = products @ weights
+    # Which way a direction points is free: the training begins at the right.
+    signs = np.where(coordinates[np.abs(coordinates).argmax(axis=0), [0, 1]] < 0, -1.0, 1.0)
+    weights, coordinates = weights * signs, coordinates * signs
+    path = np.vstack([coordinates, np.zeros(2)])
+    origin = {name: trajectory.array(-1, name) for name in trajectory.all_names}
+    first, second = _directions(trajectory, names, origin, weights)
+    return Plane(
+        origin=origin,
+        first=first,
+        second=second,
+        x=_axis(path[:, 0], size),
+        y=_axis(path[:, 1], size),
+        path=path,
+        explained=tuple(float(value / total) for value in values[:2]),
+        method="PCA",
+    )
+
+
+def random_plane(trajectory: Trajectory, names: Sequence[str], size: int, seed: int) -> Plane:
+    """Returns a plane at random through the last checkpoint, with normalised filters.
+
+    Each row of a direction has the norm of the same row of the parameter, so that one unit
+    means the same for large and small weights; so has each row of an embedding table. A
+    parameter of one dimension is taken as one row. The same seed gives the same plane,
+    whichever other parameters move.
+
+    Args:
+        trajectory: The checkpoints; only the last one is used.
+        names: The parameters that move.
+        size: Points along each side of the grid.
+        seed: Where the randomness comes from.
+    """
+    origin = {name: trajectory.array(-1, name) for name in trajectory.all_names}
+    directions: list[Vector] = []
+    for number in (0, 1):
+        directions.append(
+            {
+                name: _normalised(_noise(origin[name].shape, name, seed, number), origin[name])
+                for name in names
+            }
+        )
+    axis = np.linspace(-_REACH, _REACH, size)
+    return Plane(
+        origin=origin,
+        first=directions[0],
+        second=directions[1],
+        x=axis,
+        y=axis.copy(),
+        path=np.zeros((0, 2)),
+        explained=(),
+        method="Random",
+    )
+
+
+def _products(trajectory: Trajectory, names: Sequence[str]) -> Floats:
+    """Returns the inner products of all checkpoints' differences from the last one."""
+    count = len(trajectory.numbers) - 1
+    products = np.zeros((count, count))
+    for name in names:
+        last = trajectory.array(-1, name).astype(np.float64).reshape(-1)
+        differences = np.stack(
+            [
+                trajectory.array(index, name).astype(np.float64).reshape(-1) - last
+                for index in range(count)
+            ]
+        )
+        products += differences @ differences.T
+    return products
+
+
+def _directions(
+    trajectory: Trajectory, names: Sequence[str], origin: Vector, weights: Floats
+) -> list[Vector]:
+    """Returns unit vectors: weighted sums of the checkpoints' differences from the last one."""
+    found: list[Vector] = [{}, {}]
+    for name in names:
+        last = origin[name].astype(np.float64)
+        sums = [np.zeros(last.shape), np.zeros(last.shape)]
+        for index in range(len(trajectory.numbers) - 1):
+            difference = trajectory.array(index, name) - last
+            for total, weight in zip(sums, weights[index], strict=True):
+                total += weight * difference
+        for direction, total in zip(found, sums, strict=True):
+            direction[name] = total.astype(np.float32)
+    return found
+
+
+def _noise(shape: tuple[int, ...], name: str, seed: int, number: int) -> Floats:
+    digest = hashlib.sha256(f"{seed}/{number}/{name}".encode()).digest()
+    return np.random.default_rng(int.from_bytes(digest[:16], "big")).standard_normal(shape)
+
+
+def _normalised(direction: Floats, parameter: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+    rows = max(parameter.shape[0], 1) if parameter.ndim > 1 else 1
+    flat = direction.reshape(rows, -1)
+    norms = np.linalg.norm(flat, axis=1, keepdims=True)
+    wanted = np.linalg.norm(parameter.astype(np.float64).reshape(rows, -1), axis=1, keepdims=True)
+    scaled: Floats = flat * (wanted / np.where(norms > 0, norms, 1))
+    return scaled.reshape(parameter.shape).astype(np.float32)
+
+
+def _axis(coordinates: Floats, size: int) -> Floats:
+    low, high = float(coordinates.min()), float(coordinates.max())
+    margin = _MARGIN * (high - low) if high > low else 1.0
+    return np.linspace(low - margin, high + margin, size)

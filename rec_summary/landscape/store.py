@@ -1,0 +1,199 @@
+"""What of a landscape has been computed: kept on disk, so that a run that is killed goes on.
+
+<folder>/plan.json                 what is computed: if it differs, all begins anew
+<folder>/plane/<n>.npy             origin and directions, one file for each parameter
+<folder>/losses.npz                the losses, and which of them are known
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import filelock
+import numpy as np
+import numpy.typing as npt
+
+from rec_summary.errors import RecSummaryError, three_part, verbatim
+from rec_summary.landscape.plane import Plane, Vector
+from rec_summary.records.directory import make_directory
+
+_LOSSES: Final = "losses.npz"
+_PLAN: Final = "plan.json"
+_PLANE: Final = "plane"
+_LOCK: Final = ".rec_summary.lock"
+_HOLDER: Final = "holder.json"
+_SAVE_SECS: Final = 1.0
+_FILE_MODE: Final = 0o600
+
+
+class BusyError(RecSummaryError):
+    """Another process computes the same landscape."""
+
+
+class Store:
+    """The points of one landscape, those of the grid and then those of the path.
+
+    Attributes:
+        folder: Where it is.
+        points: The coordinates of all points, shape (points, 2).
+        losses: Their losses, NaN where they are not known, shape (points,).
+        known: Which are known, shape (points,).
+    """
+
+    def __init__(self, folder: str, plane: Plane, plan: dict[str, Any]) -> None:
+        """Opens or begins a store; to be called with the lock held.
+
+        Args:
+            folder: Where it is.
+            plane: The plane.
+            plan: What tells this computation from others; JSON can hold it.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        self.folder = folder
+        grid = np.stack(np.meshgrid(plane.x, plane.y), axis=-1).reshape(-1, 2)
+        ends = plane.path if len(plane.path) else np.zeros((1, 2))
+        self.points = np.concatenate([grid, ends])
+        self._saved = 0.0
+        self._shape = (len(plane.y), len(plane.x))
+        text = json.dumps(plan, sort_keys=True)
+        if not self._resume(text):
+            self.losses = np.full(len(self.points), np.nan)
+            self.known = np.zeros(len(self.points), dtype=bool)
+            self._write_plane(plane)
+            self.save()
+            _replace(os.path.join(folder, _PLAN), text.encode())
+
+    @property
+    def missing(self) -> npt.NDArray[np.intp]:
+        """The indices of the points that are not known yet."""
+        return np.flatnonzero(~self.known)
+
+    @property
+    def grid(self) -> npt.NDArray[np.float64]:
+        """The losses on the grid, shape (rows, columns)."""
+        count = self._shape[0] * self._shape[1]
+        return self.losses[:count].reshape(self._shape)
+
+    @property
+    def path(self) -> npt.NDArray[np.float64]:
+        """The losses on the path; without one, that of the origin alone."""
+        return self.losses[self._shape[0] * self._shape[1] :]
+
+    def put(self, indices: Sequence[int], losses: Sequence[float]) -> None:
+        """Takes losses, and saves them about once a second.
+
+        Raises:
+            OSError: They cannot be saved.
+        """
+        self.losses[list(indices)] = losses
+        self.known[list(indices)] = True
+        if time.monotonic() - self._saved > _SAVE_SECS:
+            self.save()
+
+    def save(self) -> None:
+        """Saves all losses: complete, or as they were before.
+
+        Raises:
+            OSError: They cannot be saved.
+        """
+        temporary = os.path.join(self.folder, f".{_LOSSES}.tmp")
+        with open(temporary, "wb") as file:
+            np.savez(file, losses=self.losses, known=self.known)
+        os.replace(temporary, os.path.join(self.folder, _LOSSES))
+        self._saved = time.monotonic()
+
+    def _resume(self, text: str) -> bool:
+        try:
+            with open(os.path.join(self.folder, _PLAN), encoding="utf-8") as file:
+                if file.read() != text:
+                    return False
+            with np.load(os.path.join(self.folder, _LOSSES), allow_pickle=False) as found:
+                self.losses, self.known = found["losses"], found["known"]
+        except (OSError, ValueError, KeyError):
+            return False
+        return self.losses.shape == self.known.shape == (len(self.points),)
+
+    def _write_plane(self, plane: Plane) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(os.path.join(self.folder, _PLAN))  # what was there is not in force any more
+        folder = os.path.join(self.folder, _PLANE)
+        make_directory(folder)
+        for left in os.listdir(folder):
+            os.unlink(os.path.join(folder, left))
+        names = list(plane.origin)
+        for index, name in enumerate(names):
+            np.save(os.path.join(folder, f"origin_{index}.npy"), plane.origin[name])
+            if name in plane.first:
+                np.save(os.path.join(folder, f"first_{index}.npy"), plane.first[name])
+                np.save(os.path.join(folder, f"second_{index}.npy"), plane.second[name])
+        _replace(os.path.join(folder, "names.json"), json.dumps(names).encode())
+
+
+def read_plane(folder: str) -> tuple[Vector, Vector, Vector]:
+    """Returns origin and directions of a store, mapped from the disk: processes share them.
+
+    Raises:
+        OSError: They cannot be read.
+    """
+    folder = os.path.join(folder, _PLANE)
+    with open(os.path.join(folder, "names.json"), encoding="utf-8") as file:
+        names = json.load(file)
+
+    def arrays(part: str) -> Vector:
+        paths = {n: os.path.join(folder, f"{part}_{i}.npy") for i, n in enumerate(names)}
+        return {
+            name: np.load(path, mmap_mode="r", allow_pickle=False)
+            for name, path in paths.items()
+            if os.path.exists(path)
+        }
+
+    return arrays("origin"), arrays("first"), arrays("second")
+
+
+@contextlib.contextmanager
+def locked(folder: str) -> Iterator[None]:
+    """Makes a folder, and holds its lock.
+
+    Raises:
+        BusyError: Another process holds it; it is named.
+        OSError: The folder cannot be made.
+    """
+    os.makedirs(os.path.dirname(folder), exist_ok=True)
+    make_directory(folder)
+    holder = os.path.join(folder, _HOLDER)
+    lock = filelock.FileLock(os.path.join(folder, _LOCK), timeout=0, mode=_FILE_MODE)
+    try:
+        lock.acquire()
+    except filelock.Timeout as error:
+        try:
+            with open(holder, encoding="utf-8") as file:
+                who = file.read()
+        except OSError:
+            who = "an unknown process"
+        raise BusyError(
+            three_part(
+                f"the landscape in {folder}",
+                verbatim(f"one that is being computed by {who}"),
+                "one that nobody computes: wait for it, or end that process",
+            )
+        ) from error
+    try:
+        _replace(holder, f"process {os.getpid()} on {socket.gethostname()}".encode())
+        yield
+    finally:
+        lock.release()
+
+
+def _replace(path: str, data: bytes) -> None:
+    temporary = f"{path}.tmp"
+    with open(temporary, "wb") as file:
+        file.write(data)
+    os.replace(temporary, path)

@@ -1,0 +1,124 @@
+"""The landscape of a real training: a click model, recorded and computed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+mindspore = pytest.importorskip("mindspore")
+
+from rec_summary import SummaryCollector, SummaryLandscape  # noqa: E402
+from rec_summary.export.frames import load  # noqa: E402
+from rec_summary.landscape.evaluate import ModelError  # noqa: E402
+from rec_summary.landscape.mindspore_model import ModelMaker, imported  # noqa: E402
+from rec_summary.values.landscape import Landscape  # noqa: E402
+from tests.landscape.click_landscape import SAMPLES, parts  # noqa: E402
+from tests.training._nets import Journal, click_model, stream  # noqa: E402
+
+pytestmark = pytest.mark.mindspore
+
+STEPS = [2, 4, 6, 8, 10]
+OPTIONS = {"unit": "step", "landscape_size": 5, "num_samples": SAMPLES, "intervals": [STEPS]}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An online training with checkpoints for a landscape."""
+    mindspore.set_context(mode=mindspore.GRAPH_MODE)
+    mindspore.set_seed(1)
+    folder = tmp_path_factory.mktemp("landscape") / "run"
+    collector = SummaryCollector(str(folder), collect_specified_data={"collect_landscape": OPTIONS})
+    click_model().online_train(stream(), callbacks=[collector, Journal(stop_after=12)])
+    return folder
+
+
+@pytest.fixture(scope="module")
+def landscapes(run: Path) -> dict[str, Landscape]:
+    """What was computed of it, by tag."""
+    tags = SummaryLandscape(run).gen_landscapes_with_multi_process(parts, engine="sequential")
+    assert tags == ["landscape_[2, 10]", "landscape_[10]"]
+    return {each.tag: each.landscape for each in load(run).landscapes()}
+
+
+def loss_at(run: Path, number: int) -> float:
+    """Returns the loss at a checkpoint, computed with MindSpore alone."""
+    model, network, dataset, _ = parts()
+    path = run / "ckpt_dir" / f"ClickNet_{number}_step.ckpt"
+    mindspore.load_param_into_net(network, mindspore.load_checkpoint(str(path)))
+    losses = []
+    for fields, label in dataset.create_tuple_iterator(num_epochs=1):
+        network.set_train(False)
+        losses.append(float(model._loss_fn(network(fields), label).asnumpy()))
+    return float(np.mean(losses))
+
+
+def test_the_path_has_the_losses_of_its_checkpoints(
+    run: Path, landscapes: dict[str, Landscape]
+) -> None:
+    found = landscapes["landscape_[2, 10]"]
+    assert found.intervals == tuple(STEPS)
+    # The plane goes through the last checkpoint; the others lie near it.
+    assert found.path[-1, 2] == pytest.approx(loss_at(run, 10), rel=1e-5)
+    for index, number in enumerate(STEPS):
+        assert found.path[index, 2] == pytest.approx(loss_at(run, number), rel=0.05)
+    assert sum(found.explained) > 0.8
+    assert found.z.shape == (5, 5)
+    assert np.isfinite(found.z).all()
+
+
+def test_embedding_tables_move(landscapes: dict[str, Landscape]) -> None:
+    assert landscapes["landscape_[10]"].moved == 20 * 4 + 12 + 1
+
+
+def test_the_command_does_the_same_where_the_directory_has_been_moved_to(
+    run: Path, landscapes: dict[str, Landscape], tmp_path: Path
+) -> None:
+    moved = tmp_path / "moved"
+    shutil.copytree(run / "ckpt_dir", moved / "ckpt_dir")
+    place = "tests.landscape.click_landscape:parts"
+    command = [sys.executable, "-m", "rec_summary.cli", "landscape", str(moved), "--model", place]
+    done = subprocess.run(
+        [*command, "--engine", "loky", "--jobs", "2", "--seed", "1"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "GLOG_v": "3"},
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Recorded 2 landscapes" in done.stdout
+    assert "30 of 30 points" in done.stderr
+    last = {each.tag: each.landscape for each in load(moved).landscapes()}
+    for tag, landscape in landscapes.items():
+        np.testing.assert_array_equal(landscape.z, last[tag].z)
+
+
+@pytest.mark.parametrize(
+    ("callback", "match"),
+    [
+        ("nothing", "module:function"),
+        ("nothing_of_the_kind:f", "a function that can be imported"),
+        ("os:nothing", "a function that can be imported"),
+        ("os:name", "a function"),
+    ],
+)
+def test_models_that_cannot_be_found(callback: str, match: str) -> None:
+    with pytest.raises(ModelError, match=match):
+        imported(callback)
+
+
+def test_models_that_do_not_fit(run: Path) -> None:
+    with pytest.raises(ModelError, match="a tuple of model, network, data set and metrics"):
+        ModelMaker(lambda: 3, 8)(None)
+
+    def fails() -> None:
+        raise RuntimeError("no data today")
+
+    with pytest.raises(ModelError, match="no data today"):
+        SummaryLandscape(run).gen_landscapes_with_multi_process(
+            fails, {"landscape_size": 4}, engine="sequential"
+        )

@@ -1,0 +1,322 @@
+"""Landscapes of a loss whose surface is known, on every engine."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import filelock
+import numpy as np
+import pytest
+
+from rec_summary.errors import SourceError
+from rec_summary.export.dashboards.landscape_mesh import landscape_mesh
+from rec_summary.export.frames import load
+from rec_summary.landscape.evaluate import ModelError, parse_engine
+from rec_summary.landscape.store import BusyError
+from rec_summary.landscape.summary_landscape import Options, SummaryLandscape, changed
+from rec_summary.values.landscape import Landscape
+from tests.landscape import quadratic
+from tests.landscape.quadratic import Maker, write_run
+
+SEQUENTIAL = Options(engine="sequential")
+
+
+def compute(
+    folder: Path, options: Options = SEQUENTIAL, make: Maker | None = None, **changes: Any
+) -> dict[str, Landscape]:
+    """Computes a run's landscapes and returns what was recorded, by tag."""
+    metadata = write_run(folder) if not folder.exists() else quadratic.read_metadata(folder)
+    SummaryLandscape(folder).compute(make or Maker(), replace(metadata, **changes), options)
+    return {each.tag: each.landscape for each in load(folder).landscapes()}
+
+
+def test_the_surface_is_the_analytic_one(tmp_path: Path) -> None:
+    found = compute(tmp_path / "run")["landscape_[1, 6]"]
+    points = quadratic.descend(6)
+    last = points[-1]
+    differences = np.array(points) - last
+    # The plane: what singular values say, up to the sign of each direction.
+    directions = np.linalg.svd(differences[:-1], full_matrices=False)[2][:2]
+    expected_path = differences @ directions.T
+    signs = np.sign((expected_path * found.path[:, :2]).sum(axis=0))
+    np.testing.assert_allclose(found.path[:, :2], expected_path * signs, atol=1e-5)
+    directions *= signs[:, None]
+    for row, y in enumerate(found.y):
+        for column, x in enumerate(found.x):
+            exact = quadratic.loss(last + x * directions[0] + y * directions[1])
+            assert found.z[row, column] == pytest.approx(exact, rel=1e-5)
+
+
+def test_losses_on_the_path_are_those_of_the_checkpoints_up_to_the_projection(
+    tmp_path: Path,
+) -> None:
+    found = compute(tmp_path / "run")["landscape_[1, 6]"]
+    points = quadratic.descend(6)
+    differences = np.array(points) - points[-1]
+    directions = np.linalg.svd(differences[:-1], full_matrices=False)[2][:2]
+    residuals = np.linalg.norm(differences - differences @ directions.T @ directions, axis=1)
+    steepest = np.linalg.norm(
+        quadratic.curvature() * (np.array(points) - quadratic.minimum()), axis=1
+    )
+    for index, point in enumerate(points):
+        bound = (steepest[index] + 3 * residuals[index]) * residuals[index] + 1e-4
+        assert abs(found.path[index, 2] - quadratic.loss(point)) <= bound
+    assert found.path[-1, 2] == pytest.approx(quadratic.loss(points[-1]), rel=1e-6)
+    assert found.convergence == pytest.approx((0, 0, quadratic.loss(points[-1])), rel=1e-6)
+
+
+def test_what_is_said_about_it(tmp_path: Path) -> None:
+    found = compute(tmp_path / "run")
+    pca, at_random = found["landscape_[1, 6]"], found["landscape_[6]"]
+    points = quadratic.descend(6)
+    squares = np.linalg.svd(np.array(points[:-1]) - points[-1], compute_uv=False) ** 2
+    np.testing.assert_allclose(pca.explained, squares[:2] / squares.sum(), rtol=1e-5)
+    assert (pca.decomposition, pca.samples, pca.moved) == ("PCA", 64, quadratic.SIZE)
+    assert (at_random.decomposition, at_random.seed) == ("Random", 1)
+    assert pca.intervals == (1, 2, 3, 4, 5, 6)
+
+
+def test_a_minimum_off_the_centre_is_where_it_belongs_in_the_mesh(tmp_path: Path) -> None:
+    found = compute(tmp_path / "run")["landscape_[1, 6]"]
+    row, column = np.unravel_index(found.z.argmin(), found.z.shape)
+    assert (row, column) != (found.z.shape[0] // 2, found.z.shape[1] // 2)
+    mesh = landscape_mesh(found)
+    grid = mesh.vertices[: found.z.size].reshape(*found.z.shape, 3)
+    # x grows to the right; y grows towards the viewer, and the box is tilted about x.
+    assert np.all(np.diff(grid[0, :, 0]) > 0)
+    assert np.all(np.diff(grid[:, 0, 2] - grid[:, 0, 1]) > 0)
+    darkest = mesh.colours[: found.z.size].sum(axis=1).argmin()
+    assert darkest == row * found.z.shape[1] + column
+
+
+@pytest.mark.parametrize("engine", ["loky", "dask"])
+def test_every_engine_gives_the_same(tmp_path: Path, engine: str) -> None:
+    alone = compute(tmp_path / "alone")
+    if engine == "loky":
+        others = compute(tmp_path / "others", Options(engine="loky", jobs=2))
+    else:
+        distributed = pytest.importorskip("distributed")
+        with distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address=None
+        ) as cluster:
+            address = cluster.scheduler_address.replace("tcp://", "dask://")
+            others = compute(tmp_path / "others", Options(engine=address, jobs=2))
+    assert set(alone) == set(others)
+    for tag, landscape in alone.items():
+        np.testing.assert_array_equal(landscape.z, others[tag].z)
+        np.testing.assert_array_equal(landscape.path, others[tag].path)
+
+
+def test_embedding_tables_move_unless_they_are_not_to(tmp_path: Path) -> None:
+    everything = compute(tmp_path / "all")["landscape_[1, 6]"]
+    dense = compute(tmp_path / "dense", replace(SEQUENTIAL, parameters="dense"))
+    table = compute(tmp_path / "table", replace(SEQUENTIAL, parameters="user_emb"))
+    assert everything.moved == 23
+    assert (dense["landscape_[1, 6]"].moved, table["landscape_[1, 6]"].moved) == (8, 15)
+    assert not np.allclose(everything.z, dense["landscape_[1, 6]"].z)
+
+
+def test_planes_at_random_are_those_of_their_seed(tmp_path: Path) -> None:
+    first, same, other = (
+        compute(tmp_path / name, replace(SEQUENTIAL, seed=seed), train=False)["landscape_[6]"]
+        for name, seed in (("first", 3), ("same", 3), ("other", 4))
+    )
+    np.testing.assert_array_equal(first.z, same.z)
+    assert not np.allclose(first.z, other.z)
+    assert len(first.path) == 0
+
+
+def lines(path: Path) -> int:
+    return len(path.read_text().splitlines()) if path.exists() else 0
+
+
+def test_a_failure_keeps_what_is_done_and_the_next_run_goes_on(tmp_path: Path) -> None:
+    journal = tmp_path / "journal"
+    make = Maker(journal=str(journal), fails_at=20)
+    with pytest.raises(ModelError, match=r"the loss at .*RuntimeError: out of luck"):
+        compute(tmp_path / "run", make=make, result=False)
+    assert lines(journal) == 19
+    # The same computation: what does not matter for it may differ.
+    found = compute(tmp_path / "run", make=Maker(journal=str(journal)), result=False)
+    assert lines(journal) == 7 * 7 + 6
+    exact = compute(tmp_path / "exact", result=False)
+    np.testing.assert_array_equal(found["landscape_[1, 6]"].z, exact["landscape_[1, 6]"].z)
+
+
+@pytest.mark.parametrize("engine", ["sequential", "loky"])
+def test_what_is_complete_is_recorded_again_without_an_evaluation(
+    tmp_path: Path, engine: str
+) -> None:
+    journal = tmp_path / "journal"
+    compute(tmp_path / "run", make=Maker(journal=str(journal)))
+    before = lines(journal)
+    compute(tmp_path / "run", Options(engine=engine), make=Maker(journal=str(journal)))
+    assert lines(journal) == before
+
+
+@pytest.mark.parametrize("change", ["samples", "size", "checkpoint"])
+def test_another_computation_begins_anew(tmp_path: Path, change: str) -> None:
+    journal = tmp_path / "journal"
+    make = Maker(journal=str(journal))
+    compute(tmp_path / "run", make=make, result=False)
+    changes: dict[str, Any] = {}
+    if change == "samples":
+        changes = {"num_samples": 32}
+    elif change == "size":
+        changes = {"landscape_size": 5}
+    else:
+        path = tmp_path / "run" / "ckpt_dir" / "Net_3_step.ckpt"
+        quadratic.write_checkpoint(path, quadratic.descend(6)[0])
+    before = lines(journal)
+    compute(tmp_path / "run", make=make, result=False, **changes)
+    size = changes.get("landscape_size", 7)
+    assert lines(journal) - before == size * size + 6
+
+
+def test_a_computation_that_is_killed_goes_on(tmp_path: Path) -> None:
+    write_run(tmp_path / "run", size=9)
+    journal = tmp_path / "journal"
+    program = (
+        "import sys; from pathlib import Path; "
+        "from tests.landscape.test_summary_landscape import Maker, compute; "
+        "compute(Path(sys.argv[1]), make=Maker(0.05, sys.argv[2]), result=False)"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path / "run"), str(journal)]
+    process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": os.getcwd()})
+    deadline = time.monotonic() + 60
+    while lines(journal) < 40 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    before = lines(journal)
+    assert 40 <= before < 9 * 9 + 6
+    compute(tmp_path / "run", make=Maker(journal=str(journal)), result=False)
+    again = lines(journal) - (9 * 9 + 6)  # what was done and not saved yet
+    assert 0 <= again <= 30
+
+
+def test_another_process_at_work_is_named(tmp_path: Path) -> None:
+    compute(tmp_path / "run", result=False)
+    [folder] = (tmp_path / "run" / "landscape").iterdir()
+    with (
+        filelock.FileLock(folder / ".rec_summary.lock"),
+        pytest.raises(BusyError, match=rf"computed by process {os.getpid()} on "),
+    ):
+        compute(tmp_path / "run", result=False)
+
+
+def test_progress_reaches_the_whole(tmp_path: Path) -> None:
+    metadata = write_run(tmp_path / "run")
+    seen: list[tuple[str, int, int]] = []
+    SummaryLandscape(tmp_path / "run").compute(
+        Maker(), metadata, SEQUENTIAL, progress=lambda *now: seen.append(now)
+    )
+    assert seen[0] == ("landscape_[1, 6]", 0, 55)
+    assert ("landscape_[1, 6]", 55, 55) in seen
+    assert seen[-1] == ("landscape_[6]", 50, 50)
+
+
+def test_losses_that_are_no_numbers_are_kept_as_such(tmp_path: Path) -> None:
+    class Broken(quadratic.Quadratic):
+        def loss(self) -> float:
+            super().loss()
+            return float("nan")
+
+    class BrokenMaker(Maker):
+        def __call__(self, device: int | None) -> quadratic.Quadratic:
+            return Broken(self)
+
+    found = compute(tmp_path / "run", make=BrokenMaker(), result=False)
+    assert np.isnan(found["landscape_[1, 6]"].z).all()
+
+
+def spoil(folder: Path, what: str) -> None:
+    checkpoints = folder / "ckpt_dir"
+    path = checkpoints / "Net_3_step.ckpt"
+    if what == "metadata":
+        (checkpoints / "train_metadata.json").write_text("{}")
+    elif what == "no metadata":
+        (checkpoints / "train_metadata.json").unlink()
+    elif what == "missing":
+        path.unlink()
+    elif what == "truncated":
+        path.write_bytes(path.read_bytes()[:40])
+    elif what == "other parameters":
+        path.write_bytes(quadratic.value("x", (1,), "Float32", bytes(4)))
+    elif what == "identical":
+        for number in range(1, 7):
+            quadratic.write_checkpoint(checkpoints / f"Net_{number}_step.ckpt", quadratic.minimum())
+
+
+@pytest.mark.parametrize(
+    ("what", "match"),
+    [
+        ("metadata", "the metadata of a loss landscape is invalid"),
+        ("no metadata", "collect_specified_data"),
+        ("missing", "checkpoint 3 of the loss landscape"),
+        ("truncated", "offset"),
+        ("other parameters", "the same in all checkpoints"),
+        ("identical", "6 that lie at the same point"),
+    ],
+)
+def test_checkpoints_that_cannot_be_used(tmp_path: Path, what: str, match: str) -> None:
+    write_run(tmp_path / "run")
+    spoil(tmp_path / "run", what)
+    with pytest.raises(SourceError, match=match):
+        compute(tmp_path / "run")
+
+
+def test_too_few_checkpoints_and_ones_that_there_are_not(tmp_path: Path) -> None:
+    write_run(tmp_path / "run")
+    with pytest.raises(SourceError, match=r"2 \(1, 2\)\. Expected: at least 3"):
+        compute(tmp_path / "run", groups=((1, 2),))
+    with pytest.raises(SourceError, match="one of those kept: 1, 2, 3, 4, 5, 6"):
+        compute(tmp_path / "run", groups=((1, 2, 99),))
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"parameters": "nothing"}, "a choice of at least one of"),
+        ({"parameters": "("}, "the choice of parameters"),
+        ({"engine": "slurm"}, "the engine is invalid"),
+        ({"engine": "loky://x"}, "the engine is invalid"),
+    ],
+)
+def test_options_that_cannot_be_meant(tmp_path: Path, options: dict[str, Any], match: str) -> None:
+    with pytest.raises(ValueError, match=match):
+        compute(tmp_path / "run", replace(SEQUENTIAL, **options))
+
+
+@pytest.mark.parametrize(
+    ("changes", "match"),
+    [
+        ({"landscape_size": 2}, "an int from 3 to 256"),
+        ({"landscape_size": 257}, "an int from 3 to 256"),
+        ({"num_samples": 0}, "an int of at least 1"),
+        ({"sizes": 3}, "a key of collect_landscape"),
+    ],
+)
+def test_changes_that_cannot_be_meant(tmp_path: Path, changes: dict[str, Any], match: str) -> None:
+    with pytest.raises(ValueError, match=match):
+        changed(write_run(tmp_path / "run"), changes)
+
+
+def test_engines_by_name() -> None:
+    engine = parse_engine("dask://host:8786", jobs=3)
+    assert (engine.name, engine.address, engine.jobs) == ("dask", "tcp://host:8786", 3)
+
+
+def test_cleaning_removes_checkpoints_and_what_was_computed(tmp_path: Path) -> None:
+    compute(tmp_path / "run")
+    SummaryLandscape(tmp_path / "run").clean_ckpt()
+    assert not (tmp_path / "run" / "ckpt_dir").exists()
+    assert not (tmp_path / "run" / "landscape").exists()
+    assert len(load(tmp_path / "run").landscapes()) == 2
