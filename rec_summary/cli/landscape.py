@@ -42,6 +42,12 @@ Examples:
     help="Where points are evaluated: loky, sequential, dask://HOST:PORT, ray, spark.",
 )
 @click.option("--jobs", default=-1, metavar="N", help="Workers. [default: one on each core]")
+@click.option(
+    "--replay/--no-replay",
+    default=True,
+    show_default=True,
+    help="Compute on the input rows that the run has frozen, if it has.",
+)
 @click.option("--output", type=click.Path(), help="Record here. [default: RUN]")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
 @click.option("--debug", is_flag=True, help="Show where in the program an error arose.")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Callable
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,12 +30,23 @@ class ModelMaker:
         train_mode: Whether layers such as dropout and normalisation behave as in training.
             By default they do not: the loss is then a function of the parameters alone.
         device_target: MindSpore's device target.
+        replay: The file of input rows that the run has frozen; the samples are these then,
+            and the function's data set is not read.
     """
 
     callback: Callable[[], Any] | str
     num_samples: int
     train_mode: bool = False
     device_target: str = "CPU"
+    replay: str = ""
+
+    @property
+    def fingerprint(self) -> str:
+        """What tells the samples from others: a landscape of one must not go on with another's."""
+        if not self.replay:
+            return f"data set {self.train_mode}"
+        status = os.stat(self.replay)
+        return f"replay {status.st_size} {status.st_mtime_ns} {self.train_mode}"
 
     def __call__(self, device: int | None) -> MindSporeModel:
         """Makes the model, on a device if there is one to be chosen; sets graph mode."""
@@ -49,21 +61,28 @@ class ModelMaker:
             expected = "a tuple of model, network, data set and metrics, as MindSpore has it"
             raise ModelError(three_part("what the model's function returns", made, expected))
         model, network, dataset, _ = made
-        return MindSporeModel(model, network, dataset, self.num_samples, train_mode=self.train_mode)
+        batches = replayed(self.replay) if self.replay else decoded(dataset)
+        return MindSporeModel(model, network, batches, self.num_samples, train_mode=self.train_mode)
 
 
 class MindSporeModel:
     """A network with its loss, and samples that are decoded once and kept."""
 
     def __init__(
-        self, model: Any, network: Any, dataset: Any, num_samples: int, *, train_mode: bool
+        self,
+        model: Any,
+        network: Any,
+        batches: Iterable[Sequence[Tensor]],
+        num_samples: int,
+        *,
+        train_mode: bool,
     ) -> None:
-        """Decodes the samples.
+        """Keeps the samples.
 
         Args:
             model: A `mindspore.train.Model`, with the loss function.
             network: Its network, a Cell.
-            dataset: Batches of the network's inputs and the labels.
+            batches: Batches of the network's inputs and the labels.
             num_samples: How many samples; the batch that reaches that many is the last.
             train_mode: As in `ModelMaker`.
         """
@@ -71,16 +90,16 @@ class MindSporeModel:
         self._network = network if loss_fn is None else nn.WithLossCell(network, loss_fn)
         self._network.set_train(train_mode)
         self._parameters = {each.name: each for each in network.get_parameters()}
-        self._batches: list[tuple[int, list[Tensor]]] = []
+        self._batches: list[tuple[int, Sequence[Tensor]]] = []
         samples = 0
-        for columns in dataset.create_tuple_iterator(num_epochs=1, do_copy=True):
+        for columns in batches:
             rows = int(columns[0].shape[0]) if columns[0].ndim else 1
-            self._batches.append((rows, list(columns)))
+            self._batches.append((rows, columns))
             samples += rows
             if samples >= num_samples:
                 break
         if not samples:
-            received = verbatim("a data set without a batch")
+            received = verbatim("no batch")
             raise ModelError(three_part("the samples", received, "at least one batch"))
         self.samples = samples
 
@@ -105,6 +124,35 @@ class MindSporeModel:
             loss = loss[0] if isinstance(loss, tuple) else loss
             total += rows * float(np.mean(loss.asnumpy().astype(np.float64)))
         return total / self.samples
+
+
+def decoded(dataset: Any) -> Iterator[Sequence[Tensor]]:
+    """Yields the batches of a data set.
+
+    Raises:
+        ModelError: It is none.
+    """
+    if not hasattr(dataset, "create_tuple_iterator"):
+        expected = "a mindspore.dataset.Dataset, since the run has frozen no input rows"
+        raise ModelError(three_part("the model's data set", dataset, expected))
+    yield from dataset.create_tuple_iterator(num_epochs=1, do_copy=True)
+
+
+def replayed(path: str) -> Iterator[Sequence[Tensor]]:
+    """Yields the input rows that a run has frozen, in batches of the size it had.
+
+    Raises:
+        ModelError: They cannot be read.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as found:
+            size = max(int(found["batch_size"]), 1)
+            columns = [found[f"column_{index}"] for index in range(len(found.files) - 1)]
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        received = verbatim(f"{path}: {type(error).__name__}: {error}")
+        raise ModelError(three_part("the frozen rows", received, "a readable file")) from error
+    for start in range(0, len(columns[0]) if columns else 0, size):
+        yield [Tensor(column[start : start + size]) for column in columns]
 
 
 def device_target() -> str:

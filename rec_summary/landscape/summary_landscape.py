@@ -40,6 +40,7 @@ from rec_summary.records.sink import MessageRecord
 from rec_summary.values.tensor import to_tensor
 
 FOLDER: Final = "landscape"
+REPLAY_NAME: Final = "replay.npz"  # as `training.replay` has it
 _SIZES: Final = range(3, 257)
 
 Progress = Callable[[str, int, int], None]
@@ -92,6 +93,7 @@ class SummaryLandscape:
         parameters: str = "all",
         engine: str = "loky",
         jobs: int = -1,
+        replay: bool = True,
         progress: Progress | None = None,
     ) -> list[str]:
         """Computes the landscapes that the run was set up for, and records them.
@@ -107,6 +109,8 @@ class SummaryLandscape:
             parameters: As in `Options`.
             engine: As in `Options`.
             jobs: As in `Options`.
+            replay: Whether the samples are the input rows that the run has frozen, if it has;
+                otherwise they are read from the data set.
             progress: Told how far it is.
 
         Returns:
@@ -122,7 +126,13 @@ class SummaryLandscape:
 
         metadata = changed(read_metadata(self._summary_dir), collect_landscape or {})
         target = "CPU" if device_ids is None else device_target()
-        make = ModelMaker(callback_fn, metadata.num_samples, device_target=target)
+        rows = os.path.join(metadata.folder, REPLAY_NAME)
+        make = ModelMaker(
+            callback_fn,
+            metadata.num_samples,
+            device_target=target,
+            replay=rows if replay and os.path.exists(rows) else "",
+        )
         options = Options(seed, parameters, engine, jobs, tuple(device_ids or ()))
         return self.compute(make, metadata, options, output=output, progress=progress)
 
@@ -187,6 +197,7 @@ class SummaryLandscape:
                 "seed": options.seed,
                 "size": size,
                 "samples": metadata.num_samples,
+                "model": getattr(make, "fingerprint", ""),
             }
         folder = os.path.join(self._summary_dir, FOLDER, _folder_name(tag, options))
         with locked(folder):

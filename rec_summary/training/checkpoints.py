@@ -7,8 +7,10 @@ has no end. A file gets its name only when it is complete.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -23,6 +25,7 @@ from rec_summary.records.directory import make_directory
 from rec_summary.records.segment import FILE_MODE
 from rec_summary.records.trouble import Troubles
 from rec_summary.training.landscape_options import LandscapeOptions
+from rec_summary.training.replay import FILE_NAME, Columns, ReplayBuffer
 from rec_summary.training.step_view import as_array
 
 DIRECTORY_NAME: Final = "ckpt_dir"
@@ -43,17 +46,22 @@ class Snapshot:
         network: The class of the network.
         parameters: Copies of all parameters, by name.
         steps_per_epoch: As far as it is known; 0 if it is not.
+        rows: The input rows that are frozen, if they have changed.
+        batch_size: How many rows a batch had.
     """
 
     number: int
     network: str
     parameters: Mapping[str, npt.NDArray[Any]]
     steps_per_epoch: int
+    rows: Columns | None = None
+    batch_size: int = 0
 
     @property
     def nbytes(self) -> int:
         """How much memory the copies take."""
-        return sum(array.nbytes for array in self.parameters.values())
+        arrays = (*self.parameters.values(), *(self.rows or ()))
+        return sum(array.nbytes for array in arrays)
 
 
 class LandscapeCheckpoints:
@@ -75,6 +83,13 @@ class LandscapeCheckpoints:
         """
         self.unit = options.unit
         self._wanted = {number for interval in options.intervals for number in interval}
+        self._policy = options.policy
+        self._last: int | None = None
+        self._last_time = time.monotonic()
+        self._troubles = troubles
+        self._replay: ReplayBuffer | None = None
+        if options.replay is not None:
+            self._replay = ReplayBuffer(options.replay, options.num_samples)
         self._writer = BackgroundWriter(
             _Files(os.path.join(summary_dir, DIRECTORY_NAME), options),
             troubles,
@@ -90,14 +105,40 @@ class LandscapeCheckpoints:
             number: The step or epoch that has just ended.
             steps_per_epoch: As far as it is known; 0 if it is not.
         """
-        if number not in self._wanted:
+        if not self._is_due(number):
             return
         self._wanted.discard(number)
+        self._last, self._last_time = number, time.monotonic()
         parameters = {}
         for parameter in network.get_parameters():
             parameter.init_data()
             parameters[parameter.name] = np.array(as_array(parameter, parameter.name), copy=True)
-        self._writer.write(Snapshot(number, type(network).__name__, parameters, steps_per_epoch))
+        replay = self._replay
+        rows = None if replay is None else replay.take_changes()
+        size = 0 if replay is None else replay.batch_size
+        name = type(network).__name__
+        self._writer.write(Snapshot(number, name, parameters, steps_per_epoch, rows, size))
+
+    def see(self, element: Any) -> None:
+        """Takes the input rows of a step; those that are to be frozen are copied.
+
+        Args:
+            element: What MindSpore gives as the step's data: a list of tensors, or None.
+        """
+        replay = self._replay
+        if replay is None or not isinstance(element, list | tuple) or not replay.wants_more:
+            return
+        try:
+            replay.add([as_array(column, "a column of the input") for column in element])
+        except (TypeError, ValueError) as error:
+            self._replay = None  # what was frozen so far stays on disk
+            self._troubles.report("replay buffer", error)
+
+    def _is_due(self, number: int) -> bool:
+        if self._policy is None:
+            return number in self._wanted
+        seconds = time.monotonic() - self._last_time
+        return self._policy.when.due(number, self._last, seconds)
 
     def close(self) -> None:
         """Waits until all snapshots are written."""
@@ -128,8 +169,22 @@ class _Files:
             ]
             self._replace(name, lambda path: mindspore.save_checkpoint(parameters, path))
             self._written[snapshot.number] = name
+            if snapshot.rows is not None:
+                self._replace(FILE_NAME, lambda path: _write_rows(path, snapshot))
+            dropped = self._drop()
             text = json.dumps(self._metadata(snapshot.steps_per_epoch), indent=1)
             self._replace(METADATA_NAME, lambda path: _write_text(path, text))
+            for old in dropped:  # nothing names them any more
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(os.path.join(self._directory, old))
+
+    def _drop(self) -> list[str]:
+        """Forgets the checkpoints that are not to stay; returns their files."""
+        if self._options.policy is None:
+            return []
+        kept = self._options.policy.keep.kept(sorted(self._written))
+        gone = [number for number in self._written if number not in kept]
+        return [self._written.pop(number) for number in gone]
 
     def flush(self) -> None:
         """Does nothing: every file is complete by itself."""
@@ -161,7 +216,8 @@ class _Files:
         reader when the directory has been moved.
         """
         options, numbers = self._options, sorted(self._written)
-        groups = [[n for n in interval if n in self._written] for interval in options.intervals]
+        intervals = options.intervals if options.policy is None else (numbers,)
+        groups = [[n for n in interval if n in self._written] for interval in intervals]
         return {
             "epoch_group": {str(i): group for i, group in enumerate(groups) if group},
             "model_params_file_map": {
@@ -176,6 +232,12 @@ class _Files:
                 "result": options.create_landscape_result,
             },
         }
+
+
+def _write_rows(path: str, snapshot: Snapshot) -> None:
+    columns = {f"column_{index}": array for index, array in enumerate(snapshot.rows or ())}
+    with open(path, "wb") as file:
+        np.savez(file, batch_size=snapshot.batch_size, **columns)
 
 
 def _write_text(path: str, text: str) -> None:

@@ -230,6 +230,8 @@ class SummaryCollector(Callback):
             self._recorder.write(
                 StepRecord(step, time.time(), values, self._troubles, exporter=self._exporter)
             )
+        if self._checkpoints is not None:
+            self._checkpoints.see(view.get("train_dataset_element"))
         if self._checkpoints is not None and self._checkpoints.unit == "step":
             self._checkpoints.take(lineage.backbone(view), step, view.batch_num)
         if run.lineage_due(self._options.lineage_secs):

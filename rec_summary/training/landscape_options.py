@@ -8,10 +8,15 @@ from typing import Any, Final
 
 from rec_summary.errors import three_part
 from rec_summary.training.checks import check_positive_int, check_type
+from rec_summary.training.replay import KINDS
+from rec_summary.training.save_policy import SavePolicy
 
 _SIZES: Final = range(3, 257)
 _UNITS: Final = ("step", "epoch")
-_KEYS: Final = ("landscape_size", "unit", "create_landscape", "num_samples", "intervals")
+_KEYS: Final = (
+    *("landscape_size", "unit", "create_landscape", "num_samples", "intervals"),
+    *("policy", "replay"),  # ours
+)
 _NAME: Final = "collect_landscape"
 
 
@@ -27,6 +32,9 @@ class LandscapeOptions:
         num_samples: How many samples the loss is computed on.
         intervals: The steps or epochs at which the parameters are kept, in groups of at
             least three; one landscape is drawn for each group.
+        policy: When checkpoints are kept in place of the intervals, and which stay.
+        replay: Which input rows are frozen for the computation: `first`, `reservoir`, or
+            None for none.
     """
 
     landscape_size: int = 40
@@ -35,6 +43,8 @@ class LandscapeOptions:
     create_landscape_result: bool = True
     num_samples: int = 2048
     intervals: tuple[tuple[int, ...], ...] = (tuple(range(1, 10)), tuple(range(10, 20)))
+    policy: SavePolicy | None = None
+    replay: str | None = "first"
 
 
 def check_landscape(value: Mapping[str, Any] | None) -> LandscapeOptions | None:
@@ -64,6 +74,16 @@ def check_landscape(value: Mapping[str, Any] | None) -> LandscapeOptions | None:
         raise ValueError(three_part(f"{_NAME}['unit']", unit, "'step' or 'epoch'"))
     samples = value.get("num_samples", default.num_samples)
     check_positive_int(f"{_NAME}['num_samples']", samples)
+    policy = value.get("policy")
+    what = f"{_NAME}['policy']"
+    check_type(what, policy, (SavePolicy, type(None)), "a SavePolicy or None")
+    if policy is not None and "intervals" in value:
+        expected = "one of `policy` and `intervals`, not both"
+        raise ValueError(three_part(what, policy, expected))
+    replay = value.get("replay", default.replay)
+    if replay is not None and replay not in KINDS:
+        expected = "'first', 'reservoir' or None"
+        raise ValueError(three_part(f"{_NAME}['replay']", replay, expected))
     create = _check_create(value.get("create_landscape", {}))
     return LandscapeOptions(
         landscape_size=size,
@@ -71,7 +91,9 @@ def check_landscape(value: Mapping[str, Any] | None) -> LandscapeOptions | None:
         create_landscape_train=create.get("train", True),
         create_landscape_result=create.get("result", True),
         num_samples=samples,
-        intervals=_check_intervals(value.get("intervals", default.intervals)),
+        intervals=_check_intervals(value.get("intervals", default.intervals)) if not policy else (),
+        policy=policy,
+        replay=replay,
     )
 
 

@@ -41,7 +41,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def landscapes(run: Path) -> dict[str, Landscape]:
     """What was computed of it, by tag."""
-    tags = SummaryLandscape(run).gen_landscapes_with_multi_process(parts, engine="sequential")
+    tags = SummaryLandscape(run).gen_landscapes_with_multi_process(
+        parts, engine="sequential", replay=False
+    )
     assert tags == ["landscape_[2, 10]", "landscape_[10]"]
     return {each.tag: each.landscape for each in load(run).landscapes()}
 
@@ -84,7 +86,7 @@ def test_the_command_does_the_same_where_the_directory_has_been_moved_to(
     place = "tests.landscape.click_landscape:parts"
     command = [sys.executable, "-m", "rec_summary.cli", "landscape", str(moved), "--model", place]
     done = subprocess.run(
-        [*command, "--engine", "loky", "--jobs", "2", "--seed", "1"],
+        [*command, "--engine", "loky", "--jobs", "2", "--seed", "1", "--no-replay"],
         capture_output=True,
         text=True,
         env={**os.environ, "GLOG_v": "3"},
@@ -122,3 +124,28 @@ def test_models_that_do_not_fit(run: Path) -> None:
         SummaryLandscape(run).gen_landscapes_with_multi_process(
             fails, {"landscape_size": 4}, engine="sequential"
         )
+
+
+def without_data() -> tuple[object, ...]:
+    model, network, _, metrics = parts()
+    return model, network, None, metrics
+
+
+def test_the_frozen_rows_are_the_samples_and_no_data_set_is_read(
+    run: Path, landscapes: dict[str, Landscape]
+) -> None:
+    tags = SummaryLandscape(run).gen_landscapes_with_multi_process(
+        without_data, {"create_landscape": {"train": False}}, engine="sequential", seed=5
+    )
+    assert tags == ["landscape_[10]"]
+    with pytest.raises(ModelError, match="since the run has frozen no input rows"):
+        SummaryLandscape(run).gen_landscapes_with_multi_process(
+            without_data, {"landscape_size": 3}, engine="sequential", replay=False
+        )
+
+
+def test_frozen_rows_that_cannot_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "replay.npz"
+    path.write_bytes(b"no archive")
+    with pytest.raises(ModelError, match="the frozen rows"):
+        ModelMaker(without_data, 8, replay=str(path))(None)

@@ -14,7 +14,17 @@ from mindspore.train import Callback
 
 from rec_summary import SummaryCollector
 from rec_summary.training.checkpoints import LOCK_NAME, METADATA_NAME
-from tests.training._nets import Journal, bounded, click_model, stream
+from rec_summary.training.replay import FILE_NAME
+from rec_summary.training.save_policy import EverySteps, KeepLast, SavePolicy
+from tests.training._nets import (
+    BATCH,
+    FIELDS,
+    Journal,
+    batch_of_clicks,
+    bounded,
+    click_model,
+    stream,
+)
 
 LANDSCAPE = {"intervals": [[1, 2, 3], [4, 6, 9]], "landscape_size": 7, "num_samples": 64}
 
@@ -49,7 +59,8 @@ def metadata(path):
 def check(path, truth, numbers, unit):
     folder = path / "ckpt_dir"
     names = {f"ClickNet_{number}_{unit}.ckpt" for number in numbers}
-    assert {item.name for item in folder.iterdir()} == names | {METADATA_NAME, LOCK_NAME}
+    others = {METADATA_NAME, LOCK_NAME, FILE_NAME}
+    assert {item.name for item in folder.iterdir()} == names | others
     assert folder.stat().st_mode & 0o777 == 0o700
     paths = metadata(path)["model_params_file_map"]
     assert set(paths) == {str(number) for number in numbers}
@@ -186,3 +197,58 @@ def test_without_asking_there_are_none(tmp_path):
     ours = SummaryCollector(tmp_path)
     click_model().online_train(stream(), callbacks=[ours, Journal(stop_after=3)])
     assert not (tmp_path / "ckpt_dir").exists()
+
+
+def test_a_policy_keeps_what_it_says_in_a_run_without_an_end(tmp_path):
+    model = click_model()
+    policy = SavePolicy(EverySteps(3), KeepLast(3))
+    options = {"unit": "step", "landscape_size": 7, "policy": policy}
+    ours = SummaryCollector(str(tmp_path), collect_specified_data={"collect_landscape": options})
+    model.online_train(stream(), callbacks=[ours, Journal(stop_after=20)])
+    found = metadata(tmp_path)
+    assert found["epoch_group"] == {"0": [13, 16, 19]}
+    names = {path.name for path in (tmp_path / "ckpt_dir").glob("*.ckpt")}
+    assert names == {f"ClickNet_{number}_step.ckpt" for number in (13, 16, 19)}
+    assert ours.troubles == {}
+
+
+@pytest.mark.parametrize("kind", ["first", "reservoir"])
+def test_input_rows_are_frozen(tmp_path, kind):
+    options = {"unit": "step", "intervals": [[2, 4, 12]], "num_samples": 20, "replay": kind}
+    ours = SummaryCollector(str(tmp_path), collect_specified_data={"collect_landscape": options})
+    click_model().online_train(stream(), callbacks=[ours, Journal(stop_after=14)])
+    with np.load(tmp_path / "ckpt_dir" / "replay.npz") as found:
+        fields, label, size = found["column_0"], found["column_1"], int(found["batch_size"])
+    assert (fields.shape, label.shape, size) == ((20, FIELDS), (20, 1), BATCH)
+    batches = [batch_of_clicks(number) for number in range(12)]
+    rows = np.concatenate([batch[0] for batch in batches])
+    if kind == "first":
+        np.testing.assert_array_equal(fields, rows[:20])
+    assert {tuple(row) for row in fields.tolist()} <= {tuple(row) for row in rows.tolist()}
+    np.testing.assert_array_equal(label, fields[:, :1] % 2)
+    assert ours.troubles == {}
+
+
+def test_without_a_wish_for_rows_none_are_frozen(tmp_path):
+    options = {"unit": "step", "intervals": [[2, 4, 6]], "replay": None}
+    ours = SummaryCollector(str(tmp_path), collect_specified_data={"collect_landscape": options})
+    click_model().online_train(stream(), callbacks=[ours, Journal(stop_after=8)])
+    assert not (tmp_path / "ckpt_dir" / "replay.npz").exists()
+
+
+def test_rows_that_cannot_be_kept_cost_the_buffer_and_not_the_training(tmp_path):
+    options = {"unit": "step", "intervals": [[2, 4, 6]], "num_samples": 4096}
+    ours = SummaryCollector(str(tmp_path), collect_specified_data={"collect_landscape": options})
+
+    class Ragged(Callback):
+        def on_train_step_begin(self, run_context):
+            arguments = run_context.original_args()
+            if arguments.cur_step_num == 3:
+                ours._checkpoints.see([np.zeros((2, 99)), np.zeros((3, 1))])
+
+    journal = Journal(stop_after=8)
+    click_model().online_train(stream(), callbacks=[ours, Ragged(), journal])
+    assert ours.troubles == {"replay buffer": 1}
+    assert metadata(tmp_path)["epoch_group"] == {"0": [2, 4, 6]}
+    with np.load(tmp_path / "ckpt_dir" / FILE_NAME) as found:
+        assert len(found["column_0"]) == 2 * BATCH

@@ -3,6 +3,7 @@ import pytest
 pytest.importorskip("mindspore")
 
 from rec_summary.training.landscape_options import LandscapeOptions, check_landscape
+from rec_summary.training.save_policy import EverySteps, SavePolicy
 
 INTERVALS = [[1, 2, 3], [4, 5, 6]]
 
@@ -70,3 +71,22 @@ def test_same_outcome_as_mindspores(tmp_path, value):
 def test_fewer_than_one_sample_is_refused_though_mindspore_takes_it(samples):
     with pytest.raises(ValueError, match="num_samples"):
         check_landscape({"num_samples": samples})
+
+
+@pytest.mark.parametrize(
+    ("value", "error"),
+    [
+        ({"policy": 1000}, TypeError),
+        ({"policy": SavePolicy(EverySteps(5)), "intervals": INTERVALS}, ValueError),
+        ({"replay": "all"}, ValueError),
+    ],
+)
+def test_our_own_keys_are_checked_too(value, error):
+    with pytest.raises(error, match=r"is invalid\. Received: .* Expected: "):
+        check_landscape(value)
+
+
+def test_a_policy_takes_the_place_of_the_intervals():
+    policy = SavePolicy(EverySteps(5))
+    options = check_landscape({"policy": policy, "replay": None})
+    assert (options.policy, options.intervals, options.replay) == (policy, (), None)
