@@ -101,7 +101,7 @@ class LossLandscape(_message.Message):
         points: LossLandscape.Point
         def __init__(self, intervals: _Optional[_Iterable[int]] = ..., points: _Optional[_Union[LossLandscape.Point, _Mapping]] = ...) -> None: ...
     class Metadata(_message.Message):
-        __slots__ = ("decomposition", "unit", "step_per_epoch", "seed", "explained_variance", "samples", "selection", "moved")
+        __slots__ = ("decomposition", "unit", "step_per_epoch", "seed", "explained_variance", "samples", "selection", "moved", "eigenvalues")
         DECOMPOSITION_FIELD_NUMBER: _ClassVar[int]
         UNIT_FIELD_NUMBER: _ClassVar[int]
         STEP_PER_EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -110,6 +110,7 @@ class LossLandscape(_message.Message):
         SAMPLES_FIELD_NUMBER: _ClassVar[int]
         SELECTION_FIELD_NUMBER: _ClassVar[int]
         MOVED_FIELD_NUMBER: _ClassVar[int]
+        EIGENVALUES_FIELD_NUMBER: _ClassVar[int]
         decomposition: str
         unit: str
         step_per_epoch: int
@@ -118,7 +119,8 @@ class LossLandscape(_message.Message):
         samples: int
         selection: str
         moved: int
-        def __init__(self, decomposition: _Optional[str] = ..., unit: _Optional[str] = ..., step_per_epoch: _Optional[int] = ..., seed: _Optional[int] = ..., explained_variance: _Optional[_Iterable[float]] = ..., samples: _Optional[int] = ..., selection: _Optional[str] = ..., moved: _Optional[int] = ...) -> None: ...
+        eigenvalues: _containers.RepeatedScalarFieldContainer[float]
+        def __init__(self, decomposition: _Optional[str] = ..., unit: _Optional[str] = ..., step_per_epoch: _Optional[int] = ..., seed: _Optional[int] = ..., explained_variance: _Optional[_Iterable[float]] = ..., samples: _Optional[int] = ..., selection: _Optional[str] = ..., moved: _Optional[int] = ..., eigenvalues: _Optional[_Iterable[float]] = ...) -> None: ...
     LANDSCAPE_FIELD_NUMBER: _ClassVar[int]
     LOSS_PATH_FIELD_NUMBER: _ClassVar[int]
     METADATA_FIELD_NUMBER: _ClassVar[int]

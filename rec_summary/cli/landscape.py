@@ -32,7 +32,8 @@ Examples:
     default="all",
     show_default=True,
     metavar="CHOICE",
-    help="Which move: all, dense (no embedding tables), or a regular expression of names.",
+    help="Which move: all, dense (no embedding tables), touched (of tables only rows that were "
+    "trained), or a regular expression of names.",
 )
 @click.option("--seed", default=1, show_default=True, help="Of the plane at random.")
 @click.option(
@@ -42,6 +43,13 @@ Examples:
     help="Where points are evaluated: loky, sequential, dask://HOST:PORT, ray, spark.",
 )
 @click.option("--jobs", default=-1, metavar="N", help="Workers. [default: one on each core]")
+@click.option("--hessian", is_flag=True, help="Also along the Hessian's first eigenvectors.")
+@click.option(
+    "--files",
+    multiple=True,
+    type=click.Choice(("npz", "vtk")),
+    help="Write this, too, to RUN/landscape: NumPy's format, or VTK's for ParaView.",
+)
 @click.option(
     "--replay/--no-replay",
     default=True,

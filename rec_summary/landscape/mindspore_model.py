@@ -13,7 +13,7 @@ from typing import Any
 import mindspore
 import numpy as np
 import numpy.typing as npt
-from mindspore import Tensor, nn
+from mindspore import ParameterTuple, Tensor, nn
 
 from rec_summary.errors import three_part, verbatim
 from rec_summary.landscape.evaluate import ModelError
@@ -124,6 +124,17 @@ class MindSporeModel:
             loss = loss[0] if isinstance(loss, tuple) else loss
             total += rows * float(np.mean(loss.asnumpy().astype(np.float64)))
         return total / self.samples
+
+    def gradient(self, names: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
+        """Returns the gradient of the mean loss with respect to parameters."""
+        weights = ParameterTuple([self._parameters[name] for name in names])
+        compute = mindspore.value_and_grad(self._network, None, weights)
+        total = {name: np.zeros(self._parameters[name].shape) for name in names}
+        for rows, columns in self._batches:
+            _, gradients = compute(*columns)
+            for name, part in zip(names, gradients, strict=True):
+                total[name] += part.asnumpy().astype(np.float64) * (rows / self.samples)
+        return total
 
 
 def decoded(dataset: Any) -> Iterator[Sequence[Tensor]]:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rec_summary.errors import SourceError, three_part, verbatim
-from rec_summary.landscape.trajectory import FEWEST, Trajectory
+from rec_summary.landscape.trajectory import FEWEST, Trajectory, is_table
 
 Floats = npt.NDArray[np.float64]
 Vector = dict[str, npt.NDArray[Any]]
@@ -38,7 +38,8 @@ class Plane:
         y: Those along the second.
         path: Coordinates of each checkpoint, shape (checkpoints, 2); empty at random.
         explained: The share of the path's variance along each direction; empty at random.
-        method: `PCA` or `Random`.
+        method: `PCA`, `Random` or `Hessian`.
+        eigenvalues: Of the Hessian, along each direction; empty for other methods.
     """
 
     origin: Vector
@@ -49,6 +50,7 @@ class Plane:
     path: Floats
     explained: tuple[float, ...]
     method: str
+    eigenvalues: tuple[float, ...] = ()
 
     @property
     def moved(self) -> int:
@@ -98,7 +100,7 @@ def pca_plane(trajectory: Trajectory, names: Sequence[str], size: int) -> Plane:
     signs = np.where(coordinates[np.abs(coordinates).argmax(axis=0), [0, 1]] < 0, -1.0, 1.0)
     weights, coordinates = weights * signs, coordinates * signs
     path = np.vstack([coordinates, np.zeros(2)])
-    origin = {name: trajectory.array(-1, name) for name in trajectory.all_names}
+    origin = last_point(trajectory)
     first, second = _directions(trajectory, names, origin, weights)
     return Plane(
         origin=origin,
@@ -112,7 +114,19 @@ def pca_plane(trajectory: Trajectory, names: Sequence[str], size: int) -> Plane:
     )
 
 
-def random_plane(trajectory: Trajectory, names: Sequence[str], size: int, seed: int) -> Plane:
+def last_point(trajectory: Trajectory) -> Vector:
+    """Returns all parameters of the last checkpoint, those that do not move included."""
+    return {name: trajectory.array(-1, name) for name in trajectory.all_names}
+
+
+def random_plane(
+    trajectory: Trajectory,
+    names: Sequence[str],
+    size: int,
+    seed: int,
+    *,
+    touched_only: bool = False,
+) -> Plane:
     """Returns a plane at random through the last checkpoint, with normalised filters.
 
     Each row of a direction has the norm of the same row of the parameter, so that one unit
@@ -121,12 +135,14 @@ def random_plane(trajectory: Trajectory, names: Sequence[str], size: int, seed: 
     whichever other parameters move.
 
     Args:
-        trajectory: The checkpoints; only the last one is used.
+        trajectory: The checkpoints; the plane goes through the last one.
         names: The parameters that move.
         size: Points along each side of the grid.
         seed: Where the randomness comes from.
+        touched_only: Whether rows of embedding tables that are the same in all checkpoints
+            stay where they are.
     """
-    origin = {name: trajectory.array(-1, name) for name in trajectory.all_names}
+    origin = last_point(trajectory)
     directions: list[Vector] = []
     for number in (0, 1):
         directions.append(
@@ -135,6 +151,12 @@ def random_plane(trajectory: Trajectory, names: Sequence[str], size: int, seed: 
                 for name in names
             }
         )
+    if touched_only:
+        for name in names:
+            if is_table(name, origin[name].shape):
+                still = ~touched_rows(trajectory, name)
+                for direction in directions:
+                    direction[name][still] = 0
     axis = np.linspace(-_REACH, _REACH, size)
     return Plane(
         origin=origin,
@@ -146,6 +168,16 @@ def random_plane(trajectory: Trajectory, names: Sequence[str], size: int, seed: 
         explained=(),
         method="Random",
     )
+
+
+def touched_rows(trajectory: Trajectory, name: str) -> npt.NDArray[np.bool_]:
+    """Returns which rows of a parameter differ between any two of the checkpoints."""
+    last = trajectory.array(-1, name)
+    found = np.zeros(last.shape[0], dtype=bool)
+    for index in range(len(trajectory.numbers) - 1):
+        other = trajectory.array(index, name)
+        found |= (other != last).reshape(len(last), -1).any(axis=1)
+    return found
 
 
 def _products(trajectory: Trajectory, names: Sequence[str]) -> Floats:

@@ -26,10 +26,13 @@ from rec_summary.landscape.evaluate import (
     parse_engine,
     release_devices,
 )
+from rec_summary.landscape.files import FORMATS, write_files
+from rec_summary.landscape.hessian import hessian_plane
 from rec_summary.landscape.plane import Plane, pca_plane, random_plane
 from rec_summary.landscape.store import Store, locked
 from rec_summary.landscape.trajectory import (
     CHECKPOINT_FOLDER,
+    TOUCHED,
     Metadata,
     Trajectory,
     choose,
@@ -37,6 +40,7 @@ from rec_summary.landscape.trajectory import (
 )
 from rec_summary.records.run_writer import RunWriter
 from rec_summary.records.sink import MessageRecord
+from rec_summary.values.landscape import from_landscape
 from rec_summary.values.tensor import to_tensor
 
 FOLDER: Final = "landscape"
@@ -55,12 +59,17 @@ class Options:
 
     Attributes:
         seed: Where the randomness of planes comes from.
-        parameters: Which parameters move: `all`, `dense` (no embedding tables), or a regular
-            expression that is found in their names.
+        parameters: Which parameters move: `all`; `dense`, without embedding tables;
+            `touched`, of embedding tables only rows that the checkpoints do not have in
+            common; or a regular expression that is found in their names.
         engine: Where points are evaluated: `loky`, `sequential`, `dask://HOST:PORT`, `ray` or
             `spark`.
         jobs: How many workers; -1 for one on each core.
         device_ids: The devices that workers share among themselves.
+        hessian: Whether there shall be a landscape along the first two eigenvectors of the
+            Hessian at the result, too. The model must know its gradient.
+        files: What else to write, besides the record: `npz`, `vtk`; to `landscape` in the
+            directory of the records.
     """
 
     seed: int = 1
@@ -68,6 +77,19 @@ class Options:
     engine: str = "loky"
     jobs: int = -1
     device_ids: tuple[int, ...] = ()
+    hessian: bool = False
+    files: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Checks.
+
+        Raises:
+            ValueError: There is no such format.
+        """
+        for form in self.files:
+            if form not in FORMATS:
+                expected = f"one of {', '.join(FORMATS)}"
+                raise ValueError(three_part("a format of files", form, expected))
 
 
 class SummaryLandscape:
@@ -94,6 +116,8 @@ class SummaryLandscape:
         engine: str = "loky",
         jobs: int = -1,
         replay: bool = True,
+        hessian: bool = False,
+        files: Sequence[str] = (),
         progress: Progress | None = None,
     ) -> list[str]:
         """Computes the landscapes that the run was set up for, and records them.
@@ -111,6 +135,8 @@ class SummaryLandscape:
             jobs: As in `Options`.
             replay: Whether the samples are the input rows that the run has frozen, if it has;
                 otherwise they are read from the data set.
+            hessian: As in `Options`.
+            files: As in `Options`.
             progress: Told how far it is.
 
         Returns:
@@ -133,7 +159,8 @@ class SummaryLandscape:
             device_target=target,
             replay=rows if replay and os.path.exists(rows) else "",
         )
-        options = Options(seed, parameters, engine, jobs, tuple(device_ids or ()))
+        devices = tuple(device_ids or ())
+        options = Options(seed, parameters, engine, jobs, devices, hessian, tuple(files))
         return self.compute(make, metadata, options, output=output, progress=progress)
 
     def compute(
@@ -158,12 +185,15 @@ class SummaryLandscape:
         engine = parse_engine(options.engine, options.jobs)
         target = self._summary_dir if output is None else os.fspath(output)
         tags = []
-        for numbers, method in _wanted(metadata):
-            tag = f"landscape_{list(numbers) if method == 'Random' else [numbers[0], numbers[-1]]}"
+        for numbers, method in _wanted(metadata, options):
+            tag = _tag(numbers, method)
             message = self._landscape(
                 tag, numbers, method, make, metadata, options, engine, progress
             )
             _record(target, tag, message)
+            if options.files:
+                folder = os.path.join(target, FOLDER)
+                write_files(folder, tag, from_landscape(message), options.files)
             tags.append(tag)
         return tags
 
@@ -188,8 +218,12 @@ class SummaryLandscape:
             size = metadata.landscape_size
             if method == "PCA":
                 plane = pca_plane(trajectory, names, size)
+            elif method == "Hessian":
+                device = options.device_ids[0] if options.device_ids else None
+                plane = hessian_plane(trajectory, names, size, options.seed, make(device))
             else:
-                plane = random_plane(trajectory, names, size, options.seed)
+                touched = options.parameters == TOUCHED
+                plane = random_plane(trajectory, names, size, options.seed, touched_only=touched)
             plan = {
                 "checkpoints": trajectory.fingerprint,
                 "parameters": names,
@@ -231,13 +265,26 @@ class SummaryLandscape:
             forget()
 
 
-def _wanted(metadata: Metadata) -> Iterator[tuple[tuple[int, ...], str]]:
+def _wanted(metadata: Metadata, options: Options) -> Iterator[tuple[tuple[int, ...], str]]:
     """Yields the checkpoints and the method of each landscape, in MindSpore's order."""
     if metadata.train:
         for group in metadata.groups:
             yield group, "PCA"
-    if metadata.result and metadata.groups:
-        yield metadata.groups[-1][-1:], "Random"
+    if not metadata.groups:
+        return
+    # The other checkpoints tell which rows were touched; the plane goes through the last.
+    last = metadata.groups[-1]
+    if metadata.result:
+        yield last, "Random"
+    if options.hessian:
+        yield last, "Hessian"
+
+
+def _tag(numbers: Sequence[int], method: str) -> str:
+    """Returns what a landscape is called: by its checkpoints, as MindSpore does it."""
+    if method == "PCA":
+        return f"landscape_{[numbers[0], numbers[-1]]}"
+    return f"landscape_{[numbers[-1]]}" + ("_hessian" if method == "Hessian" else "")
 
 
 def changed(metadata: Metadata, changes: Mapping[str, Any]) -> Metadata:
@@ -293,7 +340,8 @@ def _message(
     about.samples = metadata.num_samples
     about.selection = options.parameters
     about.moved = plane.moved
-    if plane.method == "Random":
+    about.eigenvalues.extend(plane.eigenvalues)
+    if plane.method != "PCA":
         about.seed = options.seed
     return message
 

@@ -20,6 +20,7 @@ Floats = npt.NDArray[np.float64]
 CHECKPOINT_FOLDER: Final = "ckpt_dir"
 METADATA_NAME: Final = "train_metadata.json"
 FEWEST: Final = 3
+TOUCHED: Final = "touched"
 
 # Statistics of normalisation layers are measured, not learned: they do not move.
 _MEASURED: Final = re.compile(r"(^|\.)moving_(mean|variance)$")
@@ -208,14 +209,14 @@ def choose(names: Iterable[str], shapes: Any, selection: str) -> tuple[str, ...]
     Args:
         names: Those that can.
         shapes: Gives a parameter's shape by its name.
-        selection: `all`; `dense`, without embedding tables; or a regular expression that is
-            found in the names.
+        selection: `all`; `touched`, the same (rows are chosen later); `dense`, without
+            embedding tables; or a regular expression that is found in the names.
 
     Raises:
         ValueError: It is no regular expression, or none is chosen.
     """
     names = tuple(names)
-    if selection == "all":
+    if selection in ("all", TOUCHED):
         chosen = names
     elif selection == "dense":
         chosen = tuple(name for name in names if not is_table(name, shapes(name)))
@@ -223,7 +224,7 @@ def choose(names: Iterable[str], shapes: Any, selection: str) -> tuple[str, ...]
         try:
             pattern = re.compile(selection)
         except re.error as error:
-            expected = f"'all', 'dense', or a regular expression ({error})"
+            expected = f"'all', 'touched', 'dense', or a regular expression ({error})"
             raise ValueError(three_part("the choice of parameters", selection, expected)) from error
         chosen = tuple(name for name in names if pattern.search(name))
     if not chosen:

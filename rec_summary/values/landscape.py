@@ -35,6 +35,7 @@ class Landscape:
         samples: How many samples each loss is the mean of; 0 if not known.
         selection: Which parameters move, as it was asked for; empty if not known.
         moved: How many numbers move; 0 if not known.
+        eigenvalues: Of the Hessian, along each direction; empty for other planes.
     """
 
     x: Floats
@@ -51,6 +52,7 @@ class Landscape:
     samples: int = 0
     selection: str = ""
     moved: int = 0
+    eigenvalues: tuple[float, ...] = ()
 
 
 def from_landscape(message: LossLandscape) -> Landscape:
@@ -89,6 +91,7 @@ def from_landscape(message: LossLandscape) -> Landscape:
         samples=metadata.samples,
         selection=_text(metadata.selection),
         moved=metadata.moved,
+        eigenvalues=tuple(metadata.eigenvalues),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -79,6 +80,15 @@ class Quadratic:
         if name in SHAPES:
             assert value.shape == SHAPES[name]
             self._parameters[name] = np.array(value)
+
+    def gradient(self, names: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
+        whole = curvature() * (flat(self._parameters) - minimum())
+        found, start = {}, 0
+        for name, shape in SHAPES.items():
+            size = int(np.prod(shape))
+            found[name] = whole[start : start + size].reshape(shape)
+            start += size
+        return {name: found[name] for name in names}
 
     def loss(self) -> float:
         self._count += 1

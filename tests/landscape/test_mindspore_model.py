@@ -149,3 +149,39 @@ def test_frozen_rows_that_cannot_be_read(tmp_path: Path) -> None:
     path.write_bytes(b"no archive")
     with pytest.raises(ModelError, match="the frozen rows"):
         ModelMaker(without_data, 8, replay=str(path))(None)
+
+
+def test_the_gradient_is_that_of_the_loss(run: Path) -> None:
+    model = ModelMaker(parts, SAMPLES)(None)
+    names = ("head.weight", "table.embedding_table")
+    gradient = model.gradient(names)
+    weight = np.asarray(model._parameters["head.weight"].asnumpy()).copy()
+    for index in ((0, 0), (0, 7)):
+        losses = []
+        for sign in (1, -1):
+            moved = weight.copy()
+            moved[index] += sign * 1e-2
+            model.set("head.weight", moved)
+            losses.append(model.loss())
+        model.set("head.weight", weight)
+        slope = (losses[0] - losses[1]) / 2e-2
+        assert gradient["head.weight"][index] == pytest.approx(slope, rel=2e-2, abs=1e-4)
+    assert gradient["table.embedding_table"].shape == (20, 4)
+
+
+def test_a_landscape_along_the_hessian(run: Path) -> None:
+    tags = SummaryLandscape(run).gen_landscapes_with_multi_process(
+        parts,
+        {"create_landscape": {"train": False, "result": False}},
+        engine="sequential",
+        hessian=True,
+    )
+    assert tags == ["landscape_[10]_hessian"]
+    [found] = [each.landscape for each in load(run).landscapes() if each.tag == tags[0]]
+    first, second = found.eigenvalues
+    assert first >= second > 0
+    # Along an eigenvector the loss bends as its eigenvalue says.
+    middle = len(found.x) // 2
+    z, h = found.z[middle], found.x[1] - found.x[0]
+    bend = (z[middle + 1] - 2 * z[middle] + z[middle - 1]) / h**2
+    assert bend == pytest.approx(first, rel=0.25)

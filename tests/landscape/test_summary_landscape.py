@@ -320,3 +320,60 @@ def test_cleaning_removes_checkpoints_and_what_was_computed(tmp_path: Path) -> N
     assert not (tmp_path / "run" / "ckpt_dir").exists()
     assert not (tmp_path / "run" / "landscape").exists()
     assert len(load(tmp_path / "run").landscapes()) == 2
+
+
+def test_the_hessian_has_the_eigenvalues_of_the_loss(tmp_path: Path) -> None:
+    options = replace(SEQUENTIAL, hessian=True)
+    found = compute(tmp_path / "run", options, train=False, result=False)
+    hessian = found["landscape_[6]_hessian"]
+    exact = np.sort(quadratic.curvature())[::-1]
+    np.testing.assert_allclose(hessian.eigenvalues, exact[:2], rtol=1e-5)
+    # The eigenvectors are the last two coordinates, whose way is free: so is a sign of x.
+    last = quadratic.descend(6)[-1]
+    order = np.argsort(quadratic.curvature())[::-1]
+    for row, y in enumerate(hessian.y):
+        for column, x in enumerate(hessian.x):
+            point = last.copy()
+            point[order[0]] += x
+            point[order[1]] += y
+            assert hessian.z[row, column] == pytest.approx(quadratic.loss(point), rel=1e-3)
+
+
+def test_rows_that_were_never_trained_stay_where_they_are(tmp_path: Path) -> None:
+    from rec_summary.landscape.plane import random_plane, touched_rows
+    from rec_summary.landscape.trajectory import Trajectory
+
+    metadata = write_run(tmp_path / "run")
+    points = quadratic.descend(6)
+    for number, point in enumerate(points, start=1):
+        still = point.copy()
+        still[:6] = points[0][:6]  # the first two rows of the table
+        path = tmp_path / "run" / "ckpt_dir" / f"Net_{number}_step.ckpt"
+        quadratic.write_checkpoint(path, still)
+    with Trajectory(metadata, metadata.groups[0]) as trajectory:
+        rows = touched_rows(trajectory, "user_embedding_table")
+        assert rows.tolist() == [False, False, True, True, True]
+        names = trajectory.names
+        plane = random_plane(trajectory, names, 5, 1, touched_only=True)
+        assert not plane.first["user_embedding_table"][:2].any()
+        assert plane.first["user_embedding_table"][2:].all()
+        whole = random_plane(trajectory, names, 5, 1)
+        np.testing.assert_array_equal(whole.first["head.bias"], plane.first["head.bias"])
+
+
+def test_each_row_of_a_direction_at_random_has_the_norm_of_the_parameters(tmp_path: Path) -> None:
+    from rec_summary.landscape.plane import random_plane
+    from rec_summary.landscape.trajectory import Trajectory
+
+    metadata = write_run(tmp_path / "run")
+    with Trajectory(metadata, metadata.groups[0]) as trajectory:
+        plane = random_plane(trajectory, trajectory.names, 5, 1)
+        assert set(plane.first) == set(quadratic.SHAPES)
+        assert "norm.moving_mean" in plane.origin
+        for direction in (plane.first, plane.second):
+            for name in ("user_embedding_table", "head.weight"):
+                np.testing.assert_allclose(
+                    np.linalg.norm(direction[name], axis=1),
+                    np.linalg.norm(trajectory.array(-1, name), axis=1),
+                    rtol=1e-5,
+                )

@@ -59,6 +59,8 @@ def facts(landscape: Landscape) -> Iterator[tuple[str, object]]:
     if landscape.explained:
         shares = " and ".join(f"{share:.1%}" for share in landscape.explained)
         yield "explained variance of the path", shares
+    if landscape.eigenvalues:
+        yield "eigenvalues", " and ".join(f"{value:.6g}" for value in landscape.eigenvalues)
     if landscape.seed is not None:
         yield "seed", landscape.seed
     if landscape.moved:

@@ -1,0 +1,119 @@
+"""The plane in which the loss bends most: along the first eigenvectors of its Hessian.
+
+The Hessian is never formed. Its product with a vector is the difference of two gradients, and
+Lanczos' method needs nothing else. Source: Yao et al., "PyHessian: Neural Networks Through the
+Lens of the Hessian", 2020; `scipy.sparse.linalg.eigsh`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from rec_summary.errors import three_part
+from rec_summary.landscape.evaluate import Model, ModelError
+from rec_summary.landscape.plane import Plane, Vector, last_point
+from rec_summary.landscape.trajectory import Trajectory
+
+Floats = npt.NDArray[np.float64]
+
+_STEP: Final = 1e-3  # of a difference, in units of one plus the norm of the parameters
+_TOLERANCE: Final = 1e-7
+_LEAST_RISE: Final = 0.1  # of the loss at the edge of the grid
+
+
+class DifferentiableModel(Model, Protocol):
+    """A model that knows its gradient."""
+
+    def gradient(self, names: Sequence[str]) -> Vector:
+        """Returns the gradient of the loss with respect to parameters."""
+
+
+def hessian_plane(
+    trajectory: Trajectory, names: Sequence[str], size: int, seed: int, model: Any
+) -> Plane:
+    """Returns the plane of the two greatest eigenvalues at the last checkpoint.
+
+    The grid reaches as far as the loss would double if it were a parabola.
+
+    Args:
+        trajectory: The checkpoints; only the last one is used.
+        names: The parameters that move; at least three numbers.
+        size: Points along each side of the grid.
+        seed: Where the search begins.
+        model: A `DifferentiableModel`.
+
+    Raises:
+        ModelError: The model has no gradient.
+    """
+    from scipy.sparse.linalg import LinearOperator, eigsh
+
+    if not hasattr(model, "gradient"):
+        expected = "a model with a method `gradient`"
+        raise ModelError(three_part("the model of a Hessian", type(model).__name__, expected))
+    origin = last_point(trajectory)
+    for name, value in origin.items():
+        model.set(name, value)
+    loss = float(model.loss())
+    start = _flat(origin, names)
+    step = _STEP * (1 + float(np.linalg.norm(start)))
+
+    def gradient(point: Floats) -> Floats:
+        for name, value in _split(point, origin, names).items():
+            model.set(name, value.astype(origin[name].dtype))
+        return _flat(model.gradient(names), names)
+
+    def product(vector: Floats) -> Floats:
+        vector = vector.reshape(-1)
+        length = float(np.linalg.norm(vector))
+        if not length:
+            return np.zeros_like(vector)
+        away = vector * (step / length)
+        difference: Floats = gradient(start + away) - gradient(start - away)
+        return difference * (length / (2 * step))
+
+    operator = LinearOperator((start.size, start.size), matvec=product, dtype=np.float64)
+    begin = np.random.default_rng(seed).standard_normal(start.size)
+    values, vectors = eigsh(operator, k=2, which="LA", v0=begin, tol=_TOLERANCE)
+    order = np.argsort(values)[::-1]
+    values, vectors = values[order], vectors[:, order]
+    # Which way an eigenvector points is free.
+    vectors = vectors * np.sign(vectors[np.abs(vectors).argmax(axis=0), [0, 1]])
+    axes = [_axis(float(value), loss, size) for value in values]
+    first, second = (
+        {n: v.astype(np.float32) for n, v in _split(vectors[:, i], origin, names).items()}
+        for i in (0, 1)
+    )
+    return Plane(
+        origin=origin,
+        first=first,
+        second=second,
+        x=axes[0],
+        y=axes[1],
+        path=np.zeros((0, 2)),
+        explained=(),
+        method="Hessian",
+        eigenvalues=tuple(float(value) for value in values),
+    )
+
+
+def _axis(eigenvalue: float, loss: float, size: int) -> Floats:
+    rise = max(abs(loss), _LEAST_RISE)
+    reach = math.sqrt(2 * rise / eigenvalue) if eigenvalue > 1e-6 else 1.0
+    return np.linspace(-reach, reach, size)
+
+
+def _flat(vector: Vector, names: Sequence[str]) -> Floats:
+    return np.concatenate([vector[name].reshape(-1).astype(np.float64) for name in names])
+
+
+def _split(flat: Floats, like: Vector, names: Sequence[str]) -> dict[str, Floats]:
+    found, start = {}, 0
+    for name in names:
+        found[name] = flat[start : start + like[name].size].reshape(like[name].shape)
+        start += like[name].size
+    return found
