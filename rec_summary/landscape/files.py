@@ -40,7 +40,7 @@ def write_files(
         OSError: They cannot be written.
     """
     os.makedirs(directory, exist_ok=True)
-    base = os.path.join(directory, re.sub(r"[^\w.-]+", "_", tag).strip("_") or "landscape")
+    base = os.path.join(directory, re.sub(r"[\W_]+", "_", tag).strip("_") or "landscape")
     written = []
     if "npz" in formats:
         written.append(_replace(f"{base}.npz", landscape))

@@ -9,14 +9,12 @@ import hashlib
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from rec_summary._pb.summary_pb2 import Event, LossLandscape, Summary
-from rec_summary.errors import three_part
 from rec_summary.landscape.evaluate import (
     Engine,
     Model,
@@ -26,8 +24,9 @@ from rec_summary.landscape.evaluate import (
     parse_engine,
     release_devices,
 )
-from rec_summary.landscape.files import FORMATS, write_files
+from rec_summary.landscape.files import write_files
 from rec_summary.landscape.hessian import hessian_plane
+from rec_summary.landscape.options import Options, changed, tag_of, wanted
 from rec_summary.landscape.plane import Plane, pca_plane, random_plane
 from rec_summary.landscape.store import Store, locked
 from rec_summary.landscape.trajectory import (
@@ -45,51 +44,11 @@ from rec_summary.values.tensor import to_tensor
 
 FOLDER: Final = "landscape"
 REPLAY_NAME: Final = "replay.npz"  # as `training.replay` has it
-_SIZES: Final = range(3, 257)
 
 Progress = Callable[[str, int, int], None]
 """Told the landscape at hand, its points that are known, and all its points."""
 
 Make = Callable[[int | None], Model]
-
-
-@dataclass(frozen=True)
-class Options:
-    """How landscapes are computed.
-
-    Attributes:
-        seed: Where the randomness of planes comes from.
-        parameters: Which parameters move: `all`; `dense`, without embedding tables;
-            `touched`, of embedding tables only rows that the checkpoints do not have in
-            common; or a regular expression that is found in their names.
-        engine: Where points are evaluated: `loky`, `sequential`, `dask://HOST:PORT`, `ray` or
-            `spark`.
-        jobs: How many workers; -1 for one on each core.
-        device_ids: The devices that workers share among themselves.
-        hessian: Whether there shall be a landscape along the first two eigenvectors of the
-            Hessian at the result, too. The model must know its gradient.
-        files: What else to write, besides the record: `npz`, `vtk`; to `landscape` in the
-            directory of the records.
-    """
-
-    seed: int = 1
-    parameters: str = "all"
-    engine: str = "loky"
-    jobs: int = -1
-    device_ids: tuple[int, ...] = ()
-    hessian: bool = False
-    files: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        """Checks.
-
-        Raises:
-            ValueError: There is no such format.
-        """
-        for form in self.files:
-            if form not in FORMATS:
-                expected = f"one of {', '.join(FORMATS)}"
-                raise ValueError(three_part("a format of files", form, expected))
 
 
 class SummaryLandscape:
@@ -185,8 +144,8 @@ class SummaryLandscape:
         engine = parse_engine(options.engine, options.jobs)
         target = self._summary_dir if output is None else os.fspath(output)
         tags = []
-        for numbers, method in _wanted(metadata, options):
-            tag = _tag(numbers, method)
+        for numbers, method in wanted(metadata, options):
+            tag = tag_of(numbers, method)
             message = self._landscape(
                 tag, numbers, method, make, metadata, options, engine, progress
             )
@@ -263,53 +222,6 @@ class SummaryLandscape:
             store.save()
             release_devices(task)
             forget()
-
-
-def _wanted(metadata: Metadata, options: Options) -> Iterator[tuple[tuple[int, ...], str]]:
-    """Yields the checkpoints and the method of each landscape, in MindSpore's order."""
-    if metadata.train:
-        for group in metadata.groups:
-            yield group, "PCA"
-    if not metadata.groups:
-        return
-    # The other checkpoints tell which rows were touched; the plane goes through the last.
-    last = metadata.groups[-1]
-    if metadata.result:
-        yield last, "Random"
-    if options.hessian:
-        yield last, "Hessian"
-
-
-def _tag(numbers: Sequence[int], method: str) -> str:
-    """Returns what a landscape is called: by its checkpoints, as MindSpore does it."""
-    if method == "PCA":
-        return f"landscape_{[numbers[0], numbers[-1]]}"
-    return f"landscape_{[numbers[-1]]}" + ("_hessian" if method == "Hessian" else "")
-
-
-def changed(metadata: Metadata, changes: Mapping[str, Any]) -> Metadata:
-    """Returns the metadata with what is to be different, checked."""
-    known = ("landscape_size", "unit", "create_landscape", "num_samples", "intervals")
-    for key in changes:
-        if key not in known:
-            expected = f"one of {', '.join(known)}"
-            raise ValueError(three_part("a key of collect_landscape", key, expected))
-    size = changes.get("landscape_size", metadata.landscape_size)
-    if isinstance(size, bool) or not isinstance(size, int) or size not in _SIZES:
-        raise ValueError(three_part("landscape_size", size, "an int from 3 to 256"))
-    samples = changes.get("num_samples", metadata.num_samples)
-    if isinstance(samples, bool) or not isinstance(samples, int) or samples < 1:
-        raise ValueError(three_part("num_samples", samples, "an int of at least 1"))
-    create = changes.get("create_landscape", {})
-    groups = changes.get("intervals", metadata.groups)
-    return replace(
-        metadata,
-        landscape_size=size,
-        num_samples=samples,
-        groups=tuple(tuple(group) for group in groups),
-        train=bool(create.get("train", metadata.train)),
-        result=bool(create.get("result", metadata.result)),
-    )
 
 
 def _folder_name(tag: str, options: Options) -> str:

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from rec_summary.landscape.files import write_files
-from rec_summary.landscape.summary_landscape import Options, SummaryLandscape
+from rec_summary.landscape.options import Options
+from rec_summary.landscape.summary_landscape import SummaryLandscape
 from rec_summary.values.landscape import from_landscape
 from tests.export.landscape_cases import landscape
 from tests.landscape.quadratic import Maker, write_run

@@ -19,8 +19,9 @@ from rec_summary.errors import SourceError
 from rec_summary.export.dashboards.landscape_mesh import landscape_mesh
 from rec_summary.export.frames import load
 from rec_summary.landscape.evaluate import ModelError, parse_engine
+from rec_summary.landscape.options import Options, changed
 from rec_summary.landscape.store import BusyError
-from rec_summary.landscape.summary_landscape import Options, SummaryLandscape, changed
+from rec_summary.landscape.summary_landscape import SummaryLandscape
 from rec_summary.values.landscape import Landscape
 from tests.landscape import quadratic
 from tests.landscape.quadratic import Maker, write_run
