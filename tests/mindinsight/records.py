@@ -15,6 +15,8 @@ from typing import Any, Final
 import numpy as np
 
 from rec_summary._pb import anf_ir_pb2, lineage_pb2, summary_pb2
+from rec_summary.landscape.options import Options
+from rec_summary.landscape.summary_landscape import SummaryLandscape
 from rec_summary.records.directory import list_files
 from rec_summary.records.framing import frame
 from rec_summary.records.names import Kind, RecordName
@@ -22,6 +24,7 @@ from rec_summary.records.run_writer import Retention, RunWriter
 from rec_summary.records.sink import MessageRecord
 from rec_summary.values.summary import ImageValue, TensorValue
 from tests.export.record_dirs import START, event, histo, lineage, scalar, train
+from tests.landscape import quadratic
 
 RunState: Final = lineage_pb2.RunState
 
@@ -269,6 +272,13 @@ def torn(run: Path, age: float) -> None:
     write_run(run, *losses(range(11, 21)), state(RunState.FINISHED, 20, 0.25))
 
 
+def landscape(run: Path) -> None:
+    """Loss landscapes that our SummaryLandscape has computed."""
+    metadata = quadratic.write_run(run)
+    options = Options(engine="sequential")
+    SummaryLandscape(run).compute(quadratic.Maker(), metadata, options)
+
+
 RUNS: Final[dict[str, Callable[[Path], object]]] = {
     "everything": everything,
     "refreshed": refreshed,
@@ -280,5 +290,6 @@ RUNS: Final[dict[str, Callable[[Path], object]]] = {
     "ranks_apart": lambda run: ranks(run, seconds_apart=1),
     "extended": extended,
     "custom_values": custom_values,
+    "landscape": landscape,
     "torn": lambda run: torn(run, age=3600),
 }

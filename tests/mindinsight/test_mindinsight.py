@@ -13,6 +13,7 @@ import pytest
 from PIL import Image
 
 from rec_summary._pb import lineage_pb2
+from rec_summary.export.frames import load
 from rec_summary.records.names import Kind
 from rec_summary.records.run_writer import RunWriter
 from rec_summary.values.image import to_image
@@ -149,6 +150,26 @@ def test_the_dataset_graph_comes_back(server: MindInsightServer) -> None:
         "op_type": "Batch", "batch_size": 64, "drop_remainder": True,
         "children": [{"op_type": "GeneratorDataset", "children": []}],
     }  # fmt: skip
+
+
+def test_loss_landscapes_come_back_point_by_point(base: Path, server: MindInsightServer) -> None:
+    recorded = {each.tag: each.landscape for each in load(base / "landscape").landscapes()}
+    [interval] = server.get("datavisual/landscape/intervals", train_id="./landscape")["intervals"]
+    assert interval["value"] == [1, 6]
+    for kind, tag in (("interval", "landscape_[1, 6]"), ("final", "landscape_[6]")):
+        [found] = server.get(
+            "datavisual/landscape/landscapes",
+            train_id="./landscape",
+            type=kind,
+            interval_id=interval["id"],
+        )["landscapes"]
+        expected = recorded[tag]
+        for name in "xyz":
+            array = np.array(found["points"][name])
+            assert array == pytest.approx(getattr(expected, name), rel=1e-6, abs=1e-6)
+        assert found["metadata"]["decomposition"] == expected.decomposition
+        assert found["convergence_point"] == pytest.approx(expected.convergence, rel=1e-6)
+    assert found["metadata"]["unit"] == "step"
 
 
 def test_of_a_lineage_written_again_and_again_the_last_is_shown(
