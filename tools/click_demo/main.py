@@ -17,6 +17,7 @@ from typing import NoReturn
 
 import click
 
+from rec_summary.cli.common import progress_of
 from rec_summary.errors import RecSummaryError, three_part, verbatim
 
 from . import sources, viewer
@@ -25,6 +26,7 @@ from .viewer import shown
 
 ROOT = Path(__file__).resolve().parents[2]
 _STEPS, _BATCH_SIZE = 1562, 64  # together one pass over MovieLens 100K
+_LANDSCAPE_STEPS = 100  # fewer leave too few checkpoints apart from each other
 _SIGINT_CODE = 128 + signal.SIGINT
 
 _EPILOG = """\b
@@ -96,7 +98,7 @@ def _run(data: str, steps: int, batch_size: int, seed: int, out: Path, view: boo
     click.echo(source.about + "\n")
 
     # Imported late: it takes seconds, which --help and bad options need not pay for.
-    from .training import train
+    from .training import landscape, train
 
     run = f"{datetime.now():%Y%m%d-%H%M%S}-{source.name}"
     meter = Meter(batch_size)
@@ -108,6 +110,8 @@ def _run(data: str, steps: int, batch_size: int, seed: int, out: Path, view: boo
     signal.signal(signal.SIGTERM, _exit)
     if code:
         click.echo(f"Stopped after {meter.steps:,} steps; what was recorded is exported.")
+    if meter.steps >= _LANDSCAPE_STEPS and not code:
+        code = _stopped_with(lambda: _compute(lambda told: landscape(source, records / run, told)))
     if meter.steps:
         _export(records, logdir, run)
         click.echo(_closing(source, meter, records / run, logdir))
@@ -126,6 +130,13 @@ def _stopped_with(train: Callable[[], None]) -> int:
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else 1
     return 0
+
+
+def _compute(landscape: Callable[[Callable[[str, int, int], None]], None]) -> None:
+    """Computes the loss landscape with a line that tells how far it is."""
+    with progress_of("points", quiet=False) as progress:
+        assert progress is not None  # it is not quiet
+        landscape(progress)
 
 
 def _export(records: Path, logdir: Path, run: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ from mindspore.dataset import GeneratorDataset
 from mindspore.train import Callback
 from rich.console import Console
 
-from rec_summary import RecModel, SummaryCollector
+from rec_summary import RecModel, SummaryCollector, SummaryLandscape
+from rec_summary.training.save_policy import KeepLogSpaced, LogSpaced, SavePolicy
 
 from . import model
 from .features import Batch
@@ -20,6 +22,7 @@ from .sources import Source
 from .stream import ClickStream
 
 COLLECT_FREQ = 10  # steps between two records
+_GRID, _SAMPLES = 21, 1024  # of the loss landscape: some ten seconds
 _HISTOGRAMS = r".*(embedding|mlp.*weight)"  # matched against the start of the names
 
 
@@ -59,7 +62,16 @@ def train(
     collector = SummaryCollector(
         str(records),
         collect_freq=COLLECT_FREQ,
-        collect_specified_data={"histogram_regular": _HISTOGRAMS},
+        collect_specified_data={
+            "histogram_regular": _HISTOGRAMS,
+            "collect_landscape": {
+                "policy": SavePolicy(LogSpaced(6), KeepLogSpaced(16)),
+                "landscape_size": _GRID,
+                "num_samples": _SAMPLES,
+                "replay": "reservoir",
+                "create_landscape": {"train": True, "result": False},
+            },
+        },
         custom_lineage_data={
             "data": source.name,
             "seed": seed,
@@ -72,6 +84,19 @@ def train(
         as_dataset(ClickStream(source.chunks, source.vocabulary, batch_size)),
         callbacks=[collector, ProgressLine(meter, steps, Console()), StopAfter(steps)],
         dataset_sink_mode=False,
+    )
+
+
+def landscape(source: Source, records: Path, progress: Callable[[str, int, int], None]) -> None:
+    """Computes the loss landscape of a recorded training, on the rows that it has frozen."""
+
+    def parts() -> tuple[Any, ...]:
+        scorer = model.WideDeep(source.vocabulary)
+        scorer.trainable_params()  # names its parameters, as the training has done
+        return None, model.ClickLoss(scorer), None, {}
+
+    SummaryLandscape(records).gen_landscapes_with_multi_process(
+        parts, engine="sequential", progress=progress
     )
 
 

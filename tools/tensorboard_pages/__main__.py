@@ -28,6 +28,7 @@ def main(logdir: Path, folder: Path) -> None:
             (pages.TEXT, ("lineage", "Hyper-parameters")),
             (pages.CUSTOM_SCALARS, ("Loss", "Learning rate")),
             (pages.GRAPHS, ("Default", "Gradients")),
+            (pages.IMAGES, ("/contour",)),
         ):
             pages.photograph(browser, server, page, shows, folder)
             if page is pages.GRAPHS:
@@ -35,6 +36,8 @@ def main(logdir: Path, folder: Path) -> None:
                     browser.double_click_node(scope)
                 browser.picture(folder / f"{page.name}.png")
             print(folder / f"{page.name}.png")
+        with Browser(height=1150) as tall:  # a single mesh is as high as the page is wide
+            pages.photograph(tall, server, pages.MESH, ("landscape_", "step 0"), folder)
 
 
 if __name__ == "__main__":

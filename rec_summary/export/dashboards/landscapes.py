@@ -21,6 +21,7 @@ CONTOUR: Final = "contour"
 VIEW: Final = "view"
 FACTS: Final = "facts"
 _CHANNELS: Final = 4
+_ENDLESS: Final = 2**31 - 1  # what a run without epochs states
 _PNG_SIZE: Final = struct.Struct(">II")
 
 
@@ -70,7 +71,7 @@ def facts(landscape: Landscape) -> Iterator[tuple[str, object]]:
     unit = landscape.unit or "checkpoint"
     if landscape.intervals:
         yield f"{unit}s", ", ".join(map(str, landscape.intervals))
-    if landscape.step_per_epoch:
+    if 0 < landscape.step_per_epoch < _ENDLESS:
         yield "steps per epoch", landscape.step_per_epoch
     z = landscape.z
     yield "grid", f"{z.shape[1]} × {z.shape[0]} points"
