@@ -36,8 +36,8 @@ def main(logdir: Path, folder: Path) -> None:
                     browser.double_click_node(scope)
                 browser.picture(folder / f"{page.name}.png")
             print(folder / f"{page.name}.png")
-        with Browser(height=1150) as tall:  # a single mesh is as high as the page is wide
-            pages.photograph(tall, server, pages.MESH, ("landscape_", "step 0"), folder)
+        with Browser(width=1100, height=1000) as square:  # a single mesh is as high as it is wide
+            pages.photograph(square, server, pages.MESH, ("landscape_", "step 0"), folder)
 
 
 if __name__ == "__main__":

@@ -41,6 +41,7 @@ _TILT: Final = np.array(
         [0, math.sin(_ANGLE), math.cos(_ANGLE)],
     ]
 )
+_IN_VIEW: Final = np.array([[-1.4, -1.4, -1.4], [1.4, 1.4, 1.4]])
 _WIDE: Final = 50.0  # a greatest loss so many times the least one asks for logarithms
 
 _CONFIG: Final = json.dumps(
@@ -121,7 +122,12 @@ def landscape_mesh(landscape: Landscape) -> Mesh:
     if end is not None and all(map(math.isfinite, end)):
         parts.append(_ball(frame.place(np.array([end]))[0], _END))
     mesh = _joined(parts)
-    return mesh._replace(vertices=mesh.vertices @ _TILT.T)
+    # The page steps back until it has all points in view, and cuts off what is near. Two
+    # points that belong to no face make it step back far enough.
+    vertices = np.concatenate([mesh.vertices @ _TILT.T, _IN_VIEW])
+    return mesh._replace(
+        vertices=vertices, colours=np.concatenate([mesh.colours, _plain(2, _START)])
+    )
 
 
 class _Frame:
