@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from rec_summary.errors import three_part
 from rec_summary.landscape.files import FORMATS
-from rec_summary.landscape.trajectory import Metadata
+from rec_summary.landscape.point import Metadata
 
 _SIZES: Final = range(3, 257)
 

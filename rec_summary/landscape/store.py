@@ -12,6 +12,7 @@ import json
 import os
 import socket
 import time
+import zipfile
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -117,7 +118,7 @@ class Store:
                     return False
             with np.load(os.path.join(self.folder, _LOSSES), allow_pickle=False) as found:
                 self.losses, self.known = found["losses"], found["known"]
-        except (OSError, ValueError, KeyError):
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
             return False
         return self.losses.shape == self.known.shape == (len(self.points),)
 

@@ -28,15 +28,9 @@ from rec_summary.landscape.files import write_files
 from rec_summary.landscape.hessian import hessian_plane
 from rec_summary.landscape.options import Options, changed, tag_of, wanted
 from rec_summary.landscape.plane import Plane, pca_plane, random_plane
+from rec_summary.landscape.point import CHECKPOINT_FOLDER, Metadata, read_metadata
 from rec_summary.landscape.store import Store, locked
-from rec_summary.landscape.trajectory import (
-    CHECKPOINT_FOLDER,
-    TOUCHED,
-    Metadata,
-    Trajectory,
-    choose,
-    read_metadata,
-)
+from rec_summary.landscape.trajectory import TOUCHED, Trajectory, choose
 from rec_summary.records.run_writer import RunWriter
 from rec_summary.records.sink import MessageRecord
 from rec_summary.values.landscape import from_landscape

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import time
 from collections.abc import Mapping
@@ -23,6 +24,7 @@ import numpy.typing as npt
 from rec_summary.records.background import BackgroundWriter
 from rec_summary.records.directory import make_directory
 from rec_summary.records.segment import FILE_MODE
+from rec_summary.records.sparse import is_large, sparse_parameters
 from rec_summary.records.trouble import Troubles
 from rec_summary.training.landscape_options import LandscapeOptions
 from rec_summary.training.replay import FILE_NAME, Columns, ReplayBuffer
@@ -31,6 +33,8 @@ from rec_summary.training.step_view import as_array
 DIRECTORY_NAME: Final = "ckpt_dir"
 METADATA_NAME: Final = "train_metadata.json"
 LOCK_NAME: Final = ".rec_summary.lock"
+
+logger = logging.getLogger("rec_summary")
 
 _LOCK_SECS: Final = 60.0
 _WAITING: Final = 2  # snapshots; each is a copy of all parameters
@@ -152,6 +156,7 @@ class _Files:
         self._directory = directory
         self._options = options
         self._written: dict[int, str] = {}  # of this run: number to file name
+        self._base: tuple[int, dict[str, npt.NDArray[Any]]] | None = None  # number, large tables
 
     def write(self, snapshot: Snapshot) -> None:
         """Writes a checkpoint, then the metadata that names it.
@@ -165,10 +170,12 @@ class _Files:
         with lock:
             parameters = [
                 {"name": key, "data": mindspore.Tensor(array)}
-                for key, array in snapshot.parameters.items()
+                for key, array in self._to_write(snapshot).items()
             ]
             self._replace(name, lambda path: mindspore.save_checkpoint(parameters, path))
             self._written[snapshot.number] = name
+            size = os.path.getsize(os.path.join(self._directory, name))
+            logger.info("checkpoint %s: %s bytes (%s in memory)", name, size, snapshot.nbytes)
             if snapshot.rows is not None:
                 self._replace(FILE_NAME, lambda path: _write_rows(path, snapshot))
             dropped = self._drop()
@@ -178,11 +185,24 @@ class _Files:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(os.path.join(self._directory, old))
 
+    def _to_write(self, snapshot: Snapshot) -> Mapping[str, Any]:
+        """Returns the parameters of a checkpoint, or what differs from the first one's."""
+        if not self._options.sparse:
+            return snapshot.parameters
+        if self._base is None:
+            tables = {name: each for name, each in snapshot.parameters.items() if is_large(each)}
+            self._base = (snapshot.number, tables)
+            return snapshot.parameters
+        number, tables = self._base
+        return sparse_parameters(snapshot.parameters, tables, number)
+
     def _drop(self) -> list[str]:
         """Forgets the checkpoints that are not to stay; returns their files."""
         if self._options.policy is None:
             return []
         kept = self._options.policy.keep.kept(sorted(self._written))
+        if self._base is not None:
+            kept = {*kept, self._base[0]}  # the others are nothing without it
         gone = [number for number in self._written if number not in kept]
         return [self._written.pop(number) for number in gone]
 

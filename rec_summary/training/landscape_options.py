@@ -15,7 +15,7 @@ _SIZES: Final = range(3, 257)
 _UNITS: Final = ("step", "epoch")
 _KEYS: Final = (
     *("landscape_size", "unit", "create_landscape", "num_samples", "intervals"),
-    *("policy", "replay"),  # ours
+    *("policy", "replay", "sparse"),  # ours
 )
 _NAME: Final = "collect_landscape"
 
@@ -35,6 +35,8 @@ class LandscapeOptions:
         policy: When checkpoints are kept in place of the intervals, and which stay.
         replay: Which input rows are frozen for the computation: `first`, `reservoir`, or
             None for none.
+        sparse: Whether only the rows of large tables are written that differ from the first
+            checkpoint's.
     """
 
     landscape_size: int = 40
@@ -45,6 +47,7 @@ class LandscapeOptions:
     intervals: tuple[tuple[int, ...], ...] = (tuple(range(1, 10)), tuple(range(10, 20)))
     policy: SavePolicy | None = None
     replay: str | None = "first"
+    sparse: bool = False
 
 
 def check_landscape(value: Mapping[str, Any] | None) -> LandscapeOptions | None:
@@ -84,6 +87,8 @@ def check_landscape(value: Mapping[str, Any] | None) -> LandscapeOptions | None:
     if replay is not None and replay not in KINDS:
         expected = "'first', 'reservoir' or None"
         raise ValueError(three_part(f"{_NAME}['replay']", replay, expected))
+    sparse = value.get("sparse", default.sparse)
+    check_type(f"{_NAME}['sparse']", sparse, bool, "a bool")
     create = _check_create(value.get("create_landscape", {}))
     return LandscapeOptions(
         landscape_size=size,
@@ -94,6 +99,7 @@ def check_landscape(value: Mapping[str, Any] | None) -> LandscapeOptions | None:
         intervals=_check_intervals(value.get("intervals", default.intervals)) if not policy else (),
         policy=policy,
         replay=replay,
+        sparse=sparse,
     )
 
 

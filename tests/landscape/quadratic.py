@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rec_summary.landscape.trajectory import Metadata, read_metadata
+from rec_summary.landscape.point import Metadata, read_metadata
 from tests.records.test_checkpoint_file import value
 
 SHAPES = {"user_embedding_table": (5, 3), "head.weight": (2, 3), "head.bias": (2,)}

@@ -10,9 +10,12 @@ import pytest
 pytest.importorskip("mindspore")
 
 import mindspore
+from mindspore import nn
 from mindspore.train import Callback
 
-from rec_summary import SummaryCollector
+from rec_summary import RecModel, SummaryCollector
+from rec_summary.landscape.point import read_metadata
+from rec_summary.landscape.trajectory import Trajectory
 from rec_summary.training.checkpoints import LOCK_NAME, METADATA_NAME
 from rec_summary.training.replay import FILE_NAME
 from rec_summary.training.save_policy import EverySteps, KeepLast, SavePolicy
@@ -252,3 +255,45 @@ def test_rows_that_cannot_be_kept_cost_the_buffer_and_not_the_training(tmp_path)
     assert metadata(tmp_path)["epoch_group"] == {"0": [2, 4, 6]}
     with np.load(tmp_path / "ckpt_dir" / FILE_NAME) as found:
         assert len(found["column_0"]) == 2 * BATCH
+
+
+class LargeNet(nn.Cell):
+    """An embedding table of 5,000 rows, of which a training touches a few."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(5000, 4)
+        self.head = nn.Dense(FIELDS * 4, 1)
+
+    def construct(self, fields):
+        return self.head(self.table(fields).reshape((-1, FIELDS * 4)))
+
+
+def test_sparse_checkpoints_are_small_and_the_same(tmp_path):
+    """Of what SGD leaves as it is, nothing is written; what is read is what was there."""
+    sizes, landscapes = {}, {}
+    for sparse in (False, True):
+        mindspore.set_seed(1)
+        network = LargeNet()
+        optimizer = nn.SGD(network.trainable_params(), learning_rate=0.5)
+        model = RecModel(network, nn.BCEWithLogitsLoss(), optimizer)
+        policy = SavePolicy(EverySteps(2), KeepLast(3))
+        options = {"unit": "step", "policy": policy, "sparse": sparse}
+        folder = tmp_path / str(sparse)
+        ours = SummaryCollector(str(folder), collect_specified_data={"collect_landscape": options})
+        model.online_train(stream(), callbacks=[ours, Journal(stop_after=12)])
+        assert ours.troubles == {}
+        found = read_metadata(folder)
+        sizes[sparse] = [
+            (folder / "ckpt_dir" / found.files[number]).stat().st_size for number in (7, 9, 11)
+        ]
+        with Trajectory(found, (7, 9, 11)) as trajectory:
+            assert set(trajectory.names) == {"table.embedding_table", "head.weight", "head.bias"}
+            assert trajectory.shape("table.embedding_table") == (5000, 4)
+            landscapes[sparse] = [
+                trajectory.array(index, name) for index in range(3) for name in trajectory.names
+            ]
+            assert len(trajectory.fingerprint) == (4 if sparse else 3)
+    assert max(sizes[True]) < min(sizes[False]) / 20
+    for dense, restored in zip(landscapes[False], landscapes[True], strict=True):
+        np.testing.assert_array_equal(dense, restored)

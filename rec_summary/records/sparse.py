@@ -1,0 +1,74 @@
+"""Rows of large tables in place of the tables: how sparse checkpoints are written and read.
+
+In a sparse checkpoint a table `name` stands as two parameters, `name@rows` (which rows differ
+from the base checkpoint's) and `name@values` (these rows), and the parameter `@base` states
+the number of the base. MindSpore's own tools read the base only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+Arrays = Mapping[str, npt.NDArray[Any]]
+
+BASE: Final = "@base"
+ROWS: Final = "@rows"
+VALUES: Final = "@values"
+LARGE_ROWS: Final = 1000
+_WORTH: Final = 0.5  # of a table's rows: if more differ, the table is written whole
+
+
+def is_large(array: npt.NDArray[Any]) -> bool:
+    """Whether a parameter is a table whose rows may be written alone."""
+    return array.ndim == 2 and array.shape[0] >= LARGE_ROWS
+
+
+def sparse_parameters(parameters: Arrays, tables: Arrays, base: int) -> dict[str, Any]:
+    """Returns what is written of a checkpoint.
+
+    Args:
+        parameters: All parameters.
+        tables: The large tables as they are in the base checkpoint.
+        base: The number of that checkpoint.
+    """
+    found: dict[str, Any] = {BASE: np.int64(base)}
+    for name, array in parameters.items():
+        before = tables.get(name)
+        if before is None or before.shape != array.shape:
+            found[name] = array
+            continue
+        rows = np.flatnonzero((array != before).any(axis=1))
+        if len(rows) > _WORTH * len(array):
+            found[name] = array
+        else:
+            found[name + ROWS] = rows.astype(np.int64)
+            found[name + VALUES] = array[rows]
+    return found
+
+
+def dense_name(name: str) -> str:
+    """Returns the name of the parameter that an entry of a checkpoint belongs to."""
+    for ending in (ROWS, VALUES):
+        if name.endswith(ending):
+            return name.removesuffix(ending)
+    return name
+
+
+def restored(
+    base: npt.NDArray[Any], rows: npt.NDArray[Any], values: npt.NDArray[Any]
+) -> npt.NDArray[Any]:
+    """Returns a table of which some rows are others than in the base.
+
+    Raises:
+        ValueError: The rows are not rows of the base, or their values do not fit.
+    """
+    fits = rows.ndim == 1 and values.shape == (rows.size, *base.shape[1:])
+    if not fits or (rows.size and not 0 <= int(rows.min()) <= int(rows.max()) < len(base)):
+        raise ValueError(f"{rows.shape} rows of shape {values.shape} for a table of {base.shape}")
+    table = np.array(base)
+    table[rows] = values
+    return table

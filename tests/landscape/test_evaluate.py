@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rec_summary.landscape.evaluate import Task, _claim_device, release_devices
+from rec_summary.landscape.plane import pca_plane
+from rec_summary.landscape.store import Store, read_plane
+from rec_summary.landscape.trajectory import Trajectory
+from tests.landscape import quadratic
+from tests.landscape.quadratic import Maker, write_run
+
+
+def test_each_worker_gets_a_device_of_its_own(tmp_path: Path) -> None:
+    task = Task(Maker(), str(tmp_path), devices=(3, 5))
+    assert [_claim_device(task) for _ in range(3)] == [3, 5, 3]  # more workers than devices
+    release_devices(task)
+    assert _claim_device(task) == 3
+    assert _claim_device(Task(Maker(), str(tmp_path))) is None
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    metadata = write_run(tmp_path / "run", size=5)
+    with Trajectory(metadata, metadata.groups[0]) as trajectory:
+        plane = pca_plane(trajectory, trajectory.names, 5)
+    (tmp_path / "store").mkdir()
+    return Store(str(tmp_path / "store"), plane, {"n": 1})
+
+
+def test_a_store_holds_the_plane_for_all_workers(store: Store) -> None:
+    origin, first, second = read_plane(store.folder)
+    assert set(origin) == {*quadratic.SHAPES, "norm.moving_mean", "global_step"}
+    assert set(first) == set(second) == set(quadratic.SHAPES)
+    assert isinstance(first["head.bias"], np.memmap)  # shared, not copied
+
+
+def test_losses_are_there_after_they_were_saved(store: Store) -> None:
+    assert len(store.missing) == 5 * 5 + 6
+    store.put([7, 26], [0.5, 0.25])
+    store.save()
+    again = Store.__new__(Store)
+    again.__dict__.update(store.__dict__)
+    assert again._resume('{"n": 1}')
+    assert again.known.sum() == 2
+    assert (again.grid[1, 2], again.path[1]) == (0.5, 0.25)
+    assert not again._resume('{"n": 2}')
+
+
+@pytest.mark.parametrize("damage", [b"", b"no archive", b"PK\x03\x04"])
+def test_damaged_losses_are_computed_anew(store: Store, damage: bytes) -> None:
+    (Path(store.folder) / "losses.npz").write_bytes(damage)
+    assert not store._resume('{"n": 1}')
