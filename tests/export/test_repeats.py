@@ -23,6 +23,7 @@ class Recorder:
         self.tally = Tally()
         self.emitted: Emitted = []
         self.restarts: list[int] = []
+        self.marks: list[int] = []  # how much had been passed on at each restart
         self.buffer = StepBuffer("run", self.tally, self._emit, self._restart)
         self._offset = 0
 
@@ -43,6 +44,7 @@ class Recorder:
 
     def _restart(self, step: int, _: Origin) -> None:
         self.restarts.append(step)
+        self.marks.append(len(self.emitted))
 
 
 def passed_on(*records: tuple[int, float, list[tuple[str, float]]]) -> tuple[Emitted, Tally]:
@@ -114,11 +116,25 @@ def test_a_buffer_goes_on_where_another_one_was() -> None:
 def test_nothing_is_lost_but_what_is_replaced(
     records: list[tuple[int, float, list[tuple[str, float]]]],
 ) -> None:
-    emitted, tally = passed_on(*records)
+    recorder = Recorder().add(*records)
+    recorder.buffer.pause()
+    emitted, tally = recorder.emitted, recorder.tally
     before = [value for _, _, values in records for _, value in values]
     after = [value for _, _, values in emitted for _, value in values]
     assert len(after) + tally.repeated == len(before)
     assert set(after) <= set(before)
-    for _, group in itertools.groupby(emitted, lambda each: each[0]):
-        tags = [tag for _, _, values in group for tag, _ in values]
-        assert len(set(tags)) == len(tags)
+    # Between two restarts, which make both loaders forget, nothing comes twice in a step.
+    bounds = [0, *recorder.marks, len(emitted)]
+    for start, end in itertools.pairwise(bounds):
+        for _, group in itertools.groupby(emitted[start:end], lambda each: each[0]):
+            tags = [tag for _, _, values in group for tag, _ in values]
+            assert len(set(tags)) == len(tags)
+
+
+def test_a_restart_within_a_record_comes_before_all_of_it() -> None:
+    recorder = Recorder().add(
+        *((0, 0.0, [("a", 1)]), (1, 0.0, [("b", 2)]), (0, 0.5, [("a", 3), ("b", 4)]))
+    )
+    recorder.buffer.pause()
+    assert recorder.marks == [2]
+    assert recorder.emitted[2:] == [(0, 0.5, [("a", 3), ("b", 4)])]
