@@ -16,6 +16,7 @@ from rec_summary.errors import RecSummaryError, three_part, verbatim
 from rec_summary.landscape.store import read_plane
 
 ENGINES: Final = ("loky", "sequential", "dask", "ray", "spark")
+_AT_ONCE: Final = 1 << 20  # numbers
 _BLOCKS_EACH: Final = 8  # that a worker gets in all: enough to share the work, few to hand over
 
 
@@ -150,11 +151,8 @@ class _Evaluator:
             ) from error
 
     def at(self, x: float, y: float) -> float:
-        for name, first in self._first.items():
-            value = self._origin[name].astype(np.float64)
-            value += x * first
-            value += y * self._second[name]
-            self._model.set(name, value.astype(self._origin[name].dtype))
+        for name in self._first:
+            self._model.set(name, self._point(name, x, y))
         try:
             return float(self._model.loss())
         except Exception as error:
@@ -162,6 +160,19 @@ class _Evaluator:
             what = f"the loss at ({x:g}, {y:g})"
             expected = "a model that can be evaluated on its data"
             raise ModelError(three_part(what, received, expected)) from error
+
+    def _point(self, name: str, x: float, y: float) -> npt.NDArray[Any]:
+        """Returns a parameter at a point; float64 is only used for a stretch at a time."""
+        origin, first, second = self._origin[name], self._first[name], self._second[name]
+        value = np.empty(origin.shape, origin.dtype)
+        flat = [each.reshape(-1) for each in (value, origin, first, second)]
+        for start in range(0, origin.size, _AT_ONCE):
+            here = slice(start, start + _AT_ONCE)
+            part = flat[1][here].astype(np.float64)
+            part += x * flat[2][here].astype(np.float64)
+            part += y * flat[3][here].astype(np.float64)
+            flat[0][here] = part
+        return value
 
 
 def _claim_device(task: Task) -> int | None:

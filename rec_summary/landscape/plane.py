@@ -7,8 +7,9 @@ differences from the last checkpoint, and filter normalisation of random directi
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -23,6 +24,7 @@ Vector = dict[str, npt.NDArray[Any]]
 
 _MARGIN: Final = 0.2  # of the path's extent, on each side
 _REACH: Final = 1.0  # of a plane at random, on each side, in units of each filter's norm
+_AT_ONCE: Final = 1 << 22  # numbers of all checkpoints together
 _RANK: Final = 1e-10  # a smaller share of the variance is rounding
 
 
@@ -40,6 +42,7 @@ class Plane:
         explained: The share of the path's variance along each direction; empty at random.
         method: `PCA`, `Random` or `Hessian`.
         eigenvalues: Of the Hessian, along each direction; empty for other methods.
+        moved: How many numbers move.
     """
 
     origin: Vector
@@ -52,17 +55,23 @@ class Plane:
     method: str
     eigenvalues: tuple[float, ...] = ()
 
-    @property
-    def moved(self) -> int:
-        """How many numbers move."""
-        return sum(array.size for array in self.first.values())
+    moved: int = field(default=-1)
+
+    def __post_init__(self) -> None:
+        if self.moved < 0:
+            object.__setattr__(self, "moved", sum(each.size for each in self.first.values()))
+
+    def without_vectors(self) -> Plane:
+        """Returns the plane without what takes memory."""
+        return replace(self, origin={}, first={}, second={})
 
 
 def pca_plane(trajectory: Trajectory, names: Sequence[str], size: int) -> Plane:
     """Returns the plane that the checkpoints lie in best, and that the last one lies in.
 
-    Only two parameters of one checkpoint are in memory at a time, beside the result: the
-    principal directions are found from the products of the checkpoints' differences.
+    The checkpoints are read stretch by stretch: the principal directions are found from the
+    products of their differences. Only the plane itself is in memory: three times the
+    parameters, for the origin and two directions.
 
     Args:
         trajectory: The checkpoints, at least three.
@@ -185,14 +194,9 @@ def _products(trajectory: Trajectory, names: Sequence[str]) -> Floats:
     count = len(trajectory.numbers) - 1
     products = np.zeros((count, count))
     for name in names:
-        last = trajectory.array(-1, name).astype(np.float64).reshape(-1)
-        differences = np.stack(
-            [
-                trajectory.array(index, name).astype(np.float64).reshape(-1) - last
-                for index in range(count)
-            ]
-        )
-        products += differences @ differences.T
+        for start, stop in _stretches(trajectory, name):
+            differences = _differences(trajectory, name, start, stop)
+            products += differences @ differences.T
     return products
 
 
@@ -202,14 +206,29 @@ def _directions(
     """Returns unit vectors: weighted sums of the checkpoints' differences from the last one."""
     found: list[Vector] = [{}, {}]
     for name in names:
-        last = origin[name].astype(np.float64)
-        sums = [np.zeros(last.shape), np.zeros(last.shape)]
-        for index in range(len(trajectory.numbers) - 1):
-            difference = trajectory.array(index, name) - last
-            for total, weight in zip(sums, weights[index], strict=True):
-                total += weight * difference
-        for direction, total in zip(found, sums, strict=True):
-            direction[name] = total.astype(np.float32)
+        for direction in found:
+            direction[name] = np.empty(origin[name].shape, np.float32)
+        for start, stop in _stretches(trajectory, name):
+            differences = _differences(trajectory, name, start, stop)
+            for direction, weight in zip(found, weights.T, strict=True):
+                direction[name].reshape(-1)[start:stop] = weight @ differences
+    return found
+
+
+def _stretches(trajectory: Trajectory, name: str) -> Iterator[tuple[int, int]]:
+    """Yields where stretches of a parameter begin and end, so that all checkpoints fit."""
+    size = math.prod(trajectory.shape(name))
+    length = max(_AT_ONCE // len(trajectory.numbers), 1)
+    for start in range(0, size, length):
+        yield start, min(start + length, size)
+
+
+def _differences(trajectory: Trajectory, name: str, start: int, stop: int) -> Floats:
+    count = len(trajectory.numbers) - 1
+    found = np.empty((count, stop - start))
+    for index in range(count):
+        found[index] = trajectory.elements(index, name, start, stop)
+    found -= trajectory.elements(-1, name, start, stop)
     return found
 
 

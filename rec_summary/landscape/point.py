@@ -146,6 +146,19 @@ class Point:
             expected = "rows of the base checkpoint"
             raise SourceError(three_part(f"the rows of {name}", received, expected)) from error
 
+    def elements(self, name: str, start: int, stop: int) -> npt.NDArray[Any]:
+        """Returns elements of a parameter, in the order of its rows.
+
+        Raises:
+            SourceError: They cannot be read.
+        """
+        if name not in self._file.names and self._base is not None:
+            return self.array(name).reshape(-1)[start:stop]
+        try:
+            return self._file.elements(name, start, stop)
+        except (OSError, CheckpointError, KeyError) as error:
+            raise SourceError(str(error)) from error
+
     def close(self) -> None:
         """Closes the files."""
         self._file.close()

@@ -189,6 +189,7 @@ class SummaryLandscape:
         folder = os.path.join(self._summary_dir, FOLDER, _folder_name(tag, options))
         with locked(folder):
             store = Store(folder, plane, plan)
+            plane = plane.without_vectors()  # workers map them from the disk
             self._fill(tag, store, make, options, engine, progress)
         return _message(plane, store, numbers, metadata, options, names)
 

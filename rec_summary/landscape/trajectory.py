@@ -60,6 +60,14 @@ class Trajectory:
         """
         return self._files[index].array(name)
 
+    def elements(self, index: int, name: str, start: int, stop: int) -> npt.NDArray[Any]:
+        """Returns elements of a parameter at a checkpoint, in the order of its rows.
+
+        Raises:
+            SourceError: They cannot be read.
+        """
+        return self._files[index].elements(name, start, stop)
+
     def shape(self, name: str) -> tuple[int, ...]:
         """Returns a parameter's shape."""
         return self._files[-1].shape(name)

@@ -98,7 +98,34 @@ class CheckpointFile:
             CheckpointError: Its type is unknown, or its size does not fit its shape.
             OSError: The file cannot be read.
         """
+        shape = self._entries[name].shape
+        return self.elements(name, 0, math.prod(shape)).reshape(shape)
+
+    def elements(self, name: str, start: int, stop: int) -> npt.NDArray[Any]:
+        """Returns a parameter's elements from `start` to `stop`, in the order of its rows.
+
+        Only these are read.
+
+        Raises:
+            KeyError: There is no such parameter.
+            CheckpointError: As from `array`.
+            OSError: The file cannot be read.
+        """
         entry = self._entries[name]
+        dtype = self._checked_type(name, entry)
+        first, last = start * dtype.itemsize, stop * dtype.itemsize
+        pieces, begin = [], 0
+        for part in entry.parts:
+            low, high = max(first - begin, 0), min(last - begin, part.nbytes)
+            if low < high:
+                pieces.append(self._read(part.offset + low, high - low))
+            begin += part.nbytes
+        array = np.frombuffer(pieces[0] if len(pieces) == 1 else b"".join(pieces), dtype=dtype)
+        if entry.kind == "BFloat16":
+            return (array.astype(np.uint32) << 16).view(np.float32)
+        return array
+
+    def _checked_type(self, name: str, entry: _Entry) -> np.dtype[Any]:
         dtype = _TYPES.get(entry.kind)
         offset = entry.parts[0].offset if entry.parts else 0
         if dtype is None:
@@ -107,11 +134,7 @@ class CheckpointFile:
         if nbytes != math.prod(entry.shape) * dtype.itemsize:
             received = f"{nbytes} bytes for shape {entry.shape} of {entry.kind}"
             raise self._error(offset, f"the size of {name}", received, "as many as its shape has")
-        data = b"".join(self._read(*part) for part in entry.parts)
-        array = np.frombuffer(data, dtype=dtype).reshape(entry.shape)
-        if entry.kind == "BFloat16":
-            return (array.astype(np.uint32) << 16).view(np.float32)
-        return array
+        return dtype
 
     def close(self) -> None:
         """Closes the file."""

@@ -58,6 +58,16 @@ def test_a_parameter_in_parts_is_put_together(tmp_path: Path) -> None:
         np.testing.assert_array_equal(found.array("table"), TABLE)
 
 
+@given(st.integers(0, 12), st.integers(0, 12), st.integers(0, 48))
+def test_any_elements_are_read_alone(first: int, second: int, cut: int) -> None:
+    start, stop = sorted((first, second))
+    raw = TABLE.tobytes()
+    parts = [value("table", (4, 3), "Float32", part) for part in (raw[:cut], raw[cut:])]
+    with tempfile.TemporaryDirectory() as folder, opened(Path(folder), b"".join(parts)) as found:
+        elements = found.elements("table", start, stop)
+    np.testing.assert_array_equal(elements, TABLE.reshape(-1)[start:stop])
+
+
 def test_bfloat16_becomes_float32(tmp_path: Path) -> None:
     halves = (TABLE.view(np.uint32) >> 16).astype("<u2")
     with opened(tmp_path, value("t", (4, 3), "BFloat16", halves.tobytes())) as found:
