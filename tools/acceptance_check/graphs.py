@@ -64,7 +64,9 @@ def _computation(graph: Any) -> Form:
     operators = {node.name: _label(_full_name(node)) for node in graph.node}
     parameters = {each.name: _label(each.name) for each in graph.parameters}
     constants = {each.key: _label(each.key.replace("/", ".")) for each in graph.const_vals}
-    form: Form = Counter(("operator", operators[n.name], n.op_type) for n in graph.node)
+    form: Form = Counter(
+        ("operator", operators[n.name], n.op_type or "unknown") for n in graph.node
+    )
     form.update(("parameter", label) for label in parameters.values())
     form.update({("constant", label): 1 for label in constants.values()})
     form.update(("output",) for _ in graph.outputs)
@@ -154,7 +156,8 @@ def _shown(graph: Any, *, is_pipeline: bool) -> Form:
 
 
 def _full_name(node: Any) -> str:
-    return str(node.full_name) or f"{node.scope}/{node.op_type}-{node.name}"
+    parts = (node.op_type or "unknown", node.name)
+    return str(node.full_name) or f"{node.scope}/{'-'.join(part for part in parts if part)}"
 
 
 def _label(name: str) -> str:

@@ -8,7 +8,14 @@ from tensorboard.compat.proto import types_pb2
 
 from rec_summary._pb import anf_ir_pb2
 from rec_summary._pb.anf_ir_pb2 import GraphProto, TypeProto, ValueProto
-from rec_summary.export.dashboards.graphs import NodeNames, new_graph, set_shapes, set_text
+from rec_summary.export.dashboards.graphs import (
+    CUT,
+    NodeNames,
+    fit,
+    new_graph,
+    set_shapes,
+    set_text,
+)
 from rec_summary.export.words import valid
 
 PARAMETER: Final = "Parameter"
@@ -17,6 +24,7 @@ OUTPUT: Final = "Output"
 _INPUTS_SCOPE: Final = "inputs"
 _UNUSED_SCOPE: Final = "unused"
 _ORDER: Final = "UpdateState"  # an operator that computes nothing: it keeps others in order
+_FIRST_AFTER_OTHERS: Final = "Depend"  # returns its first input, once the others are done
 
 _TYPES: Final = {
     getattr(anf_ir_pb2, f"DT_{ours}"): getattr(types_pb2, f"DT_{theirs}")
@@ -37,9 +45,13 @@ def graph_def(graph: GraphProto) -> Any:
     Operators have their full names. A parameter stands in the scope of the operator that
     reads it first, under its own name, so that weights are found in their layer and
     moments in the optimizer; the network's inputs are together in the scope `inputs`. A
-    constant is drawn beside each scope that reads it. Edges of `UpdateState`, which only
-    keeps operators in order, are control edges. An input that is nowhere defined is left
-    out. Names that come twice get a number.
+    constant is drawn beside each scope that reads it. Edges that only keep operators in
+    order, to and from `UpdateState` and to `Depend`, are control edges. An input that is
+    nowhere defined is left out, and parameters that nothing reads are with the inputs: of
+    a network with branches or loops, MindSpore records hardly more than its parameters.
+    Names that come twice get a number.
+
+    Any graph is taken, and the time and the size of the result are linear in its own.
 
     Args:
         graph: The graph as MindSpore's `Cell.get_func_graph_proto` gives it.
@@ -54,12 +66,13 @@ class _Builder:
         self._operators = {valid(node.name): node for node in graph.node}
         self._parameters = {valid(each.name): each for each in graph.parameters}
         self._constants = {valid(each.key): each.value for each in graph.const_vals}
-        self._wanted = [_full_name(node) for node in graph.node]
+        self._wanted = [fit(_full_name(node)) for node in graph.node]
         self._homes = self._find_homes()
         scopes = (f"{_INPUTS_SCOPE}/_", f"{_UNUSED_SCOPE}/_")
         self._names = NodeNames([*self._wanted, *self._homes.values(), *scopes])
         self._shown: dict[str, str] = {}  # operators and parameters: name by key
         self._copies: dict[tuple[str, str], str] = {}  # constants: name by scope and key
+        self._texts: dict[str, str] = {}  # constants: value by key, which may be large
 
     def build(self) -> Any:
         given = [self._names.give(wanted) for wanted in self._wanted]
@@ -101,12 +114,13 @@ class _Builder:
         op = valid(operator.op_type) or "unknown"
         node = self._result.node.add(name=name, op=op)
         data, control = [], []
-        for each in operator.input:
+        for position, each in enumerate(operator.input):
             key = valid(each.name)
             source = self._source(key, scope)
             if source is None:
                 continue
-            if each.type == each.CONTROL_EDGE or op == _ORDER or self._is_order(key):
+            awaited = op == _ORDER or (op == _FIRST_AFTER_OTHERS and position > 0)
+            if awaited or each.type == each.CONTROL_EDGE or self._is_order(key):
                 control.append(f"^{source}")
             else:
                 data.append(source)
@@ -140,7 +154,9 @@ class _Builder:
     def _add_constant(self, key: str, value: ValueProto, scope: str) -> str:
         name = self._names.give(f"{scope}/{_leaf(key)}" if scope else _leaf(key))
         node = self._result.node.add(name=name, op=CONSTANT)
-        set_text(node, "value", value_text(value))
+        if key not in self._texts:
+            self._texts[key] = value_text(value)
+        set_text(node, "value", self._texts[key])
         dtype = value.tensor_val.data_type if value.HasField("tensor_val") else value.dtype
         if dtype in _TYPES:
             node.attr["dtype"].type = _TYPES[dtype]
@@ -163,8 +179,8 @@ class _Builder:
 def _full_name(node: Any) -> str:
     if node.full_name:
         return valid(node.full_name)
-    parts = (valid(node.scope), f"{valid(node.op_type) or 'unknown'}-{valid(node.name)}")
-    return "/".join(part for part in parts if part)
+    parts = (valid(node.op_type) or "unknown", valid(node.name))
+    return f"{valid(node.scope)}/{'-'.join(part for part in parts if part)}"
 
 
 def _leaf(name: str) -> str:
@@ -173,18 +189,22 @@ def _leaf(name: str) -> str:
 
 def _describe(node: Any, kind: TypeProto) -> None:
     """States a type where the page looks for it, and in MindSpore's words."""
-    dtypes, shapes = [], []
+    dtypes = []
+    shapes: list[tuple[int, ...] | None] = []
     for part in _flattened(kind):
-        shapes.append(tuple(max(dim.size, -1) for dim in part.tensor_type.shape.dim))
-        dtypes.append(part.tensor_type.elem_type)
+        tensor = part.tensor_type
+        # MindSpore leaves out the shape of a scalar, and all shapes in a tuple.
+        known = tensor.HasField("shape") or part is kind
+        shapes.append(tuple(max(dim.size, -1) for dim in tensor.shape.dim) if known else None)
+        dtypes.append(tensor.elem_type)
     if not dtypes:
         return
     set_shapes(node, shapes)
     if len(dtypes) == 1 and dtypes[0] in _TYPES:
         node.attr["dtype"].type = _TYPES[dtypes[0]]
     elif any(dtype in _TYPES for dtype in dtypes):
-        known = [_TYPES.get(dtype, types_pb2.DT_INVALID) for dtype in dtypes[:_SHOWN_VALUES]]
-        node.attr["dtypes"].list.type.extend(known)
+        stated = [_TYPES.get(dtype, types_pb2.DT_INVALID) for dtype in dtypes[:_SHOWN_VALUES]]
+        node.attr["dtypes"].list.type.extend(stated)
 
 
 def _flattened(kind: TypeProto, depth: int = 0) -> list[TypeProto]:
@@ -204,7 +224,7 @@ def value_text(value: ValueProto, depth: int = 0) -> str:
         return f"{name} tensor {list(tensor.dims)}" + (f": {numbers}" if numbers else "")
     if value.values:
         if depth > _DEEPEST:
-            return "(…)"
+            return f"({CUT})"
         parts = (value_text(each, depth + 1) for each in value.values[: _SHOWN_VALUES + 1])
         return f"({_joined(parts)})"
     if value.HasField("graph"):
@@ -236,5 +256,5 @@ def _dtype_text(value: ValueProto) -> str:
 def _joined(parts: Any) -> str:
     texts = list(parts)
     if len(texts) > _SHOWN_VALUES:
-        texts = [*texts[:_SHOWN_VALUES], "…"]
+        texts = [*texts[:_SHOWN_VALUES], CUT]
     return ", ".join(texts)

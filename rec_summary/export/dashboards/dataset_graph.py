@@ -19,6 +19,7 @@ def dataset_graph_def(graph: DatasetGraph) -> Any:
     Each data set is a node, named by its type and numbered where a type comes again;
     edges lead from the sources to the last one. The operations of a `map`, and a sampler,
     are nodes in a scope with their data set. What they were given are their attributes.
+    Any message that protobuf reads is taken: it bounds how deep data sets are nested.
 
     Args:
         graph: The pipeline, from the last data set to the sources.
@@ -34,13 +35,13 @@ def _add(graph: DatasetGraph, result: Any, names: NodeNames) -> str:
     sources = [_add(child, result, names) for child in graph.children]
     parameters = dict(_parameters(graph.parameter))
     kind = parameters.pop("op_type", "") or "Dataset"
-    base = names.give(kind.replace("/", "_"))
+    base = names.give(_leaf(kind))
     inner = bool(graph.operations) or graph.HasField("sampler")
     if graph.HasField("sampler"):
         sources.append(_add_operation(graph.sampler, f"{base}/Sampler", [], result, names))
     for operation in graph.operations:
         sources = [_add_operation(operation, f"{base}/Operation", sources, result, names)]
-    name = names.give(f"{base}/{kind.replace('/', '_')}") if inner else base
+    name = names.give(f"{base}/{_leaf(kind)}") if inner else base
     _add_node(name, kind, sources, parameters, result)
     return name
 
@@ -55,7 +56,7 @@ def _add_operation(
     for key, numbers in (("size", operation.size), ("weights", operation.weights)):
         if numbers:
             parameters[key] = ", ".join(f"{number:g}" for number in numbers)
-    name = names.give(f"{scope}/{kind.replace('/', '_')}")
+    name = names.give(f"{scope}/{_leaf(kind)}")
     _add_node(name, kind, sources, parameters, result)
     return name
 
@@ -66,6 +67,11 @@ def _add_node(
     node = result.node.add(name=name, op=kind, input=sources)
     for key, text in parameters.items():
         set_text(node, key, text)
+
+
+def _leaf(kind: str) -> str:
+    """Returns the end of a node's name; MindSpore calls a function `<lambda>`."""
+    return kind.replace("/", "_").strip("<>") or "unnamed"
 
 
 def _parameters(message: OperationParameter) -> Iterator[tuple[str, str]]:

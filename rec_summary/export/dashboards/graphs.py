@@ -28,6 +28,11 @@ TAGGED_GRAPHS: Final = plugin(
     "graph_run_metadata_graph", summary_pb2.DATA_CLASS_BLOB_SEQUENCE, b"1"
 )
 _LONGEST: Final = 400  # characters of an attribute; the page leaves out those beyond 1024 bytes
+# A name is repeated at each edge, and so is a scope's at each node in it: without bounds, a
+# few kilobytes of odd names would become gigabytes. MindSpore's names stay far below.
+_LONGEST_NAME: Final = 500
+_DEEPEST: Final = 40  # scopes in scopes
+CUT: Final = "..."  # the page shows what is not ASCII as octal numbers
 _PRODUCER: Final = 27  # a version of GraphDef that every reader takes
 # What a node's name is made of, for TensorFlow as for the page; the rest is replaced.
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9_.\\/>-]")
@@ -62,11 +67,19 @@ class NodeNames:
 
 
 def fit(name: str | bytes) -> str:
-    """Returns `name` with what cannot stand in a node's name replaced."""
+    """Returns `name` with what cannot stand in a node's name replaced.
+
+    Names of more than 500 characters are cut, and scopes beyond the fortieth are joined.
+    """
     text = _SLASHES.sub("/", _UNFIT.sub("_", valid(name))).strip("/")
     if not text:
         return "unnamed"
-    return text if text[0] not in "_->\\" else f"x{text}"
+    if text[0] in "_->\\":
+        text = f"x{text}"
+    if text.count("/") > _DEEPEST:
+        *scopes, rest = text.split("/", _DEEPEST)
+        text = "/".join([*scopes, rest.replace("/", ".")])
+    return text[:_LONGEST_NAME].rstrip("/")
 
 
 def new_graph() -> Any:
@@ -77,15 +90,21 @@ def new_graph() -> Any:
 def set_text(node: Any, key: str, text: str) -> None:
     """Gives a `NodeDef` an attribute that the page shows as text; very long ones are cut."""
     if len(text) > _LONGEST:
-        text = text[: _LONGEST - 1] + "…"
+        text = text[: _LONGEST - len(CUT)] + CUT
     node.attr[fit(key)].s = text.encode()
 
 
-def set_shapes(node: Any, shapes: Iterable[tuple[int, ...]]) -> None:
-    """States the shapes of a node's outputs where the page looks for them; -1 is unknown."""
+def set_shapes(node: Any, shapes: Iterable[tuple[int, ...] | None]) -> None:
+    """States the shapes of a node's outputs where the page looks for them.
+
+    Args:
+        node: A `NodeDef`.
+        shapes: One for each output. A size of -1 is unknown; None is a shape of which
+            nothing is known.
+    """
     for shape in shapes:
-        dims = [tensor_shape_pb2.TensorShapeProto.Dim(size=size) for size in shape]
-        node.attr["_output_shapes"].list.shape.add(dim=dims)
+        stated = node.attr["_output_shapes"].list.shape.add(unknown_rank=shape is None)
+        stated.dim.extend(tensor_shape_pb2.TensorShapeProto.Dim(size=size) for size in shape or ())
 
 
 def tagged_graph(tag: str, graph: Any) -> Point:
