@@ -22,6 +22,7 @@ from rec_summary.landscape.evaluate import ModelError, parse_engine
 from rec_summary.landscape.options import Options, changed
 from rec_summary.landscape.store import BusyError
 from rec_summary.landscape.summary_landscape import SummaryLandscape
+from rec_summary.records.checkpoint_file import CheckpointFile
 from rec_summary.values.landscape import Landscape
 from tests.landscape import quadratic
 from tests.landscape.quadratic import Maker, write_run
@@ -251,6 +252,21 @@ def spoil(folder: Path, what: str) -> None:
         path.write_bytes(path.read_bytes()[:40])
     elif what == "other parameters":
         path.write_bytes(quadratic.value("x", (1,), "Float32", bytes(4)))
+    elif what == "other shape":
+        with CheckpointFile(path) as file:
+            kinds = {"Int32" if name == "global_step" else "Float32": name for name in file.names}
+            arrays = {name: file.array(name).reshape(-1) for name in file.names}
+        path.write_bytes(
+            b"".join(
+                quadratic.value(
+                    name,
+                    array.shape,
+                    "Int32" if name == kinds["Int32"] else "Float32",
+                    array.tobytes(),
+                )
+                for name, array in arrays.items()
+            )
+        )
     elif what == "identical":
         for number in range(1, 7):
             quadratic.write_checkpoint(checkpoints / f"Net_{number}_step.ckpt", quadratic.minimum())
@@ -264,6 +280,7 @@ def spoil(folder: Path, what: str) -> None:
         ("missing", "checkpoint 3 of the loss landscape"),
         ("truncated", "offset"),
         ("other parameters", "the same in all checkpoints"),
+        ("other shape", "the shape of user_embedding_table"),
         ("identical", "6 that lie at the same point"),
     ],
 )

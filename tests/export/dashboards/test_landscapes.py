@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from tensorboard.plugins.mesh import metadata, plugin_data_pb2
 
+from rec_summary.export.dashboards.colours import sequential
 from rec_summary.export.dashboards.landscape_mesh import is_wide, landscape_mesh
 from rec_summary.export.dashboards.landscape_pictures import contour_picture, surface_picture, title
 from rec_summary.export.dashboards.landscapes import LandscapeMapper, facts
@@ -151,3 +152,19 @@ def test_without_matplotlib_everything_else_is_there(monkeypatch: pytest.MonkeyP
 def test_titles() -> None:
     assert title(from_landscape(landscape(path=5))) == "PCA, steps 1 to 5"
     assert title(from_landscape(landscape(path=0, decomposition="Random"))) == "Random"
+
+
+@pytest.mark.parametrize(("x", "y"), [(0.8, 0.7), (-0.8, 0.7), (0.8, -0.7), (-0.8, -0.7)])
+def test_a_minimum_is_at_its_true_place_in_the_contour(x: float, y: float) -> None:
+    """Darkest is least; to the right is along x, upwards along y."""
+    axis = np.linspace(-1, 1, 41)
+    grid_x, grid_y = np.meshgrid(axis, axis)
+    bowl = (grid_x - x) ** 2 + (grid_y - y) ** 2
+    found = Landscape(axis, axis, bowl, np.zeros((0, 3)))
+    pixels = np.asarray(Image.open(io.BytesIO(contour_picture(found))).convert("RGB")).astype(int)
+    inner = pixels[70:540, 100:615]  # without the frame and the bar of colours
+    distance = np.abs(inner - sequential(0.0).astype(int)).sum(axis=2)
+    rows, columns = np.nonzero(distance <= distance.min() + 3)
+    place = columns.mean() / inner.shape[1], rows.mean() / inner.shape[0]
+    # The frame lets a tenth of the axes be seen less or more, no half of them.
+    assert place == pytest.approx(((x + 1) / 2, (1 - y) / 2), abs=0.15)
