@@ -24,11 +24,13 @@ if TYPE_CHECKING:
     from rec_summary.export.tables import export_tables
     from rec_summary.export.tensorboard import export_tensorboard
     from rec_summary.landscape.summary_landscape import SummaryLandscape
+    from rec_summary.records.durability import Durability
     from rec_summary.training.collector import SummaryCollector
     from rec_summary.training.rec_model import RecModel
     from rec_summary.training.summary_record import SummaryRecord
 
 __all__ = [
+    "Durability",
     "ExportOptions",
     "RecModel",
     "SummaryCollector",
@@ -42,6 +44,7 @@ __all__ = [
 ]
 
 _HOME: Final = {
+    "Durability": "rec_summary.records.durability",
     "ExportOptions": "rec_summary.export.options",
     "RecModel": "rec_summary.training.rec_model",
     "SummaryCollector": "rec_summary.training.collector",

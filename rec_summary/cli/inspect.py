@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
@@ -88,10 +88,22 @@ def _facts(summary: RunSummary) -> list[tuple[str, str]]:
     kinds = ", ".join(f"{n:,} {kind.replace('_', ' ')}" for kind, n in summary.records.items())
     facts.append(("records", kinds or "none"))
     facts.append(("files", f"{count_of(summary.files, 'file')}, {size_of(summary.nbytes)}"))
+    if summary.health:
+        facts.append(("health", _health(summary.health)))
     if summary.troubles:
         troubles = ", ".join(f"{n:,} {kind}" for kind, n in sorted(summary.troubles.items()))
         facts.append(("troubles", one_line(troubles)))
     return facts
+
+
+def _health(health: Mapping[str, float]) -> str:
+    names = {"records": "recorded", "dropped": "dropped", "errors": "errors"}
+    parts = [f"{health[key]:,.0f} {name}" for key, name in names.items() if key in health]
+    if "queue_length" in health:
+        parts.append(f"queue at most {health['queue_length']:,.0f}")
+    if "snapshot_ms" in health:
+        parts.append(f"{health['snapshot_ms']:.3g} ms a snapshot")
+    return ", ".join(parts)
 
 
 def _table(tags: Sequence[TagSummary]) -> Table:

@@ -20,6 +20,10 @@ from rec_summary.records.names import Kind
 
 NAMES = {"scalar_value": "scalar", "graph_def": "computation graph"}
 
+_HEALTH = "rec_summary/"
+_COUNTERS = ("records", "bytes", "dropped", "errors", "queue_length", "snapshot_ms")
+_GREATEST = ("queue_length", "snapshot_ms")
+
 
 @dataclass
 class TagSummary:
@@ -72,6 +76,8 @@ class RunSummary:
         host: Where training runs, if that is recorded.
         pid: Its process there.
         troubles: What telemetry could not do, by kind, with numbers.
+        health: The last of the collector's own counters, by name; ranks added up, except
+            where the greatest says more.
         problems: What could not be read; at most a thousand of them.
         problem_count: How many there were in truth.
     """
@@ -93,6 +99,7 @@ class RunSummary:
     host: str = ""
     pid: int | None = None
     troubles: dict[str, int] = field(default_factory=dict)
+    health: dict[str, float] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     problem_count: int = 0
 
@@ -115,6 +122,7 @@ def inspect_run(run: Run, advance: Callable[[int], None] = lambda nbytes: None) 
     tags: dict[tuple[str, str], TagSummary] = {}
     records: Counter[str] = Counter()
     lineages: dict[int, Lineage] = {}
+    health: dict[int, dict[str, float]] = {}  # by rank
     for file in run.files:
         for decoded in read_events(file, tally, advance):
             event = decoded.event
@@ -126,9 +134,14 @@ def inspect_run(run: Run, advance: Callable[[int], None] = lambda nbytes: None) 
             elif kind == "summary":
                 _take_step(summary, event.step)
                 _take_values(tags, event.step, event.summary.value)
+                _take_health(health.setdefault(file.name.rank, {}), event.summary.value)
     summary.records = dict(sorted(records.items()))
     summary.tags = sorted(tags.values(), key=lambda each: (each.kind, each.tag))
     _take_lineages(summary, lineages)
+    for counters in health.values():
+        for name, number in counters.items():
+            before = summary.health.get(name, 0.0)
+            summary.health[name] = max(before, number) if name in _GREATEST else before + number
     summary.problems, summary.problem_count = tally.problems, tally.problem_count
     return summary
 
@@ -166,6 +179,13 @@ def _take_values(tags: dict[tuple[str, str], TagSummary], step: int, values: Ite
                 continue
             tag.least = number if tag.least is None else min(tag.least, number)
             tag.greatest = number if tag.greatest is None else max(tag.greatest, number)
+
+
+def _take_health(counters: dict[str, float], values: Iterable[Any]) -> None:
+    for value in values:
+        name = value.tag.removeprefix(_HEALTH)
+        if name in _COUNTERS and name != value.tag and value.HasField("scalar_value"):
+            counters[name] = value.scalar_value
 
 
 def _take_lineages(summary: RunSummary, lineages: dict[int, Lineage]) -> None:

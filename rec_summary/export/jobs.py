@@ -5,6 +5,8 @@ from __future__ import annotations
 import concurrent.futures
 import copy
 import multiprocessing
+import os
+import threading
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -56,7 +58,8 @@ def export_in_processes(
     # Not forked: this process may have threads.
     context = multiprocessing.get_context("spawn")
     has_records = False
-    with concurrent.futures.ProcessPoolExecutor(min(jobs, len(runs)), context) as pool:
+    workers = min(jobs, len(runs))
+    with concurrent.futures.ProcessPoolExecutor(workers, context, _end_with_parent) as pool:
         # The largest first, so that no process is left with it in the end.
         order = sorted(runs, key=lambda run: run.nbytes, reverse=True)
         tasks = {pool.submit(_export, run, names, logdir.path, options): run for run in order}
@@ -71,6 +74,22 @@ def export_in_processes(
             pool.shutdown(wait=False, cancel_futures=True)
             raise
     return has_records
+
+
+def _end_with_parent() -> None:
+    """Ends this process when its parent dies.
+
+    The lock of the log directory dies with the parent, and the next export may begin at
+    once: it must not meet a writer that nobody knows of.
+    """
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, name="rec_summary-parent", daemon=True).start()
 
 
 def _export(run: Run, names: Names, path: str, options: ExportOptions) -> tuple[Tally, bool]:

@@ -16,6 +16,7 @@ import filelock
 
 from rec_summary.errors import DestinationError, three_part, verbatim
 from rec_summary.export.words import printable
+from rec_summary.records.locks import file_lock
 
 LOCK_NAME: Final = ".rec_summary-export.lock"
 _OURS: Final = re.compile(r"events\.out\.tfevents\.\d{1,19}\.rec_summary")
@@ -191,16 +192,14 @@ def ours(fd: int) -> list[str]:
 
 @contextlib.contextmanager
 def _locked(path: str) -> Iterator[None]:
-    lock = filelock.FileLock(path, timeout=0)
     try:
-        if os.path.islink(path):  # older releases of filelock would empty the link's target
-            raise OSError("it is a link")
+        lock = file_lock(path, timeout=0)
         lock.acquire()
     except filelock.Timeout as error:
         raise DestinationError(
             three_part(
                 "the log directory",
-                verbatim(f"one that another export is writing to; its lock is {printable(path)}"),
+                verbatim(f"one that another export writes to; its lock is {printable(path)}"),
                 "a log directory that no other export uses: wait for that one to end",
             )
         ) from error

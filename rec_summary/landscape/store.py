@@ -23,6 +23,7 @@ import numpy.typing as npt
 from rec_summary.errors import RecSummaryError, three_part, verbatim
 from rec_summary.landscape.plane import Plane, Vector
 from rec_summary.records.directory import make_directory
+from rec_summary.records.locks import file_lock
 
 _LOSSES: Final = "losses.npz"
 _PLAN: Final = "plan.json"
@@ -30,7 +31,6 @@ _PLANE: Final = "plane"
 _LOCK: Final = ".rec_summary.lock"
 _HOLDER: Final = "holder.json"
 _SAVE_SECS: Final = 1.0
-_FILE_MODE: Final = 0o600
 
 
 class BusyError(RecSummaryError):
@@ -170,7 +170,7 @@ def locked(folder: str) -> Iterator[None]:
     os.makedirs(os.path.dirname(folder), exist_ok=True)
     make_directory(folder)
     holder = os.path.join(folder, _HOLDER)
-    lock = filelock.FileLock(os.path.join(folder, _LOCK), timeout=0, mode=_FILE_MODE)
+    lock = file_lock(os.path.join(folder, _LOCK), timeout=0)
     try:
         lock.acquire()
     except filelock.Timeout as error:

@@ -16,7 +16,7 @@ from rec_summary.records.trouble import Troubles
 DEFAULT_FLUSH_SECS: Final = 1.0
 _CAPACITY: Final = 256
 _CAPACITY_BYTES: Final = 256 << 20
-_BLOCK_SECS: Final = 5.0
+BLOCK_SECS: Final = 5.0
 _CLOSE_SECS: Final = 60.0
 _RETRY_SECS: Final = 1.0
 _FLUSH: Final[Any] = object()  # stands in the place of a record where there is none
@@ -30,9 +30,9 @@ class BackgroundWriter(Generic[_Item]):
 
     One thread takes them out, encodes and writes them, and flushes every `flush_secs`
     while there is something to flush; with nothing to do it sleeps. The queue is bounded
-    by number and by bytes. When it is full the caller waits, but only once and not for
-    ever: after `block_secs` the record is dropped and counted, and so are the following
-    ones until there is room again.
+    by number and by bytes. When it is full the caller waits, but not for ever: once
+    nothing was written for `block_secs` the record is dropped and counted, and so are the
+    following ones, without a wait, until there is room again.
 
     No method raises because of a failure of the wrapped sink: failures go to `troubles`.
 
@@ -47,7 +47,7 @@ class BackgroundWriter(Generic[_Item]):
         flush_secs: float = DEFAULT_FLUSH_SECS,
         capacity: int = _CAPACITY,
         capacity_bytes: int = _CAPACITY_BYTES,
-        block_secs: float = _BLOCK_SECS,
+        block_secs: float = BLOCK_SECS,
     ) -> None:
         """Starts the thread.
 
@@ -57,7 +57,8 @@ class BackgroundWriter(Generic[_Item]):
             flush_secs: The most that a record may be younger than the last flush, in seconds.
             capacity: The most records that may wait.
             capacity_bytes: The most bytes that they may hold; one record is always let in.
-            block_secs: How long a full queue may hold up the caller, in seconds.
+            block_secs: How long a disk that stands still may hold up the caller, in
+                seconds; 0 for never.
         """
         self._sink = sink
         self._troubles = troubles
@@ -75,6 +76,8 @@ class BackgroundWriter(Generic[_Item]):
         self._flushed = 0  # a flush succeeded
         self._flush_due: float | None = None  # the monotonic time of the next regular flush
         self._overflowing = False
+        self._dropped = 0
+        self._longest = 0  # the longest queue since somebody asked
         self._closing = False
         self._pid = os.getpid()
         self._changed = threading.Condition()
@@ -91,9 +94,10 @@ class BackgroundWriter(Generic[_Item]):
                 self._troubles.report("record after close", "a record came too late and is lost")
                 return
             if not self._has_room(nbytes) and not self._overflowing:
-                self._changed.wait_for(lambda: self._has_room(nbytes), self._block_secs)
+                self._wait_for_room(nbytes)
             self._overflowing = not self._has_room(nbytes)
             if self._overflowing:
+                self._dropped += 1
                 self._troubles.report(
                     "record dropped", f"the queue of {self._capacity} records stayed full"
                 )
@@ -101,7 +105,18 @@ class BackgroundWriter(Generic[_Item]):
             self._waiting.append(record)
             self._held_bytes += nbytes
             self._accepted += 1
+            self._longest = max(self._longest, len(self._waiting))
             self._changed.notify_all()
+
+    def _wait_for_room(self, nbytes: int) -> None:
+        """Waits while the disk is slow, and `block_secs` at most while it stands still."""
+        moves = True
+        while moves and not self._has_room(nbytes):
+            done = self._done
+            moves = self._changed.wait_for(functools.partial(self._beyond, done), self._block_secs)
+
+    def _beyond(self, done: int) -> bool:
+        return self._done > done
 
     def flush(self, timeout: float = _CLOSE_SECS) -> bool:
         """Waits until everything queued so far is with the operating system.
@@ -135,6 +150,22 @@ class BackgroundWriter(Generic[_Item]):
     def queue_length(self) -> int:
         """How many records are waiting right now."""
         return len(self._waiting)
+
+    @property
+    def accepted(self) -> int:
+        """How many records were taken into the queue."""
+        return self._accepted
+
+    @property
+    def dropped(self) -> int:
+        """How many records were refused because the queue stayed full."""
+        return self._dropped
+
+    def take_longest(self) -> int:
+        """Returns the longest that the queue has been since this was last asked."""
+        with self._changed:
+            longest, self._longest = self._longest, len(self._waiting)
+        return longest
 
     def _has_room(self, nbytes: int) -> bool:
         if not self._waiting:

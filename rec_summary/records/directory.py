@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import filelock
-
 from rec_summary.errors import SourceError, three_part
+from rec_summary.records.locks import file_lock
 from rec_summary.records.names import (
     DEFAULT_PREFIX,
     DEFAULT_SUFFIX,
@@ -21,6 +21,8 @@ from rec_summary.records.names import (
     this_host,
 )
 from rec_summary.records.segment import DIRECTORY_MODE, SegmentWriter
+
+logger = logging.getLogger("rec_summary")
 
 LOCK_NAME: Final = ".rec_summary.lock"
 _LOCK_SECS: Final = 10.0
@@ -101,6 +103,8 @@ def find_runs(source: str | os.PathLike[str]) -> list[Run]:
     Args:
         source: A record directory or a tree of them. Links to directories are not followed.
 
+    A directory below `source` that cannot be read is left out, with a warning.
+
     Raises:
         SourceError: There is no such directory, it cannot be read, or no record file is
             anywhere in it.
@@ -114,13 +118,17 @@ def find_runs(source: str | os.PathLike[str]) -> list[Run]:
     if not os.path.isdir(source):
         raise SourceError(three_part(what, source, "a directory, not a file: name its folder"))
     found: dict[str, tuple[str, tuple[RecordFile, ...]]] = {}
-    try:
-        for path in _directories(source):
+    for path in _directories(source):
+        try:
             files = list_files(path)
-            if files:
-                found[os.path.relpath(path, source).replace(os.sep, "/")] = (path, files)
-    except OSError as error:
-        raise SourceError(three_part(what, f"{source}: {error}", "a readable directory")) from error
+        except OSError as error:
+            if path == source:
+                received = f"{source}: {error}"
+                raise SourceError(three_part(what, received, "a readable directory")) from error
+            logger.warning("rec_summary: %s is left out: %s", path, error.strerror or error)
+            continue
+        if files:
+            found[os.path.relpath(path, source).replace(os.sep, "/")] = (path, files)
     if not found:
         raise SourceError(
             three_part(
@@ -140,12 +148,11 @@ def find_runs(source: str | os.PathLike[str]) -> list[Run]:
 
 
 def _directories(top: str) -> Iterator[str]:
-    def fail(error: OSError) -> None:
-        raise error
-
-    for path, names, _ in os.walk(top, onerror=fail):
+    failed: list[str] = []
+    for path, names, _ in os.walk(top, onerror=lambda error: failed.append(error.filename)):
         names.sort()
         yield path
+    yield from failed  # whoever lists them learns why
 
 
 def make_directory(path: str) -> None:
@@ -162,6 +169,16 @@ def make_directory(path: str) -> None:
         raise NotADirectoryError(20, "not a directory", path)
 
 
+def sync_directory(path: str) -> None:
+    """Forces a directory's list of names to the disk, where that is possible."""
+    with contextlib.suppress(OSError):  # some file systems have no such thing
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+
 def begin_segments(
     directory: str,
     rank: int,
@@ -169,6 +186,7 @@ def begin_segments(
     *,
     prefix: str = DEFAULT_PREFIX,
     suffix: str = DEFAULT_SUFFIX,
+    lock: str | None = None,
 ) -> dict[Kind, SegmentWriter]:
     """Creates the next record files of a rank: one for each kind asked for.
 
@@ -184,11 +202,12 @@ def begin_segments(
         kinds: Which kinds of file.
         prefix: What their names begin with (see `names.check_affixes`).
         suffix: What the name of a summary file ends with.
+        lock: The kind of lock (see `records.locks`).
 
     Raises:
         OSError: The files cannot be created.
     """
-    with _directory_lock(directory):
+    with _directory_lock(directory, lock):
         used = [f.name.stamp for f in list_files(directory) if f.name.rank == rank]
         stamp = max(int(time.time()), max(used, default=-1) + 1)
         while True:
@@ -215,9 +234,9 @@ def _create(directory: str, names: Sequence[RecordName]) -> dict[Kind, SegmentWr
 
 
 @contextlib.contextmanager
-def _directory_lock(directory: str) -> Iterator[None]:
-    lock = filelock.FileLock(os.path.join(directory, LOCK_NAME), timeout=_LOCK_SECS, mode=0o600)
+def _directory_lock(directory: str, kind: str | None) -> Iterator[None]:
     try:
+        lock = file_lock(os.path.join(directory, LOCK_NAME), timeout=_LOCK_SECS, kind=kind)
         lock.acquire()
     except (OSError, NotImplementedError):  # Timeout is an OSError
         yield

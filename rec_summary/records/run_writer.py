@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from rec_summary._pb import lineage_pb2, summary_pb2
-from rec_summary.records.directory import begin_segments, make_directory
+from rec_summary.records.directory import begin_segments, make_directory, sync_directory
+from rec_summary.records.durability import Durability
 from rec_summary.records.names import DEFAULT_PREFIX, DEFAULT_SUFFIX, Kind
 from rec_summary.records.segment import SegmentWriter
 from rec_summary.records.sink import Record
+from rec_summary.records.trouble import Troubles
 
 FILE_VERSION: Final = "MindSpore.Event:1"
 
@@ -64,6 +66,8 @@ class RunWriter:
         *,
         prefix: str = DEFAULT_PREFIX,
         suffix: str = DEFAULT_SUFFIX,
+        durability: Durability | None = None,
+        troubles: Troubles | None = None,
     ) -> None:
         """Creates the directory if need be (mode 0700), and the files (mode 0600).
 
@@ -73,6 +77,9 @@ class RunWriter:
             retention: When files are full, and how many stay; None for one file.
             prefix: What the files' names begin with (see `names.check_affixes`).
             suffix: What the names of summary files end with.
+            durability: When files are forced to the disk, and how they are locked; None for
+                the defaults.
+            troubles: Told of files that were deleted under the writer; None for nobody.
 
         Raises:
             OSError: The directory or the files cannot be created.
@@ -81,21 +88,25 @@ class RunWriter:
         self.rank = rank
         self._retention = retention or Retention()
         self._prefix, self._suffix = prefix, suffix
+        self._durability = durability or Durability()
+        self._troubles = troubles or Troubles()
+        self._gone_bytes = 0  # of files that are finished with
         self._finished: collections.deque[_Finished] = collections.deque()
         self._finished_bytes = 0
         self._keeps = False  # the summary file at hand holds a record that must stay
-        make_directory(self.directory)
         pair = self._begin(Kind.SUMMARY, Kind.LINEAGE)
         self._summary, self._lineage = pair[Kind.SUMMARY], pair[Kind.LINEAGE]
-        self._begin_summary(self._summary)
-        version = lineage_pb2.LineageEvent(wall_time=time.time(), version=FILE_VERSION)
-        self._lineage.write(version.SerializeToString())
         self.flush()
 
     @property
     def paths(self) -> tuple[str, ...]:
         """The files being written."""
         return (self._summary.path, self._lineage.path)
+
+    @property
+    def bytes_written(self) -> int:
+        """How many bytes were handed to the operating system, in all files so far."""
+        return self._gone_bytes + self._summary.bytes_written + self._lineage.bytes_written
 
     def write(self, record: Record) -> None:
         """Encodes a record and appends it to the file of its kind.
@@ -125,7 +136,10 @@ class RunWriter:
         Raises:
             OSError: A file cannot be written; its records are kept for the next try.
         """
+        self._replace_lost()
         self._both("flush")
+        if self._durability.fsync == "flush":
+            self._both("sync")
 
     def close(self) -> None:
         """Flushes and closes the files.
@@ -133,7 +147,12 @@ class RunWriter:
         Raises:
             OSError: A file's last records could not be written.
         """
-        self._both("close")
+        try:
+            if self._durability.fsync != "never":
+                self._both("flush")
+                self._both("sync")
+        finally:
+            self._both("close")
 
     def _both(self, action: str) -> None:
         # One file's failure must not keep the other from being served.
@@ -154,10 +173,13 @@ class RunWriter:
         """Begins the next summary file; if that fails, the one at hand goes on growing."""
         following = self._begin(Kind.SUMMARY)[Kind.SUMMARY]
         full, self._summary = self._summary, following
-        self._begin_summary(following)
         try:
-            full.close()
+            full.flush()
+            if self._durability.fsync != "never":
+                full.sync()
         finally:
+            full.close()
+            self._gone_bytes += full.bytes_written
             if not self._keeps:
                 self._finished.append(_Finished(full.path, full.size))
                 self._finished_bytes += full.size
@@ -176,11 +198,42 @@ class RunWriter:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(oldest.path)
 
-    def _begin(self, *kinds: Kind) -> dict[Kind, SegmentWriter]:
-        return begin_segments(
-            self.directory, self.rank, kinds, prefix=self._prefix, suffix=self._suffix
-        )
+    def _replace_lost(self) -> None:
+        """Begins anew what was deleted; what is not written yet goes there.
 
-    def _begin_summary(self, segment: SegmentWriter) -> None:
-        version = summary_pb2.Event(wall_time=time.time(), version=FILE_VERSION)
-        segment.write(version.SerializeToString())
+        Somebody cleaned up too much, or a job's directory was emptied under it: what was
+        written is gone, what comes must not be.
+        """
+        lost = {
+            kind: segment
+            for kind, segment in ((Kind.SUMMARY, self._summary), (Kind.LINEAGE, self._lineage))
+            if segment.is_lost
+        }
+        if not lost:
+            return
+        begun = self._begin(*lost)
+        for kind, segment in lost.items():
+            self._troubles.report("record file deleted", f"{segment.path}; a new one was begun")
+            self._gone_bytes += segment.bytes_written
+            segment.hand_over(begun[kind])
+        self._summary = begun.get(Kind.SUMMARY, self._summary)
+        self._lineage = begun.get(Kind.LINEAGE, self._lineage)
+
+    def _begin(self, *kinds: Kind) -> dict[Kind, SegmentWriter]:
+        """Creates the next files, each with the version record that it begins with."""
+        make_directory(self.directory)
+        begun = begin_segments(
+            self.directory,
+            self.rank,
+            kinds,
+            prefix=self._prefix,
+            suffix=self._suffix,
+            lock=self._durability.lock,
+        )
+        if self._durability.fsync != "never":
+            sync_directory(self.directory)
+        now = time.time()
+        for kind, segment in begun.items():
+            event = summary_pb2.Event if kind is Kind.SUMMARY else lineage_pb2.LineageEvent
+            segment.write(event(wall_time=now, version=FILE_VERSION).SerializeToString())
+        return begun

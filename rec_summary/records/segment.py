@@ -47,6 +47,8 @@ class SegmentWriter:
         self._fd = os.open(path, flags, FILE_MODE)
         self._pending: list[bytes] = []
         self._pending_bytes = 0
+        self._torn = False  # half a record stands at the end, and could not be cut off
+        self._linked = os.fstat(self._fd).st_nlink > 0  # some file systems do not tell
 
     @property
     def size(self) -> int:
@@ -77,6 +79,8 @@ class SegmentWriter:
         """
         if not self._pending:
             return
+        if self._torn:
+            self._cut_back()
         data = memoryview(b"".join(self._pending))
         done = 0
         try:
@@ -85,12 +89,42 @@ class SegmentWriter:
         except OSError:
             if done:
                 # Half a record must not stay: whatever comes next would be unreadable.
+                self._torn = True
                 with contextlib.suppress(OSError):
-                    os.ftruncate(self._fd, self.bytes_written)
+                    self._cut_back()
             raise
         self.bytes_written += done
         self._pending.clear()
         self._pending_bytes = 0
+
+    def _cut_back(self) -> None:
+        os.ftruncate(self._fd, self.bytes_written)
+        self._torn = False
+
+    def sync(self) -> None:
+        """Forces what was flushed to the disk: it survives the death of the machine.
+
+        Raises:
+            OSError: The disk refuses.
+        """
+        if self._fd >= 0:
+            os.fsync(self._fd)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the file was deleted while it was being written: nobody can ever read it.
+
+        A file that was moved, alone or with its directory, is not lost.
+        """
+        return self._linked and self._fd >= 0 and os.fstat(self._fd).st_nlink == 0
+
+    def hand_over(self, successor: SegmentWriter) -> None:
+        """Gives what is not written yet to another file, behind what that has; closes this."""
+        successor._pending += self._pending
+        successor._pending_bytes += self._pending_bytes
+        successor.records += len(self._pending)
+        self._pending, self._pending_bytes = [], 0
+        self.close()
 
     def close(self) -> None:
         """Flushes and closes the file; the file is closed even if the flush fails.

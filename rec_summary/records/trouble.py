@@ -38,6 +38,12 @@ class Troubles:
             )
 
     @property
+    def total(self) -> int:
+        """How many failures there were so far."""
+        with self._lock:
+            return sum(self._counts.values())
+
+    @property
     def counts(self) -> dict[str, int]:
         """How often each kind has happened so far."""
         with self._lock:

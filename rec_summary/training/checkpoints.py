@@ -16,13 +16,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-import filelock
 import mindspore
 import numpy as np
 import numpy.typing as npt
 
 from rec_summary.records.background import BackgroundWriter
 from rec_summary.records.directory import make_directory
+from rec_summary.records.locks import file_lock
 from rec_summary.records.segment import FILE_MODE
 from rec_summary.records.sparse import is_large, sparse_parameters
 from rec_summary.records.trouble import Troubles
@@ -77,13 +77,20 @@ class LandscapeCheckpoints:
     those that an earlier run has left, are replaced and never taken for this run's own.
     """
 
-    def __init__(self, summary_dir: str, options: LandscapeOptions, troubles: Troubles) -> None:
+    def __init__(
+        self,
+        summary_dir: str,
+        options: LandscapeOptions,
+        troubles: Troubles,
+        lock: str | None = None,
+    ) -> None:
         """Starts the writer's thread.
 
         Args:
             summary_dir: The record directory.
             options: What was asked for.
             troubles: Told of every failure.
+            lock: The kind of lock (see `records.locks`).
         """
         self.unit = options.unit
         self._wanted = {number for interval in options.intervals for number in interval}
@@ -95,7 +102,7 @@ class LandscapeCheckpoints:
         if options.replay is not None:
             self._replay = ReplayBuffer(options.replay, options.num_samples)
         self._writer = BackgroundWriter(
-            _Files(os.path.join(summary_dir, DIRECTORY_NAME), options),
+            _Files(os.path.join(summary_dir, DIRECTORY_NAME), options, lock),
             troubles,
             flush_secs=3600,  # every file is complete by itself
             capacity=_WAITING,
@@ -152,9 +159,10 @@ class LandscapeCheckpoints:
 class _Files:
     """The directory of the checkpoints; used by the writer's thread alone."""
 
-    def __init__(self, directory: str, options: LandscapeOptions) -> None:
+    def __init__(self, directory: str, options: LandscapeOptions, lock: str | None) -> None:
         self._directory = directory
         self._options = options
+        self._lock = lock
         self._written: dict[int, str] = {}  # of this run: number to file name
         self._base: tuple[int, dict[str, npt.NDArray[Any]]] | None = None  # number, large tables
 
@@ -166,8 +174,8 @@ class _Files:
         """
         make_directory(self._directory)
         name = f"{snapshot.network}_{snapshot.number}_{self._options.unit}.ckpt"
-        lock = filelock.FileLock(os.path.join(self._directory, LOCK_NAME), _LOCK_SECS, FILE_MODE)
-        with lock:
+        path = os.path.join(self._directory, LOCK_NAME)
+        with file_lock(path, timeout=_LOCK_SECS, kind=self._lock):
             parameters = [
                 {"name": key, "data": mindspore.Tensor(array)}
                 for key, array in self._to_write(snapshot).items()

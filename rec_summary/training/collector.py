@@ -14,6 +14,7 @@ from mindspore.train import Callback
 from rec_summary._pb import lineage_pb2
 from rec_summary.records.background import DEFAULT_FLUSH_SECS
 from rec_summary.records.directory import make_directory
+from rec_summary.records.durability import Durability
 from rec_summary.records.trouble import Troubles
 from rec_summary.training import lineage, operators
 from rec_summary.training.checkpoints import LandscapeCheckpoints
@@ -21,6 +22,7 @@ from rec_summary.training.custom_lineage import CustomValue, custom_lineage
 from rec_summary.training.dataset_info import describe_dataset
 from rec_summary.training.environment import Environment, this_environment
 from rec_summary.training.graphs import dataset_graph, graph_record
+from rec_summary.training.health import Health
 from rec_summary.training.npy_export import NpyExporter
 from rec_summary.training.options import check_options
 from rec_summary.training.recorder import Recorder
@@ -84,6 +86,7 @@ class SummaryCollector(Callback):
         lineage_on_all_ranks: bool = False,
         flush_secs: float = DEFAULT_FLUSH_SECS,
         lineage_secs: float = 30.0,
+        durability: Durability | None = None,
     ) -> None:
         """Checks the arguments and makes the directory.
 
@@ -94,7 +97,8 @@ class SummaryCollector(Callback):
             num_process: Accepted for MindSpore's sake; one thread does the work here.
             collect_specified_data: What to collect, in MindSpore's dictionary:
                 collect_metric, collect_graph, collect_train_lineage, collect_eval_lineage,
-                collect_input_data and collect_dataset_graph (bool); histogram_regular, a
+                collect_input_data, collect_dataset_graph and collect_health, the counters
+                of telemetry itself under `rec_summary/` (bool); histogram_regular, a
                 regular expression that is matched against the start of parameter names,
                 where None takes the first five of the optimizer; and collect_landscape, a
                 dictionary that turns on checkpoints for the loss landscape.
@@ -112,6 +116,8 @@ class SummaryCollector(Callback):
             lineage_on_all_ranks: Whether every rank writes lineage, and not rank 0 alone.
             flush_secs: How long a record may wait in memory, in seconds.
             lineage_secs: How often the train lineage is refreshed, in seconds.
+            durability: What is forced to the disk when, and what happens when the disk
+                cannot keep up; None for the defaults of `Durability`.
 
         Raises:
             TypeError: An argument has the wrong type.
@@ -134,12 +140,18 @@ class SummaryCollector(Callback):
             lineage_on_all_ranks=lineage_on_all_ranks,
             flush_secs=flush_secs,
             lineage_secs=lineage_secs,
+            durability=durability,
         )
         make_directory(self._options.summary_dir)
         self._troubles = Troubles()
         self._recorder = Recorder(
-            self._options.summary_dir, self._options.retention, flush_secs, self._troubles
+            self._options.summary_dir,
+            self._options.retention,
+            flush_secs,
+            self._options.durability,
+            self._troubles,
         )
+        self._health = Health()
         self._depth = 0  # fit enters its callbacks again for each evaluation
         self._totals: Totals | None = None  # of all calls of train together
         self._run: TrainRun | None = None
@@ -221,6 +233,7 @@ class SummaryCollector(Callback):
         run = self._run
         if run is None:
             return
+        begun = time.perf_counter()
         view = StepView(run_context)
         step = run.note_step(view)
         if run.is_first_step and self._options.collect.graph:
@@ -236,6 +249,10 @@ class SummaryCollector(Callback):
             self._checkpoints.take(lineage.backbone(view), step, view.batch_num)
         if run.lineage_due(self._options.lineage_secs):
             self._refresh_lineage(run, lineage.Status.RUNNING)
+        if values:
+            self._health.note_snapshot(time.perf_counter() - begun)
+        if self._health.due:
+            self._record_health(step)
 
     @_guarded
     def on_train_epoch_end(self, run_context: Any) -> None:
@@ -270,7 +287,10 @@ class SummaryCollector(Callback):
         landscape = self._options.collect.landscape
         if landscape is not None and environment.rank == 0 and self._checkpoints is None:
             self._checkpoints = LandscapeCheckpoints(
-                self._options.summary_dir, landscape, self._troubles
+                self._options.summary_dir,
+                landscape,
+                self._troubles,
+                self._options.durability.lock,
             )
 
     def _write_lineage(self, event: lineage_pb2.LineageEvent) -> None:
@@ -297,6 +317,14 @@ class SummaryCollector(Callback):
             run.close()
             status, reason = run.ending(error)
             self._refresh_lineage(run, status, reason)
+            self._record_health(run.totals.step)
+
+    def _record_health(self, step: int) -> None:
+        if not (self._options.collect.health and self._recorder.is_open):
+            return
+        record = self._health.record(step, self._recorder.counters, lambda: self._troubles.total)
+        if record is not None:
+            self._recorder.write(record)
 
     def _record_evaluation(self, view: StepView) -> None:
         # eval_results has the evaluation's loss besides; only `fit` gives it

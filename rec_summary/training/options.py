@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rec_summary.errors import three_part
+from rec_summary.records.durability import Durability
 from rec_summary.records.run_writer import Retention
 from rec_summary.training.checks import (
     check_directory,
@@ -31,6 +32,7 @@ _SWITCHES: Final = (
     "collect_eval_lineage",
     "collect_input_data",
     "collect_dataset_graph",
+    "collect_health",
 )
 _KEYS: Final = (*_SWITCHES, "histogram_regular", "collect_landscape")
 
@@ -60,6 +62,7 @@ class Collect:
         eval_lineage: What an evaluation gave.
         input_data: The first column of the data, where it holds images.
         dataset_graph: The pipeline of the data set.
+        health: How telemetry itself is doing.
         histogram: Histograms of parameters; None for none.
         landscape: Checkpoints for the loss landscape; None for none.
     """
@@ -70,6 +73,7 @@ class Collect:
     eval_lineage: bool
     input_data: bool
     dataset_graph: bool
+    health: bool
     histogram: HistogramChoice | None
     landscape: LandscapeOptions | None
 
@@ -90,6 +94,7 @@ class CollectorOptions:
         flush_secs: Records older than this are with the operating system, in seconds.
         lineage_secs: How often the train lineage is refreshed, in seconds.
         lineage_on_all_ranks: Whether every rank writes lineage, and not rank 0 alone.
+        durability: How hard records are held on to.
     """
 
     summary_dir: str
@@ -102,6 +107,7 @@ class CollectorOptions:
     flush_secs: float
     lineage_secs: float
     lineage_on_all_ranks: bool
+    durability: Durability
 
 
 def check_options(
@@ -120,6 +126,7 @@ def check_options(
     max_files: int | None,
     max_total_bytes: int | None,
     lineage_on_all_ranks: bool,
+    durability: Durability | None,
 ) -> CollectorOptions:
     """Checks the collector's arguments and converts them.
 
@@ -144,7 +151,19 @@ def check_options(
         flush_secs=check_seconds("flush_secs", flush_secs),
         lineage_secs=check_seconds("lineage_secs", lineage_secs),
         lineage_on_all_ranks=lineage_on_all_ranks,
+        durability=check_durability(durability),
     )
+
+
+def check_durability(durability: Durability | None) -> Durability:
+    """Returns the choices, or the defaults for None.
+
+    Raises:
+        TypeError: It is something else.
+    """
+    expected = "a rec_summary.Durability or None"
+    check_type("durability", durability, (Durability, type(None)), expected)
+    return durability or Durability()
 
 
 def check_export_options(options: Mapping[str, Any] | None) -> bool:

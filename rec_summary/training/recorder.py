@@ -5,10 +5,12 @@ from __future__ import annotations
 import atexit
 from typing import Any
 
-from rec_summary.records.background import BackgroundWriter
+from rec_summary.records.background import BLOCK_SECS, BackgroundWriter
+from rec_summary.records.durability import Durability
 from rec_summary.records.run_writer import Retention, RunWriter
 from rec_summary.records.sink import MessageRecord, Record
 from rec_summary.records.trouble import Troubles
+from rec_summary.training.health import Counters
 
 
 class Recorder:
@@ -19,7 +21,12 @@ class Recorder:
     """
 
     def __init__(
-        self, directory: str, retention: Retention, flush_secs: float, troubles: Troubles
+        self,
+        directory: str,
+        retention: Retention,
+        flush_secs: float,
+        durability: Durability,
+        troubles: Troubles,
     ) -> None:
         """Prepares a recorder; nothing is created yet.
 
@@ -27,13 +34,17 @@ class Recorder:
             directory: The record directory.
             retention: When files are full, and how many stay.
             flush_secs: The most that a record may be younger than the last flush, in seconds.
+            durability: How hard records are held on to.
             troubles: Told of every failure.
         """
         self._directory = directory
         self._retention = retention
         self._flush_secs = flush_secs
+        self._durability = durability
         self._troubles = troubles
+        self._files: RunWriter | None = None
         self._writer: BackgroundWriter[Record] | None = None
+        self._before = Counters(0, 0, 0, 0)  # of files that are closed
 
     @property
     def is_open(self) -> bool:
@@ -45,11 +56,18 @@ class Recorder:
         if self._writer is not None:
             return
         try:
-            files = RunWriter(self._directory, rank, self._retention)
+            files = RunWriter(
+                self._directory,
+                rank,
+                self._retention,
+                durability=self._durability,
+                troubles=self._troubles,
+            )
         except OSError as error:
             self._troubles.report("open", error)
             return
-        self._writer = BackgroundWriter(files, self._troubles, flush_secs=self._flush_secs)
+        self._files = files
+        self._writer = background(files, self._troubles, self._durability, self._flush_secs)
         # Training that never leaves its callbacks (a custom loop) must not lose the last second.
         atexit.register(self.close)
 
@@ -66,9 +84,30 @@ class Recorder:
         """Waits until all records are with the operating system; says whether they are."""
         return self._writer is None or self._writer.flush()
 
+    def counters(self) -> Counters:
+        """Returns what was done since the first opening."""
+        before, files, writer = self._before, self._files, self._writer
+        if files is None or writer is None:
+            return before
+        return Counters(
+            before.records + writer.accepted,
+            before.nbytes + files.bytes_written,
+            before.dropped + writer.dropped,
+            writer.take_longest(),
+        )
+
     def close(self) -> None:
         """Writes what is left and closes the files; may be called at any time."""
-        writer, self._writer = self._writer, None
-        if writer is not None:
-            writer.close()
+        if self._writer is not None:
+            self._writer.close()
+            self._before = self.counters()
+            self._writer = self._files = None
             atexit.unregister(self.close)
+
+
+def background(
+    files: RunWriter, troubles: Troubles, durability: Durability, flush_secs: float
+) -> BackgroundWriter[Record]:
+    """Returns the writer's thread for some files, with the back-pressure that was chosen."""
+    block_secs = BLOCK_SECS if durability.back_pressure == "block" else 0.0
+    return BackgroundWriter(files, troubles, flush_secs=flush_secs, block_secs=block_secs)

@@ -12,7 +12,8 @@ import numpy as np
 from mindspore.nn import Cell
 
 from rec_summary.errors import three_part, verbatim
-from rec_summary.records.background import BackgroundWriter
+from rec_summary.records.background import DEFAULT_FLUSH_SECS
+from rec_summary.records.durability import Durability
 from rec_summary.records.names import DEFAULT_PREFIX, DEFAULT_SUFFIX, check_affixes
 from rec_summary.records.run_writer import RunWriter
 from rec_summary.records.trouble import Troubles
@@ -21,8 +22,9 @@ from rec_summary.training.checks import check_directory, check_positive_int, che
 from rec_summary.training.environment import this_environment
 from rec_summary.training.graphs import graph_record
 from rec_summary.training.npy_export import NpyExporter
-from rec_summary.training.options import check_export_options, check_retention
+from rec_summary.training.options import check_durability, check_export_options, check_retention
 from rec_summary.training.plugins import GRAPH, Item, Pool, make_item
+from rec_summary.training.recorder import background
 
 _INT64: Final = range(-(2**63), 2**63)
 
@@ -53,6 +55,8 @@ class SummaryRecord:
         max_file_size: int | None = None,
         raise_exception: bool = False,
         export_options: Mapping[str, Any] | None = None,
+        *,
+        durability: Durability | None = None,
     ) -> None:
         """Makes the directory and the files, and starts the writer's thread.
 
@@ -67,6 +71,8 @@ class SummaryRecord:
             raise_exception: Whether a failure to write is raised, by the next `record`,
                 `flush` or `close`. Otherwise it is logged once, and counted in `troubles`.
             export_options: `{"tensor_format": "npy"}` also writes tensors as `.npy` files.
+            durability: What is forced to the disk when, and what happens when the disk
+                cannot keep up; None for the defaults of `Durability`.
 
         Raises:
             TypeError: An argument has the wrong type.
@@ -80,15 +86,22 @@ class SummaryRecord:
         check_type("raise_exception", raise_exception, bool, "a bool")
         retention = check_retention(max_file_size, None, None)
         exports = check_export_options(export_options)
+        durability = check_durability(durability)
         self._network = network
         self._failures = _Failures() if raise_exception else None
         self._troubles = self._failures or Troubles()
         self._exporter = NpyExporter(directory) if exports else None
         files = RunWriter(
-            directory, this_environment().rank, retention, prefix=file_prefix, suffix=file_suffix
+            directory,
+            this_environment().rank,
+            retention,
+            prefix=file_prefix,
+            suffix=file_suffix,
+            durability=durability,
+            troubles=self._troubles,
         )
         self._path = files.paths[0]
-        self._writer = BackgroundWriter(files, self._troubles)
+        self._writer = background(files, self._troubles, durability, DEFAULT_FLUSH_SECS)
         self._mailbox = operators.Mailbox(self._troubles)
         self._mode = "train"
         self._pool = Pool()

@@ -203,3 +203,37 @@ def test_a_forked_child_writes_nothing_and_does_not_hang(sink, troubles):
     writer.write(Item("from the parent"))
     writer.close()
     assert sink.flushed == ["from the parent"]
+
+
+def test_a_slow_disk_is_waited_for_as_long_as_it_moves(troubles):
+    class Slow(SlowSink):
+        def write(self, record):
+            time.sleep(0.05)
+            super().write(record)
+
+    sink = Slow()
+    writer = BackgroundWriter(sink, troubles, capacity=2, block_secs=0.2)
+    for n in range(20):  # a second in all, much longer than a disk may stand still
+        writer.write(Item(n))
+    writer.close()
+    assert sink.flushed == list(range(20))
+    assert troubles.counts == {}
+    assert writer.accepted == 20
+    assert writer.dropped == 0
+
+
+def test_without_waiting_what_finds_no_room_is_dropped_and_counted(sink, troubles):
+    sink.gate.clear()
+    writer = BackgroundWriter(sink, troubles, capacity=4, block_secs=0)
+    begun = time.monotonic()
+    for n in range(50):
+        writer.write(Item(n))
+    assert time.monotonic() - begun < 10  # the gate holds the disk up for 20 s
+    assert writer.take_longest() == 4
+    sink.gate.set()
+    writer.close()
+    assert writer.dropped == troubles.counts["record dropped"]
+    assert writer.accepted + writer.dropped == 50
+    assert len(sink.flushed) == writer.accepted
+    assert writer.take_longest() == 4  # it was so long when this was last asked
+    assert writer.take_longest() == 0

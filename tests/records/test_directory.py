@@ -140,3 +140,22 @@ def test_a_prefix_and_a_suffix_are_used_and_stamps_stay_unique_among_all(tmp_pat
     assert [len(new) for new in stamps] == [1, 1, 1]
     [run] = find_runs(tmp_path)
     assert [file.name.prefix for file in run.of(Kind.SUMMARY, 0)] == ["events", "mine", "events"]
+
+
+def test_a_directory_that_cannot_be_read_is_left_out_with_a_warning(tmp_path, caplog, monkeypatch):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "events.out.events.summary.1.0.host_MS").write_bytes(b"")
+    real, closed = os.scandir, "/a"
+
+    def scandir(path):
+        if str(path).endswith(closed):  # permissions mean nothing to root
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    assert [run.name for run in find_runs(tmp_path)] == ["b"]
+    assert f"{tmp_path / 'a'} is left out: Permission denied" in caplog.text
+    closed = ""
+    with pytest.raises(SourceError, match="Permission denied"):
+        find_runs(tmp_path)

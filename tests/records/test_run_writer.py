@@ -1,11 +1,16 @@
 import os
+import shutil
+
+import pytest
 
 from rec_summary._pb import lineage_pb2, summary_pb2
 from rec_summary.records.directory import find_runs
+from rec_summary.records.durability import Durability
 from rec_summary.records.names import Kind
 from rec_summary.records.reader import RecordReader
 from rec_summary.records.run_writer import FILE_VERSION, Retention, RunWriter
 from rec_summary.records.sink import MessageRecord
+from rec_summary.records.trouble import Troubles
 
 
 def payloads(run, kind):
@@ -142,3 +147,69 @@ def test_prefix_and_suffix_stay_the_same_in_every_file(tmp_path):
     assert all(name.startswith("mine.out.") and name.endswith("_v2") for name in names)
     [lineage] = run.of(Kind.LINEAGE, 0)
     assert os.path.basename(lineage.path).startswith("mine.out.")
+
+
+def steps_in(directory):
+    [run] = find_runs(directory)
+    found = []
+    for file in run.of(Kind.SUMMARY, 0):
+        with RecordReader(file.path) as reader:
+            events = [summary_pb2.Event.FromString(record.payload) for record in reader]
+        assert events[0].version == FILE_VERSION
+        found += [event.step for event in events[1:]]
+    return found
+
+
+def test_deleted_files_are_begun_anew(tmp_path):
+    troubles = Troubles()
+    writer = RunWriter(tmp_path / "records", troubles=troubles)
+    writer.write(Sized(1))
+    writer.flush()
+    shutil.rmtree(tmp_path / "records")
+    writer.write(Sized(2))
+    writer.flush()
+    writer.write(Sized(3))
+    writer.close()
+    assert steps_in(tmp_path / "records") == [2, 3]
+    assert troubles.counts == {"record file deleted": 2}
+
+
+def test_a_moved_directory_goes_on_where_it_is_and_rotates_at_the_old_place(tmp_path):
+    writer = RunWriter(tmp_path / "old", retention=Retention(max_file_size=500))
+    writer.write(Sized(1))
+    (tmp_path / "old").rename(tmp_path / "new")
+    for step in range(2, 6):
+        writer.write(Sized(step))
+    writer.close()
+    assert steps_in(tmp_path / "new") + steps_in(tmp_path / "old") == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize(
+    ("policy", "flushed", "closed"), [("never", 0, 0), ("close", 0, 2), ("flush", 2, 2)]
+)
+def test_files_are_forced_to_the_disk_as_chosen(tmp_path, monkeypatch, policy, flushed, closed):
+    real, synced = os.fsync, []
+
+    def note(fd):
+        path = os.readlink(f"/proc/self/fd/{fd}")
+        if os.path.isfile(path):
+            synced.append(path)
+        real(fd)
+
+    monkeypatch.setattr(os, "fsync", note)
+    writer = RunWriter(tmp_path, durability=Durability(fsync=policy))
+    del synced[:]
+    writer.write(Sized(1))
+    writer.flush()
+    assert len(synced) == flushed
+    del synced[:]
+    writer.close()
+    assert len(set(synced)) == closed
+
+
+def test_bytes_are_counted_over_all_files(tmp_path):
+    writer = RunWriter(tmp_path, retention=Retention(max_file_size=500))
+    for step in range(1, 9):
+        writer.write(Sized(step))
+    writer.close()
+    assert writer.bytes_written == sum(path.stat().st_size for path in tmp_path.glob("events*"))

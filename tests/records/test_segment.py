@@ -128,3 +128,50 @@ def test_a_kill_in_the_middle_leaves_at_most_one_torn_record(tmp_path):
     assert len(seen) >= 50
     assert seen == [n.to_bytes(4, "big") * 5000 for n in range(len(seen))]
     assert os.path.getsize(tmp_path / "s") - reader.offset < len(frame(seen[0]))
+
+
+def test_nothing_is_appended_to_a_torn_record_that_cannot_be_cut_off(small_disk, monkeypatch):
+    (small_disk / "ballast").write_bytes(b"x" * 200_000)
+    writer = SegmentWriter(str(small_disk / "s"))
+    writer.write(b"whole")
+    writer.flush()
+
+    def refuse(*_):
+        raise OSError(errno.EIO, "cannot be cut")
+
+    monkeypatch.setattr(os, "ftruncate", refuse)
+    with pytest.raises(OSError, match="No space left"):
+        writer.write(b"x" * 100_000)
+    torn = (small_disk / "s").read_bytes()
+    assert len(torn) > len(frame(b"whole"))  # half a record stands there
+    (small_disk / "ballast").unlink()
+    with pytest.raises(OSError, match="cannot be cut"):
+        writer.flush()
+    assert (small_disk / "s").read_bytes() == torn
+    monkeypatch.undo()
+    writer.close()
+    assert read_all(small_disk / "s") == [b"whole", b"x" * 100_000]
+
+
+def test_a_deleted_file_is_lost_and_a_moved_one_is_not(tmp_path):
+    writer = SegmentWriter(str(tmp_path / "s"))
+    assert not writer.is_lost
+    (tmp_path / "s").rename(tmp_path / "moved")
+    assert not writer.is_lost
+    (tmp_path / "moved").unlink()
+    assert writer.is_lost
+    writer.close()
+    assert not writer.is_lost
+
+
+def test_what_is_not_written_yet_can_be_handed_over(tmp_path):
+    old, new = SegmentWriter(str(tmp_path / "old")), SegmentWriter(str(tmp_path / "new"))
+    old.write(b"one")
+    old.flush()
+    old.write(b"two")
+    new.write(b"three")
+    old.hand_over(new)
+    new.close()
+    assert read_all(tmp_path / "old") == [b"one"]
+    assert read_all(tmp_path / "new") == [b"three", b"two"]
+    assert new.records == 2

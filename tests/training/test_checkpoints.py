@@ -173,7 +173,7 @@ def test_a_lock_file_is_never_removed_so_two_are_never_inside(tmp_path):
         "        raise OSError('the first save fails')\n"
         "    real(parameters, path)\n"
         "mindspore.save_checkpoint = save\n"
-        "files = _Files(str(folder / 'ckpt_dir'), check_landscape({'unit': 'step'}))\n"
+        "files = _Files(str(folder / 'ckpt_dir'), check_landscape({'unit': 'step'}), None)\n"
         "for number in range(1, 10):\n"
         "    try:\n"
         "        files.write(Snapshot(number, 'Net', {'w': np.zeros(3, np.float32)}, 1))\n"

@@ -53,8 +53,9 @@ def values(folder, kind):
 def both_values(both, kind):
     theirs, ours = (values(folder, kind) for folder in both)
     assert theirs
-    # ours has besides: the learning rate, and the metrics of the evaluation
-    extra = {key for key in ours if key[0].startswith(("learning_rate/", "eval/"))}
+    # ours has besides: the learning rate, the metrics of the evaluation, telemetry's health
+    prefixes = ("learning_rate/", "eval/", "rec_summary/")
+    extra = {key for key in ours if key[0].startswith(prefixes)}
     assert set(ours) - extra == set(theirs)
     return [(key, theirs[key], ours[key]) for key in theirs]
 

@@ -1,0 +1,68 @@
+"""Locks on directories: one place that knows how they are taken.
+
+Two kinds, since no one kind works everywhere:
+
+* `flock`: the operating system holds it and lets go when its holder dies, in whatever way.
+  Right for local disks, and for network file systems that pass locks on (NFS 4, NFS 3 with
+  lockd, Lustre and GPFS as they are usually mounted). Its file is never removed.
+* `soft`: the lock is the existence of a file that names its holder. Right where `flock` is
+  refused or stays within one host. A holder that is dead is recognised on its own host and
+  loses the lock; on another host it cannot be told from a living one.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import Final
+
+import filelock
+
+from rec_summary.errors import three_part
+
+KINDS: Final = ("flock", "soft")
+ENVIRONMENT: Final = "REC_SUMMARY_LOCK"
+_MODE: Final = 0o600
+
+
+def check_kind(name: str, value: str | None) -> str:
+    """Returns a kind of lock: the one given, else the environment's, else `flock`.
+
+    Args:
+        name: What the value is called, for the message.
+        value: One of `KINDS`; None asks the environment variable `REC_SUMMARY_LOCK`.
+
+    Raises:
+        TypeError: It is no str.
+        ValueError: There is no such kind of lock.
+    """
+    if value is None:
+        name, value = f"the environment variable {ENVIRONMENT}", os.environ.get(ENVIRONMENT)
+        value = value or KINDS[0]
+    if not isinstance(value, str):
+        raise TypeError(three_part(name, value, f"one of {', '.join(KINDS)}"))
+    if value not in KINDS:
+        raise ValueError(three_part(name, value, f"one of {', '.join(KINDS)}"))
+    return value
+
+
+def file_lock(path: str, *, timeout: float, kind: str | None = None) -> filelock.BaseFileLock:
+    """Returns a lock that is not taken yet; use it as a context, or `acquire` and `release`.
+
+    Args:
+        path: The lock file (mode 0600).
+        timeout: How long to wait for another holder, in seconds; then `filelock.Timeout`,
+            which is an OSError, is raised.
+        kind: One of `KINDS`; None asks the environment.
+
+    Raises:
+        OSError: A link is in the place of the lock file: somebody planted it.
+        ValueError: There is no such kind of lock.
+    """
+    if os.path.islink(path):
+        raise OSError(errno.ELOOP, "the lock is a link, and would lead elsewhere", path)
+    kind = check_kind("the kind of lock", kind)
+    if kind == "soft":
+        # A name of its own: a flock never removes its file, which would look like a holder.
+        return filelock.SoftFileLock(f"{path}.soft", timeout=timeout, mode=_MODE)
+    return filelock.FileLock(path, timeout=timeout, mode=_MODE)

@@ -1,0 +1,90 @@
+"""Starting the programs of this suite, and reading what they leave."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rec_summary._pb import lineage_pb2, summary_pb2
+from rec_summary.records.directory import find_runs
+from rec_summary.records.names import Kind
+from rec_summary.records.reader import RecordReader, TruncatedRecord
+
+ROOT = Path(__file__).parents[2]
+COMMAND = [sys.executable, "-m", "rec_summary.cli"]
+
+
+def start(*command: object, **options: Any) -> subprocess.Popen[str]:
+    """Starts a program of the suite (`tests.faults.…`) or another command, outputs captured."""
+    words = [str(word) for word in command]
+    if words[0].startswith("tests."):
+        words = [sys.executable, "-m", *words]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "GLOG_v": "3",
+        "PYTHONUNBUFFERED": "1",
+        **options.pop("env", {}),
+    }
+    pipe = subprocess.PIPE
+    return subprocess.Popen(
+        words, cwd=ROOT, env=environment, stdout=pipe, stderr=pipe, text=True, **options
+    )
+
+
+@dataclass
+class Left:
+    """What is in a record directory.
+
+    Attributes:
+        steps: The steps of all values, in the order of the files.
+        torn: How many files end in a torn record.
+        statuses: The statuses that the train lineage went through.
+        reason: The last one's reason.
+        scalars: The last value of each scalar.
+    """
+
+    steps: list[int] = field(default_factory=list)
+    torn: int = 0
+    statuses: list[str] = field(default_factory=list)
+    reason: str = ""
+    scalars: dict[str, float] = field(default_factory=dict)
+
+
+def left_in(directory: Path, rank: int | None = None) -> Left:
+    """Reads a run's records; anything else than a torn end is an error of the test."""
+    left = Left()
+    [run] = find_runs(directory)
+    for file in run.files:
+        if rank is not None and file.name.rank != rank:
+            continue
+        with RecordReader(file.path) as reader:
+            try:
+                for record in reader:
+                    if file.name.kind is Kind.SUMMARY:
+                        _take_event(left, summary_pb2.Event.FromString(record.payload))
+                    else:
+                        _take_lineage(left, lineage_pb2.LineageEvent.FromString(record.payload))
+            except TruncatedRecord:
+                left.torn += 1
+    return left
+
+
+def _take_event(left: Left, event: Any) -> None:
+    values = event.summary.value
+    left.scalars.update(
+        (value.tag, value.scalar_value) for value in values if value.HasField("scalar_value")
+    )
+    if any(not value.tag.startswith("rec_summary/") for value in values):
+        left.steps.append(event.step)
+
+
+def _take_lineage(left: Left, event: Any) -> None:
+    if event.HasField("train_lineage"):
+        state = event.train_lineage.run_state
+        left.statuses.append(lineage_pb2.RunState.Status.Name(state.status))
+        left.reason = state.reason

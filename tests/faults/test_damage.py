@@ -1,0 +1,159 @@
+"""Random damage to record files of all kinds: every undamaged record before it is still read.
+
+A flipped bit, a piece cut off or out, a piece of another place or of noise put in. The readers
+raise nothing but their documented errors, and give nothing that was not written.
+"""
+
+from __future__ import annotations
+
+import random
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from rec_summary.errors import RecordError
+from rec_summary.export.events import read_events
+from rec_summary.export.inspection import inspect_run
+from rec_summary.export.report import Tally
+from rec_summary.export.tensorboard import export_tensorboard
+from rec_summary.records.checkpoint_file import CheckpointFile
+from rec_summary.records.directory import RecordFile, find_runs, list_files
+from rec_summary.records.reader import (
+    BadDataChecksum,
+    BadLengthChecksum,
+    RecordReader,
+    TruncatedRecord,
+)
+from rec_summary.records.repair import repair
+from rec_summary.records.verify import verify_file
+from tests.export.record_dirs import custom, event, histo, lineage, scalar, train, write_segment
+from tests.faults.ledger import Ledger, times
+
+MOST_BYTES = 64 << 20  # far more than the files have, far less than a damaged length may say
+
+
+def damaged(content: bytes, chance: random.Random) -> tuple[bytes, int]:
+    """Returns a damaged copy, and where its damage begins."""
+    place = chance.randrange(len(content))
+    end = min(len(content), place + chance.choice((1, 2, 8, 100, 3000)))
+    kind = chance.randrange(6)
+    if kind == 0:
+        bit = bytes([content[place] ^ (1 << chance.randrange(8))])
+        return content[:place] + bit + content[place + 1 :], place
+    if kind == 1:
+        return content[:place], place
+    if kind == 2:
+        return content[:place] + content[end:], place
+    if kind == 3:
+        return content[:place] + chance.randbytes(end - place) + content[end:], place
+    if kind == 4:
+        other = chance.randrange(len(content))
+        return content[:place] + content[other : other + end - place] + content[place:], place
+    return content[:place] + bytes(end - place) + content[end:], place
+
+
+@pytest.fixture(scope="module")
+def originals(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """A summary file and a lineage file with records of every kind and of many sizes."""
+    folder = tmp_path_factory.mktemp("originals")
+    events = [
+        event(step, scalar("loss", step), *([histo("w", range(step))] if step % 5 == 0 else []))
+        for step in range(1, 40)
+    ]
+    events.insert(3, event(4, scalar("x" * 5000, 1.0)))
+    lineages = [
+        lineage(train_lineage=train(rank=0)),
+        lineage(user_defined_info=custom({"model": {"width": 8, "names": "a" * 300}})),
+    ]
+    return list(write_segment(folder, *events, *lineages))
+
+
+def records_of(content: Path) -> list[tuple[int, bytes]]:
+    """Returns the records of an undamaged file, with the offset after each."""
+    found = []
+    with RecordReader(content) as reader:
+        for record in reader:
+            found.append((reader.offset, record.payload))
+    return found
+
+
+def test_readers_meet_damage(tmp_path: Path, originals: list[Path], ledger: Ledger) -> None:
+    whole = {path: (path.read_bytes(), records_of(path)) for path in originals}
+    tracemalloc.start()
+    for seed in range(times(1_000, 100_000)):
+        chance = random.Random(seed)
+        path = originals[seed % len(originals)]
+        content, records = whole[path]
+        broken, place = damaged(content, chance)
+        target = tmp_path / path.name
+        target.write_bytes(broken)
+        fault = "damage to a record file"
+        ledger.tried(fault)
+        [file] = [each for each in list_files(str(tmp_path)) if each.path == str(target)]
+        before = {payload for end, payload in records if end <= place}
+        found = read_all(file)
+        assert found <= {payload for _, payload in records}, seed
+        if seed % 20 == 0:
+            check_tools(file, tmp_path, before, broken)
+        ledger.survived(fault, len(before), len(before & found))
+        target.unlink()
+    assert tracemalloc.get_traced_memory()[1] < MOST_BYTES
+    tracemalloc.stop()
+
+
+def read_all(file: RecordFile) -> set[bytes]:
+    """Returns the payloads that can be read; the export's reader meets no error at all."""
+    for _ in read_events(file, Tally(), lambda nbytes: None):
+        pass
+    found = set()
+    with RecordReader(file.path) as reader:
+        while True:
+            try:
+                record = reader.read()
+            except BadDataChecksum:
+                continue
+            except (BadLengthChecksum, TruncatedRecord):
+                return found
+            if record is None:
+                return found
+            found.add(record.payload)
+
+
+def check_tools(file: RecordFile, folder: Path, before: set[bytes], broken: bytes) -> None:
+    """Verifies, inspects, exports and repairs a damaged file."""
+    verify_file(file.path)
+    [run] = find_runs(folder)
+    inspect_run(run)
+    export_tensorboard(folder, folder.parent / f"{folder.name}-logs")
+    mended = folder.parent / f"{folder.name}-mended"
+    repair(folder, mended)
+    assert Path(file.path).read_bytes() == broken  # a repair makes a copy
+    [copy] = [each for each in list_files(str(mended)) if each.name == file.name]
+    with RecordReader(copy.path) as reader:
+        assert before <= {record.payload for record in reader}
+    Path(copy.path).unlink()
+
+
+def test_checkpoints_meet_damage(tmp_path: Path, ledger: Ledger) -> None:
+    mindspore = pytest.importorskip("mindspore")
+    original = tmp_path / "net.ckpt"
+    mindspore.save_checkpoint(
+        [
+            {"name": f"layer{n}.weight", "data": mindspore.ops.ones((n + 1, 7), mindspore.float32)}
+            for n in range(5)
+        ],
+        str(original),
+    )
+    content, target = original.read_bytes(), tmp_path / "damaged.ckpt"
+    for seed in range(times(200, 10_000)):
+        ledger.tried("damage to a checkpoint")
+        broken, _ = damaged(content, random.Random(seed))
+        target.write_bytes(broken)
+        try:
+            with CheckpointFile(target) as checkpoint:
+                for name in checkpoint.names:
+                    checkpoint.array(name)
+        except RecordError:
+            pass
+        ledger.survived("damage to a checkpoint", 0, 0)

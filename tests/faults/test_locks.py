@@ -1,0 +1,148 @@
+"""Locks: never two inside, and a dead holder never blocks."""
+
+from __future__ import annotations
+
+import select
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import filelock
+import pytest
+
+from rec_summary.records.locks import ENVIRONMENT, check_kind, file_lock
+from tests.faults.children import start
+
+HOLD = """
+import sys, time
+from rec_summary.records.locks import file_lock
+with file_lock(sys.argv[1], timeout=10, kind=sys.argv[2]):
+    print("held", flush=True)
+    time.sleep(600)
+"""
+
+# A checkpoint of MindSpore's collector or of ours, whose save says when it is under way, and
+# goes on, or fails, as it is told.
+SAVE = """
+import os, sys
+folder, whose = sys.argv[1], sys.argv[2]
+os.makedirs(folder, exist_ok=True)
+
+def save(parameters, path, *args):
+    print("in", flush=True)
+    if sys.stdin.readline().strip() == "fail":
+        raise OSError("the save fails")
+    open(path, "wb").close()
+
+if whose == "theirs":
+    from mindspore import nn
+    from mindspore.train.callback import _summary_collector as module
+    module.save_checkpoint = save
+    collector = object.__new__(module.SummaryCollector)
+    collector._ckpt_dir, collector._model_params_file_map = folder, {}
+    take = lambda: collector._save_model_params(1, "step", nn.Dense(1, 1))
+else:
+    import mindspore
+    import numpy as np
+    from rec_summary.training.checkpoints import Snapshot, _Files
+    from rec_summary.training.landscape_options import check_landscape
+    mindspore.save_checkpoint = save
+    files = _Files(folder, check_landscape({"unit": "step"}), "flock")
+    take = lambda: files.write(Snapshot(1, "Net", {"w": np.zeros(3, np.float32)}, 1))
+print("ready", flush=True)
+sys.stdin.readline()
+try:
+    take()
+except OSError as error:
+    print(error, flush=True)
+"""
+
+
+@pytest.mark.parametrize("kind", ["flock", "soft"])
+def test_a_lock_is_exclusive_and_a_dead_holder_loses_it(tmp_path: Path, kind: str) -> None:
+    path = str(tmp_path / "lock")
+    holder = start(sys.executable, "-c", HOLD, path, kind)
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "held\n"
+    with pytest.raises(filelock.Timeout):
+        file_lock(path, timeout=0.3, kind=kind).acquire()
+    holder.kill()
+    holder.communicate()
+    begun = time.monotonic()
+    with file_lock(path, timeout=10, kind=kind):
+        assert time.monotonic() - begun < 10
+
+
+def test_a_planted_link_is_refused(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    (tmp_path / "lock").symlink_to(victim)
+    with pytest.raises(OSError, match="link"):
+        file_lock(str(tmp_path / "lock"), timeout=0)
+    (tmp_path / "other.soft").symlink_to(victim)
+    with pytest.raises(OSError):  # noqa: PT011  # filelock's own words
+        file_lock(str(tmp_path / "other"), timeout=0.2, kind="soft").acquire()
+    assert victim.read_text() == "precious"
+
+
+def test_the_kind_is_chosen_and_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(ENVIRONMENT, raising=False)
+    assert check_kind("lock", None) == "flock"
+    monkeypatch.setenv(ENVIRONMENT, "soft")
+    assert check_kind("lock", None) == "soft"
+    assert check_kind("lock", "flock") == "flock"
+    monkeypatch.setenv(ENVIRONMENT, "fcntl")
+    with pytest.raises(ValueError, match=f"{ENVIRONMENT}.*'fcntl'.*flock, soft"):
+        check_kind("lock", None)
+    with pytest.raises(TypeError, match="one of flock, soft"):
+        check_kind("lock", 3)  # type: ignore[arg-type]
+
+
+def test_the_race_of_mindspores_lock_is_absent_in_ours(tmp_path: Path) -> None:
+    """MindSpore unlinks the lock file after a save, whoever else waits for it.
+
+    The same schedule with its code and with ours: A saves and B waits. A's save fails, and B
+    goes in. Then C comes: with MindSpore's it locks a new file, and stands beside B.
+    """
+    pytest.importorskip("mindspore")
+    assert two_inside(tmp_path / "theirs", "theirs")
+    assert not two_inside(tmp_path / "ours", "ours")
+
+
+def two_inside(folder: Path, whose: str) -> bool:
+    """Runs the schedule; tells whether C was inside together with B."""
+    first, second, third = everybody = [
+        start(sys.executable, "-c", SAVE, folder, whose, stdin=subprocess.PIPE) for _ in range(3)
+    ]
+    try:
+        for process in everybody:
+            assert said(process, 60) == "ready"
+        tell(first, "go")
+        assert said(first, 20) == "in"
+        tell(second, "go")
+        assert said(second, 1) is None  # it waits
+        tell(first, "fail")
+        assert said(second, 20) == "in"
+        first.communicate(timeout=20)
+        tell(third, "go")
+        return said(third, 2) == "in"
+    finally:
+        for process in everybody:
+            process.kill()
+            process.communicate()
+
+
+def tell(process: subprocess.Popen[str], word: str) -> None:
+    """Sends a line."""
+    assert process.stdin is not None
+    process.stdin.write(f"{word}\n")
+    process.stdin.flush()
+
+
+def said(process: subprocess.Popen[str], patience: float) -> str | None:
+    """Returns the next line, or None if none comes."""
+    assert process.stdout is not None
+    if not select.select([process.stdout], [], [], patience)[0]:
+        return None
+    return process.stdout.readline().strip()

@@ -1,0 +1,123 @@
+"""Several at once on one directory: writers, ranks, exporters, and a follower among them."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from rec_summary.export.tensorboard import export_tensorboard
+from rec_summary.records.directory import find_runs, list_files
+from rec_summary.records.names import Kind
+from rec_summary.records.run_writer import Retention, RunWriter
+from rec_summary.records.sink import MessageRecord
+from tests.export.record_dirs import event, scalar
+from tests.faults.children import COMMAND, left_in, start
+from tests.faults.ledger import Ledger, times
+from tests.faults.test_kills import count, shown
+
+STEPS = 400
+
+
+def finish(*processes: object) -> list[str]:
+    """Waits for programs; returns what they wrote to standard error, if all went well."""
+    told = []
+    for process in processes:
+        _, errors = process.communicate(timeout=120)  # type: ignore[attr-defined]
+        assert process.returncode == 0, errors  # type: ignore[attr-defined]
+        told.append(errors)
+    return told
+
+
+def test_eight_ranks_on_one_directory(tmp_path: Path, ledger: Ledger) -> None:
+    fault = "eight ranks on one directory, with rotation"
+    ledger.tried(fault)
+    finish(*(start("tests.faults.write", tmp_path, rank, STEPS, 0.001, 5000) for rank in range(8)))
+    found = {(rank, step) for rank in range(8) for step in left_in(tmp_path, rank).steps}
+    [run] = find_runs(tmp_path)
+    stamps = [(f.name.stamp, f.name.rank, f.name.kind) for f in run.files]
+    assert len(stamps) == len(set(stamps))
+    ledger.survived(fault, 8 * STEPS, len(found))
+
+
+def test_two_trainers_of_one_rank_on_one_directory(tmp_path: Path, ledger: Ledger) -> None:
+    fault = "two trainers on one directory"
+    for number in range(times(2, 20)):
+        ledger.tried(fault)
+        folder = tmp_path / str(number)
+        finish(*(start("tests.faults.write", folder, 0, STEPS, 0.0, 4000) for _ in range(2)))
+        left = left_in(folder)
+        assert sorted(left.steps) == sorted(2 * list(range(1, STEPS + 1)))
+        assert left.torn == 0
+        ledger.survived(fault, 2 * STEPS, len(left.steps))
+
+
+def test_two_exporters_on_one_log_directory(tmp_path: Path, ledger: Ledger) -> None:
+    fault = "two exporters on one log directory"
+    finish(start("tests.faults.write", tmp_path / "records" / "run", 0, 5000, 0.0))
+    export_tensorboard(tmp_path / "records", tmp_path / "whole")
+    expected = shown(tmp_path / "whole")
+    for number in range(times(3, 20)):
+        ledger.tried(fault)
+        logs = tmp_path / str(number)
+        both = [start(*COMMAND, "export", tmp_path / "records", logs) for _ in range(2)]
+        ends = []
+        for process in both:
+            _, errors = process.communicate(timeout=60)
+            ends.append(process.returncode)
+            assert process.returncode == 0 or "another export writes to" in errors
+        assert 0 in ends  # at least one had the directory
+        ledger.survived(fault, count(expected), count(shown(logs)))
+        assert shown(logs) == expected
+
+
+def test_a_follower_meets_rotation(tmp_path: Path, ledger: Ledger) -> None:
+    """Files are begun, filled and dropped while somebody follows them."""
+    fault = "a follower on files that are rotated"
+    ledger.tried(fault)
+    records, logs = tmp_path / "records", tmp_path / "logs"
+    follower = start(*COMMAND, "export", records, logs, "--follow")
+    finish(start("tests.faults.write", records / "run", 0, 1500, 0.002, 2000))
+    time.sleep(1.5)
+    follower.send_signal(2)
+    follower.communicate(timeout=30)
+    export_tensorboard(records, tmp_path / "whole")
+    found, expected = shown(logs), shown(tmp_path / "whole")
+    assert found == expected
+    ledger.survived(fault, 1500, len(found["run:loss"]))
+
+
+def test_a_follower_meets_files_that_are_dropped(tmp_path: Path, ledger: Ledger) -> None:
+    fault = "a follower on files that are dropped"
+    ledger.tried(fault)
+    records, logs = tmp_path / "records" / "run", tmp_path / "logs"
+    writer = RunWriter(records, 0, Retention(max_file_size=2000, max_files=3))
+    follower = start(*COMMAND, "export", records.parent, logs, "--follow")
+    for step in range(1, 1001):
+        writer.write(MessageRecord(event(step, scalar("loss", step))))
+        writer.flush()
+        time.sleep(0.003)
+    writer.close()
+    kept = set(left_in(records).steps)
+    time.sleep(1.5)
+    follower.send_signal(2)
+    _, errors = follower.communicate(timeout=30)
+    assert "Traceback" not in errors
+    summaries = [f for f in list_files(str(records)) if f.name.kind is Kind.SUMMARY]
+    assert len(summaries) == 3
+    found = {step for step, _, _ in shown(logs)["run:loss"]}
+    assert kept <= found
+    ledger.survived(fault, kept, found)
+
+
+@pytest.mark.parametrize("kind", ["flock", "soft"])
+def test_ranks_begin_files_at_the_same_moment(tmp_path: Path, kind: str) -> None:
+    """The one moment where writers meet: choosing names."""
+    ranks = [
+        start("tests.faults.write", tmp_path, 0, 50, 0.0, 200, env={"REC_SUMMARY_LOCK": kind})
+        for _ in range(4)
+    ]
+    finish(*ranks)
+    assert len(left_in(tmp_path).steps) == 200
+    assert not list(tmp_path.glob("*.soft"))

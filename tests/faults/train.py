@@ -1,0 +1,164 @@
+"""Trains online, in one of the ways in which training meets trouble.
+
+python -m tests.faults.train FOLDER SCENARIO [STEPS]
+
+Prints `step <n> <seconds>` after each step, `flushed <n>` when the collector says that all up
+to this step is with the operating system, `digest <sha256>` of the parameters at the end, and
+`troubles <json>`. SCENARIO `alone` trains without a collector.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import mindspore
+import mindspore.dataset
+from mindspore.dataset import GeneratorDataset
+from mindspore.train import Callback
+
+from rec_summary import Durability, SummaryCollector
+from tests.fakes.slow_disk import slow_down
+from tests.faults.rows import Rows
+from tests.training._nets import COLUMNS, batch_of_clicks, click_model, clicks
+
+FLUSH_SECS = 0.2
+DAY = 86_400.0
+NOBODY = 65534
+AT_STEP = 20  # the trouble comes
+
+
+class Fault(Callback):
+    """Tells what happens, and does what the scenario says at a step."""
+
+    def __init__(
+        self, scenario: str, folder: Path, steps: int, collector: SummaryCollector | None
+    ) -> None:
+        super().__init__()
+        self.scenario, self.folder, self.steps = scenario, folder, steps
+        self.collector = collector
+
+    def on_train_step_end(self, run_context: Any) -> None:
+        step = run_context.original_args().cur_step_num
+        print("step", step, time.monotonic(), flush=True)
+        if self.collector is not None and step % 25 == 0 and self.collector.flush():
+            print("flushed", step, flush=True)
+        act = getattr(self, self.scenario.replace(" ", "_"), None)
+        if act is not None and step == AT_STEP:
+            act()
+        if step == self.steps:
+            run_context.request_stop()
+        if self.scenario in ("endless", "directory deleted", "directory moved"):
+            time.sleep(0.005)
+
+    def directory_deleted(self) -> None:
+        shutil.rmtree(self.folder)
+
+    def directory_moved(self) -> None:
+        self.folder.rename(f"{self.folder}-moved")
+
+    def directory_read_only(self) -> None:
+        self.folder.chmod(0o500)
+        if os.getuid() == 0:
+            os.setuid(NOBODY)  # permissions mean nothing to root
+
+    def clock_steps_back(self) -> None:
+        real = time.time
+        time.time = lambda: real() - DAY  # type: ignore[assignment]
+
+    def error_in_callback(self) -> None:
+        raise ZeroDivisionError("a callback of the user's own")
+
+    def sys_exit(self) -> None:
+        sys.exit(3)
+
+    def fork(self) -> None:
+        child = os.fork()
+        if child == 0:  # a child that uses, and closes, what it has inherited
+            assert self.collector is not None
+            self.collector.flush()
+            self.collector.__exit__(None, None, None)
+            os._exit(0)
+        os.waitpid(child, 0)
+
+
+def break_network(model: Any) -> None:
+    """Makes the network fail at its next call after `AT_STEP` of them."""
+    calls = 0
+
+    def failing(cell: Any, inputs: Any) -> None:
+        nonlocal calls
+        calls += 1
+        if calls > AT_STEP:
+            raise ZeroDivisionError("a network of the user's own")
+
+    model._network.register_forward_pre_hook(failing)
+
+
+def source(scenario: str, steps: int) -> Any:
+    """Returns the data of a scenario."""
+    if scenario == "error in dataset":
+
+        def failing() -> Iterator[Any]:
+            for number in range(AT_STEP):
+                yield batch_of_clicks(number)
+            raise ZeroDivisionError("the stream broke")
+
+        return GeneratorDataset(failing, COLUMNS)
+    if scenario.startswith("workers"):
+        mindspore.dataset.config.set_multiprocessing_start_method(scenario.split()[1])
+        return GeneratorDataset(
+            Rows(steps), COLUMNS, shuffle=False, num_parallel_workers=2, python_multiprocessing=True
+        )
+    return GeneratorDataset(clicks(), COLUMNS)
+
+
+def options(scenario: str) -> dict[str, Any]:
+    """Returns the collector's options of a scenario."""
+    if scenario == "directory read only":
+        return {"max_file_size": 2000}
+    if scenario in ("slow disk, drop", "slow disk, block"):
+        slow_down(0.02)
+        return {"durability": Durability(back_pressure=scenario.split()[-1])}
+    if scenario == "fsync at each flush":
+        return {"durability": Durability(fsync="flush")}
+    return {}
+
+
+def main() -> None:
+    folder, scenario = Path(sys.argv[1]), sys.argv[2]
+    steps = int(sys.argv[3]) if len(sys.argv) > 3 else 60
+    mindspore.set_context(mode=mindspore.GRAPH_MODE)
+    mindspore.set_seed(1)
+    collector = None
+    if scenario != "alone":
+        collector = SummaryCollector(
+            folder, collect_freq=1, flush_secs=FLUSH_SECS, **options(scenario)
+        )
+    model = click_model()
+    data = source(scenario, steps)
+    if scenario == "error in network":
+        mindspore.set_context(mode=mindspore.PYNATIVE_MODE)
+        break_network(model)
+    fault = Fault(scenario, folder, steps, collector)
+    callbacks = [fault] if collector is None else [collector, fault]
+    try:
+        model.online_train(data, callbacks=callbacks, dataset_sink_mode=False)
+    finally:
+        digest = hashlib.sha256()
+        for parameter in model._network.get_parameters():
+            digest.update(parameter.asnumpy().tobytes())
+        print("digest", digest.hexdigest(), flush=True)
+        if collector is not None:
+            print("troubles", json.dumps(collector.troubles), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+"""Writes records without MindSpore, through the same writer, as fast or as slowly as told.
+
+python -m tests.faults.write FOLDER RANK STEPS SECONDS_A_STEP [MAX_FILE_SIZE]
+
+Prints `flushed <n>` whenever all steps up to n are with the operating system. Steps carry a
+scalar, and each tenth a histogram.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import numpy as np
+
+from rec_summary.records.background import BackgroundWriter
+from rec_summary.records.run_writer import Retention, RunWriter
+from rec_summary.records.sink import Record
+from rec_summary.records.trouble import Troubles
+from rec_summary.training.step_record import StepRecord
+from rec_summary.values.summary import HistogramValue, ScalarValue, SummaryValue
+
+FLUSH_SECS = 0.05
+
+
+def main() -> None:
+    folder, rank, steps, pause = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
+    size = int(sys.argv[5]) if len(sys.argv) > 5 else None
+    troubles = Troubles()
+    files = RunWriter(folder, rank, Retention(max_file_size=size))
+    writer: BackgroundWriter[Record] = BackgroundWriter(files, troubles, flush_secs=FLUSH_SECS)
+    random = np.random.default_rng(rank)
+    for step in range(1, steps + 1):
+        values: list[SummaryValue] = [ScalarValue("loss", step + rank / 10)]
+        if step % 10 == 0:
+            values.append(HistogramValue("weight", random.normal(size=100)))
+        writer.write(StepRecord(step, time.time(), values, troubles))
+        if pause:
+            time.sleep(pause)
+        if step % 20 == 0 and writer.flush():
+            print("flushed", step, flush=True)
+    writer.close()
+    assert not troubles.counts, troubles.counts
+    print("flushed", steps, flush=True)
+
+
+if __name__ == "__main__":
+    main()
