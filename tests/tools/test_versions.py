@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 import sys
 import zipfile
@@ -55,6 +56,13 @@ def test_mindspore_is_asked_for_on_the_training_side_only() -> None:
         assert asked.requirements[0] == f"{package}tables,landscape,pictures]"
     [oldest] = named(["mindspore-2.7"])
     assert "mindspore==2.7" in wanted(oldest, SETUP_CFG).constraints
+
+
+def test_a_pin_stands_in_for_the_lower_bound_of_its_package() -> None:
+    [oldest] = named(["oldest"])
+    asked = wanted(dataclasses.replace(oldest, pins=("numpy==1.25",)), SETUP_CFG)
+    assert "numpy==1.25" in asked.requirements
+    assert asked.constraints == ("click==8.1", "matplotlib==3.7", "pandas==2", "scipy==1.10")
 
 
 def test_all_that_setup_cfg_promises_has_a_lower_bound() -> None:

@@ -49,7 +49,7 @@ def _run(environment: Environment, setup_cfg: str, arguments: list[str], *, fres
     _say(f"{environment.name}: environment {'made' if made else 'as before'}; tests run")
     found = venvs.installed(home, packages(setup_cfg))
     log = _HOMES / f"{environment.name}.log"
-    ended = outcome.run_tests(home, found, arguments, log)
+    ended = outcome.run_tests(home, found, arguments, log, environment.variables)
     for failure in ended.failures:
         _say(f"{environment.name}: failed {failure}")
     if not ended.good:

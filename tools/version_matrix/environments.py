@@ -26,8 +26,10 @@ class Environment:
         python: The Python that it is made with, such as "3.10".
         extras: The extras of this package that are installed.
         oldest: Whether every dependency is at the lower bound that setup.cfg states.
-        pins: Further requirements, such as "mindspore==2.10.*".
+        pins: Further requirements, such as "mindspore==2.10.*". Where the environment is the
+            oldest, they stand in for the lower bounds of the same packages.
         purpose: A line for people.
+        variables: What is set in the tests' process environment, as name and value.
     """
 
     name: str
@@ -36,6 +38,7 @@ class Environment:
     oldest: bool
     pins: tuple[str, ...]
     purpose: str
+    variables: tuple[tuple[str, str], ...] = ()
 
 
 ENVIRONMENTS = (
@@ -48,8 +51,12 @@ ENVIRONMENTS = (
         "the export side, every dependency as new as allowed",
     ),
     Environment(
-        "mindspore-2.7", "3.11", _TRAINING_EXTRAS, True, (),
+        # Earlier releases of Pillow are not published as wheels for Python 3.11.
+        "mindspore-2.7", "3.11", _TRAINING_EXTRAS, True, ("pillow==9.3",),
         "both sides on the oldest MindSpore, every dependency at its lower bound",
+        # MindSpore 2.7 to 2.9 can be imported with this only, and sets it when it comes first.
+        # In pytest's process protobuf comes first.
+        (("PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION", "python"),),
     ),
     Environment(
         "mindspore-2.10", "3.11", _TRAINING_EXTRAS, False, ("mindspore==2.10.*",),
@@ -115,11 +122,11 @@ def wanted(environment: Environment, setup_cfg: str) -> Wanted:
     stated = dependencies(setup_cfg, environment.extras)
     # This package itself, so that pip has to agree that the bounds fit together.
     package = f"--editable={ROOT}[{','.join(environment.extras)}]"
+    pinned = {project_name(pin) for pin in environment.pins}
+    bounds = {lower_bound(line) for line in stated if project_name(line) not in pinned}
     return Wanted(
         requirements=(package, *environment.pins, *_TEST_TOOLS),
-        constraints=tuple(sorted({lower_bound(line) for line in stated}))
-        if environment.oldest
-        else (),
+        constraints=tuple(sorted(bounds)) if environment.oldest else (),
     )
 
 

@@ -53,8 +53,22 @@ def count(report: Path) -> tuple[dict[str, int], tuple[str, ...]]:
     return counts, tuple(failures)
 
 
-def run_tests(home: Path, versions: dict[str, str], arguments: list[str], log: Path) -> Outcome:
-    """Runs pytest with the environment at `home`; all that it says goes to the file `log`."""
+def run_tests(
+    home: Path,
+    versions: dict[str, str],
+    arguments: list[str],
+    log: Path,
+    variables: tuple[tuple[str, str], ...] = (),
+) -> Outcome:
+    """Runs pytest in an environment.
+
+    Args:
+        home: The folder of the environment.
+        versions: What is installed there, for the outcome.
+        arguments: What pytest is given.
+        log: Where all goes that it says.
+        variables: What is set in its process environment besides, as name and value.
+    """
     report = log.with_suffix(".xml")
     report.unlink(missing_ok=True)
     command = [str(home / "bin" / "python"), "-m", "pytest", f"--junit-xml={report}", *arguments]
@@ -64,7 +78,8 @@ def run_tests(home: Path, versions: dict[str, str], arguments: list[str], log: P
     # Subprocesses of the tests, and msrun, must find this environment's python first.
     surroundings["PATH"] = f"{home / 'bin'}{os.pathsep}{surroundings.get('PATH', '')}"
     surroundings["VIRTUAL_ENV"] = str(home)
-    surroundings.setdefault("GLOG_v", "3")
+    surroundings.setdefault("GLOG_v", "3")  # MindSpore's own warnings would bury a failure
+    surroundings.update(variables)
     begin = time.monotonic()
     trouble = ""
     with log.open("w") as out:

@@ -65,7 +65,9 @@ def ensure(
             constraints = Path(folder, "constraints.txt")
             constraints.write_text("\n".join(wanted.constraints))
             pip = [str(home / "bin" / "python"), "-m", "pip", "install", "--quiet"]
-            pip += ["--disable-pip-version-check", "--constraint", str(constraints)]
+            # A release without a wheel would be compiled, for long and with whatever is there.
+            pip += ["--disable-pip-version-check", "--only-binary=:all:"]
+            pip += ["--constraint", str(constraints)]
             _checked([*pip, *wanted.requirements])
     stamp.write_text(contents)  # last: an interrupted installation is made again
     return True
