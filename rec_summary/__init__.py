@@ -59,6 +59,10 @@ _HOME: Final = {
 
 def __getattr__(name: str) -> Any:
     if name in _HOME:
+        if _HOME[name].startswith("rec_summary.training."):
+            from rec_summary.old_mindspore import check
+
+            check()
         try:
             value = getattr(importlib.import_module(_HOME[name]), name)
         except ModuleNotFoundError as error:

@@ -4,3 +4,7 @@
 
 Nothing here loads MindSpore but `mindspore_model`, which evaluates a network of the user's.
 """
+
+from rec_summary.old_mindspore import prepare
+
+prepare()

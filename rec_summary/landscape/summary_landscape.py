@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from rec_summary import old_mindspore
 from rec_summary._pb.summary_pb2 import Event, LossLandscape, Summary
 from rec_summary.landscape.evaluate import (
     Engine,
@@ -100,7 +101,9 @@ class SummaryLandscape:
             ValueError: An option cannot be meant.
             ModelError: The model cannot be made or evaluated. What is done so far is kept.
             BusyError: Another process computes the same landscape.
+            ImportError: MindSpore cannot be imported.
         """
+        old_mindspore.check()
         from rec_summary.landscape.mindspore_model import ModelMaker, device_target
 
         metadata = changed(read_metadata(self._summary_dir), collect_landscape or {})

@@ -9,10 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from google.protobuf.message import DecodeError
-
 from rec_summary._pb.lineage_pb2 import LineageEvent
 from rec_summary._pb.summary_pb2 import Event
+from rec_summary.records.decoding import UNREADABLE
 from rec_summary.records.names import Kind, parse_name
 from rec_summary.records.reader import (
     BadDataChecksum,
@@ -141,7 +140,7 @@ def verify_file(
             advance(reader.offset - start)
             try:
                 event = decode(record.payload)
-            except DecodeError:
+            except UNREADABLE:
                 event = None
             if event is None or not event.IsInitialized():
                 kind = "lineage" if lineage else "summary"

@@ -52,6 +52,7 @@ def test_a_bad_option_is_told_and_exits_with_2(options: list[str], told: str) ->
 
 @pytest.mark.mindspore
 def test_two_short_runs_end_up_beside_each_other(tmp_path: Path) -> None:
+    pytest.importorskip("mindspore")
     for seed in "12":
         done = demo(
             "--data", "synthetic", "--steps", "40", "--seed", seed, "--out", "o", cwd=tmp_path
