@@ -7,6 +7,7 @@ following links, so a link planted in it leads nowhere.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ import filelock
 
 from rec_summary.errors import DestinationError, three_part, verbatim
 from rec_summary.export.words import printable
+from rec_summary.records.plain_files import refuse_lock
 
 LOCK_NAME: Final = ".rec_summary-export.lock"
 _OURS: Final = re.compile(r"events\.out\.tfevents\.\d{1,19}\.rec_summary")
@@ -167,8 +169,10 @@ class LogDir:
             run: Names with `/` between them; an empty one means the log directory itself.
             made: If given, missing directories are made, and added to it.
         """
-        fd = os.dup(self._fd)
         names = run.split("/") if run else []
+        if any(name in ("", ".", "..") for name in names):
+            raise OSError(errno.EINVAL, "it is not below the log directory")
+        fd = os.dup(self._fd)
         for depth, name in enumerate(names, start=1):
             try:
                 if made is not None:
@@ -193,8 +197,7 @@ def ours(fd: int) -> list[str]:
 def _locked(path: str) -> Iterator[None]:
     lock = filelock.FileLock(path, timeout=0)
     try:
-        if os.path.islink(path):  # older releases of filelock would empty the link's target
-            raise OSError("it is a link")
+        refuse_lock(path)
         lock.acquire()
     except filelock.Timeout as error:
         raise DestinationError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import time
 from collections.abc import Iterator, Sequence
@@ -20,9 +21,13 @@ from rec_summary.records.names import (
     parse_name,
     this_host,
 )
+from rec_summary.records.plain_files import refuse_lock
 from rec_summary.records.segment import DIRECTORY_MODE, SegmentWriter
 
 LOCK_NAME: Final = ".rec_summary.lock"
+DEEPEST: Final = 64
+"""How deep directories of records may be nested; a path cannot be longer than 4 KiB anyway."""
+
 _LOCK_SECS: Final = 10.0
 
 
@@ -40,9 +45,9 @@ class RecordFile:
 
     @property
     def nbytes(self) -> int:
-        """Its size at this moment; 0 if it is gone."""
+        """Its size at this moment; 0 if it is gone. That of a link is its own."""
         try:
-            return os.path.getsize(self.path)
+            return os.lstat(self.path).st_size
         except OSError:
             return 0
 
@@ -79,6 +84,8 @@ class Run:
 def list_files(path: str) -> tuple[RecordFile, ...]:
     """Returns the record files directly in a directory, in the order of their beginning.
 
+    A link is among them, so that readers, which do not follow it, tell of it.
+
     Raises:
         OSError: The directory cannot be read.
     """
@@ -103,7 +110,7 @@ def find_runs(source: str | os.PathLike[str]) -> list[Run]:
 
     Raises:
         SourceError: There is no such directory, it cannot be read, or no record file is
-            anywhere in it.
+            anywhere in it; or directories are nested more than 64 deep.
     """
     source = os.fspath(source)
     what = "the source of records"
@@ -140,12 +147,15 @@ def find_runs(source: str | os.PathLike[str]) -> list[Run]:
 
 
 def _directories(top: str) -> Iterator[str]:
-    def fail(error: OSError) -> None:
-        raise error
-
-    for path, names, _ in os.walk(top, onerror=fail):
-        names.sort()
+    waiting = [(top, 0)]
+    while waiting:
+        path, depth = waiting.pop()
+        if depth > DEEPEST:
+            raise OSError(errno.ELOOP, f"nested more than {DEEPEST} directories deep", path)
         yield path
+        with os.scandir(path) as entries:
+            below = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+        waiting.extend((each, depth + 1) for each in sorted(below, reverse=True))
 
 
 def make_directory(path: str) -> None:
@@ -218,6 +228,7 @@ def _create(directory: str, names: Sequence[RecordName]) -> dict[Kind, SegmentWr
 def _directory_lock(directory: str) -> Iterator[None]:
     lock = filelock.FileLock(os.path.join(directory, LOCK_NAME), timeout=_LOCK_SECS, mode=0o600)
     try:
+        refuse_lock(lock.lock_file)
         lock.acquire()
     except (OSError, NotImplementedError):  # Timeout is an OSError
         yield
