@@ -149,4 +149,10 @@ def _fits_together(state: Mapping[str, Any]) -> bool:
 
 def _stays_inside(state: Mapping[str, Any], run: str) -> bool:
     targets = (name for key, name in state["targets"].items() if key != "several")
-    return all(name == run or name.startswith(f"{run}/") for name in (*state["outputs"], *targets))
+    return all(_is_below(name, run) for name in (*state["outputs"], *targets))
+
+
+def _is_below(name: str, run: str) -> bool:
+    """Whether a name is that of a run or of a sub-run."""
+    rest = name.removeprefix(f"{run}/").split("/")
+    return name == run or (name.startswith(f"{run}/") and not {"", ".", ".."}.intersection(rest))
