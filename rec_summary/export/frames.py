@@ -211,7 +211,9 @@ class Records:
         self._take_problems(tally)
         names = ["run", "rank", "step", "wall_time", "metric", "value"]
         table = pd.DataFrame(found, columns=names)
-        return table.astype({"step": "Int64", "value": "float64"})
+        # Not by way of float64, which a missing step would lead to: it rounds large steps.
+        table["step"] = pd.array([each.step for each in found], dtype="Int64")
+        return table.astype({"value": "float64"})
 
     def lineage(self) -> pd.DataFrame:
         """Returns a row for each run: status, hyper-parameters, metrics, custom data.

@@ -7,6 +7,7 @@ import struct
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from google.protobuf.message import DecodeError
 
@@ -402,6 +403,16 @@ def test_of_very_many_landscapes_the_first_get_pictures(monkeypatch: pytest.Monk
     assert counts == [6, 6, 4]
     assert mapper.note is not None
     assert "the first 2" in mapper.note
+
+
+def test_steps_of_evaluations_are_exact_beside_missing_ones(tmp_path: Path) -> None:
+    write(tmp_path / "records", good())
+    steps = (2**53 + 1, None, -(2**63))
+    found = (lineage_pb2.EvaluationLineage(metric='{"auc": 1}', train_step=step) for step in steps)
+    events = (lineage_pb2.LineageEvent(wall_time=1, evaluation_lineage=each) for each in found)
+    write_lineage(tmp_path / "records", *(each.SerializeToString() for each in events))
+    table = rec_summary.load(tmp_path / "records").evaluations()
+    assert [None if each is pd.NA else each for each in table["step"]] == list(steps)
 
 
 def test_a_wide_table_that_fits_no_memory_is_told(
