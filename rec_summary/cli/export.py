@@ -238,7 +238,7 @@ def _print_summary(report: ExportReport, source: str, logdir: str) -> None:
             f"{count_of(report.wall_times_replaced, 'record')}"
         )
     for note in report.notes[:SHOWN]:
-        click.echo(f"  note: {note}")
+        click.echo(f"  note: {one_line(note)}")
     if len(report.notes) > SHOWN:
         click.echo(f"  and {len(report.notes) - SHOWN} more notes")
     if report.replaced:

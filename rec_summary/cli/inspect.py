@@ -107,8 +107,8 @@ def _health(health: Mapping[str, float]) -> str:
 
 
 def _table(tags: Sequence[TagSummary]) -> Table:
-    from rich.markup import escape
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=None, pad_edge=True, header_style="bold")
     table.add_column("tag", overflow="fold")
@@ -119,7 +119,7 @@ def _table(tags: Sequence[TagSummary]) -> Table:
         values = vars(tag)
         numbers = ("" if values[n] is None else f"{values[n]:.6g}" for n in _SCALAR)
         table.add_row(
-            escape(one_line(values["tag"])),
+            Text(one_line(values["tag"])),
             values["kind"].replace("_", " "),
             f"{values['values']:,}",
             f"{values['first_step']:,}–{values['last_step']:,}",

@@ -92,4 +92,5 @@ def landscape(
             raise click.UsageError(str(error)) from error
         if not quiet:
             where = one_line(output or run)
-            click.echo(f"Recorded {count_of(len(tags), 'landscape')} in {where}: {', '.join(tags)}")
+            recorded = f"Recorded {count_of(len(tags), 'landscape')} in {where}"
+            click.echo(f"{recorded}: {one_line(', '.join(tags))}")

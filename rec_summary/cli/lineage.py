@@ -113,23 +113,27 @@ def _without_common(
 
 
 def _print_table(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
-    from rich.markup import escape
     from rich.table import Table
+    from rich.text import Text
 
     out = console()
     table = Table(box=None, header_style="bold")
     for name in names:
         numeric = all(isinstance(row.get(name, 0), int | float) for row in rows)
-        table.add_column(escape(one_line(name)), justify="right" if numeric else "left")
+        table.add_column(Text(one_line(name)), justify="right" if numeric else "left")
     for row in rows:
-        table.add_row(*(escape(one_line(_shown(row.get(name)))) for name in names))
+        table.add_row(*(Text(one_line(_shown(row.get(name)))) for name in names))
     out.print(table)
 
 
 def _print_csv(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
+    # A file gets what was recorded; a terminal nothing that it would obey.
+    text = one_line if sys.stdout.isatty() else str
     writer = csv.writer(sys.stdout)
-    writer.writerow(names)
-    writer.writerows([row.get(name, "") for name in names] for row in rows)
+    writer.writerow([text(name) for name in names])
+    for row in rows:
+        values = (row.get(name, "") for name in names)
+        writer.writerow([text(each) if isinstance(each, str) else each for each in values])
 
 
 def _print_json(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:

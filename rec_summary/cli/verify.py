@@ -47,7 +47,7 @@ def verify(
 
         reports, unreadable = [], []
         if os.path.isfile(source):
-            reports.append(verify_file(source))
+            reports.append(verify_file(os.path.realpath(source)))  # the user has named it
         else:
             chosen = choose_runs(source, runs)
             with reading_progress(chosen) as advance:

@@ -9,6 +9,11 @@ import click
 
 from rec_summary.cli.common import one_line, print_some, reporting_errors, stopping
 
+WARNING = (
+    "Warning: TensorBoard listens at {}, and asks nobody for a password: everybody who can reach "
+    "this machine can read all of these records, and what of the log directory TensorBoard shows. "
+    "An SSH tunnel to 127.0.0.1 does without (see docs/security.md)."
+)
 EXAMPLES = """\b
 Examples:
   rec-summary view records
@@ -45,14 +50,18 @@ def view(
     with reporting_errors(debug=debug):
         from rec_summary.export.follow import follow_tensorboard
         from rec_summary.export.options import ArgumentError
-        from rec_summary.export.view import Viewer, cache_directory, wait_while_running
+        from rec_summary.export.view import Viewer, exposed, prepare_cache, wait_while_running
 
-        logdir = cache_directory(source) if logdir is None else logdir
+        if logdir is None:
+            logdir = prepare_cache(source)
         os.makedirs(logdir, exist_ok=True)
         if not os.path.exists(source):
             click.echo(f"{one_line(source)} does not exist yet: waiting for records.", err=True)
         with stopping() as stop, Viewer(logdir, host=host, port=port, arguments=arguments) as board:
             click.echo(f"TensorBoard: {board.url} (Ctrl-C to stop)")
+            address = exposed(host, arguments)
+            if address is not None:
+                click.echo(WARNING.format(one_line(address)), err=True)
             waiter = threading.Thread(target=wait_while_running, args=(board, stop), daemon=True)
             waiter.start()
             try:

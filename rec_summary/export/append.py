@@ -17,6 +17,7 @@ from rec_summary.records import framing
 _OPEN: Final = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _BUFFER_BYTES: Final = 1 << 18
+_LARGEST_EVENT: Final = 1 << 30
 
 
 class AppendFile:
@@ -157,6 +158,8 @@ def is_intact(logdir: LogDir, run: str, stamp: int, size: int, last: int) -> boo
         except FileNotFoundError:
             return False
         try:
+            if size > os.fstat(fd).st_size or size - last > _LARGEST_EVENT:
+                return False
             record = os.pread(fd, size - last, last)
         finally:
             os.close(fd)

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from rec_summary.export.logdir import LogDir
 
+MOST_BYTES: Final = 1 << 27  # a hundred thousand series take a tenth of that
 CURSOR_NAME: Final = ".rec_summary-export.json"
 _TEMPORARY_NAME: Final = ".rec_summary-export.tmp"
 _FORMAT: Final = 1
@@ -35,7 +36,9 @@ def load_cursor(logdir: LogDir, run: str) -> dict[str, Any] | None:
         except OSError:
             return None
         with os.fdopen(fd, "rb") as file:
-            data = file.read()
+            data = file.read(MOST_BYTES + 1)
+    if len(data) > MOST_BYTES:
+        return None
     try:
         state = json.loads(data)
     except (ValueError, RecursionError):

@@ -8,12 +8,13 @@ from typing import Any, Final, NamedTuple
 
 from rec_summary._pb import lineage_pb2, summary_pb2
 from rec_summary.export.report import Tally
+from rec_summary.records.bounds import MOST_PARTS, has_too_many_parts
 from rec_summary.records.decoding import UNREADABLE
 from rec_summary.records.directory import RecordFile
 from rec_summary.records.names import Kind
 from rec_summary.records.reader import (
-    BadDataChecksum,
-    BadLengthChecksum,
+    BadLength,
+    LostRecord,
     RawRecord,
     RecordReader,
     TruncatedRecord,
@@ -73,7 +74,7 @@ class EventReader:
         self.unfinished: str | None = None
         self._path = file.path
         self._kind = file.name.kind.name.lower()
-        self._decode = _MESSAGES[file.name.kind].FromString
+        self._message = _MESSAGES[file.name.kind]
         self._wall_time = float(file.name.stamp)
         self._tally = tally
         self._reader: RecordReader | None = None
@@ -86,8 +87,12 @@ class EventReader:
         """Yields events until the file ends, or cannot be read any further."""
         while (record := self._next()) is not None:
             offset, data = record
+            if has_too_many_parts(self._message, data):
+                what = f"a record of more than {MOST_PARTS:,} parts; skipped"
+                self._tally.problem(self._path, offset, what)
+                continue
             try:
-                event = self._decode(data)
+                event: Any = self._message.FromString(data)
             except UNREADABLE:
                 event = None
             if event is None or not event.IsInitialized():
@@ -114,16 +119,15 @@ class EventReader:
         while reader is not None and not self.ended:
             try:
                 record = reader.read()
-            except BadDataChecksum as error:
-                what = "the data's checksum is wrong; skipped"
-                self._tally.problem(self._path, error.offset, what)
+            except LostRecord as error:
+                self._tally.problem(self._path, error.offset, f"{error.reason}; skipped")
                 self.offset = reader.offset
                 continue
             except TruncatedRecord:
                 self.unfinished = "incomplete record at the end (a writer may still be at work)"
                 return None
-            except BadLengthChecksum as error:
-                what = "the length's checksum is wrong; nothing can be read from here on"
+            except BadLength as error:
+                what = f"{error.reason}; nothing can be read from here on"
                 if error.offset == 0:
                     what += " (is this a record file?)"
                 self._tally.problem(self._path, error.offset, what)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from rec_summary.errors import three_part
+from rec_summary.errors import three_part, verbatim
+from rec_summary.export.limits import MOST_CELLS
 from rec_summary.export.options import ExportOptions, Selection, some_matching_runs
 from rec_summary.export.report import Problem, Tally
 from rec_summary.export.runs_table import columns, rows
@@ -110,6 +111,9 @@ class Records:
             A row for each value: `run`, `rank`, `tag`, `step`, `wall_time`, `value` (a
             float64). If `wide`, a row for each run, rank and step, which are the index, and
             a column for each tag, NaN where there is none.
+
+        Raises:
+            ValueError: A wide table would have more than a hundred million cells.
         """
         pd = _pandas()
         parts = list(self.iter_scalars())
@@ -121,6 +125,12 @@ class Records:
         found = found.drop_duplicates(["run", "rank", "tag", "step"], keep="last")
         if not wide:
             return found.reset_index(drop=True)
+        steps = len(found[["run", "rank", "step"]].drop_duplicates())
+        tags = found["tag"].nunique()
+        if steps * tags > MOST_CELLS:
+            received = verbatim(f"{steps:,} steps × {tags:,} tags")
+            expected = f"at most {MOST_CELLS:,} cells: choose tags, runs or steps"
+            raise ValueError(three_part("a wide table", received, expected))
         table = found.pivot(index=["run", "rank", "step"], columns="tag", values="value")
         table.columns = [str(name) for name in table.columns]
         return table.sort_index()
@@ -201,7 +211,9 @@ class Records:
         self._take_problems(tally)
         names = ["run", "rank", "step", "wall_time", "metric", "value"]
         table = pd.DataFrame(found, columns=names)
-        return table.astype({"step": "Int64", "value": "float64"})
+        # Not by way of float64, which a missing step would lead to: it rounds large steps.
+        table["step"] = pd.array([each.step for each in found], dtype="Int64")
+        return table.astype({"value": "float64"})
 
     def lineage(self) -> pd.DataFrame:
         """Returns a row for each run: status, hyper-parameters, metrics, custom data.

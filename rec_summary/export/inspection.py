@@ -11,10 +11,11 @@ from typing import Any
 
 from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary.export.events import read_events
+from rec_summary.export.limits import LONGEST_TAG, MOST_SERIES
 from rec_summary.export.lineage import Lineage
 from rec_summary.export.report import Problem, Tally
 from rec_summary.export.runs_table import take
-from rec_summary.export.words import valid
+from rec_summary.export.words import shown, valid
 from rec_summary.records.directory import Run
 from rec_summary.records.names import Kind
 
@@ -133,7 +134,9 @@ def inspect_run(run: Run, advance: Callable[[int], None] = lambda nbytes: None) 
                 take(lineages.setdefault(file.name.rank, Lineage()), decoded, tally)
             elif kind == "summary":
                 _take_step(summary, event.step)
-                _take_values(tags, event.step, event.summary.value)
+                if not _take_values(tags, event.step, event.summary.value):
+                    what = f"tags beyond the first {MOST_SERIES:,} of the run are not listed"
+                    tally.problem(decoded.path, decoded.offset, what)
                 _take_health(health.setdefault(file.name.rank, {}), event.summary.value)
     summary.records = dict(sorted(records.items()))
     summary.tags = sorted(tags.values(), key=lambda each: (each.kind, each.tag))
@@ -160,11 +163,16 @@ def _take_step(summary: RunSummary, step: int) -> None:
         summary.last_step = step
 
 
-def _take_values(tags: dict[tuple[str, str], TagSummary], step: int, values: Iterable[Any]) -> None:
+def _take_values(tags: dict[tuple[str, str], TagSummary], step: int, values: Iterable[Any]) -> bool:
+    """Takes the values of a record; tells whether there was room for all of their tags."""
+    has_room = True
     for value in values:
         kind = value.WhichOneof("value") or "unknown"
-        key = (kind, valid(value.tag))
+        key = (kind, _short(valid(value.tag)))
         tag = tags.get(key)
+        if tag is None and len(tags) >= MOST_SERIES:
+            has_room = False
+            continue
         if tag is None:
             tag = tags[key] = TagSummary(key[1], NAMES.get(kind, kind), 0, step, step)
         tag.values += 1
@@ -179,6 +187,11 @@ def _take_values(tags: dict[tuple[str, str], TagSummary], step: int, values: Ite
                 continue
             tag.least = number if tag.least is None else min(tag.least, number)
             tag.greatest = number if tag.greatest is None else max(tag.greatest, number)
+    return has_room
+
+
+def _short(tag: str) -> str:
+    return tag if len(tag) <= LONGEST_TAG else tag[: LONGEST_TAG - 1] + "…"
 
 
 def _take_health(counters: dict[str, float], values: Iterable[Any]) -> None:
@@ -194,8 +207,8 @@ def _take_lineages(summary: RunSummary, lineages: dict[int, Lineage]) -> None:
             continue
         state = lineage.train.run_state
         summary.status = RunState.Status.Name(lineage.status)
-        summary.reason = valid(state.reason)
-        summary.host = valid(state.host)
+        summary.reason = shown(state.reason)
+        summary.host = shown(state.host)
         summary.samples = state.samples if state.HasField("samples") else None
         summary.pid = state.pid if state.HasField("pid") else None
         for kind, count in state.troubles.items():

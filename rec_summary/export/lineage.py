@@ -7,6 +7,7 @@ records are gathered here first, and dashboards look at the result.
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import math
 from collections.abc import Iterator
@@ -20,6 +21,8 @@ from rec_summary._pb.lineage_pb2 import (
     TrainLineage,
     UserDefinedInfo,
 )
+from rec_summary.errors import three_part
+from rec_summary.export.limits import LONGEST_METRICS, LONGEST_TAG, LONGEST_TEXT, MOST_ENTRIES
 from rec_summary.export.words import valid
 
 Plain = str | bool | int | float
@@ -110,7 +113,9 @@ class Lineage:
             ValueError: A name is not valid Unicode.
         """
         train = event.train_lineage
-        sorted(train.run_state.troubles)  # names of a map are decoded when they are looked at
+        sorted(
+            train.run_state.troubles.items()
+        )  # names of a map are decoded when they are looked at
         self.train = train
         self.train_time = self.last_time = wall_time
 
@@ -118,38 +123,45 @@ class Lineage:
         """Adds the user's own data; a name that comes again has its new value.
 
         Raises:
-            ValueError: A name is not valid Unicode.
+            ValueError: A name is not valid Unicode, or there is more than can be shown.
         """
-        entries = list(flattened(event.user_defined_info))
+        entries = dict(itertools.islice(flattened(event.user_defined_info), MOST_ENTRIES + 1))
+        count = len(self.custom.keys() | entries.keys())
+        if count > MOST_ENTRIES:
+            expected = f"at most {MOST_ENTRIES:,}"
+            raise ValueError(three_part("the number of entries of custom data", count, expected))
         self.custom.update(entries)
         self.last_time = wall_time
 
     def take_evaluation(self, evaluation: EvaluationLineage, step: int, wall_time: float) -> None:
         """Adds an evaluation made at `step`."""
+        found = {name: Metric(step, _shown(value)) for name, value in metrics_of(evaluation)}
         self.last_time = wall_time
         self.evaluations += 1
         data = evaluation.valid_dataset
         size = max(evaluation.valid_dataset_size64, data.valid_dataset_size)
         if data.valid_dataset_path or size:
             self.valid_dataset = (valid(data.valid_dataset_path), size)
-        for name, value in metrics_of(evaluation):
-            self.metrics[name] = Metric(step, _shown(value))
+        for name, metric in found.items():
+            if name in self.metrics or len(self.metrics) < MOST_ENTRIES:
+                self.metrics[name] = metric
 
 
 def metrics_of(evaluation: EvaluationLineage) -> Iterator[tuple[str, Any]]:
     """Yields an evaluation's metrics: names and what JSON made of their values.
 
-    Text that is not a JSON object yields one metric, called `metric`, with that text.
+    Text that is not a JSON object, or one with too much in it, yields one metric, called
+    `metric`, with the beginning of that text.
     """
     text = valid(evaluation.metric)
     try:
-        metrics = json.loads(text) if text else {}
+        metrics = json.loads(text) if 0 < len(text) <= LONGEST_METRICS else text or {}
     except (ValueError, RecursionError):
         metrics = text
-    if not isinstance(metrics, dict):
-        metrics = {"metric": text}
+    if not isinstance(metrics, dict) or len(metrics) > MOST_ENTRIES:
+        metrics = {"metric": text[:LONGEST_TEXT]}
     for name, value in metrics.items():
-        yield valid(name), value
+        yield valid(name)[:LONGEST_TAG], value
 
 
 def numeric(value: Any) -> float | None:
@@ -164,9 +176,9 @@ def numeric(value: Any) -> float | None:
 
 def _shown(value: Any) -> str:
     if isinstance(value, str):
-        return valid(value)
+        return valid(value)[:LONGEST_TEXT]
     try:
-        return json.dumps(value, ensure_ascii=False)
+        return valid(json.dumps(value, ensure_ascii=False))[:LONGEST_TEXT]
     except RecursionError:
         return "(nested too deeply to be shown)"
 
@@ -175,12 +187,22 @@ def flattened(info: UserDefinedInfo, prefix: str = "") -> Iterator[tuple[str, Pl
     """Yields the entries of custom data in the order of the message, nested names dotted.
 
     Raises:
-        ValueError: A name is not valid Unicode.
+        ValueError: A name is not valid Unicode, or too long.
     """
+    # Each name below would repeat it: a few megabytes could become any number of them.
+    _check_length(len(prefix))
     for part in info.user_info:
         yield from flattened(part, prefix)
     for name in _CUSTOM_MAPS:
         for key, value in sorted(getattr(info, name).items()):
-            yield prefix + key, valid(value) if isinstance(value, str | bytes) else value
+            _check_length(len(prefix) + len(key))
+            text = isinstance(value, str | bytes)
+            yield prefix + key, valid(value)[:LONGEST_TEXT] if text else value
     for key in sorted(info.map_dict):
         yield from flattened(info.map_dict[key], f"{prefix}{key}.")
+
+
+def _check_length(length: int) -> None:
+    if length > LONGEST_TAG:
+        expected = f"at most {LONGEST_TAG:,} characters"
+        raise ValueError(three_part("the length of a name in custom data", length, expected))

@@ -7,6 +7,7 @@ following links, so a link planted in it leads nowhere.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 from collections.abc import Iterator
@@ -168,8 +169,10 @@ class LogDir:
             run: Names with `/` between them; an empty one means the log directory itself.
             made: If given, missing directories are made, and added to it.
         """
-        fd = os.dup(self._fd)
         names = run.split("/") if run else []
+        if any(name in ("", ".", "..") for name in names):
+            raise OSError(errno.EINVAL, "it is not below the log directory")
+        fd = os.dup(self._fd)
         for depth, name in enumerate(names, start=1):
             try:
                 if made is not None:

@@ -13,6 +13,7 @@ from rec_summary.export.dashboards.graphs import tagged_graph
 from rec_summary.export.dashboards.layout import layout_point
 from rec_summary.export.dashboards.points import Plugin, Point
 from rec_summary.export.event_file import EventFileWriter
+from rec_summary.export.limits import MOST_GRAPHS
 from rec_summary.export.logdir import LogDir
 from rec_summary.export.options import ExportOptions, Selection
 from rec_summary.export.repeats import Origin, Recorded, State, StepBuffer
@@ -20,7 +21,7 @@ from rec_summary.export.report import Tally
 from rec_summary.export.tags import Tags
 from rec_summary.export.tensor_files import TensorFiles
 from rec_summary.export.thin import Thinner
-from rec_summary.export.words import valid
+from rec_summary.export.words import printable, reason, valid
 
 _COMPUTATION: Final = "graph"
 UNKNOWN_KIND: Final = "unknown"  # the name of a kind that these protobufs do not know either
@@ -174,6 +175,11 @@ class TensorBoardRun:
         known = self._graphs.setdefault(kind, [])
         if zlib.crc32(serialized) in known:
             return
+        if len(known) >= MOST_GRAPHS:
+            self._tally.note(
+                f"run {printable(self.name)}: of its graphs, the first {MOST_GRAPHS} are shown"
+            )
+            return
         known.append(zlib.crc32(serialized))
         self._buffer.pause()
         if kind == _COMPUTATION and len(known) == 1:
@@ -282,8 +288,8 @@ class TensorBoardRun:
         for recorded in values:
             try:
                 points = list(self._mappers[recorded.kind](recorded.tag, recorded.value))
-            except ValueError as error:
-                what = f"{recorded.kind} {recorded.tag!r} cannot be shown: {error}"
+            except (ValueError, ArithmeticError, MemoryError) as error:
+                what = f"{recorded.kind} {recorded.tag!r} cannot be shown: {reason(error)}"
                 self._tally.problem(recorded.origin.path, recorded.origin.offset, what)
                 continue
             if recorded.kind == "tensor" and self._files is not None:

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Iterator
 
 from rec_summary.export.lineage import Lineage, Plain
-from rec_summary.export.words import valid
+from rec_summary.export.words import shown
 
 
 def hyper_parameters(lineage: Lineage) -> dict[str, Plain]:
@@ -32,11 +32,11 @@ def _recorded(lineage: Lineage) -> Iterator[tuple[str, Plain]]:
         return
     hyper, data, state = train.hyper_parameters, train.train_dataset, train.run_state
     if train.algorithm.network:
-        yield "network", valid(train.algorithm.network)
+        yield "network", shown(train.algorithm.network)
     for name in ("optimizer", "loss_function", "parallel_mode"):
         text = getattr(hyper, name)
         if text:
-            yield name, valid(text)
+            yield name, shown(text)
     if hyper.HasField("learning_rate"):
         yield "learning_rate", shortest(hyper.learning_rate)
     for name in ("epoch", "device_num"):
@@ -46,7 +46,7 @@ def _recorded(lineage: Lineage) -> Iterator[tuple[str, Plain]]:
     if state.batch_size or hyper.HasField("batch_size"):
         yield "batch_size", state.batch_size or hyper.batch_size
     if data.train_dataset_path:
-        yield "train_dataset_path", valid(data.train_dataset_path)
+        yield "train_dataset_path", shown(data.train_dataset_path)
     if state.dataset_size or data.HasField("train_dataset_size"):
         yield "train_dataset_size", state.dataset_size or data.train_dataset_size
 

@@ -32,7 +32,7 @@ from rec_summary.export.options import (
 )
 from rec_summary.export.report import Tally
 from rec_summary.export.values import recorded_values
-from rec_summary.export.words import printable
+from rec_summary.export.words import printable, reason
 from rec_summary.records.checkpoint_file import CheckpointError, CheckpointFile
 from rec_summary.records.directory import Run, find_runs
 from rec_summary.values.npy import file_name
@@ -110,7 +110,7 @@ def _tables(
     run: Run, wanted: re.Pattern[str], checkpoint: Any, seen: list[str]
 ) -> Iterator[tuple[str, Floats]]:
     """Yields names and tables of a run; what it does not want is noted in `seen`."""
-    path = _newest_checkpoint(run) if checkpoint is None else os.fspath(checkpoint)
+    path = _newest_checkpoint(run) if checkpoint is None else os.path.realpath(checkpoint)
     if path is None:
         yield from _recorded_tables(run, wanted, seen)
         return
@@ -123,8 +123,9 @@ def _tables(
                     seen.append(name)
                     continue
                 yield name, file.array(name).astype("<f4")
-    except OSError as error:
-        received = verbatim(f"{printable(path)}: {error.strerror or error}")
+    except (OSError, MemoryError) as error:
+        why = getattr(error, "strerror", None) or reason(error)
+        received = verbatim(f"{printable(path)}: {why}")
         raise SourceError(three_part("the checkpoint", received, "a readable file")) from error
     except CheckpointError as error:
         raise SourceError(str(error)) from error
@@ -134,6 +135,8 @@ def _newest_checkpoint(run: Run) -> str | None:
     """Returns the checkpoint that was written last; never one outside of the run."""
     folder = os.path.join(run.path, CHECKPOINT_FOLDER)
     found = []
+    if os.path.islink(folder):
+        return None
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             if entry.name.endswith(".ckpt") and entry.is_file(follow_symlinks=False):

@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
+from rec_summary.export.limits import LONGEST_TAG, MOST_SERIES
 from rec_summary.export.report import Tally
 from rec_summary.export.words import printable
 
@@ -95,13 +96,18 @@ class StepBuffer:
             self._passed.clear()
             self._step = step
         last = self._last
-        for kind, tag, _, origin in values:
+        taken = []
+        for recorded in values:
+            if self._refuses(recorded):
+                continue
+            taken.append(recorded)
+            kind, tag, _, origin = recorded
             if kind in _STEADY:
                 if last.get((kind, tag), step) > step:
                     self._go_back(step, origin)
                 last[kind, tag] = step
         held = self._held
-        for recorded in values:
+        for recorded in taken:
             key = recorded[:2]
             if self._passed and self._comes_again(key, recorded):
                 continue
@@ -129,6 +135,20 @@ class StepBuffer:
         self._step = state["step"]
         self._passed = {(kind, tag): checksum for kind, tag, checksum in state["passed"]}
         self._last = {(kind, tag): step for kind, tag, step in state["last"]}
+
+    def _refuses(self, recorded: Recorded) -> bool:
+        """Whether a value is beyond what can be shown; it is told then."""
+        kind, tag, _, origin = recorded
+        if len(tag) > LONGEST_TAG:
+            what = (
+                f"a tag of {len(tag):,} characters; at most {LONGEST_TAG:,} can be shown; skipped"
+            )
+        elif kind in _STEADY and len(self._last) >= MOST_SERIES and recorded[:2] not in self._last:
+            what = f"a tag beyond the first {MOST_SERIES:,} of the run; skipped: {tag!r}"
+        else:
+            return False
+        self._tally.problem(origin.path, origin.offset, what)
+        return True
 
     def _go_back(self, step: int, origin: Origin) -> None:
         if not self._has_gone_back:

@@ -95,8 +95,8 @@ class Tally:
             self.problems.append(Problem(path, offset, text))
 
     def note(self, text: str) -> None:
-        """Keeps a note unless there are very many already."""
-        if len(self.notes) < _KEPT:
+        """Keeps a note unless it, or very many, are there already."""
+        if len(self.notes) < _KEPT and text not in self.notes[-1:]:
             self.notes.append(text)
 
     def add(self, other: Tally) -> None:

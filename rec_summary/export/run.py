@@ -9,6 +9,7 @@ from typing import Any, Final
 from rec_summary._pb.summary_pb2 import Summary
 from rec_summary.export import dashboards
 from rec_summary.export.cursor import load_cursor, remove_cursor, save_cursor
+from rec_summary.export.cursor_check import is_sound
 from rec_summary.export.dashboards.computation_graph import graph_def
 from rec_summary.export.dashboards.dataset_graph import dataset_graph_def
 from rec_summary.export.description import Description
@@ -21,7 +22,7 @@ from rec_summary.export.repeats import Origin
 from rec_summary.export.report import Tally
 from rec_summary.export.resume import is_in_force
 from rec_summary.export.targets import EVALUATION_RUN, Names, Targets
-from rec_summary.export.words import printable
+from rec_summary.export.words import printable, reason
 from rec_summary.export.writers import Writer, Writers
 from rec_summary.records.directory import RecordFile, Run
 from rec_summary.records.names import Kind
@@ -69,7 +70,9 @@ class RunExport:
         self._options = options
         self._advance = advance
         state = load_cursor(logdir, run.name)
-        self._stale = [] if state is None else _names_of(state)  # TensorBoard runs of before
+        if state is not None and not is_sound(state, run.name):
+            state = None
+        self._stale = [] if state is None else list(state["outputs"])  # TensorBoard runs of before
         if state is not None and not is_in_force(state, run, names, logdir, options):
             state = None
         self._begin(state)
@@ -266,9 +269,7 @@ class RunExport:
             self._furthest = max(self._furthest, event.step, key=abs)
             writer.output.record(event.step, decoded.nbytes, event.summary.value, _origin(decoded))
         elif kind == "graph_def":
-            output = self._writers.of(file, decoded.wall_time).output
-            output.put_graph(decoded.wall_time, graph_def(event.graph_def))
-            self._tally.exported[kind] += 1
+            self._take_graph(self._writers.of(file, decoded.wall_time).output, decoded, kind)
         elif kind != _VERSION:
             self._tally.unknown[kind or UNKNOWN_KIND] += 1
 
@@ -291,18 +292,32 @@ class RunExport:
         if kind == dashboards.EVALUATION:
             self._take_evaluation(rank, decoded, lineage)
         elif kind == dashboards.DATASET_GRAPH:
-            graph = dataset_graph_def(event.dataset_graph)
-            self._open_rank(rank).put_graph(decoded.wall_time, graph, kind)
+            self._take_graph(self._open_rank(rank), decoded, kind)
+            return
         elif kind in dashboards.LINEAGE:
             try:
                 dashboards.LINEAGE[kind](lineage, event, decoded.wall_time)
-            except ValueError:
-                what = f"a name in this {kind} is not UTF-8; skipped"
+            except ValueError as error:
+                what = f"this {kind} cannot be shown: {reason(error)}; skipped"
                 self._tally.problem(decoded.path, decoded.offset, what)
                 return
         else:
             self._tally.unknown[kind or UNKNOWN_KIND] += 1
             return
+        self._tally.exported[kind] += 1
+
+    def _take_graph(self, output: TensorBoardRun, decoded: Decoded, kind: str) -> None:
+        make = dataset_graph_def if kind == dashboards.DATASET_GRAPH else graph_def
+        try:
+            graph = make(getattr(decoded.event, kind))
+        except (ValueError, ArithmeticError, MemoryError) as error:
+            what = f"this {kind} cannot be shown: {reason(error)}; skipped"
+            self._tally.problem(decoded.path, decoded.offset, what)
+            return
+        if kind == dashboards.DATASET_GRAPH:
+            output.put_graph(decoded.wall_time, graph, kind)
+        else:
+            output.put_graph(decoded.wall_time, graph)
         self._tally.exported[kind] += 1
 
     def _take_evaluation(self, rank: int, decoded: Decoded, lineage: Lineage) -> None:
@@ -338,7 +353,3 @@ class RunExport:
 
 def _origin(decoded: Decoded) -> Origin:
     return Origin(decoded.path, decoded.offset, decoded.wall_time)
-
-
-def _names_of(state: Mapping[str, Any]) -> list[str]:
-    return [name for name in state.get("outputs", ()) if isinstance(name, str)]

@@ -10,7 +10,7 @@ from rec_summary.export.events import Decoded, read_events
 from rec_summary.export.lineage import Lineage, Plain
 from rec_summary.export.parameters import recorded_parameters, shortest
 from rec_summary.export.report import Tally
-from rec_summary.export.words import valid
+from rec_summary.export.words import reason, valid
 from rec_summary.records.directory import Run
 from rec_summary.records.names import Kind
 
@@ -86,8 +86,8 @@ def take(lineage: Lineage, decoded: Decoded, tally: Tally) -> None:
             lineage.take_evaluation(evaluation, evaluation.train_step, decoded.wall_time)
         elif kind in _TAKE:
             _TAKE[kind](lineage, event, decoded.wall_time)
-    except ValueError:
-        what = f"a name in this {kind} is not UTF-8; skipped"
+    except ValueError as error:
+        what = f"this {kind} cannot be read: {reason(error)}; skipped"
         tally.problem(decoded.path, decoded.offset, what)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import io
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ from rec_summary.export.runs_table import columns, rows
 from rec_summary.export.values import Value, evaluations, recorded_values
 from rec_summary.export.words import printable
 from rec_summary.records.directory import Run, find_runs
+from rec_summary.records.plain_files import create_plain
 from rec_summary.values.landscape import from_landscape
 
 FORMATS: Final = ("csv", "jsonl", "parquet")
@@ -298,8 +300,8 @@ class _Tables:
         schema = self._schemas[table]
         path = self._temporary(table)
         if self._form == "parquet":
-            return ParquetOutlet(self._files.enter_context(open(path, "wb")), schema)
-        file = open(path, "w", encoding="utf-8", newline="")  # noqa: SIM115  # the stack closes it
+            return ParquetOutlet(self._files.enter_context(create_plain(path)), schema)
+        file = io.TextIOWrapper(create_plain(path), encoding="utf-8", newline="")
         self._files.enter_context(file)
         return CsvOutlet(file, schema) if self._form == "csv" else JsonLinesOutlet(file)
 

@@ -31,10 +31,11 @@ class Tags:
         self._tally = tally
         self._names: dict[tuple[str, str, str], str] = {}
         self._taken: set[str] = set()
+        self._recorded: set[str] = set()
 
     def knows(self, tag: str) -> bool:
         """Whether a series that was recorded under `tag` has a place."""
-        return any(recorded == tag for recorded, _, _ in self._names)
+        return tag in self._recorded
 
     def of(self, plugin: str) -> list[str]:
         """Returns the tags of all series of a plugin, as they are shown, in order."""
@@ -48,6 +49,7 @@ class Tags:
         """Goes on with the series of an earlier export; their metadata is written already."""
         self._names = {(tag, plugin, kind): name for tag, plugin, kind, name in state}
         self._taken = set(self._names.values())
+        self._recorded = {tag for tag, _, _ in self._names}
 
     def place(self, point: Point, kind: str) -> Any:
         """Returns the point's value with its tag, and with metadata if it is the series' first.
@@ -61,6 +63,7 @@ class Tags:
         name = self._names.get(key)
         if name is None:
             name = self._names[key] = self._choose(point)
+            self._recorded.add(point.tag)
             value.metadata.CopyFrom(point.plugin.metadata)
         value.tag = name
         return value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import ipaddress
 import os
 import re
 import subprocess
@@ -139,6 +140,49 @@ def cache_directory(source: str) -> str:
     digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:12]
     name = re.sub(r"[^\w.-]", "_", os.path.basename(path)) or "root"
     return os.path.join(home, "rec_summary", f"{name}-{digest}")
+
+
+def prepare_cache(source: str) -> str:
+    """Returns `cache_directory(source)`, made for nobody but this user to read (mode 0700).
+
+    Record directories are private, and what is made of them holds the same.
+
+    Raises:
+        OSError: It cannot be made.
+    """
+    path = cache_directory(source)
+    os.makedirs(os.path.dirname(os.path.dirname(path)), exist_ok=True)
+    for each in (os.path.dirname(path), path):
+        os.makedirs(each, mode=0o700, exist_ok=True)
+        os.chmod(each, 0o700)  # an earlier release has made it for everybody
+    return path
+
+
+def exposed(host: str, arguments: Sequence[str]) -> str | None:
+    """Returns the address at which others can reach a viewer with these options; None if none.
+
+    Args:
+        host: The address to listen at.
+        arguments: What else TensorBoard is told; it may be another address.
+    """
+    hosts, words = [host], list(arguments)
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        name, equals, value = word.partition("=")
+        # Its parser takes beginnings of options, too.
+        if len(name) > 3 and "--bind_all".startswith(name):
+            return "all addresses of this machine"
+        if len(name) > 3 and "--host".startswith(name):
+            hosts.append(value if equals else following)
+    return None if _is_loopback(hosts[-1]) else hosts[-1]
+
+
+def _is_loopback(host: str) -> bool:
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
 
 
 def wait_while_running(viewer: Viewer, stop: threading.Event, interval: float = 0.5) -> None:

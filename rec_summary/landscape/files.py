@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from rec_summary.records.plain_files import create_plain, refuse_link
 from rec_summary.values.landscape import Landscape
 
 FORMATS: Final = ("npz", "vtk")
@@ -39,6 +40,7 @@ def write_files(
     Raises:
         OSError: They cannot be written.
     """
+    refuse_link(directory)
     os.makedirs(directory, exist_ok=True)
     base = os.path.join(directory, re.sub(r"[\W_]+", "_", tag).strip("_") or "landscape")
     written = []
@@ -98,15 +100,15 @@ def _lines(points: npt.NDArray[np.float64]) -> list[str]:
 
 def _write(path: str, text: str) -> str:
     temporary = f"{path}.tmp"
-    with open(temporary, "w", encoding="ascii") as file:
-        file.write(text)
+    with create_plain(temporary) as file:
+        file.write(text.encode("ascii"))
     os.replace(temporary, path)
     return path
 
 
 def _replace(path: str, landscape: Landscape) -> str:
     temporary = f"{path}.tmp"
-    with open(temporary, "wb") as file:
+    with create_plain(temporary) as file:
         np.savez(
             file,
             x=landscape.x,

@@ -5,10 +5,9 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import mindspore
 import numpy as np
@@ -17,6 +16,10 @@ from mindspore import ParameterTuple, Tensor, nn
 
 from rec_summary.errors import three_part, verbatim
 from rec_summary.landscape.evaluate import ModelError
+from rec_summary.landscape.npz import read_npz
+from rec_summary.records.plain_files import refuse_link
+
+_MOST_ROW_BYTES: Final = 1 << 33
 
 
 @dataclass(frozen=True)
@@ -156,10 +159,11 @@ def replayed(path: str) -> Iterator[Sequence[Tensor]]:
         ModelError: They cannot be read.
     """
     try:
-        with np.load(path, allow_pickle=False) as found:
-            size = max(int(found["batch_size"]), 1)
-            columns = [found[f"column_{index}"] for index in range(len(found.files) - 1)]
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        refuse_link(os.path.dirname(path))
+        found = read_npz(path, _MOST_ROW_BYTES)
+        size = max(int(found["batch_size"]), 1)
+        columns = [found[f"column_{index}"] for index in range(len(found) - 1)]
+    except (OSError, ValueError, KeyError, TypeError) as error:
         received = verbatim(f"{path}: {type(error).__name__}: {error}")
         raise ModelError(three_part("the frozen rows", received, "a readable file")) from error
     for start in range(0, len(columns[0]) if columns else 0, size):

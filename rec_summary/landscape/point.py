@@ -11,10 +11,15 @@ import numpy.typing as npt
 
 from rec_summary.errors import SourceError, three_part, verbatim
 from rec_summary.records.checkpoint_file import CheckpointError, CheckpointFile
+from rec_summary.records.plain_files import read_plain, refuse_link
 from rec_summary.records.sparse import BASE, ROWS, VALUES, dense_name, restored
 
 CHECKPOINT_FOLDER: Final = "ckpt_dir"
 METADATA_NAME: Final = "train_metadata.json"
+_MOST_METADATA: Final = 1 << 26  # bytes
+_MOST_CHECKPOINTS: Final = 100_000
+_MOST_BASES: Final = 100
+_LONGEST_UNIT: Final = 100
 
 
 @dataclass(frozen=True)
@@ -57,19 +62,22 @@ def read_metadata(summary_dir: str | os.PathLike[str]) -> Metadata:
     path = os.path.join(folder, METADATA_NAME)
     what = "the metadata of a loss landscape"
     try:
-        with open(path, encoding="utf-8") as file:
-            found = json.load(file)
+        refuse_link(folder)
+        found = json.loads(read_plain(path, _MOST_METADATA))
         files = {
-            int(number): os.path.basename(name)
-            for number, name in found["model_params_file_map"].items()
+            int(number): _base_name(name) for number, name in found["model_params_file_map"].items()
         }
         groups = tuple(tuple(map(int, group)) for group in found["epoch_group"].values())
+        if not all(groups) or sum(map(len, groups)) > _MOST_CHECKPOINTS:
+            raise ValueError(
+                f"no landscape can be made of {list(map(len, groups))[:8]} checkpoints"
+            )
         create = found["create_landscape"]
         return Metadata(
             folder=folder,
             files=files,
             groups=groups,
-            unit=str(found["unit"]),
+            unit=str(found["unit"])[:_LONGEST_UNIT],
             steps_per_epoch=int(found["step_per_epoch"]),
             landscape_size=int(found["landscape_size"]),
             num_samples=int(found["num_samples"]),
@@ -83,9 +91,23 @@ def read_metadata(summary_dir: str | os.PathLike[str]) -> Metadata:
             "{'collect_landscape': {...}}"
         )
         raise SourceError(three_part(what, received, expected)) from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        received = verbatim(f"{path}: {type(error).__name__}: {error}")
-        raise SourceError(three_part(what, received, "the file that a collector wrote")) from error
+    except (ValueError, ArithmeticError, LookupError, TypeError, AttributeError) as error:
+        raise _not_ours(what, path, error) from error
+    except (RecursionError, MemoryError) as error:
+        raise _not_ours(what, path, error) from error
+
+
+def _base_name(path: str) -> str:
+    """Returns the name of a file that lies beside the metadata, whatever path is stated."""
+    name = os.path.basename(path)
+    if name in ("", ".", "..") or "\0" in name:
+        raise ValueError(f"{path!r} names no file")
+    return name
+
+
+def _not_ours(what: str, path: str, error: BaseException) -> SourceError:
+    received = verbatim(f"{path}: {type(error).__name__}: {error}")
+    return SourceError(three_part(what, received, "the file that a collector wrote"))
 
 
 class Point:
@@ -94,10 +116,16 @@ class Point:
     Attributes:
         path: The file.
         names: The parameters, in the order of the file.
+        all_names: The same, to look one up.
     """
 
-    def __init__(self, metadata: Metadata, number: int) -> None:
+    def __init__(self, metadata: Metadata, number: int, depth: int = 0) -> None:
         """Opens a checkpoint, and the one that it is based on.
+
+        Args:
+            metadata: What the run has kept.
+            number: Which checkpoint.
+            depth: How many checkpoints are based on this one.
 
         Raises:
             SourceError: One of them is missing, or cannot be read.
@@ -105,12 +133,19 @@ class Point:
         self._file = _open(metadata, number)
         self._base: Point | None = None
         self.path = self._file.path
+        self._own = frozenset(self._file.names)
         found = [dense_name(name) for name in self._file.names if name != BASE]
         self.names = tuple(dict.fromkeys(found))
+        self.all_names = frozenset(found)
         try:
-            if BASE in self._file.names:
-                base = int(self._array(BASE))
-                self._base = Point(_without(metadata, number), base)
+            if BASE in self._own:
+                base = self._base_number()
+                if depth == _MOST_BASES:
+                    expected = f"at most {_MOST_BASES}"
+                    what = "how many checkpoints are based on each other"
+                    raise SourceError(three_part(what, verbatim("more"), expected))
+                self._base = Point(_without(metadata, number), base, depth + 1)
+            self._check_rows()
         except BaseException:
             self._file.close()
             raise
@@ -122,13 +157,13 @@ class Point:
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Returns a parameter's shape."""
-        if name in self._file.names or self._base is None:
+        if name in self._own or self._base is None:
             return self._file.shape(name)
         return self._base.shape(name)
 
     def is_float(self, name: str) -> bool:
         """Whether a parameter is of floating point."""
-        return self._file.is_float(name if name in self._file.names else name + VALUES)
+        return self._file.is_float(name if name in self._own else name + VALUES)
 
     def array(self, name: str) -> npt.NDArray[Any]:
         """Returns a parameter.
@@ -136,7 +171,7 @@ class Point:
         Raises:
             SourceError: It cannot be read.
         """
-        if name in self._file.names or self._base is None:
+        if name in self._own or self._base is None:
             return self._array(name)
         rows, values = self._array(name + ROWS), self._array(name + VALUES)
         try:
@@ -152,12 +187,12 @@ class Point:
         Raises:
             SourceError: They cannot be read.
         """
-        if name not in self._file.names and self._base is not None:
+        if name not in self._own and self._base is not None:
             return self.array(name).reshape(-1)[start:stop]
         try:
             return self._file.elements(name, start, stop)
-        except (OSError, CheckpointError, KeyError) as error:
-            raise SourceError(str(error)) from error
+        except (OSError, CheckpointError, KeyError, MemoryError) as error:
+            raise SourceError(str(error) or type(error).__name__) from error
 
     def close(self) -> None:
         """Closes the files."""
@@ -165,11 +200,30 @@ class Point:
         if self._base is not None:
             self._base.close()
 
+    def _base_number(self) -> int:
+        array = self._array(BASE)
+        if array.size != 1 or array.dtype.kind not in "iu":
+            what = f"the base of the checkpoint {self.path}"
+            received = verbatim(f"{array.shape} of {array.dtype}")
+            raise SourceError(three_part(what, received, "the number of a checkpoint"))
+        return int(array.reshape(()))
+
+    def _check_rows(self) -> None:
+        """Makes sure that every parameter is there: whole, or as rows of a base that has it."""
+        for name in self.names:
+            if name in self._own:
+                continue
+            parts = {name + ROWS, name + VALUES}
+            if not parts <= self._own or self._base is None or name not in self._base.all_names:
+                received = verbatim(f"{self.path}: rows without values, or without a base")
+                expected = "a table, or rows and values of one in the base checkpoint"
+                raise SourceError(three_part(f"the parameter {name}", received, expected))
+
     def _array(self, name: str) -> npt.NDArray[Any]:
         try:
             return self._file.array(name)
-        except (OSError, CheckpointError, KeyError) as error:
-            raise SourceError(str(error)) from error
+        except (OSError, CheckpointError, KeyError, MemoryError) as error:
+            raise SourceError(str(error) or type(error).__name__) from error
 
 
 def _without(metadata: Metadata, number: int) -> Metadata:

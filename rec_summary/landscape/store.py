@@ -12,7 +12,6 @@ import json
 import os
 import socket
 import time
-import zipfile
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -21,9 +20,16 @@ import numpy as np
 import numpy.typing as npt
 
 from rec_summary.errors import RecSummaryError, three_part, verbatim
+from rec_summary.landscape.npz import read_npz
 from rec_summary.landscape.plane import Plane, Vector
 from rec_summary.records.directory import make_directory
 from rec_summary.records.locks import file_lock
+from rec_summary.records.plain_files import (
+    create_plain,
+    open_plain,
+    read_plain,
+    refuse_link,
+)
 
 _LOSSES: Final = "losses.npz"
 _PLAN: Final = "plan.json"
@@ -31,6 +37,11 @@ _PLANE: Final = "plane"
 _LOCK: Final = ".rec_summary.lock"
 _HOLDER: Final = "holder.json"
 _SAVE_SECS: Final = 1.0
+_FILE_MODE: Final = 0o600
+_HEADERS: Final = 4096
+_MOST_NAMES: Final = 1 << 28
+_MOST_OF_HOLDER: Final = 1000
+_PARTS: Final = ("origin", "first", "second")
 
 
 class BusyError(RecSummaryError):
@@ -106,35 +117,43 @@ class Store:
             OSError: They cannot be saved.
         """
         temporary = os.path.join(self.folder, f".{_LOSSES}.tmp")
-        with open(temporary, "wb") as file:
+        with create_plain(temporary, _FILE_MODE) as file:
             np.savez(file, losses=self.losses, known=self.known)
         os.replace(temporary, os.path.join(self.folder, _LOSSES))
         self._saved = time.monotonic()
 
     def _resume(self, text: str) -> bool:
         try:
-            with open(os.path.join(self.folder, _PLAN), encoding="utf-8") as file:
-                if file.read() != text:
-                    return False
-            with np.load(os.path.join(self.folder, _LOSSES), allow_pickle=False) as found:
-                self.losses, self.known = found["losses"], found["known"]
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+            plan = os.path.join(self.folder, _PLAN)
+            if read_plain(plan, len(text.encode())) != text.encode():
+                return False
+            # Nine bytes for each point, and two headers.
+            most = 16 * len(self.points) + _HEADERS
+            found = read_npz(os.path.join(self.folder, _LOSSES), most)
+            self.losses, self.known = found["losses"], found["known"]
+        except (OSError, ValueError, KeyError):
             return False
-        return self.losses.shape == self.known.shape == (len(self.points),)
+        return (
+            self.losses.shape == self.known.shape == (len(self.points),)
+            and self.losses.dtype == np.dtype(np.float64)
+            and self.known.dtype == np.dtype(np.bool_)
+        )
 
     def _write_plane(self, plane: Plane) -> None:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(os.path.join(self.folder, _PLAN))  # what was there is not in force any more
         folder = os.path.join(self.folder, _PLANE)
+        refuse_link(folder)  # what it leads to would be emptied
         make_directory(folder)
         for left in os.listdir(folder):
             os.unlink(os.path.join(folder, left))
         names = list(plane.origin)
         for index, name in enumerate(names):
-            np.save(os.path.join(folder, f"origin_{index}.npy"), plane.origin[name])
-            if name in plane.first:
-                np.save(os.path.join(folder, f"first_{index}.npy"), plane.first[name])
-                np.save(os.path.join(folder, f"second_{index}.npy"), plane.second[name])
+            for part in _PARTS:
+                vector: Vector = getattr(plane, part)
+                if name in vector:
+                    with create_plain(_part_path(folder, part, index), _FILE_MODE) as file:
+                        np.save(file, vector[name], allow_pickle=False)
         _replace(os.path.join(folder, "names.json"), json.dumps(names).encode())
 
 
@@ -145,18 +164,24 @@ def read_plane(folder: str) -> tuple[Vector, Vector, Vector]:
         OSError: They cannot be read.
     """
     folder = os.path.join(folder, _PLANE)
-    with open(os.path.join(folder, "names.json"), encoding="utf-8") as file:
-        names = json.load(file)
+    refuse_link(folder)
+    names = json.loads(read_plain(os.path.join(folder, "names.json"), _MOST_NAMES))
 
     def arrays(part: str) -> Vector:
-        paths = {n: os.path.join(folder, f"{part}_{i}.npy") for i, n in enumerate(names)}
-        return {
-            name: np.load(path, mmap_mode="r", allow_pickle=False)
-            for name, path in paths.items()
-            if os.path.exists(path)
-        }
+        found = {}
+        for index, name in enumerate(names):
+            path = _part_path(folder, part, index)
+            if os.path.lexists(path):
+                os.close(open_plain(path))  # no link, no pipe
+                found[name] = np.load(path, mmap_mode="r", allow_pickle=False)
+        return found
 
-    return arrays("origin"), arrays("first"), arrays("second")
+    origin, first, second = (arrays(part) for part in _PARTS)
+    return origin, first, second
+
+
+def _part_path(folder: str, part: str, index: int) -> str:
+    return os.path.join(folder, f"{part}_{index}.npy")
 
 
 @contextlib.contextmanager
@@ -168,6 +193,8 @@ def locked(folder: str) -> Iterator[None]:
         OSError: The folder cannot be made.
     """
     os.makedirs(os.path.dirname(folder), exist_ok=True)
+    refuse_link(os.path.dirname(folder))
+    refuse_link(folder)
     make_directory(folder)
     holder = os.path.join(folder, _HOLDER)
     lock = file_lock(os.path.join(folder, _LOCK), timeout=0)
@@ -175,8 +202,7 @@ def locked(folder: str) -> Iterator[None]:
         lock.acquire()
     except filelock.Timeout as error:
         try:
-            with open(holder, encoding="utf-8") as file:
-                who = file.read()
+            who = read_plain(holder, _MOST_OF_HOLDER).decode("utf-8", "replace")
         except OSError:
             who = "an unknown process"
         raise BusyError(
@@ -195,6 +221,6 @@ def locked(folder: str) -> Iterator[None]:
 
 def _replace(path: str, data: bytes) -> None:
     temporary = f"{path}.tmp"
-    with open(temporary, "wb") as file:
+    with create_plain(temporary, _FILE_MODE) as file:
         file.write(data)
     os.replace(temporary, path)

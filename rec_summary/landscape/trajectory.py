@@ -82,7 +82,7 @@ class Trajectory:
         """What tells these checkpoints from others: names, sizes and times of the files."""
         found = []
         for path in dict.fromkeys(path for point in self._files for path in point.paths):
-            status = os.stat(path)
+            status = os.lstat(path)
             found.append([os.path.basename(path), status.st_size, status.st_mtime_ns])
         return found
 

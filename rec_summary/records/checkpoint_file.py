@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rec_summary.errors import RecordError, verbatim
+from rec_summary.records.plain_files import open_plain
 
 _TYPES: Final = {
     **{f"Int{bits}": np.dtype(f"<i{bits // 8}") for bits in (8, 16, 32, 64)},
@@ -29,7 +30,9 @@ _TYPES: Final = {
 }
 _TRAILER: Final = b"crc_num"  # and a checksum, which is not part of the message
 _DELIMITED, _VARINT = 2, 0
-_LONGEST_TEXT: Final = 1 << 16
+_LONGEST_TEXT: Final = 1 << 12
+MOST_VALUES: Final = 1_000_000
+MOST_DIMENSIONS: Final = 32
 
 
 class CheckpointError(RecordError):
@@ -59,15 +62,18 @@ class CheckpointFile:
         """Opens a checkpoint and reads its table of contents.
 
         Raises:
-            OSError: The file cannot be read.
+            OSError: The file cannot be read, is a link, or is no regular file.
             CheckpointError: It is no checkpoint, is damaged, or is encrypted.
         """
         self.path = os.fspath(path)
-        self._file: IO[bytes] = open(self.path, "rb")  # noqa: SIM115  # `close` closes it
+        self._file: IO[bytes] = os.fdopen(open_plain(self.path), "rb")
         try:
             self._size = os.fstat(self._file.fileno()).st_size
             self._entries: dict[str, _Entry] = {}
-            for _, start, end in self._fields(0, self._size, trailer=True):
+            for count, (_, start, end) in enumerate(self._fields(0, self._size, trailer=True)):
+                if count == MOST_VALUES:
+                    what, expected = "the number of values", f"at most {MOST_VALUES:,}"
+                    raise self._error(start, what, verbatim("more"), expected)
                 self._take_value(start, end)
         except BaseException:
             self._file.close()
@@ -98,8 +104,14 @@ class CheckpointFile:
             CheckpointError: Its type is unknown, or its size does not fit its shape.
             OSError: The file cannot be read.
         """
-        shape = self._entries[name].shape
-        return self.elements(name, 0, math.prod(shape)).reshape(shape)
+        entry = self._entries[name]
+        elements = self.elements(name, 0, math.prod(entry.shape))
+        try:
+            return elements.reshape(entry.shape)
+        except ValueError as error:  # an empty array may still be too large for NumPy
+            offset = entry.parts[0].offset if entry.parts else 0
+            expected = f"one that NumPy can bear ({error})"
+            raise self._error(offset, f"the shape of {name}", entry.shape, expected) from error
 
     def elements(self, name: str, start: int, stop: int) -> npt.NDArray[Any]:
         """Returns a parameter's elements from `start` to `stop`, in the order of its rows.
@@ -167,6 +179,10 @@ class CheckpointFile:
                 while begin < stop:
                     size, begin = self._varint(begin, stop)
                     shape.append(size)
+                    if len(shape) > MOST_DIMENSIONS or not size < 1 << 63:
+                        received = verbatim(f"{len(shape)} dimensions, of {size}")
+                        expected = f"at most {MOST_DIMENSIONS}, none of them negative"
+                        raise self._error(start, "the shape of a parameter", received, expected)
             elif number == 2:
                 kind = self._text(begin, stop)
             elif number == 3:

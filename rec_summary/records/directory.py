@@ -25,6 +25,9 @@ from rec_summary.records.segment import DIRECTORY_MODE, SegmentWriter
 logger = logging.getLogger("rec_summary")
 
 LOCK_NAME: Final = ".rec_summary.lock"
+DEEPEST: Final = 64
+"""How deep directories of records may be nested; a path cannot be longer than 4 KiB anyway."""
+
 _LOCK_SECS: Final = 10.0
 
 
@@ -42,9 +45,9 @@ class RecordFile:
 
     @property
     def nbytes(self) -> int:
-        """Its size at this moment; 0 if it is gone."""
+        """Its size at this moment; 0 if it is gone. That of a link is its own."""
         try:
-            return os.path.getsize(self.path)
+            return os.lstat(self.path).st_size
         except OSError:
             return 0
 
@@ -81,6 +84,8 @@ class Run:
 def list_files(path: str) -> tuple[RecordFile, ...]:
     """Returns the record files directly in a directory, in the order of their beginning.
 
+    A link is among them, so that readers, which do not follow it, tell of it.
+
     Raises:
         OSError: The directory cannot be read.
     """
@@ -103,7 +108,8 @@ def find_runs(source: str | os.PathLike[str]) -> list[Run]:
     Args:
         source: A record directory or a tree of them. Links to directories are not followed.
 
-    A directory below `source` that cannot be read is left out, with a warning.
+    A directory below `source` that cannot be read, or is nested more than 64 deep, is left
+    out, with a warning.
 
     Raises:
         SourceError: There is no such directory, it cannot be read, or no record file is
@@ -148,11 +154,18 @@ def find_runs(source: str | os.PathLike[str]) -> list[Run]:
 
 
 def _directories(top: str) -> Iterator[str]:
-    failed: list[str] = []
-    for path, names, _ in os.walk(top, onerror=lambda error: failed.append(error.filename)):
-        names.sort()
+    waiting = [(top, 0)]
+    while waiting:
+        path, depth = waiting.pop()
+        if depth > DEEPEST:
+            logger.warning(
+                "rec_summary: %s is left out: nested more than %d directories deep", path, DEEPEST
+            )
+            continue
         yield path
-    yield from failed  # whoever lists them learns why
+        with contextlib.suppress(OSError), os.scandir(path) as entries:  # who lists it learns why
+            below = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+            waiting.extend((each, depth + 1) for each in sorted(below, reverse=True))
 
 
 def make_directory(path: str) -> None:

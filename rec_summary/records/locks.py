@@ -12,13 +12,13 @@ Two kinds, since no one kind works everywhere:
 
 from __future__ import annotations
 
-import errno
 import os
 from typing import Final
 
 import filelock
 
 from rec_summary.errors import three_part
+from rec_summary.records.plain_files import refuse_link, refuse_lock
 
 KINDS: Final = ("flock", "soft")
 ENVIRONMENT: Final = "REC_SUMMARY_LOCK"
@@ -56,13 +56,13 @@ def file_lock(path: str, *, timeout: float, kind: str | None = None) -> filelock
         kind: One of `KINDS`; None asks the environment.
 
     Raises:
-        OSError: A link is in the place of the lock file: somebody planted it.
+        OSError: Something else is in the place of the lock file: somebody planted it.
         ValueError: There is no such kind of lock.
     """
-    if os.path.islink(path):
-        raise OSError(errno.ELOOP, "the lock is a link, and would lead elsewhere", path)
     kind = check_kind("the kind of lock", kind)
     if kind == "soft":
         # A name of its own: a flock never removes its file, which would look like a holder.
+        refuse_link(f"{path}.soft")
         return filelock.SoftFileLock(f"{path}.soft", timeout=timeout, mode=_MODE)
+    refuse_lock(path)
     return filelock.FileLock(path, timeout=timeout, mode=_MODE)

@@ -6,10 +6,10 @@ because each asks for something else of the caller:
 
 * `TruncatedRecord`: the file ends inside a record. Come back later; the same call then
   goes on where it was.
-* `BadLengthChecksum`: the length cannot be trusted, so the next record cannot be found.
-  Stop reading this file.
-* `BadDataChecksum`: this payload cannot be trusted, but its end is known. The reader has
-  already stepped over it; the caller decides whether to go on.
+* `BadLength`: the length cannot be trusted, so the next record cannot be found. Stop
+  reading this file.
+* `LostRecord`: this payload cannot be trusted or is too large to be read, but its end is
+  known. The reader has already stepped over it; the caller decides whether to go on.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from typing import Final, NamedTuple
 
 from rec_summary.errors import RecordError, verbatim
 from rec_summary.records import framing
+from rec_summary.records.bounds import MOST_BYTES, VARIABLE
+from rec_summary.records.plain_files import open_plain
 
 _CHUNK_BYTES: Final = 1 << 18
 
@@ -28,12 +30,36 @@ class TruncatedRecord(RecordError):
     """The file ends inside a record; nothing is wrong with what is there so far."""
 
 
-class BadLengthChecksum(RecordError):
+class BadLength(RecordError):
+    """The end of a record cannot be found.
+
+    Attributes:
+        reason: Why, in a few words.
+    """
+
+    reason = "the length cannot be true"
+
+
+class BadLengthChecksum(BadLength):
     """A record's header does not match its checksum."""
 
+    reason = "the length's checksum is wrong"
 
-class BadDataChecksum(RecordError):
+
+class LostRecord(RecordError):
+    """A record that is stepped over, since its payload cannot be had.
+
+    Attributes:
+        reason: Why, in a few words.
+    """
+
+    reason = f"the record is larger than {MOST_BYTES >> 20} MiB ({VARIABLE} can allow more)"
+
+
+class BadDataChecksum(LostRecord):
     """A record's payload does not match its checksum."""
+
+    reason = "the data's checksum is wrong"
 
 
 class RawRecord(NamedTuple):
@@ -60,11 +86,11 @@ class RecordReader:
             offset: The record boundary to start at, in bytes.
 
         Raises:
-            OSError: The file cannot be opened.
+            OSError: The file cannot be opened, is a link, or is no regular file.
         """
         self.path = os.fspath(path)
         self.offset = offset
-        self._file = open(self.path, "rb", buffering=0)  # noqa: SIM115  # `close` closes it
+        self._file = os.fdopen(open_plain(self.path), "rb", buffering=0)  # `close` closes it
         self._buffer = b""
         self._buffer_start = offset  # where in the file `_buffer` begins
 
@@ -75,8 +101,9 @@ class RecordReader:
 
         Raises:
             TruncatedRecord: The rest of the record has not been written (yet).
-            BadLengthChecksum: The record's end cannot be found.
-            BadDataChecksum: The payload is damaged; the next call reads the next record.
+            BadLength: The record's end cannot be found.
+            LostRecord: The payload is damaged or too large; the next call reads the next
+                record.
             OSError: Reading failed.
         """
         start = self.offset
@@ -97,6 +124,8 @@ class RecordReader:
         # Compare with the file's size first: a damaged length must never make us allocate.
         needed = length + framing.OVERHEAD_BYTES
         present = os.fstat(self._file.fileno()).st_size - start
+        if length > MOST_BYTES:
+            raise self._too_large(length, ends=needed <= present)
         record = self._peek(start, needed) if needed <= present else b""
         if len(record) < needed:
             raise self._truncated(present, needed)
@@ -126,6 +155,15 @@ class RecordReader:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _too_large(self, length: int, *, ends: bool) -> RecordError:
+        start = self.offset
+        if ends:
+            self.offset = start + length + framing.OVERHEAD_BYTES
+        kind = LostRecord if ends else BadLength
+        expected = f"at most {MOST_BYTES:,} bytes (the environment variable {VARIABLE}, in MiB)"
+        received = verbatim(f"{length:,} bytes")
+        return kind(self.path, start, "the length of a record", received, expected)
 
     def _truncated(self, present: int, needed: int) -> TruncatedRecord:
         return TruncatedRecord(

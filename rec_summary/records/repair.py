@@ -7,8 +7,8 @@ checksums of a length and of the data behind it both hold. By chance that happen
 
 from __future__ import annotations
 
+import errno
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -17,16 +17,22 @@ import numpy as np
 
 from rec_summary.errors import DestinationError, three_part, verbatim
 from rec_summary.records import framing
+from rec_summary.records.bounds import MOST_BYTES
 from rec_summary.records.directory import Run, find_runs
+from rec_summary.records.plain_files import create_plain, open_plain
 from rec_summary.records.reader import (
-    BadDataChecksum,
-    BadLengthChecksum,
+    BadLength,
+    LostRecord,
     RecordReader,
     TruncatedRecord,
 )
 
 _WINDOW: Final = 1 << 22
-_TEMPORARY: Final = ".tmp"
+_SMALLEST_WINDOW: Final = 1 << 12
+_SHORT: Final = 1 << 12  # bytes; a record of so few is always looked at
+_TRIED: Final = 8  # times the size of a file
+_TEMPORARY: Final = ".rec_summary-repair.tmp"  # no record file is named so
+_PERMISSIONS: Final = 0o777  # nobody's set-user-ID bit is copied
 
 
 @dataclass(frozen=True)
@@ -135,9 +141,9 @@ def _copy(reader: RecordReader, path: str) -> FileRepair:
     """Copies the sound records of a file."""
     records = nbytes = 0
     lost: list[tuple[int, int]] = []
-    temporary = path + _TEMPORARY
+    temporary = os.path.join(os.path.dirname(path), _TEMPORARY)
     try:
-        with open(temporary, "wb") as out:
+        with create_plain(temporary) as out:
             reached = 0
             for start, payload in sound_records(reader):
                 if start > reached:
@@ -150,7 +156,9 @@ def _copy(reader: RecordReader, path: str) -> FileRepair:
             size = os.path.getsize(reader.path)
             if size > reached:
                 lost.append((reached, size - reached))
-        shutil.copystat(reader.path, temporary)
+        status = os.lstat(reader.path)
+        os.utime(temporary, ns=(status.st_atime_ns, status.st_mtime_ns))
+        os.chmod(temporary, status.st_mode & _PERMISSIONS)
         os.replace(temporary, path)
     except BaseException:
         if os.path.exists(temporary):
@@ -165,14 +173,15 @@ def sound_records(reader: RecordReader) -> Iterator[tuple[int, bytes]]:
     Raises:
         OSError: Reading failed.
     """
+    budget = Budget(_TRIED * os.path.getsize(reader.path) + _WINDOW)
     while True:
         start = reader.offset
         try:
             record = reader.read()
-        except BadDataChecksum:
+        except LostRecord:
             continue  # its end is known: the reader stands there
-        except (BadLengthChecksum, TruncatedRecord):
-            found = find_record(reader.path, start + 1)
+        except (BadLength, TruncatedRecord):
+            found = find_record(reader.path, start + 1, budget)
             if found is None:
                 return
             reader.offset = found
@@ -182,35 +191,75 @@ def sound_records(reader: RecordReader) -> Iterator[tuple[int, bytes]]:
         yield record
 
 
-def find_record(path: str, start: int) -> int | None:
+class Budget:
+    """How many bytes may be read in vain while records of one file are searched for.
+
+    A stranger can fill a file with lengths that are right and data that is not; each would be
+    read to its end. By chance that does not happen.
+    """
+
+    def __init__(self, nbytes: int) -> None:
+        """Begins with `nbytes`."""
+        self.nbytes = nbytes
+
+
+def find_record(
+    path: str | os.PathLike[str], start: int, budget: Budget | None = None
+) -> int | None:
     """Returns the offset of the first whole record at `start` or behind it; None without one.
+
+    Args:
+        path: The file.
+        start: Where to begin.
+        budget: What may still be read in vain; places that need more are passed over.
 
     Raises:
         OSError: Reading failed.
     """
-    size = os.path.getsize(path)
-    with open(path, "rb") as file:
+    with os.fdopen(open_plain(path), "rb", buffering=0) as file:
+        fd, size = file.fileno(), os.fstat(file.fileno()).st_size
+        budget = Budget(_TRIED * size + _WINDOW) if budget is None else budget
+        window = _SMALLEST_WINDOW
         while start + framing.OVERHEAD_BYTES <= size:
-            file.seek(start)
-            window = file.read(_WINDOW + framing.HEADER_BYTES)
-            for offset in _plausible(window, size - start):
-                header = window[offset : offset + framing.HEADER_BYTES]
-                length = framing.unpack_header(header)
-                if length is None:
+            start = _behind_a_hole(fd, start, size)
+            data = os.pread(fd, window + framing.HEADER_BYTES, start)
+            for offset in _plausible(data, size - start, window):
+                length = framing.unpack_header(data[offset : offset + framing.HEADER_BYTES])
+                if length is None or length > max(min(MOST_BYTES, budget.nbytes), _SHORT):
                     continue
-                file.seek(start + offset + framing.HEADER_BYTES)
-                rest = file.read(length + framing.FOOTER_BYTES)
+                rest = _read(fd, length + framing.FOOTER_BYTES, start + offset)
                 if len(rest) == length + framing.FOOTER_BYTES and framing.footer_matches(
                     rest[:length], rest[length:]
                 ):
                     return start + offset
-            start += _WINDOW
+                budget.nbytes -= length if length > _SHORT else 0
+            start += window
+            window = min(2 * window, _WINDOW)  # the next record is usually near
     return None
 
 
-def _plausible(window: bytes, remaining: int) -> Iterator[int]:
-    """Yields the offsets at which a length could stand that the file has room for."""
-    count = min(len(window) - framing.HEADER_BYTES + 1, _WINDOW)
+def _read(fd: int, nbytes: int, header: int) -> bytes:
+    """Returns what stands behind a header."""
+    parts, at = [], header + framing.HEADER_BYTES
+    while nbytes and (block := os.pread(fd, nbytes, at)):
+        parts.append(block)
+        nbytes, at = nbytes - len(block), at + len(block)
+    return b"".join(parts)
+
+
+def _behind_a_hole(fd: int, start: int, size: int) -> int:
+    """Returns where a record could begin: a file may have holes that take no space on the disk."""
+    try:
+        data = os.lseek(fd, start, os.SEEK_DATA)
+    except OSError as error:
+        # No data behind `start`; or a file system that does not know.
+        return size if error.errno == errno.ENXIO else start
+    return max(start, data - framing.HEADER_BYTES)
+
+
+def _plausible(window: bytes, remaining: int, most: int) -> Iterator[int]:
+    """Yields the offsets below `most` at which a length could stand that the file has room for."""
+    count = min(len(window) - framing.HEADER_BYTES + 1, most)
     if count <= 0:
         return
     data = np.frombuffer(window, dtype=np.uint8)

@@ -11,11 +11,12 @@ from typing import Any, Final
 
 from rec_summary._pb.lineage_pb2 import LineageEvent
 from rec_summary._pb.summary_pb2 import Event
+from rec_summary.records.bounds import MOST_PARTS, has_too_many_parts
 from rec_summary.records.decoding import UNREADABLE
 from rec_summary.records.names import Kind, parse_name
 from rec_summary.records.reader import (
-    BadDataChecksum,
-    BadLengthChecksum,
+    BadLength,
+    LostRecord,
     RecordReader,
     TruncatedRecord,
 )
@@ -110,7 +111,7 @@ def verify_file(
     path = os.fspath(path)
     name = parse_name(os.path.basename(path))
     lineage = name is not None and name.kind is Kind.LINEAGE
-    decode: Any = LineageEvent.FromString if lineage else Event.FromString
+    message: Any = LineageEvent if lineage else Event
     findings, records = _Findings(), Counter[str]()
     steps, times = _Order("step"), _Order("wall time")
     sound_bytes, torn, is_first = 0, False, True
@@ -119,13 +120,13 @@ def verify_file(
             start = reader.offset
             try:
                 record = reader.read()
-            except BadDataChecksum as error:
-                findings.damage(error.offset, "the data's checksum is wrong: this record is lost")
+            except LostRecord as error:
+                findings.damage(error.offset, f"{error.reason}: this record is lost")
                 advance(reader.offset - start)
                 is_first = False
                 continue
-            except BadLengthChecksum as error:
-                what = "the length's checksum is wrong: the records behind it cannot be found"
+            except BadLength as error:
+                what = f"{error.reason}: the records behind it cannot be found"
                 if error.offset == 0:
                     what += " (is this a record file?)"
                 findings.damage(error.offset, f"{what}; `rec-summary repair` searches for them")
@@ -138,8 +139,12 @@ def verify_file(
             if record is None:
                 break
             advance(reader.offset - start)
+            if has_too_many_parts(message, record.payload):
+                findings.damage(start, f"more than {MOST_PARTS:,} parts: no reader takes it")
+                is_first = False
+                continue
             try:
-                event = decode(record.payload)
+                event = message.FromString(record.payload)
             except UNREADABLE:
                 event = None
             if event is None or not event.IsInitialized():

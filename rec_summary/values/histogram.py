@@ -14,6 +14,7 @@ from rec_summary.errors import three_part
 MAX_BINS: Final = 90
 
 _TINY32: Final = 1e-30  # bins narrower than this are not safe in float32
+_WIDE32: Final = 1e38
 _TINY64: Final = 1e-290
 _LARGEST: Final = float(np.finfo(np.float64).max)
 _HUGE64: Final = 1e300  # the distance between two such values would overflow
@@ -85,8 +86,10 @@ def _fill_buckets(
     bins = bin_count(finite.size)
     work, scale = finite, 1.0
     resolution = max(abs(low), abs(high)) * float(np.finfo(np.float32).eps)
-    if work.dtype != np.float32 or (high - low) / bins < max(4 * resolution, _TINY32):
-        # Half-precision edges would collide, 64-bit integers would wrap.
+    narrow = (high - low) / bins < max(4 * resolution, _TINY32)
+    if work.dtype != np.float32 or narrow or high - low > _WIDE32:
+        # Half-precision edges would collide, 64-bit integers would wrap, the distance between
+        # two float32 would overflow.
         work = work.astype(np.float64)
         scale = _scale(low, high)
     counts, edges = np.histogram(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +11,9 @@ import numpy.typing as npt
 from rec_summary._pb.summary_pb2 import LossLandscape
 from rec_summary.errors import three_part
 from rec_summary.values.tensor import from_tensor
+
+MOST_POINTS: Final = 1 << 20  # MindSpore computes 65,536
+MOST_OF_PATH: Final = 100_000
 
 Floats = npt.NDArray[np.float64]
 
@@ -63,6 +66,9 @@ def from_landscape(message: LossLandscape) -> Landscape:
     """
     x, y = _vector(message.landscape.x), _vector(message.landscape.y)
     z = _array(message.landscape.z)
+    if z.size > MOST_POINTS:
+        expected = f"at most {MOST_POINTS:,}"
+        raise ValueError(three_part("the number of points of a landscape", z.size, expected))
     if not z.size or z.size != x.size * y.size:
         received = f"{z.size} losses for {x.size} × {y.size} coordinates"
         raise ValueError(three_part("a loss landscape", received, "a loss for each of them"))
@@ -71,6 +77,9 @@ def from_landscape(message: LossLandscape) -> Landscape:
     if len({part.size for part in path}) != 1:
         received = " and ".join(str(part.size) for part in path)
         raise ValueError(three_part("the path on a loss landscape", received, "as many of each"))
+    if path[0].size > MOST_OF_PATH:
+        what = "the number of points of the path on a landscape"
+        raise ValueError(three_part(what, path[0].size, f"at most {MOST_OF_PATH:,}"))
     ends = [_vector(getattr(message.convergence_point, name)) for name in "xyz"]
     convergence = None
     if all(end.size for end in ends):

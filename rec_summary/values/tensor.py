@@ -25,6 +25,7 @@ _TYPES: Final = {
     "float32": anf_ir_pb2.DT_FLOAT32,
     "float64": anf_ir_pb2.DT_FLOAT64,
 }
+MOST_DIMENSIONS: Final = 32  # what NumPy can bear
 _DTYPES: Final = {number: np.dtype(name) for name, number in _TYPES.items()}
 
 # Types that float32 cannot hold, and the field that can.
@@ -84,9 +85,13 @@ def from_tensor(tensor: TensorProto) -> npt.NDArray[Any]:
         raise ValueError(three_part("a tensor's type", name, "a type of real numbers"))
     field = _EXACT.get(dtype.name, ("float_data", None))[0]
     data = getattr(tensor, field) or tensor.float_data
+    if len(tensor.dims) > MOST_DIMENSIONS:
+        received = f"{len(tensor.dims):,} of them"
+        expected = f"at most {MOST_DIMENSIONS}"
+        raise ValueError(three_part("the number of a tensor's dimensions", received, expected))
     shape = tuple(tensor.dims)
     if any(size < 0 for size in shape) or np.prod(shape, dtype=object) != len(data):
         received = f"{len(data)} elements for shape {shape}"
         raise ValueError(three_part("a tensor", received, "as many elements as its shape has"))
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
         return np.array(data).astype(dtype).reshape(shape)

@@ -11,6 +11,7 @@ from rec_summary.errors import RecordError
 from rec_summary.records.framing import frame, masked_crc32c
 from rec_summary.records.reader import (
     BadDataChecksum,
+    BadLength,
     BadLengthChecksum,
     RecordReader,
     TruncatedRecord,
@@ -114,7 +115,7 @@ def test_something_else_than_records_is_told_at_its_first_byte(tmp_path):
 def test_a_huge_length_with_a_valid_checksum_allocates_nothing(tmp_path):
     length = struct.pack("<Q", 2**63)
     path = write(tmp_path, length + struct.pack("<I", masked_crc32c(length)) + b"x" * 100)
-    with RecordReader(path) as reader, pytest.raises(TruncatedRecord):
+    with RecordReader(path) as reader, pytest.raises(BadLength, match="at most 268,435,456"):
         reader.read()
 
 

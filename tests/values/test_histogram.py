@@ -117,3 +117,9 @@ def test_equal_values_at_the_end_of_the_range_have_a_histogram(sign):
     assert (found.min, found.max, found.count) == (extreme, extreme, 2)
     assert sum(bucket.count for bucket in found.buckets) == 2
     assert all(math.isfinite(bucket.left) for bucket in found.buckets)
+
+
+def test_float32_values_further_apart_than_float32_reaches():
+    found = histogram(np.array([-3e38, 1, 3e38, 1e38], np.float32))
+    assert sum(bucket.count for bucket in found.buckets) == 4
+    assert found.buckets[0].left == float(np.float32(-3e38))

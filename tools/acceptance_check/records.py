@@ -22,7 +22,7 @@ from rec_summary._pb.lineage_pb2 import LineageEvent
 from rec_summary._pb.summary_pb2 import Event, Summary
 from rec_summary.records.directory import RecordFile, Run, find_runs
 from rec_summary.records.names import Kind
-from rec_summary.records.reader import BadDataChecksum, RecordError, RecordReader
+from rec_summary.records.reader import LostRecord, RecordError, RecordReader
 
 _STEP_BY_STEP: Final = ("scalar_value", "histogram")
 
@@ -244,7 +244,7 @@ def _events(file: RecordFile) -> Iterator[tuple[float, Any]]:
         while True:
             try:
                 record = reader.read()
-            except BadDataChecksum:
+            except LostRecord:
                 continue
             except RecordError:
                 return

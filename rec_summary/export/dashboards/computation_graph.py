@@ -11,11 +11,13 @@ from rec_summary._pb.anf_ir_pb2 import GraphProto, TypeProto, ValueProto
 from rec_summary.export.dashboards.graphs import (
     CUT,
     NodeNames,
+    check_size,
     fit,
     new_graph,
     set_shapes,
     set_text,
 )
+from rec_summary.export.limits import MOST_EDGES, MOST_NODES
 from rec_summary.export.words import valid
 
 PARAMETER: Final = "Parameter"
@@ -55,7 +57,13 @@ def graph_def(graph: GraphProto) -> Any:
 
     Args:
         graph: The graph as MindSpore's `Cell.get_func_graph_proto` gives it.
+
+    Raises:
+        ValueError: It has more nodes or edges than any page can show.
     """
+    nodes = len(graph.node) + len(graph.parameters) + len(graph.const_vals) + len(graph.outputs)
+    check_size(nodes, "nodes", MOST_NODES)
+    check_size(sum(len(node.input) for node in graph.node), "edges", MOST_EDGES)
     return _Builder(graph).build()
 
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from rec_summary._pb.lineage_pb2 import DatasetGraph, Operation, OperationParameter
-from rec_summary.export.dashboards.graphs import NodeNames, new_graph, set_text
+from rec_summary.export.dashboards.graphs import NodeNames, check_size, new_graph, set_text
+from rec_summary.export.limits import MOST_NODES
 from rec_summary.export.words import valid
 
 _MAPS: Final = ("mapStr", "mapBool", "mapInt", "mapDouble")
@@ -23,11 +24,19 @@ def dataset_graph_def(graph: DatasetGraph) -> Any:
 
     Args:
         graph: The pipeline, from the last data set to the sources.
+
+    Raises:
+        ValueError: It has more nodes than any page can show.
     """
+    check_size(_count(graph), "nodes", MOST_NODES)
     result = new_graph()
     names = NodeNames(())
     _add(graph, result, names)
     return result
+
+
+def _count(graph: DatasetGraph) -> int:
+    return 2 + len(graph.operations) + sum(_count(child) for child in graph.children)
 
 
 def _add(graph: DatasetGraph, result: Any, names: NodeNames) -> str:

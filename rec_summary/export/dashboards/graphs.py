@@ -21,6 +21,7 @@ from tensorboard.compat.proto import (
     versions_pb2,
 )
 
+from rec_summary.errors import three_part
 from rec_summary.export.dashboards.points import Point, plugin
 from rec_summary.export.words import valid
 
@@ -80,6 +81,16 @@ def fit(name: str | bytes) -> str:
         *scopes, rest = text.split("/", _DEEPEST)
         text = "/".join([*scopes, rest.replace("/", ".")])
     return text[:_LONGEST_NAME].rstrip("/")
+
+
+def check_size(count: int, what: str, most: int) -> None:
+    """Makes sure that there are not too many nodes or edges.
+
+    Raises:
+        ValueError: There are.
+    """
+    if count > most:
+        raise ValueError(three_part(f"the number of {what} of a graph", count, f"at most {most:,}"))
 
 
 def new_graph() -> Any:

@@ -9,8 +9,10 @@ from typing import Any, Final
 from tensorboard.compat.proto import summary_pb2 as tensorboard_pb2
 
 from rec_summary._pb.summary_pb2 import Summary
+from rec_summary.errors import three_part, verbatim
 from rec_summary.export.dashboards.points import HISTOGRAMS, Point
 from rec_summary.export.dashboards.scalars import scalar
+from rec_summary.export.limits import MOST_BUCKETS
 
 _NON_FINITE: Final = ("nan_count", "pos_inf_count", "neg_inf_count")
 
@@ -30,8 +32,16 @@ class HistogramMapper:
         self.memory: set[str] = set()
 
     def __call__(self, tag: str, value: Summary.Value) -> Iterator[Point]:
-        """Yields the points for a value that holds a histogram."""
+        """Yields the points for a value that holds a histogram.
+
+        Raises:
+            ValueError: It has more buckets than any page can show.
+        """
         histogram = value.histogram
+        if len(histogram.buckets) > MOST_BUCKETS:
+            received = verbatim(f"{len(histogram.buckets):,}")
+            expected = f"at most {MOST_BUCKETS:,}"
+            raise ValueError(three_part("the number of buckets", received, expected))
         histo = to_histogram_proto(histogram)
         yield Point(tag, HISTOGRAMS, tensorboard_pb2.Summary.Value(histo=histo))
         for name in _NON_FINITE:

@@ -9,6 +9,7 @@ import numpy as np
 
 from rec_summary.export.dashboards import colours
 from rec_summary.export.dashboards.landscape_mesh import is_wide
+from rec_summary.export.words import printable
 from rec_summary.values.landscape import Landscape
 
 MISSING: Final = (
@@ -19,6 +20,7 @@ _INCHES: Final = (7.2, 5.6)
 _DPI: Final = 110
 _LEVELS: Final = 30
 _PATH: Final = "#d01515"
+_LONGEST_LABEL: Final = 60
 
 
 def contour_picture(landscape: Landscape) -> bytes:
@@ -80,13 +82,18 @@ def surface_picture(landscape: Landscape) -> bytes:
 
 def title(landscape: Landscape) -> str:
     """Returns what a picture is called: the method and the checkpoints."""
-    what = landscape.decomposition or "Loss landscape"
+    what = _label(landscape.decomposition) or "Loss landscape"
     if len(landscape.intervals) > 1:
-        unit = landscape.unit or "checkpoint"
+        unit = _label(landscape.unit) or "checkpoint"
         return f"{what}, {unit}s {landscape.intervals[0]} to {landscape.intervals[-1]}"
     if landscape.intervals:
-        return f"{what}, {landscape.unit or 'checkpoint'} {landscape.intervals[0]}"
+        return f"{what}, {_label(landscape.unit) or 'checkpoint'} {landscape.intervals[0]}"
     return what
+
+
+def _label(text: str) -> str:
+    """Returns text that is drawn as it is: short, in one line, without a formula."""
+    return printable(text[:_LONGEST_LABEL]).replace("$", r"\$")
 
 
 def _figure(**options: Any) -> tuple[Any, Any]:

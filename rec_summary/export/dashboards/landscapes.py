@@ -14,6 +14,7 @@ from rec_summary.export.dashboards.landscape_mesh import mesh_points
 from rec_summary.export.dashboards.landscape_pictures import contour_picture, surface_picture
 from rec_summary.export.dashboards.points import Point
 from rec_summary.export.dashboards.text import table, text_point
+from rec_summary.export.limits import MOST_PICTURES
 from rec_summary.values.landscape import Landscape, from_landscape
 
 SURFACE: Final = "surface"
@@ -21,6 +22,7 @@ CONTOUR: Final = "contour"
 VIEW: Final = "view"
 FACTS: Final = "facts"
 _CHANNELS: Final = 4
+_LISTED: Final = 1000
 _ENDLESS: Final = 2**31 - 1  # what a run without epochs states
 _PNG_SIZE: Final = struct.Struct(">II")
 
@@ -31,10 +33,12 @@ class LandscapeMapper:
 
     Attributes:
         note: What keeps it from making all of these, once it is known.
+        memory: A number for each landscape that has got pictures.
     """
 
     def __init__(self) -> None:
         self.note: str | None = None
+        self.memory: set[str] = set()
 
     def __call__(self, tag: str, value: Summary.Value) -> Iterator[Point]:
         """Yields the points for a value that holds a landscape.
@@ -44,6 +48,14 @@ class LandscapeMapper:
         """
         landscape = from_landscape(value.loss_landscape)
         yield from mesh_points(f"{tag}/{SURFACE}", landscape)
+        yield from self._pictures(tag, landscape)
+        yield text_point(f"{tag}/{FACTS}", table("", facts(landscape)))
+
+    def _pictures(self, tag: str, landscape: Landscape) -> Iterator[Point]:
+        if len(self.memory) >= MOST_PICTURES:
+            self.note = f"of the loss landscapes of a run, the first {MOST_PICTURES} get pictures"
+            return
+        self.memory.add(str(len(self.memory)))
         try:
             for name, draw in ((CONTOUR, contour_picture), (VIEW, surface_picture)):
                 data = draw(landscape)
@@ -51,7 +63,6 @@ class LandscapeMapper:
                 yield encoded(f"{tag}/{name}", data, height, width, _CHANNELS)
         except ImportError as error:
             self.note = str(error)
-        yield text_point(f"{tag}/{FACTS}", table("", facts(landscape)))
 
 
 def facts(landscape: Landscape) -> Iterator[tuple[str, object]]:
@@ -70,7 +81,7 @@ def facts(landscape: Landscape) -> Iterator[tuple[str, object]]:
         yield "samples", f"{landscape.samples:,}"
     unit = landscape.unit or "checkpoint"
     if landscape.intervals:
-        yield f"{unit}s", ", ".join(map(str, landscape.intervals))
+        yield f"{unit}s", ", ".join(map(str, landscape.intervals[:_LISTED]))
     if 0 < landscape.step_per_epoch < _ENDLESS:
         yield "steps per epoch", landscape.step_per_epoch
     z = landscape.z

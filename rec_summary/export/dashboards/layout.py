@@ -16,8 +16,10 @@ from tensorboard.compat.proto import summary_pb2, tensor_pb2, tensor_shape_pb2, 
 from tensorboard.plugins.custom_scalar import layout_pb2
 
 from rec_summary.export.dashboards.points import Point, plugin
+from rec_summary.export.limits import MOST_CHARTS
 
 LAYOUT: Final = plugin("custom_scalars", summary_pb2.DATA_CLASS_TENSOR, reserved=True)
+_LONGEST: Final = 250  # characters of a tag; the patterns take the square of that in time
 _TAG: Final = "custom_scalars__config__"
 _EVALUATION: Final = "eval/"
 
@@ -60,7 +62,7 @@ def _charts(tags: list[str], evaluation: bool) -> Iterator[tuple[str, str]]:
         yield from _matching(_CHARTS, tags)
     start = "" if evaluation else _EVALUATION
     metrics = [tag.removeprefix(start) for tag in tags if tag.startswith(start)]
-    for metric in dict.fromkeys(metrics):
+    for metric in list(dict.fromkeys(metrics))[:MOST_CHARTS]:
         # The metrics of one training may be in the run or in its sub-run, by who wrote them.
         yield f"Evaluation: {metric}", f"({_EVALUATION})?{re.escape(metric)}$"
     if not evaluation:
@@ -69,5 +71,5 @@ def _charts(tags: list[str], evaluation: bool) -> Iterator[tuple[str, str]]:
 
 def _matching(charts: Any, tags: list[str]) -> Iterator[tuple[str, str]]:
     for title, pattern in charts:
-        if any(re.match(pattern, tag) for tag in tags):
+        if any(len(tag) <= _LONGEST and re.match(pattern, tag) for tag in tags):
             yield title, pattern

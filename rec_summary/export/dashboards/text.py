@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 import re
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -11,6 +12,7 @@ from tensorboard.compat.proto import summary_pb2, tensor_pb2, tensor_shape_pb2, 
 
 from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary.export.dashboards.points import TEXT, Point
+from rec_summary.export.limits import MOST_ENTRIES
 from rec_summary.export.lineage import Lineage
 from rec_summary.export.parameters import recorded_parameters, shortest
 from rec_summary.export.words import valid
@@ -75,9 +77,14 @@ def _reference(match: re.Match[str]) -> str:
 
 def table(title: str, rows: Rows) -> str:
     """Returns a Markdown table with a title above it, if it has one; nothing for no rows."""
-    lines = [f"| {cell(what)} | {cell(value)} |" for what, value in rows]
+    rows = iter(rows)
+    chosen = itertools.islice(rows, MOST_ENTRIES)
+    lines = [f"| {cell(what)} | {cell(value)} |" for what, value in chosen]
     if not lines:
         return ""
+    more = sum(1 for _ in rows)
+    if more:
+        lines.append(f"| … | {more:,} more |")
     heading = [f"### {title}", ""] if title else []
     return "\n".join([*heading, "| what | value |", "| --- | --- |", *lines])
 

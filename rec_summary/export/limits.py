@@ -1,0 +1,48 @@
+"""How much of a run is exported, whatever its records hold: numbers that no training reaches.
+
+Without them, a few kilobytes from a stranger could become gigabytes or hours. `docs/security.md`
+has the list. What is beyond a limit is told with file and offset, and everything else exported.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+LONGEST_TAG: Final = 1000
+"""Characters of a tag, and of the name of a metric or of custom data."""
+
+MOST_SERIES: Final = 100_000
+"""Series of scalars and histograms of a TensorBoard run, and tags that are listed."""
+
+MOST_GRAPHS: Final = 100
+"""Different graphs of one kind in a TensorBoard run."""
+
+MOST_NODES: Final = 250_000
+"""Operators, parameters and constants of a graph together."""
+
+MOST_EDGES: Final = 1_000_000
+"""Inputs of all operators of a graph together."""
+
+MOST_BUCKETS: Final = 10_000
+"""Buckets of a histogram. MindSpore makes 90."""
+
+MOST_PIXELS: Final = 1 << 26
+"""Pixels of an image, as it declares them: a browser takes four bytes for each."""
+
+MOST_PICTURES: Final = 200
+"""Landscapes of a TensorBoard run that get pictures; each takes about a second to draw."""
+
+MOST_ENTRIES: Final = 10_000
+"""Entries of custom data of a rank, and metrics that it evaluates."""
+
+LONGEST_TEXT: Final = 100_000
+"""Characters of a text in the lineage."""
+
+LONGEST_METRICS: Final = 1 << 20
+"""Characters of the JSON of an evaluation's metrics."""
+
+MOST_CHARTS: Final = 100
+"""Charts of metrics on the page of custom scalars."""
+
+MOST_CELLS: Final = 100_000_000
+"""Cells of a table with a column for each tag."""

@@ -1,0 +1,90 @@
+"""How large a record may be, and of how many parts, before it is decoded.
+
+Two bytes of a record can become a message of 140 bytes in memory. So the parts of a large
+record are counted first, on the wire, where nothing is allocated.
+Source: https://protobuf.dev/programming-guides/encoding/
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Final
+
+VARIABLE: Final = "REC_SUMMARY_MAX_RECORD_MIB"
+"""The environment variable that gives `MOST_BYTES` another value, in MiB."""
+
+MOST_PARTS: Final = 4_000_000
+_COUNTED_FROM: Final = 1 << 22  # bytes; a smaller record cannot take much memory
+_PROTOBUF_MIB: Final = 2047  # what protobuf can decode
+_DEFAULT_MIB: Final = 256
+
+
+def _most_bytes() -> int:
+    text = os.environ.get(VARIABLE, "")
+    mib = int(text) if text.isdecimal() and text.isascii() and len(text) < 6 else _DEFAULT_MIB
+    return min(max(mib, 1), _PROTOBUF_MIB) << 20
+
+
+MOST_BYTES: Final = _most_bytes()
+"""The largest payload of a record that is read."""
+
+
+def has_too_many_parts(kind: Any, payload: bytes, most: int = MOST_PARTS) -> bool:
+    """Whether a payload holds more than `most` messages; what is malformed is not judged.
+
+    Args:
+        kind: The type of the message.
+        payload: The message on the wire.
+        most: How many messages may be in it, at any depth.
+    """
+    if len(payload) < _COUNTED_FROM:
+        return False
+    return count_parts(kind, payload, most) > most
+
+
+def count_parts(kind: Any, payload: bytes, most: int) -> int:
+    """Returns how many messages are in a payload, at any depth; counting stops above `most`."""
+    fields: dict[Any, dict[int, Any]] = {}
+    count = 0
+    waiting = [(kind.DESCRIPTOR, 0, len(payload))]
+    while waiting and count <= most:
+        descriptor, at, end = waiting.pop()
+        below = fields.get(descriptor)
+        if below is None:
+            below = fields[descriptor] = {
+                field.number: field.message_type
+                for field in descriptor.fields
+                if field.message_type
+            }
+        while at < end and count <= most:
+            key, at = _varint(payload, at, end)
+            wire = key & 7
+            if wire == 2:
+                length, at = _varint(payload, at, end)
+                inner = below.get(key >> 3)
+                if inner is not None:
+                    count += 1
+                    if length:
+                        waiting.append((inner, at, min(at + length, end)))
+                at += length
+            elif wire == 0:
+                _, at = _varint(payload, at, end)
+            elif wire == 1:
+                at += 8
+            elif wire == 5:
+                at += 4
+            # Groups begin and end without a length: what is in them is looked at as well.
+    return count
+
+
+def _varint(payload: bytes, at: int, end: int) -> tuple[int, int]:
+    """Returns a number and where it ends; the end of everything if it is cut off."""
+    value = shift = 0
+    while at < end and shift < 70:
+        byte = payload[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+    return 0, end
