@@ -1,0 +1,117 @@
+"""Contestants measured in alternation, each time in a fresh process."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .child import RESULT
+
+ROOT = Path(__file__).parents[2]
+
+Found = dict[str, list[dict[str, float]]]
+"""What was measured: for each contestant, a dictionary of numbers for each round."""
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """Something to measure.
+
+    Attributes:
+        name: What it is called.
+        function: `module:function` in this package; takes `work`, an empty directory that
+            is removed afterwards, and `arguments`; returns a dictionary of numbers.
+        arguments: Of the function; must fit into JSON.
+    """
+
+    name: str
+    function: str
+    arguments: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a benchmark is run.
+
+    Attributes:
+        rounds: How often each contestant is measured.
+        quick: Whether everything is made small: to try the command, not to publish.
+        say: Told what is being done.
+    """
+
+    rounds: int
+    quick: bool
+    say: Callable[[str], None]
+
+    def more(self, times: int) -> Settings:
+        """Returns the same with more rounds, for what is short and so less sure."""
+        return dataclasses.replace(self, rounds=times * self.rounds)
+
+    def size(self, full: int, quick: int) -> int:
+        """Returns the size that is asked for."""
+        return quick if self.quick else full
+
+
+class MeasurementFailed(Exception):
+    """A measuring process failed; its output is the text."""
+
+
+def measure(contestant: Contestant) -> dict[str, float]:
+    """Measures once, in a process of its own.
+
+    Raises:
+        MeasurementFailed: It failed.
+    """
+    with temporary_directory() as work:
+        arguments = {"work": str(work), **contestant.arguments}
+        command = [sys.executable, "-m", "tools.benchmarks.child", contestant.function]
+        environment = {**os.environ, "GLOG_v": "3", "TF_CPP_MIN_LOG_LEVEL": "3"}
+        done = subprocess.run(
+            [*command, json.dumps(arguments)],
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            errors="replace",
+        )
+    lines = [line for line in done.stdout.splitlines() if line.startswith(RESULT)]
+    if done.returncode or not lines:
+        raise MeasurementFailed(
+            f"{contestant.name} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
+        )
+    result: dict[str, float] = json.loads(lines[-1][len(RESULT) :])
+    return result
+
+
+def alternate(contestants: Sequence[Contestant], settings: Settings) -> Found:
+    """Measures all contestants in turn, round after round.
+
+    Every second round goes backwards, so that none always follows the same other one.
+    """
+    found: Found = {contestant.name: [] for contestant in contestants}
+    for number in range(settings.rounds):
+        for contestant in contestants if number % 2 == 0 else list(reversed(contestants)):
+            settings.say(f"round {number + 1} of {settings.rounds}: {contestant.name}")
+            found[contestant.name].append(measure(contestant))
+    return found
+
+
+def column(found: Found, name: str, what: str = "seconds") -> list[float]:
+    """Returns one number of a contestant, of all rounds."""
+    return [each[what] for each in found[name]]
+
+
+@contextmanager
+def temporary_directory() -> Iterator[Path]:
+    """A directory for a while; `TMPDIR` says where."""
+    with tempfile.TemporaryDirectory(prefix="rec_summary-bench-") as name:
+        yield Path(name)
