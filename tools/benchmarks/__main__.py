@@ -21,6 +21,7 @@ _BENCHMARKS = {
     "load": "loading:load",
     "follow": "follow:follow",
     "start": "start:start",
+    "training": "training:training",
 }
 _JSON = ROOT / "docs" / "performance.json"
 _PAGE = ROOT / "docs" / "performance.md"
