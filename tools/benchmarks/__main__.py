@@ -22,6 +22,7 @@ _BENCHMARKS = {
     "follow": "follow:follow",
     "start": "start:start",
     "training": "training:training",
+    "growth": "growth:growth",
 }
 _JSON = ROOT / "docs" / "performance.json"
 _PAGE = ROOT / "docs" / "performance.md"
