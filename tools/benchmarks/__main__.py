@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from statistics import median
 
 import click
 from rich.console import Console
@@ -40,8 +41,16 @@ _IMAGES = ROOT / "docs" / "images"
     show_default=True,
     help="How often each contestant is measured.",
 )
+@click.option(
+    "--tries",
+    metavar="N",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Measure up to N times, until others use less than a tenth of the machine meanwhile.",
+)
 @click.option("--quick", is_flag=True, help="Small sizes, to try it; nothing is kept.")
-def main(names: tuple[str, ...], pairs: int, quick: bool) -> None:
+def main(names: tuple[str, ...], pairs: int, tries: int, quick: bool) -> None:
     """Measure this package and others that do the same, in alternation.
 
     Each measurement runs in a fresh process. Results go to docs/performance.json, those of
@@ -55,12 +64,20 @@ def main(names: tuple[str, ...], pairs: int, quick: bool) -> None:
     console.print(machine.in_words(here), highlight=False)
     for name in names or _BENCHMARKS:
         settings = Settings(
-            pairs, quick, lambda text, name=name: console.log(f"{name}: {text}", highlight=False)
+            pairs,
+            quick,
+            lambda text, name=name: console.log(f"{name}: {text}", highlight=False),
+            tries,
         )
         setting, found[name] = _benchmark(name)(settings)
+        others = sorted(settings.disturbance)
+        disturbance = (
+            f"{len(found[name][0].ours)} rounds. Other processes took {median(others):.0%} of the "
+            f"machine in the median measurement, {others[-1]:.0%} at most."
+        )
+        console.log(f"{name}: {disturbance}", highlight=False)
         if not quick:
-            setting = f"{setting} {len(found[name][0].ours)} rounds."
-            stored = merge(_JSON, name, setting, found[name], here)
+            stored = merge(_JSON, name, f"{setting} {disturbance}", found[name], here)
             report.write_page(_PAGE, stored, list(_BENCHMARKS), _IMAGES)
     report.show(found, console)
     if quick:

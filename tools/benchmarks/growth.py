@@ -41,7 +41,7 @@ def _histograms(settings: Settings) -> list[Row]:
     found = alternate(contestants, settings)
     panels = [
         Panel("step hook, median (ms)", _columns(found, counts, "hook")),
-        Panel("whole step, mean (ms)", _columns(found, counts, "mean")),
+        Panel("whole step, median (ms)", _columns(found, counts, "median")),
         Panel("CPU of the training (s)", _columns(found, counts, "cpu")),
     ]
     _draw(settings, "histograms", "parameters with histograms", counts, panels)
@@ -49,7 +49,10 @@ def _histograms(settings: Settings) -> list[Row]:
     return [
         Row(f"{name}: {what}", unit, column(found, str(count), key))
         for count, name in zip(counts, names, strict=True)
-        for what, unit, key in (("hook, median", "ms", "hook"), ("whole step, mean", "ms", "mean"))
+        for what, unit, key in (
+            ("hook, median", "ms", "hook"),
+            ("whole step, median", "ms", "median"),
+        )
     ]
 
 
