@@ -1,6 +1,6 @@
 """What a landscape checkpoint and the replay buffer cost the training thread.
 
-    python -m tools.bench.snapshot [--times 30]
+    python -m tools.benchmarks.snapshot [--times 30]
 
 A step that is due copies all parameters, and hands them to the writer's thread; every step
 hands its input rows to the replay buffer. Both are timed here as the step hook calls them.

@@ -1,6 +1,6 @@
 """Grid points a second: our SummaryLandscape and MindSpore's, in turn, on the same checkpoints.
 
-    python -m tools.bench.landscape [--pairs 5] [--size 8] [--samples 512]
+    python -m tools.benchmarks.landscape [--pairs 5] [--size 8] [--samples 512]
 
 A Wide & Deep network is trained for a few steps; each landscape is then computed in a process
 of its own, in graph mode, on the same grid and samples. The time is that of the computation,
@@ -111,7 +111,7 @@ def compute(whose: str, folder: str) -> None:
 
 def in_process(*arguments: str) -> str:
     """Runs a part of this in a process of its own; returns what it prints."""
-    command = [sys.executable, "-m", "tools.bench.landscape", *arguments]
+    command = [sys.executable, "-m", "tools.benchmarks.landscape", *arguments]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(done.stdout + done.stderr)

@@ -1,0 +1,109 @@
+"""The parts of `tools/bench` that turn measurements into results. No test here is timed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tools.benchmarks import event_files, exports, made_records, report
+from tools.benchmarks.contest import Contestant, MeasurementFailed, Settings, alternate, measure
+from tools.benchmarks.results import Row, Target, cost, merge, rows_from, speed
+
+
+def test_a_speed_is_the_peers_time_by_ours_round_by_round() -> None:
+    row = speed("x", [1.0, 2.0, 1.0], [10.0, 10.0, 12.0], "peer", 10)
+    assert list(row.ratio) == [10.0, 5.0, 12.0]
+    assert row.met  # the median
+
+
+def test_a_cost_is_our_part_of_the_peers() -> None:
+    row = cost("x", "ms", [1.0, 3.0, 1.0], [10.0, 10.0, 10.0], "peer", 0.1)
+    assert list(row.ratio) == [0.1, 0.3, 0.1]
+    assert row.met
+    assert not cost("x", "ms", [2.0], [10.0], "peer", 0.1).met
+
+
+@pytest.mark.parametrize(("of", "met"), [("ours", True), ("worst", False)])
+def test_a_target_may_be_for_the_median_or_for_the_worst(of, met: bool) -> None:
+    assert Row("x", "s", [0.1, 0.2, 5.0], target=Target(of, "<", 1)).met is met
+
+
+def test_results_of_other_benchmarks_stay_in_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "performance.json"
+    one = [speed("x", [1.0], [3.0], "peer", 2)]
+    merge(path, "one", "how", one, {})
+    merge(path, "two", "how", [Row("y", "s", [1.0])], {})
+    stored = merge(path, "two", "how", [Row("y", "s", [2.0])], {})
+    assert rows_from(stored["one"]["rows"]) == one
+    assert [row.ours for row in rows_from(stored["two"]["rows"])] == [[2.0]]
+    assert [each.name for each in tmp_path.iterdir()] == [path.name]
+
+
+def test_the_page_shows_every_row_with_its_target(tmp_path: Path) -> None:
+    machine = {"processor": "P", "cores": 2, "memory_gb": 1, "load_before": 0, "system": "S"}
+    machine |= {"python": "3", "versions": {}, "commit": "c"}
+    rows = [speed("quick", [1.0], [30.0], "peer", 10), Row("slow", "s", [2.0, 4.0])]
+    rows.append(cost("dear", "ms", [2.0], [4.0], "peer", 0.1))
+    stored = merge(tmp_path / "p.json", "name", "How it is done.", rows, machine)
+    report.write_page(tmp_path / "p.md", stored, ["name"], tmp_path)
+    lines = (tmp_path / "p.md").read_text().splitlines()
+    assert (
+        "| quick | 1.00 s | 30.0 s (peer) | 30.0 × as fast | 30.0 to 30.0 × | >= 10.0 × | yes |"
+        in lines
+    )
+    assert "| slow | 3.00 s |  |  | 2.00 to 4.00 s |  |  |" in lines
+    assert any(line.startswith("| dear |") and line.endswith("| **no** |") for line in lines)
+
+
+def test_every_second_round_goes_backwards_in_fresh_processes() -> None:
+    told: list[str] = []
+    contestants = [
+        Contestant(name, "start:run", {"arguments": ["-c", "pass"]}) for name in ("a", "b")
+    ]
+    found = alternate(contestants, Settings(2, quick=True, say=told.append))
+    assert [text[-1] for text in told] == ["a", "b", "b", "a"]
+    assert all(
+        len(each) == 2 and all(one["seconds"] > 0 for one in each) for each in found.values()
+    )
+
+
+def test_a_failing_measurement_shows_what_the_process_said() -> None:
+    contestant = Contestant("x", "event_files:floor", {"records": "/nowhere", "count": 1})
+    with pytest.raises(MeasurementFailed, match="ValueError"):
+        measure(contestant)
+
+
+def test_a_contestant_that_writes_too_little_is_found_out(tmp_path: Path) -> None:
+    made_records.write_scalars(tmp_path / "records", 10)
+    arguments = {"records": str(tmp_path / "records"), "work": str(tmp_path)}
+    assert event_files.floor(**arguments, count=10)["seconds"] > 0
+    with pytest.raises(RuntimeError, match="10 events were written, not 11"):
+        event_files.floor(**arguments, count=11)
+
+
+def test_both_sides_write_the_same_scalars(tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    made_records.write_scalars(tmp_path / "records", 40)
+    for name, function in (("ours", event_files.ours), ("floor", event_files.floor)):
+        (tmp_path / name).mkdir()
+        function(str(tmp_path / name), str(tmp_path / "records"), 40)
+    shown = []
+    for folder in (tmp_path / "ours" / "logs", tmp_path / "floor"):
+        [path] = folder.rglob("*tfevents*")
+        accumulator = EventAccumulator(str(path)).Reload()
+        shown.append({tag: accumulator.Scalars(tag) for tag in accumulator.Tags()["scalars"]})
+    assert shown[0] == shown[1]
+    values = sum(len(series) for series in shown[0].values())
+    assert values == 40
+
+
+def test_images_have_the_size_that_the_benchmark_speaks_of() -> None:
+    assert all(95_000 < len(image.encoded_image) < 105_000 for image in made_records.images())
+
+
+def test_a_benchmark_gives_rows_with_all_rounds() -> None:
+    setting, [row] = exports.export_jobs(Settings(1, quick=True, say=lambda text: None))
+    assert "6 runs" in setting
+    assert len(row.ours) == len(row.peer) == len(row.ratio) == 1

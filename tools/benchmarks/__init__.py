@@ -1,0 +1,1 @@
+"""Benchmarks: what this package costs, beside other packages that do the same (`tools/bench`)."""

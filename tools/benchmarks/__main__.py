@@ -1,0 +1,95 @@
+"""`tools/bench`: runs benchmarks, prints a table, and keeps the results in `docs/`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from statistics import median
+
+import click
+from rich.console import Console
+
+from . import machine, report
+from .contest import ROOT, Settings
+from .results import Row, merge
+
+_BENCHMARKS = {
+    "export-scalars": "exports:export_scalars",
+    "export-histograms": "exports:export_histograms",
+    "export-images": "exports:export_images",
+    "export-memory": "exports:export_memory",
+    "export-jobs": "exports:export_jobs",
+    "load": "loading:load",
+    "follow": "follow:follow",
+    "start": "start:start",
+    "training": "training:training",
+    "growth": "growth:growth",
+}
+_JSON = ROOT / "docs" / "performance.json"
+_PAGE = ROOT / "docs" / "performance.md"
+_WIDTH = 160  # of the table in a log
+_IMAGES = ROOT / "docs" / "images"
+
+
+@click.command(epilog=f"Benchmarks: {', '.join(_BENCHMARKS)}; all of them if none is named.")
+@click.argument("names", metavar="[NAME]...", nargs=-1, type=click.Choice(list(_BENCHMARKS)))
+@click.option(
+    "--pairs",
+    metavar="N",
+    type=click.IntRange(min=1),
+    default=5,
+    show_default=True,
+    help="How often each contestant is measured.",
+)
+@click.option(
+    "--tries",
+    metavar="N",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Measure up to N times, until others use less than a tenth of the machine meanwhile.",
+)
+@click.option("--quick", is_flag=True, help="Small sizes, to try it; nothing is kept.")
+def main(names: tuple[str, ...], pairs: int, tries: int, quick: bool) -> None:
+    """Measure this package and others that do the same, in alternation.
+
+    Each measurement runs in a fresh process. Results go to docs/performance.json, those of
+    other benchmarks stay there, and docs/performance.md is made from it.
+    """
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=_WIDTH)
+    found: dict[str, Sequence[Row]] = {}
+    here = machine.describe()
+    console.print(machine.in_words(here), highlight=False)
+    for name in names or _BENCHMARKS:
+        settings = Settings(
+            pairs,
+            quick,
+            lambda text, name=name: console.log(f"{name}: {text}", highlight=False),
+            tries,
+        )
+        setting, found[name] = _benchmark(name)(settings)
+        others = sorted(settings.disturbance)
+        disturbance = (
+            f"{len(found[name][0].ours)} rounds. Other processes took {median(others):.0%} of the "
+            f"machine in the median measurement, {others[-1]:.0%} at most."
+        )
+        console.log(f"{name}: {disturbance}", highlight=False)
+        if not quick:
+            stored = merge(_JSON, name, f"{setting} {disturbance}", found[name], here)
+            report.write_page(_PAGE, stored, list(_BENCHMARKS), _IMAGES)
+    report.show(found, console)
+    if quick:
+        console.print("Small sizes: these numbers say little, and were not kept.")
+
+
+def _benchmark(name: str) -> Callable[[Settings], tuple[str, list[Row]]]:
+    module, _, function = _BENCHMARKS[name].partition(":")
+    found: Callable[[Settings], tuple[str, list[Row]]]
+    found = getattr(import_module(f"tools.benchmarks.{module}"), function)
+    return found
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,61 @@
+"""One measurement in a process of its own.
+
+    python -m tools.benchmarks.child MODULE:FUNCTION '{"argument": 1}'
+
+calls the function and prints what it returns, a dictionary of numbers, as the last line.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+import time
+from collections.abc import Callable
+from types import TracebackType
+
+RESULT = "RESULT "
+
+
+class Stopwatch:
+    """Times a block: `seconds` of the clock, `cpu` seconds of all threads of this process."""
+
+    def __enter__(self) -> Stopwatch:
+        self._cpu, self._began = time.process_time(), time.perf_counter()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.seconds = time.perf_counter() - self._began
+        self.cpu = time.process_time() - self._cpu
+
+    def result(self) -> dict[str, float]:
+        """Returns what was measured."""
+        return {"seconds": self.seconds, "cpu": self.cpu}
+
+
+def peak_memory() -> float:
+    """Returns the most memory that this process has had resident, in MB (10^6 bytes).
+
+    From the kernel's own count, because `ru_maxrss` also counts the process that forked.
+    """
+    with open("/proc/self/status") as file:
+        [line] = [line for line in file if line.startswith("VmHWM:")]
+    return int(line.split()[1]) * 1024 / 1e6
+
+
+def main() -> None:
+    """Measures once."""
+    module, _, name = sys.argv[1].partition(":")
+    function: Callable[..., dict[str, float]]
+    function = getattr(importlib.import_module(f"tools.benchmarks.{module}"), name)
+    result = function(**json.loads(sys.argv[2]))
+    print(f"\n{RESULT}{json.dumps(result)}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,158 @@
+"""Contestants measured in alternation, each time in a fresh process."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .child import RESULT
+
+DISTURBED = 0.1  # the share of the machine that others may take during a measurement
+
+ROOT = Path(__file__).parents[2]
+
+Found = dict[str, list[dict[str, float]]]
+"""What was measured: for each contestant, a dictionary of numbers for each round."""
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """Something to measure.
+
+    Attributes:
+        name: What it is called.
+        function: `module:function` in this package; takes `work`, an empty directory that
+            is removed afterwards, and `arguments`; returns a dictionary of numbers.
+        arguments: Of the function; must fit into JSON.
+    """
+
+    name: str
+    function: str
+    arguments: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a benchmark is run.
+
+    Attributes:
+        rounds: How often each contestant is measured.
+        quick: Whether everything is made small: to try the command, not to publish.
+        say: Told what is being done.
+        tries: How often a measurement is made at most, until others leave the machine alone;
+            the one that was disturbed least counts, whatever it says.
+        disturbance: Filled with the share of the machine that others took, for each
+            measurement that counts.
+    """
+
+    rounds: int
+    quick: bool
+    say: Callable[[str], None]
+    tries: int = 1
+    disturbance: list[float] = field(default_factory=list)
+
+    def more(self, times: int) -> Settings:
+        """Returns the same with more rounds, for what is short and so less sure."""
+        return dataclasses.replace(self, rounds=times * self.rounds)
+
+    def size(self, full: int, quick: int) -> int:
+        """Returns the size that is asked for."""
+        return quick if self.quick else full
+
+
+class MeasurementFailed(Exception):
+    """A measuring process failed; its output is the text."""
+
+
+def measure(contestant: Contestant) -> dict[str, float]:
+    """Measures once, in a process of its own.
+
+    Returns:
+        What the function returned; and as `others` the share of the machine's CPU time that
+        other processes took meanwhile, 0 to 1.
+
+    Raises:
+        MeasurementFailed: It failed.
+    """
+    before = _cpu_seconds()
+    result = _run(contestant)
+    whole, busy, own = (now - then for now, then in zip(_cpu_seconds(), before, strict=True))
+    result["others"] = max(0.0, busy - own) / whole if whole else 0.0
+    return result
+
+
+def undisturbed(contestant: Contestant, tries: int) -> dict[str, float]:
+    """Measures until others leave the machine alone; returns the least disturbed result."""
+    found = [measure(contestant)]
+    while found[-1]["others"] > DISTURBED and len(found) < tries:
+        found.append(measure(contestant))
+    return min(found, key=lambda each: each["others"])
+
+
+def _run(contestant: Contestant) -> dict[str, float]:
+    with temporary_directory() as work:
+        arguments = {"work": str(work), **contestant.arguments}
+        command = [sys.executable, "-m", "tools.benchmarks.child", contestant.function]
+        environment = {**os.environ, "GLOG_v": "3", "TF_CPP_MIN_LOG_LEVEL": "3"}
+        done = subprocess.run(
+            [*command, json.dumps(arguments)],
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            errors="replace",
+        )
+    lines = [line for line in done.stdout.splitlines() if line.startswith(RESULT)]
+    if done.returncode or not lines:
+        raise MeasurementFailed(
+            f"{contestant.name} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
+        )
+    result: dict[str, float] = json.loads(lines[-1][len(RESULT) :])
+    return result
+
+
+def alternate(contestants: Sequence[Contestant], settings: Settings) -> Found:
+    """Measures all contestants in turn, round after round.
+
+    Every second round goes backwards, so that none always follows the same other one.
+    """
+    found: Found = {contestant.name: [] for contestant in contestants}
+    for number in range(settings.rounds):
+        for contestant in contestants if number % 2 == 0 else list(reversed(contestants)):
+            settings.say(f"round {number + 1} of {settings.rounds}: {contestant.name}")
+            found[contestant.name].append(undisturbed(contestant, settings.tries))
+    settings.disturbance.extend(each["others"] for every in found.values() for each in every)
+    return found
+
+
+def _cpu_seconds() -> tuple[float, float, float]:
+    """Returns the machine's CPU seconds, those not idle, and those of our ended children."""
+    with open("/proc/stat") as file:
+        ticks = [int(text) for text in file.readline().split()[1:9]]
+    second = os.sysconf("SC_CLK_TCK")
+    idle = ticks[3] + ticks[4]  # idle, and waiting for a disk
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    own = children.ru_utime + children.ru_stime
+    return sum(ticks) / second, (sum(ticks) - idle) / second, own
+
+
+def column(found: Found, name: str, what: str = "seconds") -> list[float]:
+    """Returns one number of a contestant, of all rounds."""
+    return [each[what] for each in found[name]]
+
+
+@contextmanager
+def temporary_directory() -> Iterator[Path]:
+    """A directory for a while; `TMPDIR` says where."""
+    with tempfile.TemporaryDirectory(prefix="rec_summary-bench-") as name:
+        yield Path(name)

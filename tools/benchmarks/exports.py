@@ -1,0 +1,149 @@
+"""What an export costs, beside other writers of event files and beside what it must cost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from . import made_records
+from .contest import Contestant, Settings, alternate, column, temporary_directory
+from .results import Row, Target, speed
+
+_X, _TORCH = "tensorboardX", "torch.utils.tensorboard"
+_WARM_UP = 8  # events
+_RUNS = 6  # for `--jobs`
+
+
+def export_scalars(settings: Settings) -> tuple[str, list[Row]]:
+    """Scalars: `export_tensorboard` beside `add_scalar` of others and beside a bare loop."""
+    count = settings.size(100_000, 20_000)
+    with temporary_directory() as base:
+        made_records.write_scalars(base / "records", count)
+        made_records.write_scalars(base / "few", _WARM_UP)
+        records = {"records": str(base / "records"), "count": count}
+        found = alternate(
+            [
+                Contestant("ours", "event_files:ours", {**records, "warm_up": str(base / "few")}),
+                _peer("scalars", _X, count),
+                _peer("scalars", _TORCH, count),
+                Contestant("floor", "event_files:floor", records),
+            ],
+            settings,
+        )
+    own = column(found, "ours")
+    setting = (
+        f"{count:,} events with one scalar each, four tags. The others are given the values in "
+        "memory and write them with `SummaryWriter.add_scalar`, `close` included; ours reads "
+        "them from a record directory first. The bare loop reads frames, parses events, builds, "
+        "serialises and frames TensorBoard's, and checks nothing. Imports are not counted."
+    )
+    return setting, [
+        speed("scalars", own, column(found, _X), f"{_X} add_scalar", 10),
+        speed("scalars", own, column(found, _TORCH), f"{_TORCH} add_scalar", 10),
+        speed("scalars", own, column(found, "floor"), "bare loop in Python", 0.6),
+    ]
+
+
+def export_histograms(settings: Settings) -> tuple[str, list[Row]]:
+    """Histograms: `export_tensorboard` beside `add_histogram_raw` of others."""
+    count = settings.size(2_000, 400)
+    with temporary_directory() as base:
+        made_records.write_histograms(base / "records", count)
+        made_records.write_histograms(base / "few", _WARM_UP)
+        records = {"records": str(base / "records"), "count": count}
+        found = alternate(
+            [
+                Contestant("ours", "event_files:ours", {**records, "warm_up": str(base / "few")}),
+                _peer("histograms", _X, count),
+                _peer("histograms", _TORCH, count),
+            ],
+            settings.more(3),
+        )
+    own = column(found, "ours")
+    setting = (
+        f"{count:,} events with one histogram of 90 buckets each. The others write the same "
+        "buckets with `add_histogram_raw`, from lists in memory that are made outside the time; "
+        "ours reads them from a record directory. Imports are not counted."
+    )
+    return setting, [
+        speed("histograms", own, column(found, _X), f"{_X} add_histogram_raw", 5),
+        speed("histograms", own, column(found, _TORCH), f"{_TORCH} add_histogram_raw", 5),
+    ]
+
+
+def export_images(settings: Settings) -> tuple[str, list[Row]]:
+    """Images: `export_tensorboard` beside `cp` and a checksum."""
+    count = settings.size(500, 100)
+    with temporary_directory() as base:
+        made_records.write_images(base / "records", count)
+        made_records.write_images(base / "few", _WARM_UP)
+        records = str(base / "records")
+        found = alternate(
+            [
+                Contestant(
+                    "ours",
+                    "event_files:ours",
+                    {"records": records, "count": count, "warm_up": str(base / "few")},
+                ),
+                Contestant("cp", "event_files:copy_and_checksum", {"records": records}),
+            ],
+            settings.more(3),
+        )
+    setting = (
+        f"{count} events with one PNG of 100 KB each. The other side copies the record file "
+        "with `cp` and then takes the CRC-32C of its bytes once; ours checks the one in the "
+        "records and computes the one of the event file."
+    )
+    own = column(found, "ours")
+    return setting, [speed("images", own, column(found, "cp"), "cp and CRC-32C", 0.6)]
+
+
+def export_memory(settings: Settings) -> tuple[str, list[Row]]:
+    """The most memory that a large export takes."""
+    nbytes = settings.size(2_000_000_000, 200_000_000)
+    with temporary_directory() as base:
+        settings.say(f"making {nbytes / 1e6:,.0f} MB of records")
+        made_records.write_mixture(base / "records", nbytes)
+        arguments = {"records": str(base / "records"), "count": 1}
+        found = alternate([Contestant("ours", "event_files:ours", arguments)], settings)
+    setting = (
+        f"{nbytes / 1e6:,.0f} MB of records: scalars, histograms, and a PNG every twentieth "
+        "step. The most that the process had resident, interpreter and imports included."
+    )
+    target = Target("worst", "<", 150)
+    return setting, [
+        Row("peak memory", "MB", column(found, "ours", "memory"), target=target),
+        Row("seconds for it", "s", column(found, "ours")),
+    ]
+
+
+def export_jobs(settings: Settings) -> tuple[str, list[Row]]:
+    """Several runs: two processes beside one."""
+    count = settings.size(50_000, 10_000)
+    with temporary_directory() as base:
+        for number in range(_RUNS):
+            made_records.write_scalars(base / "records" / f"run_{number}", count)
+        made_records.write_scalars(base / "few", _WARM_UP)
+        arguments: dict[str, Any] = {
+            "records": str(base / "records"),
+            "count": _RUNS * count,
+            "warm_up": str(Path(base, "few")),
+        }
+        found = alternate(
+            [
+                Contestant(f"{jobs} jobs", "event_files:ours", {**arguments, "jobs": jobs})
+                for jobs in (1, 2)
+            ],
+            settings,
+        )
+    setting = (
+        f"{_RUNS} runs with {count:,} scalars each; the start of the processes is counted. "
+        "Here the peer is ours with one process."
+    )
+    two, one = column(found, "2 jobs"), column(found, "1 jobs")
+    return setting, [speed(f"{_RUNS} runs, jobs=2", two, one, "jobs=1", 1.7)]
+
+
+def _peer(kind: str, package: str, count: int) -> Contestant:
+    arguments = {"package": package, "count": count}
+    return Contestant(package, f"event_files:peer_{kind}", arguments)

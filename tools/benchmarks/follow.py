@@ -1,0 +1,156 @@
+"""What following costs and how fast it is: idle runs, and a record on its way to TensorBoard.
+
+    python -m tools.benchmarks.follow [--runs 100] [--seconds 20] [--records 40]
+
+Each is measured in a process of its own, from outside: CPU seconds of all its threads while
+nothing is written, and the time from the flush of a record to its bytes in the event file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import psutil
+
+from rec_summary._pb.summary_pb2 import Event, Summary
+from rec_summary.records.run_writer import RunWriter
+from rec_summary.records.sink import MessageRecord
+
+from .contest import Contestant, Settings, alternate, column
+from .results import Row, Target
+
+_SETTLE_SECS = 3.0
+
+
+def scalar(step: int) -> MessageRecord:
+    """Returns a record of one scalar."""
+    value = Summary.Value(tag="loss/auto", scalar_value=1 / (step + 1))
+    return MessageRecord(Event(wall_time=time.time(), step=step, summary=Summary(value=[value])))
+
+
+def size_of(run: Path) -> int:
+    """Returns the size of a run's event file; 0 if there is none."""
+    return sum(path.stat().st_size for path in run.glob("*tfevents*"))
+
+
+def measured(runs: int, seconds: float, records: int, work: str = "") -> dict[str, float]:
+    """Measures once.
+
+    Args:
+        runs: How many are followed.
+        seconds: How long nothing is written.
+        records: How many are then written, one by one.
+        work: Where to; a temporary directory if empty.
+
+    Returns:
+        `idle`, a share of a core; `median`, `p95` and `longest` of the delays, in seconds.
+    """
+    with tempfile.TemporaryDirectory(dir=work or None) as folder:
+        source, logs = Path(folder, "records"), Path(folder, "logs")
+        writers = [RunWriter(source / f"run_{index:03}", 0) for index in range(runs)]
+        for writer in writers:
+            for step in range(20):
+                writer.write(scalar(step))
+            writer.flush()
+        command = [sys.executable, "-m", "rec_summary.cli", "export", "-q", "--follow"]
+        process = subprocess.Popen([*command, str(source), str(logs)])
+        try:
+            while not all(size_of(logs / f"run_{n:03}") for n in range(runs)):
+                time.sleep(0.1)
+            time.sleep(_SETTLE_SECS)
+            idle = idle_share(process.pid, seconds)
+            delays = sorted(measure_delays(writers, logs, records))
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait()
+            for writer in writers:
+                writer.close()
+    return {
+        "idle": idle,
+        "median": statistics.median(delays),
+        "p95": delays[int(len(delays) * 0.95)],
+        "longest": delays[-1],
+    }
+
+
+def follow(settings: Settings) -> tuple[str, list[Row]]:
+    """Measures as often as is asked for; there is no peer."""
+    runs, seconds = 100, settings.size(20, 3)
+    records = settings.size(40, 10)
+    arguments = {"runs": runs, "seconds": seconds, "records": records}
+    found = alternate([Contestant("ours", "follow:measured", arguments)], settings)
+    setting = (
+        f"`rec-summary export --follow` on {runs} runs: its CPU time while nothing is written "
+        f"for {seconds} s, then {records} records, one by one, from their flush to their bytes "
+        "in the event file."
+    )
+    idle = [100 * share for share in column(found, "ours", "idle")]
+    return setting, [
+        Row("idle", "% of a core", idle, target=Target("ours", "<", 1)),
+        Row("delay, median", "s", column(found, "ours", "median"), target=Target("ours", "<", 0.3)),
+        Row("delay, p95", "s", column(found, "ours", "p95")),
+        Row(
+            "delay, longest", "s", column(found, "ours", "longest"), target=Target("worst", "<", 1)
+        ),
+    ]
+
+
+def main() -> None:
+    """Measures and prints."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--runs", type=int, default=100)
+    parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--records", type=int, default=40)
+    options = parser.parse_args()
+    found = measured(options.runs, options.seconds, options.records)
+    print(
+        f"{options.runs} idle runs: {found['idle']:.2%} of a core "
+        f"({os.cpu_count()} cores, {options.seconds:.0f} s)"
+    )
+    print(
+        f"flush to event file, {options.records} records: median {found['median']:.3f} s, "
+        f"p95 {found['p95']:.3f} s, longest {found['longest']:.3f} s"
+    )
+
+
+def idle_share(pid: int, seconds: float) -> float:
+    """Returns how much of a core a process uses."""
+    process = psutil.Process(pid)
+
+    def used() -> float:
+        times = process.cpu_times()
+        return float(times.user + times.system)
+
+    before, began = used(), time.monotonic()
+    time.sleep(seconds)
+    return (used() - before) / (time.monotonic() - began)
+
+
+def measure_delays(writers: list[RunWriter], logs: Path, count: int) -> list[float]:
+    """Returns how long records took from their flush to the event file, in seconds."""
+    chosen, delays = random.Random(0), []
+    for number in range(count):
+        time.sleep(chosen.random() * 0.5)  # at any moment between two looks
+        index = chosen.randrange(len(writers))
+        run = logs / f"run_{index:03}"
+        before = size_of(run)
+        writers[index].write(scalar(100 + number))
+        writers[index].flush()
+        began = time.monotonic()
+        while size_of(run) == before:
+            time.sleep(0.002)
+        delays.append(time.monotonic() - began)
+    return delays
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+"""Results for people: a table in the terminal, and a page of the documentation."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from .machine import in_words
+from .results import Row, rows_from
+
+_HEADINGS = ("what", "ours", "peer", "ratio", "spread", "target", "met?")
+
+_INTRODUCTION = """# What it costs
+
+Measured by `tools/bench`, which makes this page from [performance.json](performance.json).
+Each contestant runs in a fresh process, in alternation; a cell is the median over all rounds,
+the spread goes from the smallest to the largest ratio of a round (of a value, where there is
+no ratio). "× as fast" is the peer's time divided by ours; "of the peer's" is our cost divided
+by the peer's. A target is beside what it was set for, met or not.
+"""
+
+
+def number(value: float) -> str:
+    """Returns a number with three digits that count."""
+    if value == 0:
+        return "0"
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    digits = 1 if abs(value) >= 10 else 2 if abs(value) >= 1 else 3
+    return f"{value:.{digits}f}" if abs(value) >= 0.1 else f"{value:.2g}"
+
+
+def cells(row: Row) -> tuple[str, ...]:
+    """Returns a row's texts, one for each heading."""
+    ratio, suffix = "", " ×" if row.ratio_is == "speed" else ""
+    if row.ratio:
+        words = {"speed": " × as fast", "cost": " of the peer's"}[row.ratio_is]
+        ratio = number(statistics.median(row.ratio)) + words
+    spread = row.ratio or row.ours
+    unit = suffix if row.ratio else f" {row.unit}"
+    peer = ""
+    if row.peer:
+        peer = f"{number(statistics.median(row.peer))} {row.unit} ({row.peer_name})"
+    return (
+        row.what,
+        f"{number(statistics.median(row.ours))} {row.unit}",
+        peer,
+        ratio,
+        f"{number(min(spread))} to {number(max(spread))}{unit}",
+        _target(row),
+        {True: "yes", False: "**no**", None: ""}[row.met],
+    )
+
+
+def show(found: dict[str, Sequence[Row]], console: Console) -> None:
+    """Prints a table of all results."""
+    table = Table(*_HEADINGS)
+    for name, rows in found.items():
+        table.add_section()
+        table.add_row(f"[bold]{name}")
+        for row in rows:
+            *texts, met = cells(row)
+            colour = {"yes": "green", "**no**": "red"}.get(met, "")
+            mark = met.strip("*")
+            table.add_row(*texts, f"[{colour}]{mark}" if colour else mark)
+    console.print(table)
+
+
+def write_page(path: Path, stored: dict[str, Any], order: Sequence[str], images: Path) -> None:
+    """Writes the page of the documentation.
+
+    Args:
+        path: Where to.
+        stored: The results of all benchmarks, as in the JSON file.
+        order: In which order they come.
+        images: Where pictures are; `performance-<benchmark>-*.png` are shown.
+    """
+    parts = [_INTRODUCTION]
+    for name in (name for name in order if name in stored):
+        entry = stored[name]
+        parts.append(f"## {name}\n\n{entry['setting']}\n")
+        lines = [f"| {' | '.join(_HEADINGS)} |", "|---" * len(_HEADINGS) + "|"]
+        lines += [f"| {' | '.join(cells(row))} |" for row in rows_from(entry["rows"])]
+        parts.append("\n".join(lines) + "\n")
+        for picture in sorted(images.glob(f"performance-{name}-*.png")):
+            title = picture.stem.removeprefix("performance-").replace("-", " ")
+            parts.append(f"![{title}]({images.name}/{picture.name})\n")
+        parts.append(f"{entry['date']}; {in_words(entry['machine'])}.\n")
+    path.write_text("\n".join(parts))
+
+
+def _target(row: Row) -> str:
+    if row.target is None:
+        return ""
+    bound = number(row.target.bound)
+    unit = {"speed": " ×", "cost": " of it"}.get(row.ratio_is, "")
+    if row.target.of != "ratio":
+        unit = f" {row.unit}" + (", always" if row.target.of == "worst" else "")
+    return f"{row.target.sign} {bound}{unit}"

@@ -1,0 +1,204 @@
+"""One training of a click network, with a collector or without, in a process of its own."""
+
+from __future__ import annotations
+
+import re
+import resource
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import mindspore
+import numpy as np
+import psutil
+from mindspore import Tensor, nn
+from mindspore.dataset import NumpySlicesDataset
+from mindspore.train import Callback, Model
+
+from .child import peak_memory
+from .event_files import check, frames
+
+BATCH, FIELDS = 64, 26
+WARM_UP = 10  # steps whose times do not count: the graph is compiled in the first
+_LAYERS_WIDTH = 64
+
+
+class WideDeep(nn.Cell):
+    """A small Wide & Deep network: ids (batch, FIELDS) to logits (batch, 1).
+
+    Cheng et al. 2016, https://doi.org/10.1145/2988450.2988454
+    """
+
+    def __init__(self, rows: int, width: int) -> None:
+        super().__init__()
+        self.wide_embedding = nn.Embedding(rows, 1)
+        self.deep_embedding = nn.Embedding(rows, width)
+        self.hidden = nn.Dense(FIELDS * width, 32, activation="relu")
+        self.head = nn.Dense(32, 1, has_bias=False)
+        self._deep = (-1, FIELDS * width)
+
+    def construct(self, ids: Tensor) -> Tensor:
+        deep = self.hidden(self.deep_embedding(ids).reshape(self._deep))
+        wide = self.wide_embedding(ids).reshape((-1, FIELDS)).sum(axis=1, keepdims=True)
+        return self.head(deep) + wide
+
+
+class Deep(nn.Cell):
+    """Many layers with one weight of 64 x 64 each: ids (batch, FIELDS) to logits (batch, 1)."""
+
+    def __init__(self, layers: int) -> None:
+        super().__init__()
+        self.first = nn.Dense(FIELDS, _LAYERS_WIDTH, has_bias=False)
+        self.layers = nn.CellList(
+            [nn.Dense(_LAYERS_WIDTH, _LAYERS_WIDTH, has_bias=False) for _ in range(layers)]
+        )
+        self.head = nn.Dense(_LAYERS_WIDTH, 1, has_bias=False)
+
+    def construct(self, ids: Tensor) -> Tensor:
+        values = self.first(ids.astype(mindspore.float32) / 1000.0)
+        for layer in self.layers:
+            values = mindspore.ops.tanh(layer(values))
+        return self.head(values)
+
+
+class First(Callback):
+    """Stands before the collector: its end hook comes first, and it is left last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.end_began = self.left = 0.0
+
+    def on_train_end(self, run_context: Any) -> None:
+        self.end_began = time.perf_counter()
+
+    def __exit__(self, *error: object) -> None:
+        self.left = time.perf_counter()
+
+
+class Last(Callback):
+    """Stands behind the collector: from one of its step ends to the next is a whole step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ends: list[float] = []
+
+    def on_train_step_end(self, run_context: Any) -> None:
+        self.ends.append(time.perf_counter())
+
+
+def wide_deep(
+    work: str, who: str, rows: int, width: int, steps: int, collect_freq: int = 1
+) -> dict[str, float]:
+    """Trains the click network.
+
+    Args:
+        work: A directory for the records.
+        who: `none`, `ours` or `mindspore`.
+        rows: Of the embedding tables.
+        width: Of the deep one.
+        steps: How many.
+        collect_freq: Of the collector.
+    """
+    return _train(work, who, lambda: WideDeep(rows, width), rows, steps, collect_freq, ".*")
+
+
+def histograms(work: str, layers: int, chosen: int, steps: int) -> dict[str, float]:
+    """Trains a network of `layers` layers; the weights of `chosen` of them become histograms."""
+    names = "|".join(re.escape(f"layers.{number}.weight") for number in range(chosen))
+    return _train(work, "ours", lambda: Deep(layers), 1000, steps, 1, f"({names})$")
+
+
+def _train(
+    work: str,
+    who: str,
+    network: Callable[[], nn.Cell],
+    rows: int,
+    steps: int,
+    collect_freq: int,
+    histogram_regular: str,
+) -> dict[str, float]:
+    mindspore.set_context(mode=mindspore.GRAPH_MODE)
+    mindspore.set_seed(1)
+    random = np.random.default_rng(0)
+    ids = random.integers(0, rows, (steps * BATCH, FIELDS), dtype=np.int32)
+    labels = (ids[:, :1] % 2).astype(np.float32)
+    data = NumpySlicesDataset((ids, labels), ["ids", "label"], shuffle=False).batch(BATCH)
+    made = network()
+    model = Model(made, nn.BCEWithLogitsLoss(), nn.Adam(made.trainable_params(), 1e-3))
+    records = Path(work, "records")
+    hooks: list[float] = []
+    first, last = First(), Last()
+    collectors = []
+    if who != "none":
+        collectors = [_collector(who, records, collect_freq, histogram_regular)]
+        _time_hook(collectors[0], hooks)
+    before = _cpu()
+    model.train(1, data, callbacks=[first, *collectors, last], dataset_sink_mode=False)
+    psutil.wait_procs(psutil.Process().children(recursive=True), timeout=60)
+    on_disk = time.perf_counter() if who == "mindspore" else first.left
+    after = _cpu()
+    if who != "none":
+        [path] = [path for path in records.glob("*_MS") if "lineage" not in path.name]
+        check(frames(path), steps // collect_freq)
+    if getattr(collectors[0] if collectors else None, "troubles", None):
+        raise RuntimeError(f"telemetry failed: {collectors[0].troubles}")
+    times = np.diff(last.ends)[WARM_UP - 1 :] * 1000
+    result = {
+        "mean": float(times.mean()),
+        "median": float(np.median(times)),
+        "cpu": after[0] + after[1] - before[0] - before[1],
+        "cpu_children": after[1] - before[1],
+        "closing": 1000 * (on_disk - first.end_began),
+        "memory": peak_memory(),
+    }
+    if hooks:
+        result["hook"] = 1000 * statistics.median(hooks)
+        result["hook_p95"] = 1000 * sorted(hooks)[int(0.95 * len(hooks))]
+    return result
+
+
+def _collector(who: str, records: Path, collect_freq: int, histogram_regular: str) -> Any:
+    if who == "ours":
+        from rec_summary import SummaryCollector
+    else:
+        from mindspore import SummaryCollector
+    return SummaryCollector(
+        str(records),
+        collect_freq=collect_freq,
+        collect_specified_data={
+            "collect_metric": True,
+            "collect_graph": True,
+            "collect_train_lineage": True,
+            "collect_dataset_graph": True,
+            "histogram_regular": histogram_regular,
+        },
+        keep_default_action=False,  # no landscape, which MindSpore's has on by default
+    )
+
+
+def _time_hook(collector: Any, times: list[float]) -> None:
+    """Times the collector's hook at the end of a step."""
+    hook = collector.on_train_step_end
+
+    def timed(run_context: Any) -> None:
+        began = time.perf_counter()
+        hook(run_context)
+        times.append(time.perf_counter() - began)
+
+    collector.on_train_step_end = timed
+
+
+def _cpu() -> tuple[float, float]:
+    """Returns the CPU seconds of this process, and of its children, dead or alive."""
+    own = resource.getrusage(resource.RUSAGE_SELF)
+    dead = resource.getrusage(resource.RUSAGE_CHILDREN)
+    alive = 0.0
+    for child in psutil.Process().children(recursive=True):
+        try:
+            used = child.cpu_times()
+        except psutil.NoSuchProcess:
+            continue
+        alive += used.user + used.system
+    return own.ru_utime + own.ru_stime, dead.ru_utime + dead.ru_stime + alive
