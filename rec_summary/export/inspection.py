@@ -21,7 +21,7 @@ from rec_summary.records.names import Kind
 
 NAMES = {"scalar_value": "scalar", "graph_def": "computation graph"}
 
-_HEALTH = "rec_summary/"
+_HEALTH = "rec_summary"
 _COUNTERS = ("records", "bytes", "dropped", "errors", "queue_length", "snapshot_ms")
 _GREATEST = ("queue_length", "snapshot_ms")
 
@@ -196,8 +196,8 @@ def _short(tag: str) -> str:
 
 def _take_health(counters: dict[str, float], values: Iterable[Any]) -> None:
     for value in values:
-        name = value.tag.removeprefix(_HEALTH)
-        if name in _COUNTERS and name != value.tag and value.HasField("scalar_value"):
+        prefix, _, name = valid(value.tag).partition("/")
+        if prefix == _HEALTH and name in _COUNTERS and value.HasField("scalar_value"):
             counters[name] = value.scalar_value
 
 

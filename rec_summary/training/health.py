@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from rec_summary._pb.summary_pb2 import Event
 from rec_summary.records.names import Kind
-from rec_summary.values.summary import ScalarValue
+from rec_summary.values.summary import ScalarValue, encode_event
 
 PREFIX: Final = "rec_summary/"
 EVERY_SECS: Final = 60.0
@@ -47,10 +46,8 @@ class HealthRecord:
 
     def encode(self) -> bytes:
         """Returns the serialised event."""
-        event = Event(wall_time=self._wall_time, step=self._step)
-        for name, number in self._read().items():
-            event.summary.value.append(ScalarValue(PREFIX + name, number).build())
-        return bytes(event.SerializeToString())
+        values = [ScalarValue(PREFIX + name, each).encode() for name, each in self._read().items()]
+        return encode_event(self._step, self._wall_time, values)
 
 
 class Health:

@@ -126,9 +126,9 @@ class _Landscape:
     def nbytes(self) -> int:
         return len(self.payload)
 
-    def build(self) -> Summary.Value:
+    def encode(self) -> bytes:
         landscape = LossLandscape.FromString(self.payload)
-        return Summary.Value(tag=self.tag, loss_landscape=landscape)
+        return bytes(Summary.Value(tag=self.tag, loss_landscape=landscape).SerializeToString())
 
 
 def _lineage(plugin: str, step: int, wall_time: float, payload: bytes) -> MessageRecord:

@@ -7,10 +7,9 @@ from typing import Any, Protocol
 
 import numpy.typing as npt
 
-from rec_summary._pb.summary_pb2 import Event
 from rec_summary.records.names import Kind
 from rec_summary.records.trouble import Troubles
-from rec_summary.values.summary import SummaryValue, TensorValue
+from rec_summary.values.summary import SummaryValue, TensorValue, encode_event
 
 
 class TensorExporter(Protocol):
@@ -53,18 +52,15 @@ class StepRecord:
 
     def encode(self) -> bytes:
         """Returns the serialised event, and exports its tensors."""
-        event = Event(wall_time=self._wall_time, step=self._step)
-        event.summary.SetInParent()
+        encoded = []
         for value in self._values:
             try:
-                built = value.build()
+                encoded.append(value.encode())
             except Exception as error:  # noqa: BLE001  # one bad value must not cost the others
                 self._troubles.report(f"value {value.tag}", error)
-            else:
-                event.summary.value.append(built)
             if self._exporter is not None and isinstance(value, TensorValue):
                 self._export(self._exporter, value)
-        return bytes(event.SerializeToString())
+        return encode_event(self._step, self._wall_time, encoded)
 
     def _export(self, exporter: TensorExporter, value: TensorValue) -> None:
         try:

@@ -12,10 +12,15 @@ from PIL import Image
 
 from rec_summary._pb.summary_pb2 import Summary
 from rec_summary.errors import three_part, verbatim
+from rec_summary.values import wire
 
 COLUMNS: Final = 8
 _ROWS: Final = 8
 MAX_TILES: Final = COLUMNS * _ROWS
+_NUMBERS: Final = tuple(
+    wire.number_of(Summary.Image, name) for name in ("height", "width", "colorspace")
+)
+_ENCODED: Final = wire.number_of(Summary.Image, "encoded_image")
 
 
 def is_image(array: npt.NDArray[Any]) -> bool:
@@ -24,7 +29,14 @@ def is_image(array: npt.NDArray[Any]) -> bool:
 
 
 def to_image(array: npt.NDArray[Any]) -> Summary.Image:
-    """Returns up to 64 images as one, eight in a row, from left to right and downwards.
+    """Returns up to 64 images as one, see `encode_image`."""
+    return Summary.Image.FromString(encode_image(array))
+
+
+def encode_image(array: npt.NDArray[Any]) -> bytes:
+    """Returns up to 64 images as the bytes of one `Summary.Image`.
+
+    They are tiles, eight in a row, from left to right and downwards.
 
     Values of uint8 are used as they are; others from 0 to 1 are multiplied by 255; anything
     else is stretched to 0 to 255, as MindSpore has it. NaN becomes black.
@@ -48,7 +60,10 @@ def to_image(array: npt.NDArray[Any]) -> Summary.Image:
     height, width, _ = tiled.shape
     file = io.BytesIO()
     Image.fromarray(tiled).save(file, format="PNG")
-    return Summary.Image(height=height, width=width, colorspace=3, encoded_image=file.getvalue())
+    numbers = zip(_NUMBERS, (height, width, 3), strict=True)
+    return b"".join(wire.int_field(field, number) for field, number in numbers) + (
+        wire.bytes_field(_ENCODED, file.getvalue())
+    )
 
 
 def _to_bytes(array: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:

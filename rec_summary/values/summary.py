@@ -6,16 +6,27 @@ protobuf value is the heavy part and happens later, on the writer's thread.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
-import numpy as np
 import numpy.typing as npt
 
-from rec_summary._pb.summary_pb2 import Summary
-from rec_summary.values.histogram import histogram
-from rec_summary.values.image import to_image
-from rec_summary.values.tensor import to_tensor
+from rec_summary._pb.summary_pb2 import Event, Summary
+from rec_summary.values import wire
+from rec_summary.values.histogram import encode_histogram
+from rec_summary.values.image import encode_image
+from rec_summary.values.tensor import encode_tensor
+
+_SCALAR, _IMAGE, _TENSOR, _HISTOGRAM = (
+    wire.number_of(Summary.Value, name) for name in ("scalar_value", "image", "tensor", "histogram")
+)
+_TAG: Final = wire.number_of(Summary.Value, "tag")
+_WALL_TIME, _STEP, _SUMMARY = (
+    wire.number_of(Event, name) for name in ("wall_time", "step", "summary")
+)
+_VALUE: Final = wire.number_of(Summary, "value")
 
 
 class SummaryValue(Protocol):
@@ -29,8 +40,8 @@ class SummaryValue(Protocol):
     def nbytes(self) -> int:
         """About how much memory the snapshot holds, in bytes."""
 
-    def build(self) -> Summary.Value:
-        """Returns the protobuf value.
+    def encode(self) -> bytes:
+        """Returns the value as the bytes of a `Summary.Value`.
 
         Raises:
             TypeError: The snapshot is not of a type that this kind can show.
@@ -49,9 +60,8 @@ class ScalarValue:
     def nbytes(self) -> int:
         return 64
 
-    def build(self) -> Summary.Value:
-        with np.errstate(over="ignore"):  # beyond float32 it is infinite, not an error
-            return Summary.Value(tag=self.tag, scalar_value=float(np.float32(self.number)))
+    def encode(self) -> bytes:
+        return _tag(self.tag) + wire.float_field(_SCALAR, self.number)
 
 
 @dataclass(frozen=True)
@@ -75,21 +85,42 @@ class ArrayValue:
 class HistogramValue(ArrayValue):
     """An array of any shape that is shown as the distribution of its elements."""
 
-    def build(self) -> Summary.Value:
-        return Summary.Value(tag=self.tag, histogram=histogram(self.array))
+    def encode(self) -> bytes:
+        return _tag(self.tag) + wire.bytes_field(_HISTOGRAM, encode_histogram(self.array))
 
 
 @dataclass(frozen=True)
 class ImageValue(ArrayValue):
     """A batch of images: `[N, C, H, W]` or `[N, H, W, C]` with C of 1 or 3."""
 
-    def build(self) -> Summary.Value:
-        return Summary.Value(tag=self.tag, image=to_image(self.array))
+    def encode(self) -> bytes:
+        return _tag(self.tag) + wire.bytes_field(_IMAGE, encode_image(self.array))
 
 
 @dataclass(frozen=True)
 class TensorValue(ArrayValue):
     """An array of any shape that is kept whole."""
 
-    def build(self) -> Summary.Value:
-        return Summary.Value(tag=self.tag, tensor=to_tensor(self.array))
+    def encode(self) -> bytes:
+        return _tag(self.tag) + wire.bytes_field(_TENSOR, encode_tensor(self.array))
+
+
+def encode_event(step: int, wall_time: float, values: Sequence[bytes]) -> bytes:
+    """Returns a step's record: the bytes of an `Event` with a `Summary`.
+
+    Args:
+        step: The step.
+        wall_time: In seconds since the epoch.
+        values: What `encode` returned.
+    """
+    summary = b"".join(wire.bytes_field(_VALUE, value) for value in values)
+    return (
+        wire.double_field(_WALL_TIME, wall_time)
+        + wire.int_field(_STEP, step)
+        + wire.bytes_field(_SUMMARY, summary)
+    )
+
+
+@functools.lru_cache(maxsize=4096)
+def _tag(tag: str) -> bytes:
+    return wire.text_field(_TAG, tag)

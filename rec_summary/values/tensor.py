@@ -10,6 +10,7 @@ import numpy.typing as npt
 from rec_summary._pb import anf_ir_pb2
 from rec_summary._pb.anf_ir_pb2 import TensorProto
 from rec_summary.errors import three_part
+from rec_summary.values import wire
 
 _TYPES: Final = {
     "bool": anf_ir_pb2.DT_BOOL,
@@ -25,6 +26,9 @@ _TYPES: Final = {
     "float32": anf_ir_pb2.DT_FLOAT32,
     "float64": anf_ir_pb2.DT_FLOAT64,
 }
+_DIMS, _DATA_TYPE, _FLOAT_DATA = (
+    wire.number_of(TensorProto, name) for name in ("dims", "data_type", "float_data")
+)
 MOST_DIMENSIONS: Final = 32  # what NumPy can bear
 _DTYPES: Final = {number: np.dtype(name) for name, number in _TYPES.items()}
 
@@ -39,7 +43,12 @@ _EXACT: Final = {
 
 
 def to_tensor(array: npt.ArrayLike) -> TensorProto:
-    """Returns an array as a tensor value.
+    """Returns an array as a tensor value, see `encode_tensor`."""
+    return TensorProto.FromString(encode_tensor(array))
+
+
+def encode_tensor(array: npt.ArrayLike) -> bytes:
+    """Returns an array as the bytes of a `TensorProto`.
 
     `float_data` holds all elements as float32, whatever the type: it is the only field that
     MindSpore writes and that MindInsight reads. Where that loses something, the elements
@@ -57,11 +66,13 @@ def to_tensor(array: npt.ArrayLike) -> TensorProto:
         raise TypeError(three_part("a tensor's array", array.dtype, "real numbers"))
     flat = array.reshape(-1)
     with np.errstate(over="ignore"):
-        rounded = flat.astype(np.float32)
-    # Assigning bytes to a packed field is not offered; extending from a list is the fast way.
-    result = TensorProto(dims=array.shape, data_type=kind, float_data=rounded.tolist())
+        rounded = flat.astype("<f4")
+    parts = [wire.int_field(_DIMS, size) for size in array.shape]
+    parts.append(wire.int_field(_DATA_TYPE, kind))
+    if flat.size:
+        parts.append(wire.bytes_field(_FLOAT_DATA, rounded.tobytes()))
     exact = _EXACT.get(array.dtype.name)
-    if exact is not None:
+    if exact is not None and flat.size:
         field, wide = exact
         with np.errstate(invalid="ignore"):
             lossless = np.array_equal(rounded.astype(np.float64), flat.astype(np.float64), True)
@@ -69,8 +80,10 @@ def to_tensor(array: npt.ArrayLike) -> TensorProto:
                 np.all(np.abs(rounded) <= 2**24) or array.dtype.kind == "f"
             )
         if not lossless:
-            getattr(result, field).extend(flat.astype(wide).tolist())
-    return result
+            whole = flat.astype(wide)
+            packed = whole.tobytes() if whole.dtype.kind == "f" else wire.packed_varints(whole)
+            parts.append(wire.bytes_field(wire.number_of(TensorProto, field), packed))
+    return b"".join(parts)
 
 
 def from_tensor(tensor: TensorProto) -> npt.NDArray[Any]:

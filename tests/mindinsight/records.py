@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from rec_summary._pb import anf_ir_pb2, lineage_pb2, summary_pb2
+from rec_summary._pb.summary_pb2 import Summary
 from rec_summary.landscape.options import Options
 from rec_summary.landscape.summary_landscape import SummaryLandscape
 from rec_summary.records.directory import list_files
@@ -105,8 +106,12 @@ def everything(run: Path) -> None:
         *losses(STEPS),
         event(3, histo("fc.weight", WEIGHTS), histo("odd", [1.0, np.nan, np.inf, 2.0])),
         event(4, histo("fc.weight", WEIGHTS * 2)),
-        event(5, TensorValue("table", TABLE).build(), TensorValue("ids", IDS).build()),
-        event(6, ImageValue("input", PIXELS).build()),
+        event(
+            5,
+            Summary.Value.FromString(TensorValue("table", TABLE).encode()),
+            Summary.Value.FromString(TensorValue("ids", IDS).encode()),
+        ),
+        event(6, Summary.Value.FromString(ImageValue("input", PIXELS).encode())),
         custom(entry(map_str={"team": "ads"}), entry(map_double={"decay": 0.5})),
         lineage(dataset_graph=dataset_graph()),
         state(RunState.FINISHED, 20, 0.25),

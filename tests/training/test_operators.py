@@ -12,6 +12,7 @@ import mindspore
 from mindspore import Tensor, nn, ops
 from mindspore.ops.operations import debug_ops
 
+from rec_summary._pb.summary_pb2 import Summary
 from rec_summary.records.trouble import Troubles
 from rec_summary.training import operators
 from rec_summary.training.operators import Mailbox, Operator, snapshot
@@ -232,8 +233,8 @@ def test_whatever_holds_real_numbers_is_taken(value, total, dtype):
     taken = snapshot("histogram", "h", value)
     assert taken.array.dtype == dtype
     assert taken.array.sum() == total
-    assert taken.build().histogram.sum == total
-    assert snapshot("tensor", "t", value).build().tensor.float_data
+    assert Summary.Value.FromString(taken.encode()).histogram.sum == total
+    assert Summary.Value.FromString(snapshot("tensor", "t", value).encode()).tensor.float_data
 
 
 @pytest.mark.parametrize(
