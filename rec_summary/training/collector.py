@@ -233,7 +233,7 @@ class SummaryCollector(Callback):
         run = self._run
         if run is None:
             return
-        begun = time.perf_counter()
+        begun = time.monotonic()
         view = StepView(run_context)
         step = run.note_step(view)
         if run.is_first_step and self._options.collect.graph:
@@ -243,15 +243,14 @@ class SummaryCollector(Callback):
             self._recorder.write(
                 StepRecord(step, time.time(), values, self._troubles, exporter=self._exporter)
             )
+            self._health.note_snapshot(time.monotonic() - begun)
         if self._checkpoints is not None:
             self._checkpoints.see(view.get("train_dataset_element"))
-        if self._checkpoints is not None and self._checkpoints.unit == "step":
-            self._checkpoints.take(lineage.backbone(view), step, view.batch_num)
-        if run.lineage_due(self._options.lineage_secs):
+            if self._checkpoints.unit == "step":
+                self._checkpoints.take(lineage.backbone(view), step, view.batch_num)
+        if run.lineage_due(begun):
             self._refresh_lineage(run, lineage.Status.RUNNING)
-        if values:
-            self._health.note_snapshot(time.perf_counter() - begun)
-        if self._health.due:
+        if self._health.due(begun):
             self._record_health(step)
 
     @_guarded

@@ -71,10 +71,9 @@ class Health:
         self._seconds += seconds
         self._snapshots += 1
 
-    @property
-    def due(self) -> bool:
-        """Whether it is time for a report."""
-        return time.monotonic() - self._last >= self._every_secs
+    def due(self, now: float) -> bool:
+        """Whether it is time for a report, at this monotonic time in seconds."""
+        return now - self._last >= self._every_secs
 
     def record(
         self, step: int, counters: Callable[[], Counters], errors: Callable[[], int]

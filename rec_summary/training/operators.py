@@ -80,6 +80,8 @@ class Mailbox:
 
         They are MindSpore Tensors, unchecked: see `snapshot`.
         """
+        if not (self._values or _is_waiting()):  # as at nearly every step
+            return {}
         with _lock:
             _deliver()
             values, self._values = self._values, {}
@@ -128,8 +130,9 @@ def discard() -> None:
 
     An evaluation runs the same network; its values are not those of a training step.
     """
-    with _lock:
-        _take_all()
+    if _is_waiting():
+        with _lock:
+            _take_all()
 
 
 def snapshot(kind: str, tag: str, value: Any) -> SummaryValue:
@@ -200,6 +203,13 @@ _SNAPSHOTS: Final[dict[str, Callable[[str, npt.NDArray[Any]], SummaryValue]]] = 
     "tensor": TensorValue,
     "histogram": HistogramValue,
 }
+
+
+def _is_waiting() -> bool:
+    """Whether MindSpore holds anything that operators have put out."""
+    return bool(
+        _mindspore_records.SUMMARY_TENSOR_CACHE or _mindspore_operators.SUMMARY_TENSOR_CACHE
+    )
 
 
 def _deliver() -> None:

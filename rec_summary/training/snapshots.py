@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from rec_summary.records.trouble import Troubles
-from rec_summary.training.operators import Mailbox, own_array, snapshot
+from rec_summary.training.operators import Mailbox, Operator, own_array, snapshot
 from rec_summary.training.optimizers import LearningRates, parameters_of
 from rec_summary.training.options import Collect
 from rec_summary.training.step_view import StepView, as_array
@@ -40,7 +40,8 @@ class Snapshots:
         self._collect = collect
         self._troubles = troubles
         self._rates = LearningRates(optimizers)
-        self._parameters = self._chosen(parameters_of(optimizers, view.network))
+        chosen = self._chosen(parameters_of(optimizers, view.network))
+        self._parameters = [(parameter.name + _AUTO, parameter) for parameter in chosen]
         self._images = collect.input_data
         self._mailbox = Mailbox(troubles)
 
@@ -55,23 +56,31 @@ class Snapshots:
             regular: Whether everything but tensors is due.
             tensors: Whether tensors are due.
         """
-        sources: list[tuple[str, Callable[[], Iterable[SummaryValue]]]] = []
-        if regular:
-            if self._images:
-                sources.append(("input data", lambda: self._input_images(view)))
-            if self._collect.metric:
-                sources.append(("loss", lambda: [ScalarValue("loss" + _AUTO, self.loss(view))]))
-                sources.append(("learning rate", self._learning_rates))
-            if self._parameters:
-                sources.append(("histogram", self._histograms))
-        sources.append(("summary operator", lambda: self._operators(regular, tensors)))
         values: list[SummaryValue] = []
+        if regular:
+            self._regular(view, values)
+        waiting = self._mailbox.take()
+        if waiting:
+            try:
+                values.extend(self._operators(waiting, regular, tensors))
+            except Exception as error:  # noqa: BLE001  # one kind must not cost the others
+                self._troubles.report("summary operator", error)
+        return values
+
+    def _regular(self, view: StepView, values: list[SummaryValue]) -> None:
+        sources: list[tuple[str, Callable[[], Iterable[SummaryValue]]]] = []
+        if self._images:
+            sources.append(("input data", lambda: self._input_images(view)))
+        if self._collect.metric:
+            sources.append(("loss", lambda: [ScalarValue("loss" + _AUTO, self.loss(view))]))
+            sources.append(("learning rate", self._learning_rates))
+        if self._parameters:
+            sources.append(("histogram", self._histograms))
         for what, source in sources:
             try:
                 values.extend(source())
             except Exception as error:  # noqa: BLE001  # one kind must not cost the others
                 self._troubles.report(what, error)
-        return values
 
     def close(self) -> None:
         """Leaves the network's operators to others."""
@@ -95,9 +104,9 @@ class Snapshots:
         return [ScalarValue(name + _AUTO, rate) for name, rate in self._rates.read()]
 
     def _histograms(self) -> Iterable[HistogramValue]:
-        for parameter in self._parameters:
+        for tag, parameter in self._parameters:
             # On CPU, asnumpy is a view of live weights: copy before the next step moves them.
-            yield HistogramValue(parameter.name + _AUTO, own_array(parameter, parameter.name))
+            yield HistogramValue(tag, own_array(parameter, tag))
 
     def _chosen(self, parameters: list[Any]) -> list[Any]:
         choice = self._collect.histogram
@@ -118,8 +127,10 @@ class Snapshots:
             return
         yield ImageValue("input_data" + _AUTO, np.array(array[:MAX_TILES], copy=True))
 
-    def _operators(self, regular: bool, tensors: bool) -> Iterable[SummaryValue]:
-        for (kind, tag), tensor in self._mailbox.take().items():
+    def _operators(
+        self, waiting: Mapping[Operator, Any], regular: bool, tensors: bool
+    ) -> Iterable[SummaryValue]:
+        for (kind, tag), tensor in waiting.items():
             if not (tensors if kind == "tensor" else regular):
                 continue
             try:

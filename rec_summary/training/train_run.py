@@ -121,12 +121,11 @@ class TrainRun:
         MindSpore has it.
         """
         view, freq = self._view, self._options.collect_freq
+        count, repeated = self._step, False
         if view.sink_mode:
             count, repeated = view.epoch, view.epoch == self._recorded_epoch
             self._recorded_epoch = view.epoch
-        else:
-            count, repeated = self._step, False
-        first = self.is_first_step
+        first = self._steps_seen == 1
         return self._snapshots.take(
             view,
             regular=first or (count % freq == 0 and not repeated),
@@ -137,9 +136,13 @@ class TrainRun:
         """Lets go of what the run has taken hold of."""
         self._snapshots.close()
 
-    def lineage_due(self, seconds: float) -> bool:
-        """Whether the lineage was last written that long ago, or before the first step."""
-        return self._steps_seen == 1 or time.monotonic() - self._lineage_written >= seconds
+    def lineage_due(self, now: float) -> bool:
+        """Whether the lineage was last written long ago, or before the first step.
+
+        Args:
+            now: The monotonic time, in seconds.
+        """
+        return self._steps_seen == 1 or now - self._lineage_written >= self._options.lineage_secs
 
     def lineage(
         self, status: Status, reason: str, troubles: Mapping[str, int]

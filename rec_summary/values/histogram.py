@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import struct
 from typing import Any, Final
 
 import numpy as np
@@ -68,8 +67,7 @@ def encode_histogram(values: npt.ArrayLike) -> bytes:
         parts.append(_buckets(flat, float(low), float(high)))
     parts += [wire.int_field(n, count) for n, count in zip(_REST, counts, strict=True)]
     if flat.size:
-        with np.errstate(over="ignore"):  # an infinite sum of finite values is the truth here
-            total = float(flat.sum(dtype=np.float64))
+        total = _sum(flat)
         parts.append(
             wire.double_field(_MAX, float(high))
             + wire.double_field(_MIN, float(low))
@@ -77,6 +75,13 @@ def encode_histogram(values: npt.ArrayLike) -> bytes:
         )
     parts.append(wire.int_field(_COUNT, array.size))
     return b"".join(parts)
+
+
+def _sum(flat: npt.NDArray[Any]) -> float:
+    if flat.dtype.kind != "f" or flat.dtype.itemsize < 8:
+        return float(flat.sum(dtype=np.float64))
+    with np.errstate(over="ignore"):  # an infinite sum of finite values is the truth here
+        return float(flat.sum())
 
 
 def _finite(flat: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], tuple[int, int, int]]:
@@ -93,7 +98,7 @@ def _buckets(finite: npt.NDArray[Any], low: float, high: float) -> bytes:
         low, high = max(low - margin, -_LARGEST), min(high + margin, _LARGEST)
     bins = bin_count(finite.size)
     work, scale = finite, 1.0
-    resolution = max(abs(low), abs(high)) * float(np.finfo(np.float32).eps)
+    resolution = max(abs(low), abs(high)) * _EPS32
     narrow = (high - low) / bins < max(4 * resolution, _TINY32)
     counts = None
     if work.dtype != np.float32 or narrow or high - low > _WIDE32:
@@ -102,21 +107,42 @@ def _buckets(finite: npt.NDArray[Any], low: float, high: float) -> bytes:
         work = work.astype(np.float64)
         scale = _scale(low, high)
     else:
-        edges = np.linspace(low, high, bins + 1, dtype=np.float32)
+        edges = _edges(low, high, bins)
         counts = count_float32(work, low, high, edges, resolution)
     if counts is None:
         counts, edges = np.histogram(
             work / scale if scale != 1.0 else work, bins, (low / scale, high / scale)
         )
-    widths = np.diff(edges) * scale
-    found = []
-    for left, width, count in zip(
-        (edges[:-1] * scale).tolist(), widths.tolist(), counts.tolist(), strict=True
-    ):
-        number = _SMALL[count] if count < len(_SMALL) else wire.varint(count)
-        length = _BUCKET_BYTES + len(number)
-        found.append(_BUCKET.pack(_BUCKETS_KEY, length, _LEFT, left, _WIDTH, width, _IN_IT))
-        found.append(number)
+    widths = (edges[1:] - edges[:-1]) * scale
+    return _encode_buckets(edges[:-1] * scale, widths, counts)
+
+
+def _edges(low: float, high: float, bins: int) -> npt.NDArray[np.float32]:
+    """`numpy.linspace` for float32, without its checks, which take as long as a small array."""
+    edges: npt.NDArray[np.float64] = _NUMBERS[: bins + 1] * ((high - low) / bins)
+    edges += low
+    edges[-1] = high
+    return edges.astype(np.float32)
+
+
+def _encode_buckets(
+    lefts: npt.NDArray[Any], widths: npt.NDArray[Any], counts: npt.NDArray[Any]
+) -> bytes:
+    """Returns the field of all buckets; the arrays are of shape [bins]."""
+    rows = np.empty(counts.size, _ROW)
+    rows["keys"], rows["left_key"], rows["width_key"], rows["count_key"] = _KEYS
+    rows["left"], rows["width"] = lefts, widths
+    most = int(counts.max())
+    if most < 0x80:  # as in most bins of most arrays; and each row is as long as the next
+        rows["length"] = _BUCKET_BYTES + 1
+        rows["count"] = counts
+        return rows.tobytes()
+    numbers = [_SMALL[n] if n < len(_SMALL) else wire.varint(n) for n in counts.tolist()]
+    rows["length"] = [_BUCKET_BYTES + len(number) for number in numbers]
+    data, size = rows.tobytes(), _ROW.itemsize
+    found: list[bytes] = []
+    for place, number in enumerate(numbers, start=1):
+        found += (data[(place - 1) * size : place * size - 1], number)
     return b"".join(found)
 
 
@@ -136,12 +162,22 @@ _REST: Final = tuple(
 _MAX, _MIN, _SUM, _COUNT = (
     wire.number_of(_HISTOGRAM, name) for name in ("max", "min", "sum", "count")
 )
-# A bucket: its key and length, then key and value of left, width and count.
-_BUCKET: Final = struct.Struct("<BBBdBdB")
-_BUCKET_BYTES: Final = _BUCKET.size - 2  # but for key and length, and without the count
-_BUCKETS_KEY: Final = wire.number_of(_HISTOGRAM, "buckets") << 3 | wire.LENGTH
-_LEFT, _WIDTH = (
-    wire.number_of(_HISTOGRAM.bucket, name) << 3 | wire.FIXED64 for name in ("left", "width")
+# A bucket whose count takes one byte: its key and length, then keys and values of its fields.
+_ROW: Final = np.dtype(
+    [
+        *(("keys", "u1"), ("length", "u1")),
+        *(("left_key", "u1"), ("left", "<f8")),
+        *(("width_key", "u1"), ("width", "<f8")),
+        *(("count_key", "u1"), ("count", "u1")),
+    ]
 )
-_IN_IT: Final = wire.number_of(_HISTOGRAM.bucket, "count") << 3 | wire.VARINT
+_BUCKET_BYTES: Final = _ROW.itemsize - 3  # but for key and length, and without the count
+_KEYS: Final = (
+    wire.number_of(_HISTOGRAM, "buckets") << 3 | wire.LENGTH,
+    wire.number_of(_HISTOGRAM.bucket, "left") << 3 | wire.FIXED64,
+    wire.number_of(_HISTOGRAM.bucket, "width") << 3 | wire.FIXED64,
+    wire.number_of(_HISTOGRAM.bucket, "count") << 3 | wire.VARINT,
+)
+_EPS32: Final = float(np.finfo(np.float32).eps)
+_NUMBERS: Final = np.arange(MAX_BINS + 1, dtype=np.float64)
 _SMALL: Final = [wire.varint(count) for count in range(1 << 12)]
