@@ -1,0 +1,284 @@
+"""Records of nothing but scalars, many at a time.
+
+Such a record has the same bytes in MindSpore's format and in TensorBoard's, but for the key of
+each number. And in a training, thousands of them differ only in their time, step and numbers.
+So they are told apart by their fixed bytes, checked and converted by columns: with a few dozen
+operations of numpy for thousands of records, where one by one each takes a dozen itself.
+
+Whatever is not exactly as expected is left to the ordinary way, record by record; both give
+the same bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from rec_summary.export.limits import LONGEST_TAG
+from rec_summary.records import framing
+from rec_summary.records.row_checksums import contribution, masked, row_checksums
+
+_HEADER: Final = struct.Struct("<QI")
+_LONGEST: Final = 2048  # of a payload
+_MOST_LAYOUTS: Final = 128  # of the records of one length
+_MOST_LENGTHS: Final = 64
+_WALL_TIME, _STEP, _SUMMARY, _VALUE, _TAG = 0x09, 0x10, 0x2A, 0x0A, 0x0A
+_RECORDED, _SHOWN = 0x1D, 0x15  # the key of a number in a record, and in an event file
+_LONGEST_STEP: Final = 5  # bytes; a negative one takes ten
+_MORE: Final = 0x80
+
+Bytes = npt.NDArray[np.uint8]
+Integers = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+
+class Layout(NamedTuple):
+    """Where in a payload things are.
+
+    Attributes:
+        tags: The tag of each value.
+        step: The place and the size of the step.
+        numbers: The place of each number, behind its key.
+    """
+
+    tags: tuple[str, ...]
+    step: tuple[int, int]
+    numbers: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class ScalarBlock:
+    """Records in a row; of those with scalars alone, everything is known.
+
+    Attributes:
+        bounds: Where in the file each record begins, and where the last one ends, of shape
+            [n + 1], in bytes.
+        kind: The number of each record's tags in `tags`; -1 where the ordinary way is needed,
+            of shape [n].
+        tags: The tags of records, each tuple once.
+        steps: Of shape [n], as are `wall_times`; 0 where `kind` is -1.
+        wall_times: Seconds since the epoch, finite.
+        values: The numbers of each kind, of shape [records of that kind, its tags].
+        places: For each kind, which records are of it, ascending.
+        data: The same records as TensorBoard has them, framed; undefined where `kind` is -1.
+    """
+
+    bounds: Integers
+    kind: Integers
+    tags: tuple[tuple[str, ...], ...]
+    steps: Integers
+    wall_times: Floats
+    values: tuple[npt.NDArray[np.float32], ...]
+    places: tuple[Integers, ...]
+    data: Bytes
+
+    def framed(self, first: int, last: int) -> bytes:
+        """Returns the frames of the records from `first` up to, not including, `last`."""
+        start = self.bounds[0]
+        return self.data[self.bounds[first] - start : self.bounds[last] - start].tobytes()
+
+
+def scan(buffer: bytes, at: int, offset: int) -> ScalarBlock | None:
+    """Looks at the whole records in a buffer.
+
+    Args:
+        buffer: A piece of a record file.
+        at: Where in it a record begins.
+        offset: Where in the file that is.
+
+    Returns:
+        The records up to the first that is incomplete or has a wrong header; None if there
+        is none, or if hardly any is of scalars alone.
+    """
+    starts = _starts(buffer, at)
+    if len(starts) < 2:
+        return None
+    bounds = np.array(starts, np.int64)
+    data = np.frombuffer(buffer, np.uint8)[at : starts[-1]].copy()
+    bounds -= at
+    block = _Scan(data, bounds)
+    block.run()
+    if np.count_nonzero(block.kind >= 0) * 2 < len(block.kind):
+        return None
+    return ScalarBlock(
+        bounds + offset,
+        block.kind,
+        tuple(block.tags),
+        block.steps,
+        block.wall_times,
+        tuple(np.concatenate(each) for each in block.values),
+        tuple(np.concatenate(each) for each in block.places),
+        data,
+    )
+
+
+def _starts(buffer: bytes, at: int) -> list[int]:
+    """Returns where records begin, and where the last whole one ends."""
+    end = len(buffer) - framing.OVERHEAD_BYTES
+    unpack, overhead = _HEADER.unpack_from, framing.OVERHEAD_BYTES
+    checksums: dict[int, int] = {}
+    found = [at]
+    while at <= end:
+        length, checksum = unpack(buffer, at)
+        expected = checksums.get(length)
+        if expected is None:
+            if length > end - at:
+                break
+            expected = checksums[length] = framing.masked_crc32c(buffer[at : at + 8])
+        at += length + overhead
+        if expected != checksum or at > end + overhead:
+            break
+        found.append(at)
+    return found
+
+
+class _Scan:
+    """The work on one block; `data` becomes what TensorBoard has."""
+
+    def __init__(self, data: Bytes, bounds: Integers) -> None:
+        count = len(bounds) - 1
+        self._data = data
+        self._bounds = bounds
+        self.kind: Integers = np.full(count, -1, np.int64)
+        self.steps: Integers = np.zeros(count, np.int64)
+        self.wall_times: Floats = np.zeros(count, np.float64)
+        self.tags: list[tuple[str, ...]] = []
+        self.values: list[list[npt.NDArray[np.float32]]] = []
+        self.places: list[list[Integers]] = []
+
+    def run(self) -> None:
+        sizes = np.diff(self._bounds)
+        lengths, counts = np.unique(sizes, return_counts=True)
+        for size in lengths[np.argsort(-counts)][:_MOST_LENGTHS].tolist():
+            if framing.OVERHEAD_BYTES < size <= _LONGEST:
+                self._take_length(np.flatnonzero(sizes == size), size)
+
+    def _take_length(self, places: Integers, size: int) -> None:
+        """Takes the records of one size, layout by layout."""
+        for _ in range(_MOST_LAYOUTS):
+            if not len(places):
+                return
+            first = self._bounds[places[0]]
+            payload = self._data[first : first + size][framing.HEADER_BYTES :]
+            layout = _layout(payload[: -framing.FOOTER_BYTES].tobytes())
+            if layout is None:
+                places = places[1:]
+                continue
+            rows = self._data[self._bounds[places][:, None] + np.arange(size)]
+            same = _alike(rows, layout)
+            self._take(places[same], rows[same], layout)
+            places = places[~same]
+
+    def _take(self, places: Integers, rows: Bytes, layout: Layout) -> None:
+        payloads = rows[:, framing.HEADER_BYTES : -framing.FOOTER_BYTES]
+        checksums = row_checksums(payloads, _variable(layout))
+        stored = np.ascontiguousarray(rows[:, -framing.FOOTER_BYTES :]).view("<u4")[:, 0]
+        wall_times = np.ascontiguousarray(payloads[:, 1:9]).view("<f8")[:, 0]
+        steps = _steps(payloads, *layout.step)
+        # TensorBoard's events have no field for a step or a time of zero.
+        sound = (stored == masked(checksums)) & np.isfinite(wall_times)
+        sound &= (steps != 0) & (wall_times != 0)
+        if not sound.all():
+            places, rows, payloads = places[sound], rows[sound], payloads[sound]
+            checksums, wall_times, steps = checksums[sound], wall_times[sound], steps[sound]
+        if not len(places):
+            return
+        self.steps[places], self.wall_times[places] = steps, wall_times
+        if layout.tags not in self.tags:
+            self.tags.append(layout.tags)
+            self.values.append([])
+            self.places.append([])
+        kind = self.tags.index(layout.tags)
+        self.kind[places] = kind
+        numbers = [np.ascontiguousarray(payloads[:, n : n + 4]).view("<f4") for n in layout.numbers]
+        self.values[kind].append(np.hstack(numbers))
+        self.places[kind].append(places)
+        self._convert(places, rows, checksums, layout)
+
+    def _convert(
+        self, places: Integers, rows: Bytes, checksums: npt.NDArray[np.uint32], layout: Layout
+    ) -> None:
+        length = rows.shape[1] - framing.OVERHEAD_BYTES
+        for number in layout.numbers:
+            rows[:, framing.HEADER_BYTES + number - 1] = _SHOWN
+            checksums = checksums ^ contribution(length, number - 1)[_RECORDED ^ _SHOWN]
+        footers = masked(checksums).astype("<u4").reshape(-1, 1).view(np.uint8)
+        rows[:, -framing.FOOTER_BYTES :] = footers
+        self._data[self._bounds[places][:, None] + np.arange(rows.shape[1])] = rows
+
+
+def _layout(payload: bytes) -> Layout | None:
+    """Returns the layout of a record of scalars; None for every other record."""
+    size = len(payload)
+    if size < 12 or payload[0] != _WALL_TIME or payload[9] != _STEP:
+        return None
+    at = 10
+    while payload[at] & _MORE:
+        at += 1
+        if at >= min(size - 2, 10 + _LONGEST_STEP):
+            return None
+    step = (10, at + 1 - 10)
+    if payload[at + 1] != _SUMMARY:
+        return None
+    at, end = _length(payload, at + 2)
+    if end != size:
+        return None
+    tags, numbers = [], []
+    while at < end:
+        if payload[at] != _VALUE:
+            return None
+        at, value_end = _length(payload, at + 1)
+        if at >= value_end or value_end > end or payload[at] != _TAG:
+            return None
+        at, tag_end = _length(payload, at + 1)
+        if at > tag_end or tag_end + 5 != value_end or payload[tag_end] != _RECORDED:
+            return None
+        try:
+            tag = payload[at:tag_end].decode("utf-8")
+        except UnicodeDecodeError:
+            return None
+        if not tag or len(tag) > LONGEST_TAG or tag in tags:
+            return None
+        tags.append(tag)
+        numbers.append(tag_end + 1)
+        at = value_end
+    return Layout(tuple(tags), step, tuple(numbers)) if tags else None
+
+
+def _length(payload: bytes, at: int) -> tuple[int, int]:
+    """Returns where a field's content begins and ends; nowhere, if that cannot be told."""
+    if at < len(payload) and payload[at] < _MORE:
+        return at + 1, at + 1 + payload[at]
+    if at + 1 < len(payload) and 0 < payload[at + 1] < _MORE:
+        return at + 2, at + 2 + (payload[at] & 0x7F | payload[at + 1] << 7)
+    return len(payload), -1
+
+
+def _variable(layout: Layout) -> list[int]:
+    """Returns the columns of a payload in which records of a layout may differ."""
+    place, size = layout.step
+    numbers = [number + byte for number in layout.numbers for byte in range(4)]
+    return [*range(1, 9), *range(place, place + size), *numbers]
+
+
+def _alike(rows: Bytes, layout: Layout) -> npt.NDArray[np.bool_]:
+    """Tells which rows have the layout of the first one, and its tags."""
+    fixed = np.ones(rows.shape[1], np.bool_)
+    fixed[[framing.HEADER_BYTES + column for column in _variable(layout)]] = False
+    fixed[-framing.FOOTER_BYTES :] = False
+    same: npt.NDArray[np.bool_] = (rows[:, fixed] == rows[0, fixed]).all(axis=1)
+    place, size = layout.step
+    first = framing.HEADER_BYTES + place
+    step = rows[:, first : first + size]
+    return same & ((step >= _MORE) == (np.arange(size) < size - 1)).all(axis=1)
+
+
+def _steps(payloads: Bytes, place: int, size: int) -> Integers:
+    steps: Integers = np.zeros(len(payloads), np.int64)
+    for byte in range(size):
+        steps |= (payloads[:, place + byte].astype(np.int64) & 0x7F) << (7 * byte)
+    return steps
