@@ -9,11 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from google.protobuf.message import DecodeError
-
 from rec_summary._pb.lineage_pb2 import LineageEvent
 from rec_summary._pb.summary_pb2 import Event
-from rec_summary.records.bounds import MOST_PARTS, has_too_many_parts
+from rec_summary.records.bounds import MOST_PARTS, UNDECODABLE, has_too_many_parts
 from rec_summary.records.names import Kind, parse_name
 from rec_summary.records.reader import (
     BadLength,
@@ -146,7 +144,7 @@ def verify_file(
                 continue
             try:
                 event = message.FromString(record.payload)
-            except DecodeError:
+            except UNDECODABLE:
                 event = None
             if event is None or not event.IsInitialized():
                 kind = "lineage" if lineage else "summary"
