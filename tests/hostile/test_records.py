@@ -456,6 +456,17 @@ def test_names_that_are_no_text_are_shown_or_told(tmp_path: Path) -> None:
         assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("number", [2, 3, 4, 5, 1000, 1001])
+def test_names_of_custom_data_may_be_text_beside_none(tmp_path: Path, number: int) -> None:
+    # Found by `tools/fuzz export`: names that are bytes cannot be ordered with others.
+    info = b"".join(field(number, field(1, name)) for name in (b"a", b"\xff", b"b", b"\xfe"))
+    write(tmp_path / "records", good())
+    write_lineage(tmp_path / "records", WALL_TIME + field(10, info))
+    report = export_tensorboard(tmp_path / "records", tmp_path / "logs")
+    assert report.exported == {"scalar_value": 1}
+    assert "a name in it is not UTF-8" in report.problems[0].text
+
+
 def test_a_reader_gives_up_at_a_length_beyond_the_limit(tmp_path: Path) -> None:
     path = write(tmp_path, header(2**63))
     with RecordReader(path) as reader:
