@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from rec_summary.cli.common import count_of, one_line, progress_of, reporting_errors
+from rec_summary.errors import three_part, verbatim
 
 EXAMPLES = """\b
 Examples:
@@ -90,6 +91,11 @@ def landscape(
                 )
         except (ValueError, ImportError) as error:
             raise click.UsageError(str(error)) from error
+        except OSError as error:
+            received = verbatim(f"{error.filename or run}: {error.strerror or error}")
+            expected = "a directory that can be written to, without links in it"
+            what = "what is kept of the landscape"
+            raise click.ClickException(three_part(what, received, expected)) from error
         if not quiet:
             where = one_line(output or run)
             recorded = f"Recorded {count_of(len(tags), 'landscape')} in {where}"

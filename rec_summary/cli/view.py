@@ -57,11 +57,11 @@ def view(
         os.makedirs(logdir, exist_ok=True)
         if not os.path.exists(source):
             click.echo(f"{one_line(source)} does not exist yet: waiting for records.", err=True)
+        address = exposed(host, arguments)
+        if address is not None:
+            click.echo(WARNING.format(one_line(address)), err=True)
         with stopping() as stop, Viewer(logdir, host=host, port=port, arguments=arguments) as board:
             click.echo(f"TensorBoard: {board.url} (Ctrl-C to stop)")
-            address = exposed(host, arguments)
-            if address is not None:
-                click.echo(WARNING.format(one_line(address)), err=True)
             waiter = threading.Thread(target=wait_while_running, args=(board, stop), daemon=True)
             waiter.start()
             try:

@@ -8,8 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from rec_summary._pb import lineage_pb2, summary_pb2
 from rec_summary.export.report import Tally
-from rec_summary.records.bounds import MOST_PARTS, has_too_many_parts
-from rec_summary.records.decoding import UNREADABLE
+from rec_summary.records.bounds import MOST_PARTS, UNDECODABLE, has_too_many_parts
 from rec_summary.records.directory import RecordFile
 from rec_summary.records.names import Kind
 from rec_summary.records.reader import (
@@ -93,7 +92,7 @@ class EventReader:
                 continue
             try:
                 event: Any = self._message.FromString(data)
-            except UNREADABLE:
+            except UNDECODABLE:
                 event = None
             if event is None or not event.IsInitialized():
                 self._tally.problem(self._path, offset, f"not a {self._kind} record; skipped")

@@ -125,12 +125,7 @@ class Records:
         found = found.drop_duplicates(["run", "rank", "tag", "step"], keep="last")
         if not wide:
             return found.reset_index(drop=True)
-        steps = len(found[["run", "rank", "step"]].drop_duplicates())
-        tags = found["tag"].nunique()
-        if steps * tags > MOST_CELLS:
-            received = verbatim(f"{steps:,} steps × {tags:,} tags")
-            expected = f"at most {MOST_CELLS:,} cells: choose tags, runs or steps"
-            raise ValueError(three_part("a wide table", received, expected))
+        _check_width(found)
         table = found.pivot(index=["run", "rank", "step"], columns="tag", values="value")
         table.columns = [str(name) for name in table.columns]
         return table.sort_index()
@@ -264,6 +259,15 @@ class Records:
                 "(all are in `problems`)",
                 stacklevel=4,
             )
+
+
+def _check_width(found: pd.DataFrame) -> None:
+    steps = len(found[["run", "rank", "step"]].drop_duplicates())
+    tags = found["tag"].nunique()
+    if steps * tags > MOST_CELLS:
+        received = verbatim(f"{steps:,} steps × {tags:,} tags")
+        expected = f"at most {MOST_CELLS:,} cells: choose tags, runs or steps"
+        raise ValueError(three_part("a wide table", received, expected))
 
 
 def _scalar_frame(held: list[tuple[Any, ...]]) -> pd.DataFrame:

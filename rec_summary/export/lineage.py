@@ -198,8 +198,9 @@ def flattened(info: UserDefinedInfo, prefix: str = "") -> Iterator[tuple[str, Pl
             _check_length(len(prefix) + len(key))
             text = isinstance(value, str | bytes)
             yield prefix + key, valid(value)[:LONGEST_TEXT] if text else value
-    for key in sorted(info.map_dict):
-        yield from flattened(info.map_dict[key], f"{prefix}{key}.")
+    # Looked up before they are compared: a name that is no text is told so.
+    for key, below in sorted(info.map_dict.items(), key=lambda entry: entry[0]):
+        yield from flattened(below, f"{prefix}{key}.")
 
 
 def _check_length(length: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import zlib
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from rec_summary.export.limits import LONGEST_TAG, MOST_SERIES
 from rec_summary.export.report import Tally
 from rec_summary.export.words import printable
 
+_INFINITE: Final = 1 << 64  # more than any step
 _HELD_VALUES: Final = 4096
 _HELD_BYTES: Final = 1 << 24
 _STEADY: Final = frozenset(("scalar_value", "histogram"))  # recorded step by step
@@ -79,6 +81,8 @@ class StepBuffer:
         self._restart = restart
         self._step: int | None = None
         self._last: dict[tuple[str, str], int] = {}  # the last step of each series
+        self._since: dict[tuple[str, str], int] = {}  # the restart before it, by number
+        self._restarts: list[tuple[int, int]] = []  # number and step; both ascend
         self._has_gone_back = False
         self._held: dict[tuple[str, str], Recorded] = {}
         self._held_bytes = 0
@@ -98,14 +102,23 @@ class StepBuffer:
         last = self._last
         taken = []
         for recorded in values:
-            if self._refuses(recorded):
-                continue
-            taken.append(recorded)
             kind, tag, _, origin = recorded
+            if len(tag) > LONGEST_TAG:
+                what = f"a tag of {len(tag):,} characters; at most {LONGEST_TAG:,} can be shown"
+                self._tally.problem(origin.path, origin.offset, f"{what}; skipped")
+                continue
             if kind in _STEADY:
-                if last.get((kind, tag), step) > step:
+                reached = last.get((kind, tag))
+                if reached is None and len(last) >= MOST_SERIES:
+                    what = f"a tag beyond the first {MOST_SERIES:,} of the run; skipped: {tag!r}"
+                    self._tally.problem(origin.path, origin.offset, what)
+                    continue
+                if reached is not None and reached > step and self._is_in_force(kind, tag, reached):
                     self._go_back(step, origin)
                 last[kind, tag] = step
+                if self._restarts:
+                    self._since[kind, tag] = self._restarts[-1][0]
+            taken.append(recorded)
         held = self._held
         for recorded in taken:
             key = recorded[:2]
@@ -127,7 +140,11 @@ class StepBuffer:
     def state(self) -> State:
         """Returns what `restore` needs. To be called after `pause`."""
         passed = [[*series, checksum] for series, checksum in self._passed.items()]
-        last = [[*series, step] for series, step in self._last.items()]
+        last = [
+            [*series, step]
+            for series, step in self._last.items()
+            if self._is_in_force(*series, step)
+        ]
         return {"step": self._step, "passed": passed, "last": last}
 
     def restore(self, state: State) -> None:
@@ -135,20 +152,6 @@ class StepBuffer:
         self._step = state["step"]
         self._passed = {(kind, tag): checksum for kind, tag, checksum in state["passed"]}
         self._last = {(kind, tag): step for kind, tag, step in state["last"]}
-
-    def _refuses(self, recorded: Recorded) -> bool:
-        """Whether a value is beyond what can be shown; it is told then."""
-        kind, tag, _, origin = recorded
-        if len(tag) > LONGEST_TAG:
-            what = (
-                f"a tag of {len(tag):,} characters; at most {LONGEST_TAG:,} can be shown; skipped"
-            )
-        elif kind in _STEADY and len(self._last) >= MOST_SERIES and recorded[:2] not in self._last:
-            what = f"a tag beyond the first {MOST_SERIES:,} of the run; skipped: {tag!r}"
-        else:
-            return False
-        self._tally.problem(origin.path, origin.offset, what)
-        return True
 
     def _go_back(self, step: int, origin: Origin) -> None:
         if not self._has_gone_back:
@@ -159,9 +162,21 @@ class StepBuffer:
                 "there on"
             )
         self._flush()
-        for series in [series for series, reached in self._last.items() if reached > step]:
-            del self._last[series]
+        number = self._restarts[-1][0] + 1 if self._restarts else 1
+        while self._restarts and self._restarts[-1][1] >= step:
+            self._restarts.pop()  # what that one supersedes, this one does
+        self._restarts.append((number, step))
         self._restart(step, origin)
+
+    def _is_in_force(self, kind: str, tag: str, reached: int) -> bool:
+        """Whether no restart has superseded the last step of a series.
+
+        Of the restarts since, the first one listed went back furthest. Nothing is looked at but
+        that one: a file may have very many series, and go back with every record.
+        """
+        since = self._since.get((kind, tag), 0)
+        index = bisect.bisect_right(self._restarts, (since, _INFINITE))
+        return index == len(self._restarts) or reached <= self._restarts[index][1]
 
     def _comes_again(self, key: tuple[str, str], recorded: Recorded) -> bool:
         """Whether a value has been passed on already; counts it if there was any."""

@@ -166,7 +166,7 @@ def exposed(host: str, arguments: Sequence[str]) -> str | None:
         arguments: What else TensorBoard is told; it may be another address.
     """
     hosts, words = [host], list(arguments)
-    for word, following in zip(words, [*words[1:], ""], strict=True):
+    for word, following in zip(words, [*words[1:], ""], strict=False):
         name, equals, value = word.partition("=")
         # Its parser takes beginnings of options, too.
         if len(name) > 3 and "--bind_all".startswith(name):

@@ -17,7 +17,7 @@ from rec_summary.records.plain_files import open_plain
 _read_array: Any = np.lib.format.read_array
 _MOST_ARRAYS: Final = 10_000
 _REASONS: Final = (
-    *(ValueError, KeyError, EOFError, RuntimeError, NotImplementedError, MemoryError),
+    *(OSError, ValueError, KeyError, EOFError, RuntimeError, NotImplementedError, MemoryError),
     *(SyntaxError, TypeError, tokenize.TokenError, zipfile.BadZipFile, zlib.error),
 )
 

@@ -10,8 +10,14 @@ from __future__ import annotations
 import os
 from typing import Any, Final
 
+from google.protobuf.message import DecodeError
+
 VARIABLE: Final = "REC_SUMMARY_MAX_RECORD_MIB"
 """The environment variable that gives `MOST_BYTES` another value, in MiB."""
+
+UNDECODABLE: Final = (DecodeError, ValueError, RecursionError)
+"""What protobuf raises for what it cannot decode. Its implementation in Python raises the second
+for text that is no UTF-8, and the third, in older releases, for deep nesting."""
 
 MOST_PARTS: Final = 4_000_000
 _COUNTED_FROM: Final = 1 << 22  # bytes; a smaller record cannot take much memory

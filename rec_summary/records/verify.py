@@ -11,8 +11,7 @@ from typing import Any, Final
 
 from rec_summary._pb.lineage_pb2 import LineageEvent
 from rec_summary._pb.summary_pb2 import Event
-from rec_summary.records.bounds import MOST_PARTS, has_too_many_parts
-from rec_summary.records.decoding import UNREADABLE
+from rec_summary.records.bounds import MOST_PARTS, UNDECODABLE, has_too_many_parts
 from rec_summary.records.names import Kind, parse_name
 from rec_summary.records.reader import (
     BadLength,
@@ -145,7 +144,7 @@ def verify_file(
                 continue
             try:
                 event = message.FromString(record.payload)
-            except UNREADABLE:
+            except UNDECODABLE:
                 event = None
             if event is None or not event.IsInitialized():
                 kind = "lineage" if lineage else "summary"

@@ -138,3 +138,38 @@ def test_a_restart_within_a_record_comes_before_all_of_it() -> None:
     recorder.buffer.pause()
     assert recorder.marks == [2]
     assert recorder.emitted[2:] == [(0, 0.5, [("a", 3), ("b", 4)])]
+
+
+STEPS = st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 6)), max_size=40)
+
+
+@given(STEPS, st.integers(0, 40))
+def test_restarts_are_those_that_a_look_at_all_series_finds(
+    steps: list[tuple[str, int]], cut: int
+) -> None:
+    last: dict[str, int] = {}
+    restarts = []
+    for tag, step in steps:
+        if last.get(tag, step) > step:
+            restarts.append(step)
+            last = {each: reached for each, reached in last.items() if reached <= step}
+        last[tag] = step
+    recorder, found = Recorder(), []
+    for index, (tag, step) in enumerate(steps):
+        if index == cut:  # a later export goes on with what it is told
+            recorder.buffer.pause()
+            found, state = recorder.restarts, recorder.buffer.state()
+            recorder = Recorder()
+            recorder.buffer.restore(json.loads(json.dumps(state)))
+        recorder.add((step, 1.0, [(tag, float(index))]))
+    recorder.buffer.pause()
+    assert [*found, *recorder.restarts] == restarts
+    assert {tag: step for _, tag, step in recorder.buffer.state()["last"]} == last
+
+
+def test_a_restart_looks_at_its_own_series_only() -> None:
+    recorder = Recorder()
+    recorder.add((0, 1.0, [(str(number), 1.0) for number in range(20_000)]))
+    for _ in range(20_000):  # four hundred million looks otherwise
+        recorder.add((5, 1.0, [("loss", 1.0)]), (3, 1.0, [("loss", 1.0)]))
+    assert len(recorder.restarts) == 20_000

@@ -131,7 +131,7 @@ def test_any_file_is_read_or_told(
     checked(base, everything)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.integers(0, 2**32))
 def test_any_message_is_shown_or_told(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
     base = tmp_path_factory.mktemp("messages")

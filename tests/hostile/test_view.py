@@ -1,0 +1,74 @@
+"""Who can look: the viewer, and the copies that it keeps."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from rec_summary.cli.view import view
+from rec_summary.export.view import Viewer, cache_directory, exposed, prepare_cache
+from tests.hostile.crafted import MAIN, good, write
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "LOCALHOST", "127.0.0.2", "::1"])
+def test_this_machine_alone_is_no_exposure(host: str) -> None:
+    assert exposed(host, ["--window_title", "x", "--hostile", "y"]) is None
+
+
+@pytest.mark.parametrize(
+    ("host", "arguments", "address"),
+    [
+        ("0.0.0.0", [], "0.0.0.0"),
+        ("::", [], "::"),
+        ("example.org", [], "example.org"),
+        ("127.0.0.1", ["--host", "0.0.0.0"], "0.0.0.0"),
+        ("127.0.0.1", ["--host=10.0.0.1"], "10.0.0.1"),
+        ("127.0.0.1", ["--hos", "10.0.0.1"], "10.0.0.1"),
+        ("127.0.0.1", ["--bind_all"], "all addresses of this machine"),
+        ("127.0.0.1", ["--bind_a"], "all addresses of this machine"),
+        ("0.0.0.0", ["--host", "127.0.0.1"], None),
+    ],
+)
+def test_every_way_to_be_exposed_is_noticed(
+    host: str, arguments: list[str], address: str | None
+) -> None:
+    assert exposed(host, arguments) == address
+
+
+def test_by_default_it_listens_at_this_machine_alone() -> None:
+    [option] = [each for each in view.params if each.name == "host"]
+    assert option.default == "127.0.0.1"
+    command = Viewer("logs")._command
+    assert command[command.index("--host") + 1] == "127.0.0.1"
+
+
+def test_the_cache_is_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    place = Path(cache_directory(str(tmp_path)))
+    place.mkdir(parents=True)
+    os.chmod(place, 0o755)  # by an earlier release
+    assert prepare_cache(str(tmp_path)) == str(place)
+    assert place.stat().st_mode & 0o777 == 0o700
+    assert place.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_exposure_is_told_before_it_begins(tmp_path: Path) -> None:
+    write(tmp_path / "records" / "run", good())
+    with socket.socket() as taken:
+        taken.bind(("0.0.0.0", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        for arguments in (["--host", "0.0.0.0"], ["--", "--host=0.0.0.0"]):
+            logdir = ["--logdir", tmp_path / "logs"]
+            done = subprocess.run(
+                [*MAIN, "view", tmp_path / "records", "--port", port, *logdir, *arguments],
+                capture_output=True,
+                text=True,
+                timeout=60,
+            )
+            assert done.stderr.startswith("Warning: TensorBoard listens at 0.0.0.0, and asks")
+            assert "TensorBoard does not start" in done.stderr

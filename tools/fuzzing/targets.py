@@ -1,0 +1,182 @@
+"""What is fuzzed: each target takes bytes, and only documented errors may come of them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from rec_summary._pb.lineage_pb2 import LineageEvent
+from rec_summary._pb.summary_pb2 import Event
+from rec_summary.errors import RecordError, SourceError
+from rec_summary.export.cursor import CURSOR_NAME
+from rec_summary.export.cursor_check import is_sound
+from rec_summary.export.inspection import inspect_run
+from rec_summary.export.report import Tally
+from rec_summary.export.runs_table import rows
+from rec_summary.export.tensorboard import export_tensorboard
+from rec_summary.landscape.npz import read_npz
+from rec_summary.landscape.point import METADATA_NAME, read_metadata
+from rec_summary.records.checkpoint_file import CheckpointError, CheckpointFile
+from rec_summary.records.directory import find_runs
+from rec_summary.records.framing import frame
+from rec_summary.records.reader import BadLength, RecordReader, TruncatedRecord
+from rec_summary.records.repair import repair
+from rec_summary.records.verify import verify_file
+from tests.export.record_dirs import summary_name
+from tests.hostile.crafted import good
+from tests.hostile.messages import message
+from tests.landscape.quadratic import write_run
+from tests.records.test_checkpoint_file import DATA
+
+Target = Callable[[bytes, Path], None]
+
+_SUMMARY: Final = summary_name()
+_LINEAGE: Final = _SUMMARY.replace("_MS", "_lineage")
+
+
+def reader(data: bytes, base: Path) -> None:
+    """A file of any bytes, record after record."""
+    path = base / "records"
+    path.write_bytes(data)
+    with RecordReader(path) as records:
+        while True:
+            before = records.offset
+            try:
+                if records.read() is None:
+                    return
+            except (BadLength, TruncatedRecord):
+                return
+            except RecordError:
+                pass
+            assert records.offset > before
+
+
+def verify(data: bytes, base: Path) -> None:
+    """A file of any bytes, as summary and as lineage."""
+    for name in (_SUMMARY, _LINEAGE):
+        path = base / name
+        path.write_bytes(data)
+        report = verify_file(path)
+        assert 0 <= report.sound_bytes <= report.nbytes == len(data)
+
+
+def repaired(data: bytes, base: Path) -> None:
+    """A file of any bytes; what is copied must be sound."""
+    (base / "records").mkdir()
+    (base / "records" / _SUMMARY).write_bytes(data)
+    [file] = repair(base / "records", base / "repaired").files
+    assert file.nbytes + sum(size for _, size in file.lost) == len(data)
+    with RecordReader(file.destination) as records:
+        assert sum(1 for _ in records) == file.records
+
+
+def export(data: bytes, base: Path) -> None:
+    """One record of any content, shown everywhere; the first byte chooses the kind of file."""
+    run = base / "records" / "run"
+    run.mkdir(parents=True)
+    name = _LINEAGE if data[:1] > b"\x7f" else _SUMMARY
+    (run / name).write_bytes(frame(data[1:]) + (b"" if name == _LINEAGE else good(2)))
+    with contextlib.suppress(SourceError):
+        export_tensorboard(base / "records", base / "logs", tensors="npy")
+    runs = find_runs(base / "records")
+    rows(runs, Tally())
+    inspect_run(runs[0]).to_json()
+
+
+def cursor(data: bytes, base: Path) -> None:
+    """A cursor of any content, found in the log directory."""
+    run, logs = base / "records" / "run", base / "logs" / "run"
+    run.mkdir(parents=True)
+    logs.mkdir(parents=True)
+    (run / _SUMMARY).write_bytes(good() + good(2))
+    (logs / CURSOR_NAME).write_bytes(data)
+    export_tensorboard(base / "records", base / "logs")
+    assert {each.name for each in base.iterdir()} == {"records", "logs"}
+    state = json.loads((logs / CURSOR_NAME).read_bytes())
+    assert is_sound(state, "run")
+
+
+def checkpoint(data: bytes, base: Path) -> None:
+    """A checkpoint of any bytes, all of it."""
+    (base / "a.ckpt").write_bytes(data)
+    with contextlib.suppress(CheckpointError), CheckpointFile(base / "a.ckpt") as file:
+        for name in file.names:
+            with contextlib.suppress(CheckpointError):
+                assert file.array(name).shape == file.shape(name)
+
+
+def metadata(data: bytes, base: Path) -> None:
+    """The metadata of a landscape, of any content."""
+    (base / "ckpt_dir").mkdir()
+    (base / "ckpt_dir" / METADATA_NAME).write_bytes(data)
+    with contextlib.suppress(SourceError):
+        found = read_metadata(base)
+        assert all("/" not in name for name in found.files.values())
+
+
+def npz(data: bytes, base: Path) -> None:
+    """An archive of any bytes."""
+    (base / "a.npz").write_bytes(data)
+    with contextlib.suppress(ValueError):
+        assert sum(array.nbytes for array in read_npz(base / "a.npz", 1 << 20).values()) <= 1 << 20
+
+
+TARGETS: Final[dict[str, Target]] = {
+    "reader": reader,
+    "verify": verify,
+    "repair": repaired,
+    "export": export,
+    "cursor": cursor,
+    "checkpoint": checkpoint,
+    "metadata": metadata,
+    "npz": npz,
+}
+
+
+def seeds(target: str) -> Iterator[bytes]:
+    """Yields inputs to begin with."""
+    source = random.Random(1)
+    kinds: list[Any] = [Event, LineageEvent]
+    payloads = [(kind, message(kind, source)) for _ in range(60) for kind in kinds]
+    if target == "export":
+        for kind, each in payloads:
+            yield (b"\xff" if kind is LineageEvent else b"\0") + each.SerializePartialToString()
+    elif target in ("reader", "verify", "repair"):
+        for _, each in payloads[:20]:
+            yield good() + frame(each.SerializePartialToString()) + good(2)
+    elif target == "checkpoint":
+        yield DATA
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            yield _made(target, Path(folder))
+
+
+def _made(target: str, base: Path) -> bytes:
+    import numpy as np
+
+    if target == "metadata":
+        write_run(base)
+        return (base / "ckpt_dir" / METADATA_NAME).read_bytes()
+    if target == "npz":
+        np.savez(base / "a.npz", losses=np.arange(3.0), known=np.ones(3, bool))
+        return (base / "a.npz").read_bytes()
+    run = base / "records" / "run"
+    run.mkdir(parents=True)
+    (run / _SUMMARY).write_bytes(good())
+    export_tensorboard(base / "records", base / "logs")
+    return (base / "logs" / "run" / CURSOR_NAME).read_bytes()
+
+
+def checked(target: Target, data: bytes) -> None:
+    """Runs a target in a directory of its own."""
+    base = Path(tempfile.mkdtemp(prefix="rec_summary-fuzz-"))
+    try:
+        target(data, base)
+    finally:
+        shutil.rmtree(base)
