@@ -23,4 +23,4 @@ def skip_without_their_collector() -> None:
         pytest.skip("MindSpore is not installed")
     if wants_python_protobuf(version):
         # It takes the maps in its lineage for lists, with any protobuf from 4 on.
-        pytest.skip(f"the collector of MindSpore {version} fails with the protobuf that we need")
+        pytest.skip(f"MindSpore {version} cannot record by itself with the protobuf that we need")
