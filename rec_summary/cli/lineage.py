@@ -127,9 +127,11 @@ def _print_table(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Non
 
 
 def _print_csv(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
+    from rec_summary.export.outlets import without_nul
+
     writer = csv.writer(sys.stdout)
-    writer.writerow(names)
-    writer.writerows([row.get(name, "") for name in names] for row in rows)
+    writer.writerow(map(without_nul, names))
+    writer.writerows([without_nul(row.get(name, "")) for name in names] for row in rows)
 
 
 def _print_json(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:

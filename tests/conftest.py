@@ -1,0 +1,9 @@
+"""What all tests share."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+
+# How long an example takes says more about the machine than about the code under test.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
