@@ -41,6 +41,13 @@ def test_both_live_in_one_process_in_either_order(order):
     assert done.returncode == 0, done.stderr
 
 
+def is_repeated(field):
+    """Whether a field is repeated: older releases of protobuf know the label only."""
+    if hasattr(field, "is_repeated"):
+        return field.is_repeated
+    return field.label == field.LABEL_REPEATED
+
+
 def fields(message, prefix=""):
     """Every field of a message and of the messages inside it, by path."""
     for field in message.fields:
@@ -48,7 +55,7 @@ def fields(message, prefix=""):
             f"{prefix}{message.name}.{field.name}",
             field.number,
             field.type,
-            field.is_repeated,
+            is_repeated(field),
             field.message_type.name if field.message_type else None,
         )
     for nested in message.nested_types:

@@ -127,13 +127,17 @@ def _print_table(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Non
 
 
 def _print_csv(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
+    from rec_summary.export.outlets import without_nul
+
     # A file gets what was recorded; a terminal nothing that it would obey.
     text = one_line if sys.stdout.isatty() else str
     writer = csv.writer(sys.stdout)
-    writer.writerow([text(name) for name in names])
+    writer.writerow([without_nul(text(name)) for name in names])
     for row in rows:
         values = (row.get(name, "") for name in names)
-        writer.writerow([text(each) if isinstance(each, str) else each for each in values])
+        writer.writerow(
+            [without_nul(text(each) if isinstance(each, str) else each) for each in values]
+        )
 
 
 def _print_json(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:

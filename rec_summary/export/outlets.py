@@ -28,16 +28,21 @@ class Outlet(Protocol):
         """Writes what is held; the file stays the caller's to close."""
 
 
+def without_nul(value: Any) -> Any:
+    """Returns a value that the csv module of every Python can write: 3.10's takes no NUL."""
+    return value.replace("\0", "\ufffd") if isinstance(value, str) else value
+
+
 class CsvOutlet:
-    """CSV with a line of names; lists are JSON arrays."""
+    """CSV with a line of names; lists are JSON arrays, and NUL is the replacement character."""
 
     def __init__(self, file: IO[str], schema: Mapping[str, str]) -> None:
         self._writer = csv.writer(file)
         self._names = list(schema)
-        self._writer.writerow(self._names)
+        self._writer.writerow(map(without_nul, self._names))
 
     def write(self, row: Row) -> None:
-        self._writer.writerow([_cell(row.get(name)) for name in self._names])
+        self._writer.writerow([without_nul(_cell(row.get(name))) for name in self._names])
 
     def finish(self) -> None:
         pass

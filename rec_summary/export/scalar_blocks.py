@@ -274,7 +274,8 @@ def _alike(rows: Bytes, layout: Layout) -> npt.NDArray[np.bool_]:
     place, size = layout.step
     first = framing.HEADER_BYTES + place
     step = rows[:, first : first + size]
-    return same & ((step >= _MORE) == (np.arange(size) < size - 1)).all(axis=1)
+    same &= ((step >= _MORE) == (np.arange(size) < size - 1)).all(axis=1)
+    return same
 
 
 def _steps(payloads: Bytes, place: int, size: int) -> Integers:

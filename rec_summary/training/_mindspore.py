@@ -85,6 +85,18 @@ def _call_if_there(module: str, name: str, *args: Any) -> None:
         function(*args)
 
 
+def recovery_parameters() -> dict[str, Any]:
+    """Returns what `Model.train` tells callbacks of its recovery: nothing but in MindSpore 2.7.0.
+
+    There, the callback `TrainFaultTolerance` reads it at each step.
+    """
+    try:
+        context = importlib.import_module("mindspore.parallel._recovery_context")
+        return {"is_arf": context._get_recovery_context("is_arf")}
+    except (ImportError, AttributeError, ValueError):
+        return {}
+
+
 def release_iterator(dataset_helper: Any) -> None:
     """Stops the data pipeline behind a `DatasetHelper` that was made without sink.
 

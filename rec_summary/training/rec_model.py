@@ -194,6 +194,7 @@ class RecModel(Model):
             last_save_ckpt_step=None,
             latest_ckpt_file=None,
             loss_scale_mananger=self._loss_scale_manager,  # MindSpore's spelling
+            **_mindspore.recovery_parameters(),
         )
         if sink:
             parameters.sink_size = 1

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from rec_summary._pb.lineage_pb2 import EvaluationLineage, LineageEvent, RunState, UserDefinedInfo
 from rec_summary.export.lineage import Lineage, flattened, metrics_of, numeric
 from tests.export.record_dirs import START, custom, lineage, train
+from tests.versions import needs_lenient_strings
 
 DATA = st.recursive(
     st.one_of(st.booleans(), st.integers(-(2**63), 2**63 - 1), st.floats(), st.text(max_size=5)),
@@ -38,6 +39,7 @@ def test_mindspores_32_bit_integers_are_read_too() -> None:
     assert list(flattened(info)) == [("trial", 7)]
 
 
+@needs_lenient_strings
 def test_text_that_is_not_utf8_is_replaced_and_names_are_refused() -> None:
     good = lineage(user_defined_info=UserDefinedInfo(map_str={"key": "text"})).SerializeToString()
     gathered = Lineage()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from rec_summary.records.directory import find_runs
 from rec_summary.records.names import Kind
 from rec_summary.records.reader import RecordReader
 from tests.export.conftest import Exported, serving
+from tests.versions import skip_without_their_collector
 from tools.tensorboard_pages.server import TensorBoardServer
 
 pytestmark = pytest.mark.mindspore
@@ -29,8 +29,7 @@ RECORDED_STEPS = [1, 2, 4, 6, 8, 10]
 @pytest.fixture(scope="session")
 def mindspore_export(tmp_path_factory: pytest.TempPathFactory) -> Exported:
     """A small training and an evaluation under MindSpore's collector, exported."""
-    if importlib.util.find_spec("mindspore") is None:
-        pytest.skip("MindSpore is not installed")
+    skip_without_their_collector()
     base = tmp_path_factory.mktemp("mindspore")
     run = base / "records" / "original"
     command = [sys.executable, str(PROGRAM), str(run)]

@@ -175,6 +175,17 @@ def test_csv_and_json_need_nothing_else(
         export_tables(records, tmp_path / "parquet", form="parquet")
 
 
+def test_nul_is_replaced_in_csv_which_no_python_3_10_could_write(tmp_path: Path) -> None:
+    write_segment(tmp_path / "records" / "run", event(1, scalar("a\0b", 1.0)))
+    write_segment(
+        tmp_path / "records" / "run", lineage(START, user_defined_info=custom({"k\0": "v\0"}))
+    )
+    export_tables(tmp_path / "records", tmp_path / "out", form="csv")
+    assert [row["tag"] for row in read(tmp_path / "out" / "scalars.csv")] == ["a\ufffdb"]
+    [row] = read(tmp_path / "out" / "lineage.csv")
+    assert [row[name] for name in row if "k" in name] == ["v\ufffd"]
+
+
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=30)
 @given(
     st.lists(

@@ -29,6 +29,7 @@ from tests.export.record_dirs import (
     write_segment,
 )
 from tests.export.test_incremental import LAYOUT, shown
+from tests.versions import needs_lenient_strings
 
 
 def files(logdir: Path) -> dict[str, bytes]:
@@ -293,6 +294,7 @@ def test_unknown_kinds_are_counted_by_name(tmp_path: Path, logdir: Path) -> None
         assert text.startswith(f"{kind} cannot be shown: ")
 
 
+@needs_lenient_strings
 def test_a_name_in_a_lineage_that_is_no_text_is_a_problem(tmp_path: Path, logdir: Path) -> None:
     info = lineage_pb2.UserDefinedInfo(map_str={"key": "value"})
     payload = lineage(user_defined_info=info).SerializeToString().replace(b"key", b"k\xffy")
@@ -303,6 +305,7 @@ def test_a_name_in_a_lineage_that_is_no_text_is_a_problem(tmp_path: Path, logdir
     assert report.exported == {}
 
 
+@needs_lenient_strings
 def test_a_tag_that_is_no_text_is_mended(tmp_path: Path, logdir: Path) -> None:
     payload = event(1, scalar("loss", 1)).SerializeToString().replace(b"loss", b"l\xffss")
     write_payloads(tmp_path / "run" / summary_name(), payload)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 import sys
 
 import pytest
 
+from tests.versions import skip_without_their_collector
 from tools.acceptance_check.trees import ROOT
 
 
 @pytest.mark.mindspore
 def test_everything_that_is_recorded_is_shown() -> None:
-    if importlib.util.find_spec("mindspore") is None:
-        pytest.skip("MindSpore is not installed")
+    skip_without_their_collector()
     command = [sys.executable, "-m", "tools.acceptance_check"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr

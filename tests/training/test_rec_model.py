@@ -45,6 +45,7 @@ from tests.training._nets import (
     clicks,
     stream,
 )
+from tests.versions import skip_without_their_collector
 
 pytestmark = pytest.mark.mindspore
 
@@ -519,6 +520,7 @@ print("done")
 
 
 def test_mindspores_own_collector_works_to_its_end(tmp_path: Path) -> None:
+    skip_without_their_collector()
     # In a process of its own: the collector forks, and with a stream of no size it used to hang.
     done = subprocess.run(
         [sys.executable, "-c", _THEIR_COLLECTOR, str(tmp_path)],

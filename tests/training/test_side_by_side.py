@@ -18,6 +18,7 @@ from rec_summary.records.names import Kind
 from rec_summary.values.tensor import from_tensor
 from tests.training._records import events, lineage, messages
 from tests.training.side_by_side_training import CUSTOM
+from tests.versions import skip_without_their_collector
 
 PROGRAM = Path(__file__).with_name("side_by_side_training.py")
 ROOT = PROGRAM.parents[2]
@@ -25,6 +26,7 @@ ROOT = PROGRAM.parents[2]
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory):
+    skip_without_their_collector()
     folders = {}
     for which in ("theirs", "ours"):
         folders[which] = tmp_path_factory.mktemp(which)

@@ -30,6 +30,7 @@ from rec_summary.records.names import Kind
 from rec_summary.records.reader import RecordReader
 from rec_summary.values.tensor import from_tensor
 from tests.training._records import events, histograms, lineage, messages, scalars
+from tests.versions import skip_without_their_collector
 
 THREE_PARTS = r"(?s)is invalid\. Received: .*\. Expected: .*\.$"
 BOTH = pytest.mark.parametrize("mode", [mindspore.PYNATIVE_MODE, mindspore.GRAPH_MODE])
@@ -136,6 +137,7 @@ def comparable(event):
 
 
 def test_the_same_calls_give_mindspores_records(tmp_path):
+    skip_without_their_collector()
     code = (
         "import sys, mindspore; from tests.training.test_summary_record import drive\n"
         "drive(mindspore.SummaryRecord, sys.argv[1])"

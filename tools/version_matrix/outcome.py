@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import time
 import xml.etree.ElementTree as ElementTree
@@ -53,6 +54,11 @@ def count(report: Path) -> tuple[dict[str, int], tuple[str, ...]]:
     return counts, tuple(failures)
 
 
+def _heed_interrupts() -> None:
+    # A shell starts what runs in its background with Ctrl-C ignored; our tests send it.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def run_tests(
     home: Path,
     versions: dict[str, str],
@@ -85,7 +91,13 @@ def run_tests(
     with log.open("w") as out:
         try:
             code = subprocess.run(
-                command, cwd=ROOT, env=surroundings, stdout=out, stderr=out, timeout=_HANG_SECS
+                command,
+                cwd=ROOT,
+                env=surroundings,
+                stdout=out,
+                stderr=out,
+                timeout=_HANG_SECS,
+                preexec_fn=_heed_interrupts,
             ).returncode
         except subprocess.TimeoutExpired:
             code, trouble = -1, f"not done after {_HANG_SECS} seconds"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from google.protobuf.internal import api_implementation
 from google.protobuf.message import DecodeError
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,6 +14,7 @@ from rec_summary._pb import anf_ir_pb2, lineage_pb2
 from rec_summary.export.dashboards.computation_graph import graph_def, value_text
 from rec_summary.export.dashboards.dataset_graph import dataset_graph_def
 from rec_summary.export.dashboards.graphs import NodeNames, fit, tagged_graph
+from tests.versions import needs_lenient_strings
 
 FLOAT = anf_ir_pb2.TypeProto(
     data_type=anf_ir_pb2.DT_TENSOR,
@@ -178,9 +178,7 @@ def test_a_cycle_and_a_node_that_reads_itself_stay() -> None:
     assert edges == {"a": ["a", "b"], "b": ["a"]}
 
 
-@pytest.mark.skipif(
-    api_implementation.Type() == "python", reason="protobuf in Python refuses such strings"
-)
+@needs_lenient_strings
 def test_strings_that_are_not_unicode_are_replaced() -> None:
     graph = anf_ir_pb2.GraphProto(node=[node("1", "AB", "s/CD")])
     wire = graph.SerializeToString().replace(b"AB", b"\xff\xfe").replace(b"CD", b"\xff\xfe")
