@@ -24,6 +24,13 @@ def test_a_cost_is_our_part_of_the_peers() -> None:
     assert not cost("x", "ms", [2.0], [10.0], "peer", 0.1).met
 
 
+def test_a_round_in_which_the_peer_cost_nothing_has_no_ratio() -> None:
+    row = cost("x", "ms", [1.0, 1.0, 1.0], [10.0, -0.1, 4.0], "peer", 0.2)
+    assert list(row.ratio) == [0.1, 0.25]
+    assert row.rounds_met == (1, 2)
+    assert cost("x", "ms", [1.0], [0.0], "peer", 0.2).met is None
+
+
 @pytest.mark.parametrize(("of", "met"), [("ours", True), ("worst", False)])
 def test_a_target_may_be_for_the_median_or_for_the_worst(of, met: bool) -> None:
     assert Row("x", "s", [0.1, 0.2, 5.0], target=Target(of, "<", 1)).met is met

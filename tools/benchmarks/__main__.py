@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from statistics import median
@@ -50,12 +51,16 @@ _IMAGES = ROOT / "docs" / "images"
     help="Measure up to N times, until others use less than a tenth of the machine meanwhile.",
 )
 @click.option("--quick", is_flag=True, help="Small sizes, to try it; nothing is kept.")
-def main(names: tuple[str, ...], pairs: int, tries: int, quick: bool) -> None:
+@click.option("--page", is_flag=True, help="Only make the page anew, from the stored results.")
+def main(names: tuple[str, ...], pairs: int, tries: int, quick: bool, page: bool) -> None:
     """Measure this package and others that do the same, in alternation.
 
     Each measurement runs in a fresh process. Results go to docs/performance.json, those of
     other benchmarks stay there, and docs/performance.md is made from it.
     """
+    if page:
+        report.write_page(_PAGE, json.loads(_JSON.read_text()), list(_BENCHMARKS), _IMAGES)
+        return
     console = Console()
     if not console.is_terminal:
         console = Console(width=_WIDTH)

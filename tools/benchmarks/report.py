@@ -21,7 +21,10 @@ Measured by `tools/bench`, which makes this page from [performance.json](perform
 Each contestant runs in a fresh process, in alternation; a cell is the median over all rounds,
 the spread goes from the smallest to the largest ratio of a round (of a value, where there is
 no ratio). "× as fast" is the peer's time divided by ours; "of the peer's" is our cost divided
-by the peer's. A target is beside what it was set for, met or not.
+by the peer's. A target is beside what it was set for, met or not; it is judged by the median,
+and where not all rounds agree, their number is told. Added costs are differences between two
+processes: where others took much of the machine meanwhile, which is told as well, they are
+noisy, and a round in which the peer's came out as nothing or less has no ratio.
 """
 
 
@@ -53,7 +56,7 @@ def cells(row: Row) -> tuple[str, ...]:
         ratio,
         f"{number(min(spread))} to {number(max(spread))}{unit}",
         _target(row),
-        {True: "yes", False: "**no**", None: ""}[row.met],
+        _verdict(row),
     )
 
 
@@ -65,9 +68,8 @@ def show(found: dict[str, Sequence[Row]], console: Console) -> None:
         table.add_row(f"[bold]{name}")
         for row in rows:
             *texts, met = cells(row)
-            colour = {"yes": "green", "**no**": "red"}.get(met, "")
-            mark = met.strip("*")
-            table.add_row(*texts, f"[{colour}]{mark}" if colour else mark)
+            colour = {True: "[green]", False: "[red]", None: ""}[row.met]
+            table.add_row(*texts, colour + met.replace("*", ""))
     console.print(table)
 
 
@@ -92,6 +94,14 @@ def write_page(path: Path, stored: dict[str, Any], order: Sequence[str], images:
             parts.append(f"![{title}]({images.name}/{picture.name})\n")
         parts.append(f"{entry['date']}; {in_words(entry['machine'])}.\n")
     path.write_text("\n".join(parts))
+
+
+def _verdict(row: Row) -> str:
+    if row.met is None:
+        return ""
+    met, rounds = row.rounds_met
+    word = "yes" if row.met else "**no**"
+    return word if met == (rounds if row.met else 0) else f"{word} ({met} of {rounds} rounds)"
 
 
 def _target(row: Row) -> str:

@@ -62,15 +62,24 @@ class Row:
 
     @property
     def met(self) -> bool | None:
-        """Whether the target is met; None if there is none."""
-        if self.target is None:
+        """Whether the target is met; None if there is none, or nothing to judge by."""
+        judged = self._judged()
+        if self.target is None or not judged:
             return None
-        number = {
-            "ratio": lambda: statistics.median(self.ratio),
-            "ours": lambda: statistics.median(self.ours),
-            "worst": lambda: max(self.ours),
-        }[self.target.of]()
+        number = max(judged) if self.target.of == "worst" else statistics.median(judged)
         return bool(_COMPARE[self.target.sign](number, self.target.bound))
+
+    @property
+    def rounds_met(self) -> tuple[int, int]:
+        """In how many rounds the target was met, of how many."""
+        judged = self._judged()
+        if self.target is None:
+            return 0, 0
+        compare, bound = _COMPARE[self.target.sign], self.target.bound
+        return sum(bool(compare(number, bound)) for number in judged), len(judged)
+
+    def _judged(self) -> Sequence[float]:
+        return self.ratio if self.target is not None and self.target.of == "ratio" else self.ours
 
 
 def speed(
@@ -94,8 +103,12 @@ def cost(
     peer_name: str,
     at_most: float | None = None,
 ) -> Row:
-    """Returns the row of two costs: which part of the peer's is ours?"""
-    ratio = [own / theirs for own, theirs in zip(ours, peer, strict=True)]
+    """Returns the row of two costs: which part of the peer's is ours?
+
+    Where the peer's cost is a difference that came out as nothing or less, which is noise,
+    the round has no ratio.
+    """
+    ratio = [own / theirs for own, theirs in zip(ours, peer, strict=True) if theirs > 0]
     target = None if at_most is None else Target("ratio", "<=", at_most)
     return Row(what, unit, ours, peer, peer_name, ratio, "cost", target)
 
