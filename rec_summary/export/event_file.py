@@ -61,6 +61,21 @@ class EventFileWriter:
         event.summary.value.extend(values)
         self._append(event)
 
+    def write_framed(self, records: bytes, last: int) -> None:
+        """Writes events that are serialised and framed already; not the first of a file.
+
+        Args:
+            records: The framed events.
+            last: Where in them the last one begins, in bytes.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
+        self._file.write(records)
+        self.last = self._size + last
+        self._size += len(records)
+        self.bytes_written += len(records)
+
     def write_graph(self, wall_time: float, graph: bytes) -> None:
         """Writes a computation graph, a serialised `GraphDef`; a run has one at most.
 

@@ -6,8 +6,11 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
+import numpy as np
+
 from rec_summary._pb import lineage_pb2, summary_pb2
 from rec_summary.export.report import Tally
+from rec_summary.export.scalar_blocks import ScalarBlock, scan
 from rec_summary.records.bounds import MOST_PARTS, UNDECODABLE, has_too_many_parts
 from rec_summary.records.directory import RecordFile
 from rec_summary.records.names import Kind
@@ -23,6 +26,9 @@ _MESSAGES: Final[dict[Kind, type[summary_pb2.Event] | type[lineage_pb2.LineageEv
     Kind.SUMMARY: summary_pb2.Event,
     Kind.LINEAGE: lineage_pb2.LineageEvent,
 }
+
+_BLOCK_BYTES: Final = 1 << 20
+_WORTH_BYTES: Final = 1 << 12  # fewer records are read one by one as fast
 
 
 class Decoded(NamedTuple):
@@ -76,6 +82,8 @@ class EventReader:
         self._message = _MESSAGES[file.name.kind]
         self._wall_time = float(file.name.stamp)
         self._tally = tally
+        self._block: ScalarBlock | None = None
+        self._blind_until = 0  # no block begins before this
         self._reader: RecordReader | None = None
         try:
             self._reader = RecordReader(file.path, offset)
@@ -84,6 +92,11 @@ class EventReader:
 
     def __iter__(self) -> Iterator[Decoded]:
         """Yields events until the file ends, or cannot be read any further."""
+        while (decoded := self.next_event()) is not None:
+            yield decoded
+
+    def next_event(self) -> Decoded | None:
+        """Returns the next event, or None where the file ends or cannot be read further."""
         while (record := self._next()) is not None:
             offset, data = record
             if has_too_many_parts(self._message, data):
@@ -102,7 +115,42 @@ class EventReader:
                 self._wall_time = event.wall_time
             else:
                 self._tally.wall_times_replaced += 1
-            yield Decoded(self._path, offset, len(data), self._wall_time, event)
+            return Decoded(self._path, offset, len(data), self._wall_time, event)
+        return None
+
+    def scalars(self) -> tuple[ScalarBlock, int] | None:
+        """Returns the block of records with scalars alone that the next record is in.
+
+        Returns:
+            The block and the number of the next record in it; None where there is no such
+            block, so that the next event is to be read by itself.
+        """
+        block = self._block
+        if block is None or not block.bounds[0] <= self.offset < block.bounds[-1]:
+            block = self._block = self._scan()
+            if block is None:
+                return None
+        number = int(np.searchsorted(block.bounds, self.offset))
+        return (block, number) if block.kind[number] >= 0 else None
+
+    def step_over(self, block: ScalarBlock, first: int, last: int) -> None:
+        """Goes on behind records of a block that were taken."""
+        assert self._reader is not None  # there is a block
+        self.offset = self._reader.offset = int(block.bounds[last])
+        self._wall_time = float(block.wall_times[last - 1])
+        self._tally.records[self._kind] += last - first
+
+    def _scan(self) -> ScalarBlock | None:
+        if self._reader is None or self.ended or self.offset < self._blind_until:
+            return None
+        try:
+            buffer, at = self._reader.ahead(_BLOCK_BYTES)
+        except OSError:  # told by who reads the next record
+            return None
+        block = scan(buffer, at, self.offset) if len(buffer) - at >= _WORTH_BYTES else None
+        if block is None:
+            self._blind_until = self.offset + _BLOCK_BYTES
+        return block
 
     def __enter__(self) -> EventReader:
         return self

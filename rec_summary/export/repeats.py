@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import itertools
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from rec_summary.export.limits import LONGEST_TAG, MOST_SERIES
@@ -130,6 +130,29 @@ class StepBuffer:
         self._held_bytes += nbytes
         if len(held) > _HELD_VALUES or self._held_bytes > _HELD_BYTES:
             self._flush()
+
+    def can_pass(self, step: int, firsts: Mapping[tuple[str, str], int]) -> bool:
+        """Whether records that follow can be passed on without being looked at one by one.
+
+        Args:
+            step: The step that they begin with; the following ones are not lower.
+            firsts: The first step of each of their series.
+        """
+        if self._step is None or step <= self._step:
+            return False
+        return all(self._last.get(series, first) <= first for series, first in firsts.items())
+
+    def pass_by(self, step: int, lasts: Mapping[tuple[str, str], int]) -> None:
+        """Takes note of records that are passed on by somebody else, right after this.
+
+        Args:
+            step: The last step of them.
+            lasts: The last step of each of their series.
+        """
+        self._flush()
+        self._passed.clear()
+        self._step = step
+        self._last.update(lasts)
 
     def pause(self) -> None:
         """Passes on what is held, and remembers it."""

@@ -242,10 +242,15 @@ class RunExport:
         self._tally.files += 1
         with EventReader(file, self._tally, start) as reader:
             reached = start
-            for decoded in reader:
+            while True:
+                if file.name.kind is Kind.SUMMARY and self._began is not None:
+                    self._take_scalars(file, reader)
+                decoded = reader.next_event()
                 self._advance(reader.offset - reached)
                 self._uncommitted += reader.offset - reached
                 reached = reader.offset
+                if decoded is None:
+                    break
                 if self._began is None:
                     self._began = decoded.wall_time
                     self._clear_the_place()
@@ -272,6 +277,22 @@ class RunExport:
             self._take_graph(self._writers.of(file, decoded.wall_time).output, decoded, kind)
         elif kind != _VERSION:
             self._tally.unknown[kind or UNKNOWN_KIND] += 1
+
+    def _take_scalars(self, file: RecordFile, reader: EventReader) -> None:
+        """Takes records of scalars as long as they come in blocks."""
+        while (found := reader.scalars()) is not None:
+            block, first = found
+            writer = self._writers.of(file, float(block.wall_times[first]))
+            self._commit_now_and_then(writer, int(block.steps[first]))
+            last = writer.output.record_scalars(block, first)
+            if last == first:
+                return
+            writer.last = max(writer.last, float(block.wall_times[first:last].max()))
+            highest = int(block.steps[last - 1])
+            self._reached = max(self._reached, highest)
+            self._furthest = max(self._furthest, highest, key=abs)
+            reader.step_over(block, first, last)
+            self._places[os.path.basename(file.path)] = (reader.offset, False)
 
     def _commit_now_and_then(self, writer: Writer, step: int) -> None:
         """Notes down a long export's place between two steps, for the case that it is killed."""

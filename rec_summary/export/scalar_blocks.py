@@ -12,7 +12,9 @@ the same bytes.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -50,6 +52,20 @@ class Layout(NamedTuple):
     numbers: tuple[int, ...]
 
 
+class Part(NamedTuple):
+    """The series of some records.
+
+    Attributes:
+        firsts: The first step of each series, which is a kind of value and a tag.
+        lasts: The last step of each.
+        values: How many values there are.
+    """
+
+    firsts: dict[tuple[str, str], int]
+    lasts: dict[tuple[str, str], int]
+    values: int
+
+
 @dataclass(frozen=True)
 class ScalarBlock:
     """Records in a row; of those with scalars alone, everything is known.
@@ -65,6 +81,7 @@ class ScalarBlock:
         values: The numbers of each kind, of shape [records of that kind, its tags].
         places: For each kind, which records are of it, ascending.
         data: The same records as TensorBoard has them, framed; undefined where `kind` is -1.
+        breaks: Where `kind` is -1, or a step is lower than the one before, ascending.
     """
 
     bounds: Integers
@@ -75,6 +92,24 @@ class ScalarBlock:
     values: tuple[npt.NDArray[np.float32], ...]
     places: tuple[Integers, ...]
     data: Bytes
+    breaks: Integers
+
+    def end(self, first: int) -> int:
+        """Returns the first record behind `first` that needs the ordinary way."""
+        place = int(np.searchsorted(self.breaks, first))
+        return int(self.breaks[place]) if place < len(self.breaks) else len(self.kind)
+
+    def part(self, first: int, last: int) -> Part:
+        """Returns the series of the records from `first` up to, not including, `last`."""
+        part = Part({}, {}, 0)
+        for tags, places in zip(self.tags, self.places, strict=True):
+            start, end = np.searchsorted(places, (first, last))
+            if start == end:
+                continue
+            part.firsts.update(dict.fromkeys(map(_series, tags), int(self.steps[places[start]])))
+            part.lasts.update(dict.fromkeys(map(_series, tags), int(self.steps[places[end - 1]])))
+            part = part._replace(values=part.values + len(tags) * int(end - start))
+        return part
 
     def framed(self, first: int, last: int) -> bytes:
         """Returns the frames of the records from `first` up to, not including, `last`."""
@@ -102,18 +137,48 @@ def scan(buffer: bytes, at: int, offset: int) -> ScalarBlock | None:
     bounds -= at
     block = _Scan(data, bounds)
     block.run()
-    if np.count_nonzero(block.kind >= 0) * 2 < len(block.kind):
+    if np.count_nonzero(block.kind >= 0) * 2 < len(block.kind) or block.has_shared_tags():
         return None
+    block.leave_repetitions()
+    goes_back = np.diff(block.steps, prepend=block.steps[0]) < 0
+    places = [np.concatenate(each) for each in block.places]
+    orders = [np.argsort(each) for each in places]
+    values = [np.concatenate(each)[order] for each, order in zip(block.values, orders, strict=True)]
     return ScalarBlock(
         bounds + offset,
         block.kind,
         tuple(block.tags),
         block.steps,
         block.wall_times,
-        tuple(np.concatenate(each) for each in block.values),
-        tuple(np.concatenate(each) for each in block.places),
+        tuple(values),
+        tuple(each[order] for each, order in zip(places, orders, strict=True)),
         data,
+        np.flatnonzero((block.kind < 0) | goes_back),
     )
+
+
+def passable(block: ScalarBlock, first: int, knows: Callable[[str], bool]) -> int:
+    """Returns how far records can be passed on from `first`.
+
+    The records of the last step are not among them: what follows may supersede them.
+
+    Args:
+        block: The records.
+        first: The first one.
+        knows: Whether a tag has been met before.
+    """
+    last = block.end(first + 1) if block.kind[first] >= 0 else first
+    known = np.array([all(map(knows, tags)) for tags in block.tags])
+    strange = ~known[block.kind[first:last]]
+    if strange.any():
+        last = first + int(strange.argmax())
+    if last > first:
+        last = first + int(np.searchsorted(block.steps[first:last], block.steps[last - 1]))
+    return last
+
+
+def _series(tag: str) -> tuple[str, str]:
+    return "scalar_value", tag
 
 
 def _starts(buffer: bytes, at: int) -> list[int]:
@@ -156,6 +221,19 @@ class _Scan:
         for size in lengths[np.argsort(-counts)][:_MOST_LENGTHS].tolist():
             if framing.OVERHEAD_BYTES < size <= _LONGEST:
                 self._take_length(np.flatnonzero(sizes == size), size)
+
+    def has_shared_tags(self) -> bool:
+        """Whether a tag is in records of two kinds; then it is hard to tell what comes again."""
+        return len(set(chain(*self.tags))) < sum(map(len, self.tags))
+
+    def leave_repetitions(self) -> None:
+        """Leaves the steps in which a kind comes more than once to the ordinary way."""
+        known = self.kind >= 0
+        keys = self.steps[known] * len(self.tags) + self.kind[known]
+        found, counts = np.unique(keys, return_counts=True)
+        if len(found) < len(keys):
+            steps = found[counts > 1] // len(self.tags)
+            self.kind[known & np.isin(self.steps, steps)] = -1
 
     def _take_length(self, places: Integers, size: int) -> None:
         """Takes the records of one size, layout by layout."""

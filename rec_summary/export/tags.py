@@ -37,6 +37,10 @@ class Tags:
         """Whether a series that was recorded under `tag` has a place."""
         return tag in self._recorded
 
+    def keeps(self, tag: str, plugin: str, kind: str) -> bool:
+        """Whether a series has its place, under the tag that was recorded."""
+        return self._names.get((tag, plugin, kind)) == tag
+
     def of(self, plugin: str) -> list[str]:
         """Returns the tags of all series of a plugin, as they are shown, in order."""
         return sorted(shown for (_, name, _), shown in self._names.items() if name == plugin)

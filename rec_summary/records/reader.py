@@ -141,6 +141,21 @@ class RecordReader:
             )
         return RawRecord(start, payload)
 
+    def ahead(self, nbytes: int) -> tuple[bytes, int]:
+        """Returns what comes next in the file, as it is there, without reading on.
+
+        Args:
+            nbytes: About how much is wanted.
+
+        Returns:
+            Bytes, and where in them the next record begins.
+
+        Raises:
+            OSError: Reading failed.
+        """
+        self._peek(self.offset, nbytes)
+        return self._buffer, self.offset - self._buffer_start
+
     def __iter__(self) -> Iterator[RawRecord]:
         """Yields records until the file ends at a boundary; errors as `read` raises them."""
         while (record := self.read()) is not None:
