@@ -7,6 +7,7 @@ TensorBoard's loaders read it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
 from tensorboard.compat.proto import event_pb2
@@ -61,20 +62,20 @@ class EventFileWriter:
         event.summary.value.extend(values)
         self._append(event)
 
-    def write_framed(self, records: bytes, last: int) -> None:
+    def write_framed(self, pieces: Sequence[bytes]) -> None:
         """Writes events that are serialised and framed already; not the first of a file.
 
         Args:
-            records: The framed events.
-            last: Where in them the last one begins, in bytes.
+            pieces: The framed events; the last piece is the last event alone.
 
         Raises:
             OSError: The file cannot be written.
         """
-        self._file.write(records)
-        self.last = self._size + last
-        self._size += len(records)
-        self.bytes_written += len(records)
+        for piece in pieces:
+            self._file.write(piece)
+            self.last = self._size
+            self._size += len(piece)
+            self.bytes_written += len(piece)
 
     def write_graph(self, wall_time: float, graph: bytes) -> None:
         """Writes a computation graph, a serialised `GraphDef`; a run has one at most.

@@ -9,8 +9,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from rec_summary._pb import lineage_pb2, summary_pb2
+from rec_summary.export.blocks import Block, scan
 from rec_summary.export.report import Tally
-from rec_summary.export.scalar_blocks import ScalarBlock, scan
 from rec_summary.records.bounds import MOST_PARTS, UNDECODABLE, has_too_many_parts
 from rec_summary.records.directory import RecordFile
 from rec_summary.records.names import Kind
@@ -82,7 +82,7 @@ class EventReader:
         self._message = _MESSAGES[file.name.kind]
         self._wall_time = float(file.name.stamp)
         self._tally = tally
-        self._block: ScalarBlock | None = None
+        self._block: Block | None = None
         self._blind_until = 0  # no block begins before this
         self._reader: RecordReader | None = None
         try:
@@ -118,8 +118,8 @@ class EventReader:
             return Decoded(self._path, offset, len(data), self._wall_time, event)
         return None
 
-    def scalars(self) -> tuple[ScalarBlock, int] | None:
-        """Returns the block of records with scalars alone that the next record is in.
+    def block(self) -> tuple[Block, int] | None:
+        """Returns the block that the next record is in.
 
         Returns:
             The block and the number of the next record in it; None where there is no such
@@ -133,14 +133,14 @@ class EventReader:
         number = int(np.searchsorted(block.bounds, self.offset))
         return (block, number) if block.kind[number] >= 0 else None
 
-    def step_over(self, block: ScalarBlock, first: int, last: int) -> None:
+    def step_over(self, block: Block, first: int, last: int) -> None:
         """Goes on behind records of a block that were taken."""
         assert self._reader is not None  # there is a block
         self.offset = self._reader.offset = int(block.bounds[last])
         self._wall_time = float(block.wall_times[last - 1])
         self._tally.records[self._kind] += last - first
 
-    def _scan(self) -> ScalarBlock | None:
+    def _scan(self) -> Block | None:
         if self._reader is None or self.ended or self.offset < self._blind_until:
             return None
         try:

@@ -9,16 +9,16 @@ from typing import Any, Final
 from rec_summary._pb.summary_pb2 import Summary
 from rec_summary.export import dashboards
 from rec_summary.export.append import AppendFile, is_intact
+from rec_summary.export.blocks import Block, passable
 from rec_summary.export.dashboards.graphs import tagged_graph
 from rec_summary.export.dashboards.layout import layout_point
-from rec_summary.export.dashboards.points import SCALARS, Plugin, Point
+from rec_summary.export.dashboards.points import HISTOGRAMS, SCALARS, Plugin, Point
 from rec_summary.export.event_file import EventFileWriter
 from rec_summary.export.limits import MOST_GRAPHS
 from rec_summary.export.logdir import LogDir
 from rec_summary.export.options import ExportOptions, Selection
 from rec_summary.export.repeats import Origin, Recorded, State, StepBuffer
 from rec_summary.export.report import Tally
-from rec_summary.export.scalar_blocks import ScalarBlock, passable
 from rec_summary.export.tags import Tags
 from rec_summary.export.tensor_files import TensorFiles
 from rec_summary.export.thin import Thinner
@@ -26,6 +26,7 @@ from rec_summary.export.words import printable, reason, valid
 
 _COMPUTATION: Final = "graph"
 _SCALAR: Final = "scalar_value"
+_PLUGINS: Final = {_SCALAR: SCALARS, "histogram": HISTOGRAMS}
 UNKNOWN_KIND: Final = "unknown"  # the name of a kind that these protobufs do not know either
 
 
@@ -123,7 +124,7 @@ class TensorBoardRun:
         if known:
             self._buffer.add(step, nbytes, known)
 
-    def record_scalars(self, block: ScalarBlock, first: int) -> int:
+    def record_block(self, block: Block, first: int) -> int:
         """Takes records of a block, as far as nothing about them needs a closer look.
 
         Args:
@@ -138,17 +139,22 @@ class TensorBoardRun:
         """
         if self._thinner is not None or not self._selection.is_everything or not self.begun:
             return first
-        if not self.wants(SCALARS):
-            return first
-        last = passable(block, first, lambda tag: self._tags.keeps(tag, SCALARS.name, _SCALAR))
+        last = passable(block, first, self._passes)
         part = block.part(first, last)
         if last == first or not self._buffer.can_pass(int(block.steps[first]), part.firsts):
             return first
         self._buffer.pass_by(int(block.steps[last - 1]), part.lasts)
-        start, end = int(block.bounds[last - 1]), int(block.bounds[first])
-        self._opened().write_framed(block.framed(first, last), start - end)
-        self._tally.exported[_SCALAR] += part.values
+        self._opened().write_framed(block.framed(first, last))
+        self._tally.exported.update(part.values)
         return last
+
+    def _passes(self, kind: str, tag: str) -> bool:
+        """Whether a series is shown under its own tag, and nothing else comes of it."""
+        plugin = _PLUGINS[kind]
+        if not self.wants(plugin) or not self._tags.keeps(tag, plugin.name, kind):
+            return False
+        more = getattr(self._mappers[kind], "shows_more", None)
+        return more is None or not more(tag)
 
     def shows(self, tag: str) -> bool:
         """Whether a value with this recorded tag has been taken."""

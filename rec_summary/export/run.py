@@ -244,7 +244,7 @@ class RunExport:
             reached = start
             while True:
                 if file.name.kind is Kind.SUMMARY and self._began is not None:
-                    self._take_scalars(file, reader)
+                    self._take_blocks(file, reader)
                 decoded = reader.next_event()
                 self._advance(reader.offset - reached)
                 self._uncommitted += reader.offset - reached
@@ -278,13 +278,13 @@ class RunExport:
         elif kind != _VERSION:
             self._tally.unknown[kind or UNKNOWN_KIND] += 1
 
-    def _take_scalars(self, file: RecordFile, reader: EventReader) -> None:
-        """Takes records of scalars as long as they come in blocks."""
-        while (found := reader.scalars()) is not None:
+    def _take_blocks(self, file: RecordFile, reader: EventReader) -> None:
+        """Takes records as long as they come in blocks."""
+        while (found := reader.block()) is not None:
             block, first = found
             writer = self._writers.of(file, float(block.wall_times[first]))
             self._commit_now_and_then(writer, int(block.steps[first]))
-            last = writer.output.record_scalars(block, first)
+            last = writer.output.record_block(block, first)
             if last == first:
                 return
             writer.last = max(writer.last, float(block.wall_times[first:last].max()))

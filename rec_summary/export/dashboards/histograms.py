@@ -6,12 +6,14 @@ import math
 from collections.abc import Iterator
 from typing import Any, Final
 
+import numpy as np
 from tensorboard.compat.proto import summary_pb2 as tensorboard_pb2
 
 from rec_summary._pb.summary_pb2 import Summary
 from rec_summary.errors import three_part, verbatim
 from rec_summary.export.dashboards.points import HISTOGRAMS, Point
 from rec_summary.export.dashboards.scalars import scalar
+from rec_summary.export.histogram_blocks import bucket_sums
 from rec_summary.export.limits import MOST_BUCKETS
 
 _NON_FINITE: Final = ("nan_count", "pos_inf_count", "neg_inf_count")
@@ -51,6 +53,10 @@ class HistogramMapper:
                 self.memory.add(series)
                 yield scalar(series, count)
 
+    def shows_more(self, tag: str) -> bool:
+        """Whether something besides the histogram itself is shown of a series."""
+        return bool(self.memory) and any(f"{tag}/{name}" in self.memory for name in _NON_FINITE)
+
 
 def to_histogram_proto(histogram: Summary.Histogram) -> Any:
     """Returns TensorBoard's `HistogramProto` of a histogram.
@@ -67,21 +73,20 @@ def to_histogram_proto(histogram: Summary.Histogram) -> Any:
     buckets = _without_empty_ends(histogram)
     if not buckets:
         return tensorboard_pb2.HistogramProto()
-    last = buckets[-1]
-    counts = [float(max(bucket.count, 0)) for bucket in buckets]
-    middles = [bucket.left + bucket.width / 2 for bucket in buckets]
-    low = histogram.min if _states(histogram, "min") else buckets[0].left
-    high = histogram.max if _states(histogram, "max") else last.left + last.width
-    num = sum(counts)
-    weighted = [count * middle for count, middle in zip(counts, middles, strict=True)]
+    left = np.array([bucket.left for bucket in buckets], np.float64)
+    width = np.array([bucket.width for bucket in buckets], np.float64)
+    counts = np.array([max(bucket.count, 0) for bucket in buckets], np.float64)
+    right = left + width
+    with np.errstate(all="ignore"):
+        sums = bucket_sums(left[:, None], width[:, None], counts[:, None])
     return tensorboard_pb2.HistogramProto(
-        min=low,
-        max=high,
-        num=num,
-        sum=histogram.sum if _states(histogram, "sum") else sum(weighted),
-        sum_squares=sum(part * middle for part, middle in zip(weighted, middles, strict=True)),
-        bucket_limit=[bucket.left for bucket in buckets[1:]] + [last.left + last.width],
-        bucket=counts,
+        min=histogram.min if _states(histogram, "min") else left[0],
+        max=histogram.max if _states(histogram, "max") else right[-1],
+        num=sums.num[0],
+        sum=histogram.sum if _states(histogram, "sum") else sums.weighted[0],
+        sum_squares=sums.squares[0],
+        bucket_limit=[*left[1:].tolist(), right[-1]],
+        bucket=counts.tolist(),
     )
 
 

@@ -1,9 +1,11 @@
-"""Records of nothing but scalars, many at a time.
+"""Records of scalars and histograms, many at a time.
 
-Such a record has the same bytes in MindSpore's format and in TensorBoard's, but for the key of
-each number. And in a training, thousands of them differ only in their time, step and numbers.
-So they are told apart by their fixed bytes, checked and converted by columns: with a few dozen
-operations of numpy for thousands of records, where one by one each takes a dozen itself.
+A record of scalars alone has the same bytes in MindSpore's format and in TensorBoard's, but for
+the key of each number. And in a training, thousands of them differ only in their time, step and
+numbers. So they are told apart by their fixed bytes, checked and converted by columns: with a
+few dozen operations of numpy for thousands of records, where one by one each takes a dozen
+itself. Records with histograms are taken apart one by one, and their histograms converted
+together.
 
 Whatever is not exactly as expected is left to the ordinary way, record by record; both give
 the same bytes.
@@ -12,15 +14,17 @@ the same bytes.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, starmap
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from rec_summary.export.histogram_blocks import convert
 from rec_summary.export.limits import LONGEST_TAG
+from rec_summary.export.mixed_records import SCALAR, Series, take_apart
 from rec_summary.records import framing
 from rec_summary.records.row_checksums import contribution, masked, row_checksums
 
@@ -58,40 +62,43 @@ class Part(NamedTuple):
     Attributes:
         firsts: The first step of each series, which is a kind of value and a tag.
         lasts: The last step of each.
-        values: How many values there are.
+        values: How many values of each kind there are.
     """
 
-    firsts: dict[tuple[str, str], int]
-    lasts: dict[tuple[str, str], int]
-    values: int
+    firsts: dict[Series, int]
+    lasts: dict[Series, int]
+    values: dict[str, int]
 
 
 @dataclass(frozen=True)
-class ScalarBlock:
+class Block:
     """Records in a row; of those with scalars alone, everything is known.
 
     Attributes:
         bounds: Where in the file each record begins, and where the last one ends, of shape
             [n + 1], in bytes.
-        kind: The number of each record's tags in `tags`; -1 where the ordinary way is needed,
+        kind: The number of each record's series in `series`; -1 where the ordinary way is needed,
             of shape [n].
-        tags: The tags of records, each tuple once.
+        series: The series of records, each a kind of value and a tag; each tuple once.
         steps: Of shape [n], as are `wall_times`; 0 where `kind` is -1.
         wall_times: Seconds since the epoch, finite.
-        values: The numbers of each kind, of shape [records of that kind, its tags].
+        values: The numbers of each kind, of shape [records of that kind, its series]; of
+            scalars alone, else empty.
         places: For each kind, which records are of it, ascending.
         data: The same records as TensorBoard has them, framed; undefined where `kind` is -1.
+        larger: Those that have another size there, by their number.
         breaks: Where `kind` is -1, or a step is lower than the one before, ascending.
     """
 
     bounds: Integers
     kind: Integers
-    tags: tuple[tuple[str, ...], ...]
+    series: tuple[tuple[Series, ...], ...]
     steps: Integers
     wall_times: Floats
     values: tuple[npt.NDArray[np.float32], ...]
     places: tuple[Integers, ...]
     data: Bytes
+    larger: Mapping[int, bytes]
     breaks: Integers
 
     def end(self, first: int) -> int:
@@ -101,23 +108,38 @@ class ScalarBlock:
 
     def part(self, first: int, last: int) -> Part:
         """Returns the series of the records from `first` up to, not including, `last`."""
-        part = Part({}, {}, 0)
-        for tags, places in zip(self.tags, self.places, strict=True):
+        part = Part({}, {}, {})
+        for series, places in zip(self.series, self.places, strict=True):
             start, end = np.searchsorted(places, (first, last))
             if start == end:
                 continue
-            part.firsts.update(dict.fromkeys(map(_series, tags), int(self.steps[places[start]])))
-            part.lasts.update(dict.fromkeys(map(_series, tags), int(self.steps[places[end - 1]])))
-            part = part._replace(values=part.values + len(tags) * int(end - start))
+            part.firsts.update(dict.fromkeys(series, int(self.steps[places[start]])))
+            part.lasts.update(dict.fromkeys(series, int(self.steps[places[end - 1]])))
+            part.values.update({kind: 0 for kind, _ in series if kind not in part.values})
+            for kind, _ in series:
+                part.values[kind] += int(end - start)
         return part
 
-    def framed(self, first: int, last: int) -> bytes:
-        """Returns the frames of the records from `first` up to, not including, `last`."""
-        start = self.bounds[0]
+    def framed(self, first: int, last: int) -> list[bytes]:
+        """Returns the frames of the records from `first` up to, not including, `last`.
+
+        The last record is in the last piece, by itself.
+        """
+        start, pieces, since = self.bounds[0], [], first
+        cuts = [number for number in self.larger if first <= number < last] if self.larger else []
+        for number in sorted({*cuts, last - 1}):
+            if since < number:
+                pieces.append(self._slice(since, number, start))
+            piece = self.larger.get(number)
+            pieces.append(self._slice(number, number + 1, start) if piece is None else piece)
+            since = number + 1
+        return pieces
+
+    def _slice(self, first: int, last: int, start: int) -> bytes:
         return self.data[self.bounds[first] - start : self.bounds[last] - start].tobytes()
 
 
-def scan(buffer: bytes, at: int, offset: int) -> ScalarBlock | None:
+def scan(buffer: bytes, at: int, offset: int) -> Block | None:
     """Looks at the whole records in a buffer.
 
     Args:
@@ -137,27 +159,28 @@ def scan(buffer: bytes, at: int, offset: int) -> ScalarBlock | None:
     bounds -= at
     block = _Scan(data, bounds)
     block.run()
-    if np.count_nonzero(block.kind >= 0) * 2 < len(block.kind) or block.has_shared_tags():
+    if np.count_nonzero(block.kind >= 0) * 2 < len(block.kind) or block.has_shared_series():
         return None
     block.leave_repetitions()
     goes_back = np.diff(block.steps, prepend=block.steps[0]) < 0
     places = [np.concatenate(each) for each in block.places]
     orders = [np.argsort(each) for each in places]
     values = [np.concatenate(each)[order] for each, order in zip(block.values, orders, strict=True)]
-    return ScalarBlock(
+    return Block(
         bounds + offset,
         block.kind,
-        tuple(block.tags),
+        tuple(block.series),
         block.steps,
         block.wall_times,
         tuple(values),
         tuple(each[order] for each, order in zip(places, orders, strict=True)),
         data,
+        block.larger,
         np.flatnonzero((block.kind < 0) | goes_back),
     )
 
 
-def passable(block: ScalarBlock, first: int, knows: Callable[[str], bool]) -> int:
+def passable(block: Block, first: int, knows: Callable[[str, str], bool]) -> int:
     """Returns how far records can be passed on from `first`.
 
     The records of the last step are not among them: what follows may supersede them.
@@ -165,20 +188,16 @@ def passable(block: ScalarBlock, first: int, knows: Callable[[str], bool]) -> in
     Args:
         block: The records.
         first: The first one.
-        knows: Whether a tag has been met before.
+        knows: Whether a series has been met before, by its kind and tag.
     """
     last = block.end(first + 1) if block.kind[first] >= 0 else first
-    known = np.array([all(map(knows, tags)) for tags in block.tags])
+    known = np.array([all(starmap(knows, series)) for series in block.series])
     strange = ~known[block.kind[first:last]]
     if strange.any():
         last = first + int(strange.argmax())
     if last > first:
         last = first + int(np.searchsorted(block.steps[first:last], block.steps[last - 1]))
     return last
-
-
-def _series(tag: str) -> tuple[str, str]:
-    return "scalar_value", tag
 
 
 def _starts(buffer: bytes, at: int) -> list[int]:
@@ -211,7 +230,8 @@ class _Scan:
         self.kind: Integers = np.full(count, -1, np.int64)
         self.steps: Integers = np.zeros(count, np.int64)
         self.wall_times: Floats = np.zeros(count, np.float64)
-        self.tags: list[tuple[str, ...]] = []
+        self.series: list[tuple[Series, ...]] = []
+        self.larger: dict[int, bytes] = {}
         self.values: list[list[npt.NDArray[np.float32]]] = []
         self.places: list[list[Integers]] = []
 
@@ -221,18 +241,19 @@ class _Scan:
         for size in lengths[np.argsort(-counts)][:_MOST_LENGTHS].tolist():
             if framing.OVERHEAD_BYTES < size <= _LONGEST:
                 self._take_length(np.flatnonzero(sizes == size), size)
+        self._take_histograms()
 
-    def has_shared_tags(self) -> bool:
-        """Whether a tag is in records of two kinds; then it is hard to tell what comes again."""
-        return len(set(chain(*self.tags))) < sum(map(len, self.tags))
+    def has_shared_series(self) -> bool:
+        """Whether records of two kinds share one; then it is hard to tell what comes again."""
+        return len(set(chain(*self.series))) < sum(map(len, self.series))
 
     def leave_repetitions(self) -> None:
         """Leaves the steps in which a kind comes more than once to the ordinary way."""
         known = self.kind >= 0
-        keys = self.steps[known] * len(self.tags) + self.kind[known]
+        keys = self.steps[known] * len(self.series) + self.kind[known]
         found, counts = np.unique(keys, return_counts=True)
         if len(found) < len(keys):
-            steps = found[counts > 1] // len(self.tags)
+            steps = found[counts > 1] // len(self.series)
             self.kind[known & np.isin(self.steps, steps)] = -1
 
     def _take_length(self, places: Integers, size: int) -> None:
@@ -266,16 +287,47 @@ class _Scan:
         if not len(places):
             return
         self.steps[places], self.wall_times[places] = steps, wall_times
-        if layout.tags not in self.tags:
-            self.tags.append(layout.tags)
-            self.values.append([])
-            self.places.append([])
-        kind = self.tags.index(layout.tags)
+        kind = self._kind_of(tuple((SCALAR, tag) for tag in layout.tags))
         self.kind[places] = kind
         numbers = [np.ascontiguousarray(payloads[:, n : n + 4]).view("<f4") for n in layout.numbers]
         self.values[kind].append(np.hstack(numbers))
         self.places[kind].append(places)
         self._convert(places, rows, checksums, layout)
+
+    def _kind_of(self, series: tuple[Series, ...]) -> int:
+        if series not in self.series:
+            self.series.append(series)
+            self.values.append([])
+            self.places.append([])
+        return self.series.index(series)
+
+    def _take_histograms(self) -> None:
+        """Takes what is left and has histograms."""
+        left = np.flatnonzero(self.kind < 0).tolist()
+        data = self._data.tobytes()
+        records = []
+        for place in left:
+            begin, end = int(self._bounds[place]), int(self._bounds[place + 1])
+            record = take_apart(data, begin + framing.HEADER_BYTES, end - framing.FOOTER_BYTES)
+            if record is not None:
+                records.append((place, end, record))
+        spans = [span for _, _, record in records for span in record.histograms]
+        if not spans:
+            return
+        starts, ends = np.array(spans, np.int64).T
+        converted = iter(convert(self._data, starts, ends))
+        for place, end, record in records:
+            payload = record.rebuild(data, [next(converted) for _ in record.histograms])
+            if payload is None or len(self.series) >= _MOST_LAYOUTS:
+                continue
+            content = data[record.start : end - framing.FOOTER_BYTES]
+            if not framing.footer_matches(content, data[end - framing.FOOTER_BYTES : end]):
+                continue
+            self.kind[place] = kind = self._kind_of(record.series)
+            self.steps[place], self.wall_times[place] = record.step, record.wall_time
+            self.larger[place] = framing.frame(payload)
+            self.places[kind].append(np.array([place], np.int64))
+            self.values[kind].append(np.empty((1, 0), np.float32))
 
     def _convert(
         self, places: Integers, rows: Bytes, checksums: npt.NDArray[np.uint32], layout: Layout
