@@ -9,7 +9,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from rec_summary._pb import lineage_pb2, summary_pb2
-from rec_summary.export.blocks import Block, scan
+from rec_summary.export.block_scan import scan
+from rec_summary.export.blocks import Block
 from rec_summary.export.report import Tally
 from rec_summary.records.bounds import MOST_PARTS, UNDECODABLE, has_too_many_parts
 from rec_summary.records.directory import RecordFile

@@ -15,7 +15,14 @@ from rec_summary.export.limits import MOST_CELLS
 from rec_summary.export.options import ExportOptions, Selection, some_matching_runs
 from rec_summary.export.report import Problem, Tally
 from rec_summary.export.runs_table import columns, rows
-from rec_summary.export.values import Value, evaluations, recorded_values
+from rec_summary.export.scalar_frames import goes_on, scalar_frame, split
+from rec_summary.export.values import (
+    ScalarColumns,
+    Value,
+    evaluations,
+    recorded_values,
+    scalar_columns,
+)
 from rec_summary.export.words import printable
 from rec_summary.records.directory import Run, find_runs
 from rec_summary.values.landscape import Landscape, from_landscape
@@ -115,14 +122,11 @@ class Records:
         Raises:
             ValueError: A wide table would have more than a hundred million cells.
         """
-        pd = _pandas()
-        parts = list(self.iter_scalars())
-        names = ("run", "tag")
-        found = pd.concat(parts, ignore_index=True) if parts else _scalar_frame([])
-        for name in names:
-            found[name] = found[name].astype("category")
-        # The reader drops what comes again at once; after a restart it may come again later.
-        found = found.drop_duplicates(["run", "rank", "tag", "step"], keep="last")
+        parts = list(self._columns())
+        found = scalar_frame(parts)
+        # After a restart a step may come again.
+        if not goes_on(parts):
+            found = found.drop_duplicates(["run", "rank", "tag", "step"], keep="last")
         if not wide:
             return found.reset_index(drop=True)
         _check_width(found)
@@ -140,20 +144,24 @@ class Records:
         """
         if isinstance(chunk, bool) or not isinstance(chunk, int) or chunk < 1:
             raise ValueError(three_part("chunk", chunk, "an int of at least 1"))
-        held: list[tuple[Any, ...]] = []
-        for value in self._values("scalar_value"):
-            recorded = value.recorded
-            held.append(
-                (
-                    *(value.run, value.rank, recorded.tag, value.step),
-                    *(recorded.origin.wall_time, recorded.value.scalar_value),
-                )
-            )
-            if len(held) == chunk:
-                yield _scalar_frame(held)
-                held = []
+        held: list[ScalarColumns] = []
+        size = 0
+        for rest in self._columns():
+            while size + len(rest.steps) >= chunk:
+                part, rest = split(rest, chunk - size)
+                yield scalar_frame([*held, part])
+                held, size = [], 0
+            if len(rest.steps):
+                held.append(rest)
+                size += len(rest.steps)
         if held:
-            yield _scalar_frame(held)
+            yield scalar_frame(held)
+
+    def _columns(self) -> Iterator[ScalarColumns]:
+        tally = Tally()
+        for run in self._runs:
+            yield from scalar_columns(run, self._selection, tally)
+        self._take_problems(tally)
 
     def histograms(self) -> pd.DataFrame:
         """Returns all histograms, a row for each.
@@ -268,21 +276,6 @@ def _check_width(found: pd.DataFrame) -> None:
         received = verbatim(f"{steps:,} steps × {tags:,} tags")
         expected = f"at most {MOST_CELLS:,} cells: choose tags, runs or steps"
         raise ValueError(three_part("a wide table", received, expected))
-
-
-def _scalar_frame(held: list[tuple[Any, ...]]) -> pd.DataFrame:
-    pd = _pandas()
-    run, rank, tag, step, wall_time, value = zip(*held, strict=True) if held else ((),) * 6
-    return pd.DataFrame(
-        {
-            "run": pd.Categorical(run),
-            "rank": np.array(rank, dtype=np.int64),
-            "tag": pd.Categorical(tag),
-            "step": np.array(step, dtype=np.int64),
-            "wall_time": np.array(wall_time, dtype=np.float64),
-            "value": np.array(value, dtype=np.float64),
-        }
-    )
 
 
 def _histogram(histogram: Any) -> tuple[Any, ...]:

@@ -6,6 +6,9 @@ import math
 import struct
 from typing import Final, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from rec_summary.export.limits import LONGEST_TAG
 from rec_summary.values import wire
 
@@ -16,6 +19,7 @@ SCALAR: Final = "scalar_value"
 HISTOGRAM: Final = "histogram"
 
 _DOUBLE: Final = struct.Struct("<d")
+_FLOAT: Final = struct.Struct("<f")
 _WALL_TIME, _STEP, _SUMMARY, _VALUE, _TAG = 0x09, 0x10, 0x2A, 0x0A, 0x0A
 _RECORDED_SCALAR, _RECORDED_HISTOGRAM = 0x1D, 0x4A
 _SHOWN_SCALAR, _SHOWN_HISTOGRAM = b"\x15", 5
@@ -44,6 +48,15 @@ class MixedRecord(NamedTuple):
     tags: list[tuple[int, int]]
     contents: list[tuple[int, int]]
     histograms: list[tuple[int, int]]
+
+    def scalars(self, data: bytes) -> npt.NDArray[np.float32]:
+        """Returns the scalars, of shape [1, scalars]."""
+        found = [
+            _FLOAT.unpack_from(data, start)[0]
+            for (kind, _), (start, _) in zip(self.series, self.contents, strict=True)
+            if kind == SCALAR
+        ]
+        return np.array([found], np.float32)
 
     def rebuild(self, data: bytes, histograms: list[bytes | None]) -> bytes | None:
         """Returns the event as TensorBoard has it; None if a histogram was not converted."""

@@ -11,6 +11,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
+
 from rec_summary.errors import three_part, verbatim
 from rec_summary.export.words import printable
 from rec_summary.records.directory import Run
@@ -115,6 +118,15 @@ class Selection:
         if self._since is not None and step < self._since:
             return False
         return self._until is None or step <= self._until
+
+    def steps(self, steps: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Which of many steps are wanted."""
+        wanted = np.ones(steps.shape, np.bool_)
+        if self._since is not None:
+            wanted &= steps >= self._since
+        if self._until is not None:
+            wanted &= steps <= self._until
+        return wanted
 
     def plugin(self, dashboard: str) -> bool:
         """Whether a dashboard is wanted, by one of the names in `DASHBOARDS`."""

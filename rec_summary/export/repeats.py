@@ -221,5 +221,10 @@ class StepBuffer:
         self._held_bytes = 0
 
 
+def too_long(tag: str) -> str:
+    """Returns what is told of a tag that is too long."""
+    return f"a tag of {len(tag):,} characters; at most {LONGEST_TAG:,} can be shown; skipped"
+
+
 def _checksum(recorded: Recorded) -> int:
     return zlib.crc32(recorded.value.SerializeToString(deterministic=True))

@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from rec_summary.export.events import read_events
+import numpy as np
+import numpy.typing as npt
+
+from rec_summary.export.blocks import Block
+from rec_summary.export.events import Decoded, EventReader, read_events
+from rec_summary.export.limits import LONGEST_TAG
 from rec_summary.export.lineage import metrics_of, numeric
+from rec_summary.export.mixed_records import SCALAR
 from rec_summary.export.options import Selection
-from rec_summary.export.repeats import Origin, Recorded, StepBuffer
+from rec_summary.export.repeats import Origin, Recorded, StepBuffer, too_long
 from rec_summary.export.report import Tally
 from rec_summary.export.runs_table import EVALUATION, lineage_events
 from rec_summary.export.words import valid
@@ -100,6 +106,114 @@ def recorded_values(
                     ready.clear()
         buffer.pause()
         yield from ready
+
+
+class ScalarColumns(NamedTuple):
+    """Recorded scalars of one rank, as columns, each of shape [n].
+
+    Attributes:
+        run: The run's name.
+        rank: The rank that recorded them.
+        tags: Their tags, each once.
+        codes: The number of each value's tag in `tags`.
+        steps: The training steps.
+        wall_times: Seconds since the epoch.
+        numbers: The values.
+    """
+
+    run: str
+    rank: int
+    tags: tuple[str, ...]
+    codes: npt.NDArray[np.int64]
+    steps: npt.NDArray[np.int64]
+    wall_times: npt.NDArray[np.float64]
+    numbers: npt.NDArray[np.float64]
+
+
+def scalar_columns(run: Run, selection: Selection, tally: Tally) -> Iterator[ScalarColumns]:
+    """Yields all scalars of a run in the order of the records, rank after rank.
+
+    What comes again is yielded again: the last value of a tag and step counts.
+
+    Args:
+        run: The run.
+        selection: Which tags and steps.
+        tally: Told of what cannot be read.
+    """
+    name = valid(run.name)
+    for rank in run.ranks:
+        for file in run.of(Kind.SUMMARY, rank):
+            tally.files += 1
+            with EventReader(file, tally) as reader:
+                while True:
+                    while (found := reader.block()) is not None:
+                        block, first = found
+                        last = block.end(first + 1)
+                        yield from _of_block(name, rank, block, first, last, selection)
+                        reader.step_over(block, first, last)
+                    decoded = reader.next_event()
+                    if decoded is None:
+                        break
+                    if decoded.event.summary.value and selection.step(decoded.event.step):
+                        yield from _of_event(name, rank, decoded, selection, tally)
+                if reader.unfinished is not None:
+                    tally.problem(file.path, reader.offset, reader.unfinished)
+
+
+def _of_block(
+    run: str, rank: int, block: Block, first: int, last: int, selection: Selection
+) -> Iterator[ScalarColumns]:
+    parts = []
+    tags: list[str] = []
+    for series, places, numbers in zip(block.series, block.places, block.values, strict=True):
+        start, end = np.searchsorted(places, (first, last))
+        columns = [
+            (column, tag)
+            for column, (kind, tag) in enumerate(each for each in series if each[0] == SCALAR)
+            if selection.tag(tag)
+        ]
+        if start == end or not columns:
+            continue
+        within = places[start:end]
+        within = within[selection.steps(block.steps[within])]
+        for column, tag in columns:
+            chosen = numbers[start:end][:, column].astype(np.float64)
+            parts.append(
+                (within, len(tags), chosen[selection.steps(block.steps[places[start:end]])])
+            )
+            tags.append(tag)
+    if not parts:
+        return
+    where = np.concatenate([within for within, _, _ in parts])
+    codes = np.concatenate([np.full(len(within), code) for within, code, _ in parts])
+    values = np.concatenate([chosen for _, _, chosen in parts])
+    order = np.argsort(where, kind="stable")
+    where = where[order]
+    yield ScalarColumns(
+        *(run, rank, tuple(tags), codes[order]),
+        *(block.steps[where], block.wall_times[where], values[order]),
+    )
+
+
+def _of_event(
+    run: str, rank: int, decoded: Decoded, selection: Selection, tally: Tally
+) -> Iterator[ScalarColumns]:
+    found = []
+    for value in decoded.event.summary.value:
+        if value.WhichOneof("value") != SCALAR:
+            continue
+        tag = valid(value.tag)
+        if len(tag) > LONGEST_TAG:
+            tally.problem(decoded.path, decoded.offset, too_long(tag))
+        elif selection.tag(tag):
+            found.append((tag, value.scalar_value))
+    if found:
+        step, count = decoded.event.step, len(found)
+        yield ScalarColumns(
+            *(run, rank, tuple(tag for tag, _ in found), np.arange(count)),
+            *(np.full(count, step), np.full(count, decoded.wall_time)),
+            np.array([number for _, number in found], np.float64),
+        )
 
 
 def evaluations(run: Run, tally: Tally) -> Iterator[Evaluation]:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from rec_summary._pb.summary_pb2 import Event, Summary
 from rec_summary.errors import SourceError
 from rec_summary.export import events as module
-from rec_summary.export.blocks import scan
+from rec_summary.export.block_scan import scan
 from rec_summary.export.options import ExportOptions
 from rec_summary.export.tensorboard import export_tensorboard
 from rec_summary.records.framing import frame

@@ -1,0 +1,310 @@
+"""Records of scalars and histograms, many at a time.
+
+A record of scalars alone has the same bytes in MindSpore's format and in TensorBoard's, but for
+the key of each number. And in a training, thousands of them differ only in their time, step and
+numbers. So they are told apart by their fixed bytes, checked and converted by columns: with a
+few dozen operations of numpy for thousands of records, where one by one each takes a dozen
+itself. Records with histograms are taken apart one by one, and their histograms converted
+together.
+
+Whatever is not exactly as expected is left to the ordinary way, record by record; both give
+the same bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+from itertools import chain
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from rec_summary.export.blocks import Block, Bytes, Floats, Integers
+from rec_summary.export.histogram_blocks import convert
+from rec_summary.export.limits import LONGEST_TAG
+from rec_summary.export.mixed_records import SCALAR, Series, take_apart
+from rec_summary.records import framing
+from rec_summary.records.row_checksums import contribution, masked, row_checksums
+
+_HEADER: Final = struct.Struct("<QI")
+_LONGEST: Final = 2048  # of a payload
+_MOST_LAYOUTS: Final = 128  # of the records of one length
+_MOST_LENGTHS: Final = 64
+_ROWS: Final = 4096  # that are gathered at a time: their places take eight times their bytes
+_WALL_TIME, _STEP, _SUMMARY, _VALUE, _TAG = 0x09, 0x10, 0x2A, 0x0A, 0x0A
+_RECORDED, _SHOWN = 0x1D, 0x15  # the key of a number in a record, and in an event file
+_LONGEST_STEP: Final = 5  # bytes; a negative one takes ten
+_MORE: Final = 0x80
+
+
+class Layout(NamedTuple):
+    """Where in a payload things are.
+
+    Attributes:
+        tags: The tag of each value.
+        step: The place and the size of the step.
+        numbers: The place of each number, behind its key.
+    """
+
+    tags: tuple[str, ...]
+    step: tuple[int, int]
+    numbers: tuple[int, ...]
+
+
+def scan(buffer: bytes, at: int, offset: int) -> Block | None:
+    """Looks at the whole records in a buffer.
+
+    Args:
+        buffer: A piece of a record file.
+        at: Where in it a record begins.
+        offset: Where in the file that is.
+
+    Returns:
+        The records up to the first that is incomplete or has a wrong header; None if there
+        is none, or if hardly any is of scalars alone.
+    """
+    starts = _starts(buffer, at)
+    if len(starts) < 2:
+        return None
+    bounds = np.array(starts, np.int64)
+    data = np.frombuffer(buffer, np.uint8)[at : starts[-1]].copy()
+    bounds -= at
+    block = _Scan(data, bounds)
+    block.run()
+    if np.count_nonzero(block.kind >= 0) * 2 < len(block.kind) or block.has_shared_series():
+        return None
+    block.leave_repetitions()
+    goes_back = np.diff(block.steps, prepend=block.steps[0]) < 0
+    places = [np.concatenate(each) for each in block.places]
+    orders = [np.argsort(each) for each in places]
+    values = [np.concatenate(each)[order] for each, order in zip(block.values, orders, strict=True)]
+    return Block(
+        bounds + offset,
+        block.kind,
+        tuple(block.series),
+        block.steps,
+        block.wall_times,
+        tuple(values),
+        tuple(each[order] for each, order in zip(places, orders, strict=True)),
+        data,
+        block.larger,
+        np.flatnonzero((block.kind < 0) | goes_back),
+    )
+
+
+def _starts(buffer: bytes, at: int) -> list[int]:
+    """Returns where records begin, and where the last whole one ends."""
+    end = len(buffer) - framing.OVERHEAD_BYTES
+    unpack, overhead = _HEADER.unpack_from, framing.OVERHEAD_BYTES
+    checksums: dict[int, int] = {}
+    found = [at]
+    while at <= end:
+        length, checksum = unpack(buffer, at)
+        expected = checksums.get(length)
+        if expected is None:
+            if length > end - at:
+                break
+            expected = checksums[length] = framing.masked_crc32c(buffer[at : at + 8])
+        at += length + overhead
+        if expected != checksum or at > end + overhead:
+            break
+        found.append(at)
+    return found
+
+
+class _Scan:
+    """The work on one block; `data` becomes what TensorBoard has."""
+
+    def __init__(self, data: Bytes, bounds: Integers) -> None:
+        count = len(bounds) - 1
+        self._data = data
+        self._bounds = bounds
+        self.kind: Integers = np.full(count, -1, np.int64)
+        self.steps: Integers = np.zeros(count, np.int64)
+        self.wall_times: Floats = np.zeros(count, np.float64)
+        self.series: list[tuple[Series, ...]] = []
+        self.larger: dict[int, bytes] = {}
+        self.values: list[list[npt.NDArray[np.float32]]] = []
+        self.places: list[list[Integers]] = []
+
+    def run(self) -> None:
+        sizes = np.diff(self._bounds)
+        lengths, counts = np.unique(sizes, return_counts=True)
+        for size in lengths[np.argsort(-counts)][:_MOST_LENGTHS].tolist():
+            if framing.OVERHEAD_BYTES < size <= _LONGEST:
+                places = np.flatnonzero(sizes == size)
+                for start in range(0, len(places), _ROWS):
+                    self._take_length(places[start : start + _ROWS], size)
+        self._take_histograms()
+
+    def has_shared_series(self) -> bool:
+        """Whether records of two kinds share one; then it is hard to tell what comes again."""
+        return len(set(chain(*self.series))) < sum(map(len, self.series))
+
+    def leave_repetitions(self) -> None:
+        """Leaves the steps in which a kind comes more than once to the ordinary way."""
+        known = self.kind >= 0
+        keys = self.steps[known] * len(self.series) + self.kind[known]
+        found, counts = np.unique(keys, return_counts=True)
+        if len(found) < len(keys):
+            steps = found[counts > 1] // len(self.series)
+            self.kind[known & np.isin(self.steps, steps)] = -1
+
+    def _take_length(self, places: Integers, size: int) -> None:
+        """Takes the records of one size, layout by layout."""
+        for _ in range(_MOST_LAYOUTS):
+            if not len(places):
+                return
+            first = self._bounds[places[0]]
+            payload = self._data[first : first + size][framing.HEADER_BYTES :]
+            layout = _layout(payload[: -framing.FOOTER_BYTES].tobytes())
+            if layout is None:
+                places = places[1:]
+                continue
+            rows = self._data[self._bounds[places][:, None] + np.arange(size)]
+            same = _alike(rows, layout)
+            self._take(places[same], rows[same], layout)
+            places = places[~same]
+
+    def _take(self, places: Integers, rows: Bytes, layout: Layout) -> None:
+        payloads = rows[:, framing.HEADER_BYTES : -framing.FOOTER_BYTES]
+        checksums = row_checksums(payloads, _variable(layout))
+        stored = np.ascontiguousarray(rows[:, -framing.FOOTER_BYTES :]).view("<u4")[:, 0]
+        wall_times = np.ascontiguousarray(payloads[:, 1:9]).view("<f8")[:, 0]
+        steps = _steps(payloads, *layout.step)
+        # TensorBoard's events have no field for a step or a time of zero.
+        sound = (stored == masked(checksums)) & np.isfinite(wall_times)
+        sound &= (steps != 0) & (wall_times != 0)
+        if not sound.all():
+            places, rows, payloads = places[sound], rows[sound], payloads[sound]
+            checksums, wall_times, steps = checksums[sound], wall_times[sound], steps[sound]
+        if not len(places):
+            return
+        self.steps[places], self.wall_times[places] = steps, wall_times
+        kind = self._kind_of(tuple((SCALAR, tag) for tag in layout.tags))
+        self.kind[places] = kind
+        numbers = [np.ascontiguousarray(payloads[:, n : n + 4]).view("<f4") for n in layout.numbers]
+        self.values[kind].append(np.hstack(numbers))
+        self.places[kind].append(places)
+        self._convert(places, rows, checksums, layout)
+
+    def _kind_of(self, series: tuple[Series, ...]) -> int:
+        if series not in self.series:
+            self.series.append(series)
+            self.values.append([])
+            self.places.append([])
+        return self.series.index(series)
+
+    def _take_histograms(self) -> None:
+        """Takes what is left and has histograms."""
+        left = np.flatnonzero(self.kind < 0).tolist()
+        data = self._data.tobytes()
+        records = []
+        for place in left:
+            begin, end = int(self._bounds[place]), int(self._bounds[place + 1])
+            record = take_apart(data, begin + framing.HEADER_BYTES, end - framing.FOOTER_BYTES)
+            if record is not None:
+                records.append((place, end, record))
+        spans = [span for _, _, record in records for span in record.histograms]
+        if not spans:
+            return
+        starts, ends = np.array(spans, np.int64).T
+        converted = iter(convert(self._data, starts, ends))
+        for place, end, record in records:
+            payload = record.rebuild(data, [next(converted) for _ in record.histograms])
+            if payload is None or len(self.series) >= _MOST_LAYOUTS:
+                continue
+            content = data[record.start : end - framing.FOOTER_BYTES]
+            if not framing.footer_matches(content, data[end - framing.FOOTER_BYTES : end]):
+                continue
+            self.kind[place] = kind = self._kind_of(record.series)
+            self.steps[place], self.wall_times[place] = record.step, record.wall_time
+            self.larger[place] = framing.frame(payload)
+            self.places[kind].append(np.array([place], np.int64))
+            self.values[kind].append(record.scalars(data))
+
+    def _convert(
+        self, places: Integers, rows: Bytes, checksums: npt.NDArray[np.uint32], layout: Layout
+    ) -> None:
+        length = rows.shape[1] - framing.OVERHEAD_BYTES
+        for number in layout.numbers:
+            rows[:, framing.HEADER_BYTES + number - 1] = _SHOWN
+            checksums = checksums ^ contribution(length, number - 1)[_RECORDED ^ _SHOWN]
+        footers = masked(checksums).astype("<u4").reshape(-1, 1).view(np.uint8)
+        rows[:, -framing.FOOTER_BYTES :] = footers
+        self._data[self._bounds[places][:, None] + np.arange(rows.shape[1])] = rows
+
+
+def _layout(payload: bytes) -> Layout | None:
+    """Returns the layout of a record of scalars; None for every other record."""
+    size = len(payload)
+    if size < 12 or payload[0] != _WALL_TIME or payload[9] != _STEP:
+        return None
+    at = 10
+    while payload[at] & _MORE:
+        at += 1
+        if at >= min(size - 2, 10 + _LONGEST_STEP):
+            return None
+    step = (10, at + 1 - 10)
+    if payload[at + 1] != _SUMMARY:
+        return None
+    at, end = _length(payload, at + 2)
+    if end != size:
+        return None
+    tags, numbers = [], []
+    while at < end:
+        if payload[at] != _VALUE:
+            return None
+        at, value_end = _length(payload, at + 1)
+        if at >= value_end or value_end > end or payload[at] != _TAG:
+            return None
+        at, tag_end = _length(payload, at + 1)
+        if at > tag_end or tag_end + 5 != value_end or payload[tag_end] != _RECORDED:
+            return None
+        try:
+            tag = payload[at:tag_end].decode("utf-8")
+        except UnicodeDecodeError:
+            return None
+        if not tag or len(tag) > LONGEST_TAG or tag in tags:
+            return None
+        tags.append(tag)
+        numbers.append(tag_end + 1)
+        at = value_end
+    return Layout(tuple(tags), step, tuple(numbers)) if tags else None
+
+
+def _length(payload: bytes, at: int) -> tuple[int, int]:
+    """Returns where a field's content begins and ends; nowhere, if that cannot be told."""
+    if at < len(payload) and payload[at] < _MORE:
+        return at + 1, at + 1 + payload[at]
+    if at + 1 < len(payload) and 0 < payload[at + 1] < _MORE:
+        return at + 2, at + 2 + (payload[at] & 0x7F | payload[at + 1] << 7)
+    return len(payload), -1
+
+
+def _variable(layout: Layout) -> list[int]:
+    """Returns the columns of a payload in which records of a layout may differ."""
+    place, size = layout.step
+    numbers = [number + byte for number in layout.numbers for byte in range(4)]
+    return [*range(1, 9), *range(place, place + size), *numbers]
+
+
+def _alike(rows: Bytes, layout: Layout) -> npt.NDArray[np.bool_]:
+    """Tells which rows have the layout of the first one, and its tags."""
+    fixed = np.ones(rows.shape[1], np.bool_)
+    fixed[[framing.HEADER_BYTES + column for column in _variable(layout)]] = False
+    fixed[-framing.FOOTER_BYTES :] = False
+    same: npt.NDArray[np.bool_] = (rows[:, fixed] == rows[0, fixed]).all(axis=1)
+    place, size = layout.step
+    first = framing.HEADER_BYTES + place
+    step = rows[:, first : first + size]
+    same &= ((step >= _MORE) == (np.arange(size) < size - 1)).all(axis=1)
+    return same
+
+
+def _steps(payloads: Bytes, place: int, size: int) -> Integers:
+    steps: Integers = np.zeros(len(payloads), np.int64)
+    for byte in range(size):
+        steps |= (payloads[:, place + byte].astype(np.int64) & 0x7F) << (7 * byte)
+    return steps
