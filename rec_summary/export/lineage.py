@@ -113,9 +113,8 @@ class Lineage:
             ValueError: A name is not valid Unicode.
         """
         train = event.train_lineage
-        sorted(
-            train.run_state.troubles.items()
-        )  # names of a map are decoded when they are looked at
+        # Names of a map are decoded when they are looked at, or, by protobuf 4, looked up.
+        sorted(train.run_state.troubles.items())
         self.train = train
         self.train_time = self.last_time = wall_time
 

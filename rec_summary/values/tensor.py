@@ -96,8 +96,11 @@ def from_tensor(tensor: TensorProto) -> npt.NDArray[Any]:
     if dtype is None:
         name = anf_ir_pb2.DataType.Name(tensor.data_type)
         raise ValueError(three_part("a tensor's type", name, "a type of real numbers"))
-    field = _EXACT.get(dtype.name, ("float_data", None))[0]
-    data = getattr(tensor, field) or tensor.float_data
+    # The type is named, for NumPy before 1.25 takes large and small integers together for floats.
+    field, wide = _EXACT.get(dtype.name, ("float_data", np.float64))
+    data = getattr(tensor, field)
+    if not data:
+        data, wide = tensor.float_data, np.float64
     if len(tensor.dims) > MOST_DIMENSIONS:
         received = f"{len(tensor.dims):,} of them"
         expected = f"at most {MOST_DIMENSIONS}"
@@ -107,4 +110,4 @@ def from_tensor(tensor: TensorProto) -> npt.NDArray[Any]:
         received = f"{len(data)} elements for shape {shape}"
         raise ValueError(three_part("a tensor", received, "as many elements as its shape has"))
     with np.errstate(invalid="ignore", over="ignore"):
-        return np.array(data).astype(dtype).reshape(shape)
+        return np.array(data, wide).astype(dtype).reshape(shape)

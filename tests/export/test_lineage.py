@@ -49,6 +49,13 @@ def test_text_that_is_not_utf8_is_replaced_and_names_are_refused() -> None:
         gathered.take_custom(LineageEvent.FromString(good.replace(b"key", b"k\xffy")), START)
 
 
+@needs_lenient_strings
+def test_names_of_troubles_that_are_not_utf8_are_refused() -> None:
+    good = lineage(train_lineage=train(troubles={"write": 1})).SerializeToString()
+    with pytest.raises(ValueError, match="utf-8"):
+        Lineage().take_train(LineageEvent.FromString(good.replace(b"write", b"\xffrite")), START)
+
+
 def test_the_last_training_lineage_is_in_force() -> None:
     gathered = Lineage()
     gathered.take_train(lineage(train_lineage=train(status=RunState.RUNNING)), START)

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -16,6 +16,7 @@ numbers = st.one_of(
 arrays = hnp.arrays(numbers, hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=5))
 
 
+@example(np.array([2**63 + 1, 0], np.uint64))
 @given(arrays)
 def test_an_array_comes_back_exactly(array):
     back = from_tensor(TensorProto.FromString(to_tensor(array).SerializeToString()))
