@@ -2,6 +2,7 @@
 #
 # setup_venv EXTRA...   makes .venv from a bare Python (3.10 to 3.12) and installs this
 #                       package into it with the extras named; quick when nothing changed.
+#                       VENV=.venv-docs setup_venv docs takes another environment.
 # setup_browser         installs Chromium from Debian's packages if there is no Chromium.
 
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
@@ -23,18 +24,18 @@ _find_python() {
 }
 
 setup_venv() {
-    local python extras stamp wanted
+    local python extras stamp wanted venv="${VENV:-.venv}"
     extras="$(IFS=,; echo "$*")"
-    if [ ! -x "$ROOT/.venv/bin/python" ]; then
+    if [ ! -x "$ROOT/$venv/bin/python" ]; then
         python="$(_find_python)" || return 1
-        _say "making .venv with $("$python" --version)"
-        "$python" -m venv "$ROOT/.venv" || return 1
+        _say "making $venv with $("$python" --version)"
+        "$python" -m venv "$ROOT/$venv" || return 1
     fi
     # msrun and subprocesses must find this environment's python first.
-    export PATH="$ROOT/.venv/bin:$PATH"
-    export VIRTUAL_ENV="$ROOT/.venv"
+    export PATH="$ROOT/$venv/bin:$PATH"
+    export VIRTUAL_ENV="$ROOT/$venv"
     wanted="$(cat "$ROOT/setup.cfg" "$ROOT/pyproject.toml" | cksum)"
-    stamp="$ROOT/.venv/installed-${extras:-none}"
+    stamp="$ROOT/$venv/installed-${extras:-none}"
     if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
         _say "installing rec_summary[$extras] (the first time takes a minute or two)"
         python -m pip install --quiet --disable-pip-version-check \
