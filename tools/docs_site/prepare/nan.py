@@ -3,8 +3,9 @@
 import numpy as np
 from mindspore import nn
 from mindspore.dataset import GeneratorDataset
+from mindspore.train import Model
 
-from rec_summary import RecModel, SummaryCollector
+from rec_summary import SummaryCollector
 
 
 def rows():
@@ -21,8 +22,9 @@ def rows():
 
 network = nn.SequentialCell(nn.Dense(8, 16), nn.ReLU(), nn.Dense(16, 1))
 optimizer = nn.Adam(network.trainable_params(), 1e-3)
-RecModel(network, nn.BCEWithLogitsLoss(), optimizer).online_train(
-    GeneratorDataset(rows, ["features", "click"]),
+Model(network, nn.BCEWithLogitsLoss(), optimizer).train(
+    1,
+    GeneratorDataset(rows, ["features", "click"], shuffle=False),
     callbacks=[SummaryCollector("records/monday", collect_freq=10)],
     dataset_sink_mode=False,
 )
