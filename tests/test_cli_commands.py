@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+import os
 import re
 import signal
 import subprocess
@@ -327,3 +328,15 @@ def test_the_cache_is_the_same_for_the_same_source(tmp_path: Path) -> None:
     }
     [place] = places
     assert place.startswith(f"{tmp_path}/cache/rec_summary/records-")
+
+
+def test_a_reader_that_leaves_ends_it_quietly(source: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)  # as `| head` does once it has enough
+    done = subprocess.run(
+        [*PROGRAM, "inspect", str(source)],
+        stdout=writing, stderr=subprocess.PIPE, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    os.close(writing)
+    assert done.returncode == 1
+    assert done.stderr == ""

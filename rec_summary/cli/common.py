@@ -34,6 +34,8 @@ def reporting_errors(*, debug: bool) -> Iterator[None]:
         if debug:
             traceback.print_exception(error)
         raise
+    except BrokenPipeError:
+        raise  # of `| head`: click ends quietly
     except Exception as error:
         if debug:
             traceback.print_exception(error)

@@ -1,0 +1,84 @@
+"""The data of the examples: clicks on films, in batches, endless or cut to a length.
+
+Synthetic by default; `--data movielens` takes MovieLens 100K, which the demo fetches.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from mindspore.dataset import GeneratorDataset
+from mindspore.train import Callback, RunContext
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools"))  # the demo has readers for both kinds of data
+
+from click_demo import sources  # noqa: E402
+from click_demo.features import CROSS_BUCKETS, Batch, Vocabulary  # noqa: E402
+from click_demo.stream import ClickStream  # noqa: E402
+
+__all__ = ["CROSS_BUCKETS", "ROOT", "Batch", "Clicks", "StopAfter", "Vocabulary", "arguments"]
+
+
+def arguments(about: str | None, records: str, steps: int) -> argparse.Namespace:
+    """Reads what all examples take: --records, --steps, --data."""
+    parser = argparse.ArgumentParser(description=about)
+    parser.add_argument("--records", default=records, help="the record directory")
+    parser.add_argument("--steps", type=int, default=steps, help="training steps")
+    parser.add_argument("--data", choices=("synthetic", "movielens"), default="synthetic")
+    return parser.parse_args()
+
+
+class Clicks:
+    """A stream of clicks.
+
+    Attributes:
+        vocabulary: How many users, films, genres and occupations there are.
+    """
+
+    def __init__(self, data: str = "synthetic", batch_size: int = 64, seed: int = 1) -> None:
+        """Opens the source; `seed` is that of the synthetic one."""
+        source = sources.choose(data, ROOT / ".cache" / "demo", seed)
+        self.vocabulary: Vocabulary = source.vocabulary
+        self._stream = ClickStream(source.chunks, source.vocabulary, batch_size)
+
+    def endless(self, skip: int = 0) -> GeneratorDataset:
+        """Returns a data set without an end, behind the first `skip` batches."""
+        return self._dataset(skip, None)
+
+    def some(self, batches: int, skip: int = 0) -> GeneratorDataset:
+        """Returns a data set of `batches` batches, behind the first `skip`."""
+        return self._dataset(skip, skip + batches)
+
+    def batches(self, count: int) -> Iterator[Batch]:
+        """Yields the first batches as numpy arrays."""
+        return itertools.islice(iter(self._stream), count)
+
+    def _dataset(self, start: int, stop: int | None) -> GeneratorDataset:
+        def rows() -> Iterator[Batch]:
+            return itertools.islice(iter(self._stream), start, stop)
+
+        return GeneratorDataset(
+            rows,
+            column_names=list(Batch._fields),
+            shuffle=False,
+            num_parallel_workers=1,
+            python_multiprocessing=False,
+        )
+
+
+class StopAfter(Callback):
+    """Ends a training on an endless stream."""
+
+    def __init__(self, steps: int) -> None:
+        super().__init__()
+        self._steps = steps
+
+    def on_train_step_end(self, run_context: RunContext) -> None:
+        """Asks for the end once enough steps were done."""
+        if run_context.original_args().cur_step_num >= self._steps:
+            run_context.request_stop()

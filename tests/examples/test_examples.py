@@ -1,0 +1,137 @@
+"""The programs and the notebook in docs/examples run, and record what they say."""
+
+import os
+import socket
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("mindspore")
+pytest.importorskip("nbclient")
+
+import nbclient
+import nbformat
+
+import rec_summary
+from rec_summary.records.directory import find_runs
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "docs" / "examples"
+NOTEBOOK = EXAMPLES / "records.ipynb"
+PROGRAMS = ("wide_deep", "deepfm", "two_tower", "custom_loop")
+STEPS = 30
+
+
+def environment():
+    # msrun starts "python": this environment's must come first
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "GLOG_v": "3"}
+
+
+def run(command, folder):
+    done = subprocess.run(
+        [str(part) for part in command],
+        cwd=folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    logs = "".join(log.read_text()[-3000:] for log in folder.glob("log/worker_*.log"))
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:] + logs
+
+
+def program(name):
+    return [sys.executable, EXAMPLES / f"{name}.py", "--steps", STEPS]
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Where the examples of one process have been run, each with its default directory."""
+    folder = tmp_path_factory.mktemp("examples")
+    with ThreadPoolExecutor(2) as two:  # most of their time is compiling, on one core
+        for _ in two.map(lambda name: run(program(name), folder), PROGRAMS):
+            pass
+    return folder
+
+
+@pytest.fixture(scope="module")
+def records(folder):
+    return rec_summary.load(folder / "records")
+
+
+def of(frame, run):
+    return frame[frame["run"] == run]
+
+
+def test_every_program_records_its_loss(records):
+    assert set(records.runs) == set(PROGRAMS)
+    losses = records.scalars()
+    losses = losses[losses["tag"].isin(["loss", "loss/auto"])]
+    assert {name: of(losses, name)["step"].max() for name in PROGRAMS} == dict.fromkeys(
+        PROGRAMS, STEPS
+    )
+    assert losses["value"].between(0, 20).all()
+
+
+def test_the_programs_with_a_collector_tell_how_they_ended(records):
+    statuses = records.lineage()["status"].to_dict()
+    assert statuses["wide_deep"] == "STOPPED"  # its stream has no end
+    assert statuses["deepfm"] == statuses["two_tower"] == "FINISHED"
+
+
+def test_what_each_program_shows_is_recorded(records):
+    scalars, histograms = records.scalars(), records.histograms()
+    assert "own_score" in set(of(scalars, "two_tower")["tag"])
+    rates = of(scalars, "two_tower")
+    assert rates[rates["tag"] == "learning_rate/auto"]["value"].nunique() > 1
+    assert list(of(records.evaluations(), "deepfm")["metric"].unique()) == ["accuracy", "eval_loss"]
+    assert {"score", "item_embedding"} <= set(of(histograms, "custom_loop")["tag"])
+    assert "score" in set(of(histograms, "wide_deep")["tag"])
+
+
+def test_two_ranks_write_one_run(tmp_path):
+    run(
+        [
+            *("msrun", "--worker_num=2", "--local_worker_num=2", "--join=True"),
+            *(f"--master_port={free_port()}", "--log_dir=log"),
+            *(EXAMPLES / "ranks.py", "--steps", STEPS),
+        ],
+        tmp_path,
+    )
+    [found] = find_runs(tmp_path / "records")
+    assert found.ranks == (0, 1)
+    frame = rec_summary.load(tmp_path / "records", tags="^loss/auto").scalars(wide=True)
+    first, second = (frame.xs(rank, level="rank")["loss/auto"] for rank in (0, 1))
+    assert (first.to_numpy() != second.to_numpy()).any()  # each rank has clicks of its own
+
+
+def test_the_notebook_runs(folder, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    nbclient.NotebookClient(
+        notebook, timeout=120, resources={"metadata": {"path": str(folder)}}
+    ).execute()
+    [runs] = [
+        cell.outputs[0]["data"]["text/plain"]
+        for cell in notebook.cells
+        if cell.source.endswith("records.runs")
+    ]
+    assert all(name in runs for name in PROGRAMS)
+
+
+def test_the_notebook_is_kept_without_outputs():
+    cells = nbformat.read(NOTEBOOK, as_version=4).cells
+    code = [cell for cell in cells if cell.cell_type == "code"]
+    assert code
+    assert all(not cell.outputs and cell.execution_count is None for cell in code)

@@ -1,0 +1,129 @@
+"""What `tools/docs` is made of: marks of code blocks, links, and the navigation."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tools.docs_site import hook, links
+from tools.docs_site.blocks import MarkError, blocks, replaced
+from tools.docs_site.run import HERE, Runner
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+
+
+def page(folder: Path, text: str) -> Path:
+    path = folder / "page.md"
+    path.write_text(text)
+    return path
+
+
+def test_code_is_run_unless_its_mark_says_otherwise(tmp_path: Path) -> None:
+    text = """
+```bash
+true
+```
+<!-- not run: it takes hours -->
+```bash
+sleep 9999
+```
+<!-- given: training; exits with 3 -->
+```python
+raise SystemExit(3)
+```
+```text
+neither
+```
+"""
+    first, second, third, fourth = blocks(page(tmp_path, text))
+    assert [block.runs for block in (first, second, third, fourth)] == [True, False, True, False]
+    assert third.marks == {"given": "training", "exits with": "3"}
+    assert third.text == "raise SystemExit(3)"
+
+
+def test_a_mark_that_is_not_understood_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(MarkError, match="not runn"):
+        list(blocks(page(tmp_path, "<!-- not runn: typo -->\n```bash\ntrue\n```\n")))
+
+
+def test_outputs_are_written_into_their_blocks(tmp_path: Path) -> None:
+    path = page(tmp_path, "a\n\n<!-- output -->\n```text\nold\nolder\n```\nb\n")
+    [block] = blocks(path)
+    assert replaced(path, {block.line: "new"}) == "a\n\n<!-- output -->\n```text\nnew\n```\nb\n"
+
+
+def test_what_pages_ask_for_is_there() -> None:
+    for path in PAGES:
+        for block in blocks(path):
+            for mark, folder in (("given", "given"), ("prepare", "prepare")):
+                if mark in block.marks:
+                    assert (HERE / folder / f"{block.marks[mark]}.py").is_file(), path
+
+
+@pytest.mark.parametrize(
+    ("block", "told"),
+    [
+        ("```bash\nexit 4\n```", "exit code 4, not 0"),
+        ("<!-- exits with 1 -->\n```bash\ntrue\n```", "exit code 0, not 1"),
+        ("<!-- for 9 seconds -->\n```bash\ntrue\n```", "it ended by itself"),
+        ("```python\n1 / 0\n```", "ZeroDivisionError"),
+    ],
+)
+def test_what_fails_is_told(
+    block: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tools.docs_site.run.ROOT", tmp_path)
+    (tmp_path / "work" / "prepared" / "demo").mkdir(parents=True)
+    problems, count, _ = Runner(tmp_path / "work").page(page(tmp_path, block + "\n"))
+    assert count == 1
+    assert told in problems[0]
+
+
+def test_a_program_that_goes_on_is_stopped_as_by_ctrl_c(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tools.docs_site.run.ROOT", tmp_path)
+    (tmp_path / "work" / "prepared" / "demo").mkdir(parents=True)
+    block = f"""<!-- for 2 seconds -->
+```bash
+{sys.executable} -c 'import time
+try:
+    time.sleep(60)
+except KeyboardInterrupt:
+    print("left")'
+```
+<!-- output -->
+```text
+```
+"""
+    problems, _, outputs = Runner(tmp_path / "work").page(page(tmp_path, block))
+    assert problems == []
+    assert list(outputs.values()) == ["left"]
+
+
+def test_links_that_lead_nowhere_are_told(tmp_path: Path) -> None:
+    (tmp_path / "a.html").write_text('<h1 id="top-1">A</h1><a href="b.html#here">x</a>')
+    (tmp_path / "b.html").write_text('<a href="a.html#top-1">x</a><img src="c.png">')
+    assert list(links.broken_in_site(tmp_path)) == [
+        "a.html: b.html#here: no such anchor",
+        "b.html: c.png: no such file",
+    ]
+
+
+def test_links_of_the_files_at_the_top_lead_somewhere() -> None:
+    assert list(links.broken_in_markdown(ROOT.glob("*.md"), ROOT)) == []
+
+
+def test_pages_that_are_not_written_yet_leave_no_gap(tmp_path: Path) -> None:
+    (tmp_path / "index.md").touch()
+    nav = [{"Start": "index.md"}, {"More": [{"Security": "security.md"}]}, {"Gone": "gone.md"}]
+    config: dict[str, Any] = {"nav": nav, "docs_dir": str(tmp_path)}
+    assert hook.on_config(config)["nav"] == [{"Start": "index.md"}, {"Gone": "gone.md"}]
+    text = "a\n<!-- if security.md -->\nb\n<!-- end if -->\nc"
+    assert hook.on_page_markdown(text, config=config) == "a\nc"
+    (tmp_path / "security.md").touch()
+    assert hook.on_page_markdown(text, config=config) == "a\nb\nc"

@@ -1,0 +1,1 @@
+"""Checks the documentation: where its links lead, and whether the code in it runs."""

@@ -1,0 +1,98 @@
+"""Where links lead: in the built site, and in the Markdown files beside it."""
+
+from __future__ import annotations
+
+import re
+import urllib.error
+import urllib.request
+from collections.abc import Iterable, Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urldefrag, urlsplit
+
+_MARKDOWN_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+_FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
+_SECONDS = 20
+
+
+class Page(HTMLParser):
+    """The links and the anchors of a page."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.anchors = {"", "top", "__top"}
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Notes what leads elsewhere and what can be led to."""
+        for name, value in attrs:
+            if value is None:
+                continue
+            if name == "id" or (name == "name" and tag == "a"):
+                self.anchors.add(value)
+            elif (name == "href" and tag == "a") or (name == "src" and tag == "img"):
+                self.links.append(value)
+
+
+def broken_in_site(site: Path) -> Iterator[str]:
+    """Yields a line for each link inside the built site that leads nowhere."""
+    pages = {path: Page(path.read_text()) for path in sorted(site.rglob("*.html"))}
+    for path, page in pages.items():
+        if path.name == "404.html":  # its links are relative to wherever it is shown
+            continue
+        for link in page.links:
+            if urlsplit(link).scheme or link.startswith("//"):
+                continue
+            target, anchor = urldefrag(link)
+            found = path if not target else (path.parent / unquote(target)).resolve()
+            if found.is_dir():
+                found = found / "index.html"
+            if not found.is_file():
+                yield f"{path.relative_to(site)}: {link}: no such file"
+            elif found in pages and unquote(anchor) not in pages[found].anchors:
+                yield f"{path.relative_to(site)}: {link}: no such anchor"
+
+
+def broken_in_markdown(files: Iterable[Path], root: Path) -> Iterator[str]:
+    """Yields a line for each link to a file that does not exist, as GitHub would follow it."""
+    for path in files:
+        for link in _links(path):
+            target, anchor = urldefrag(link)
+            found = path if not target else path.parent / unquote(target)
+            if urlsplit(link).scheme:
+                continue
+            if not found.exists():
+                yield f"{path.relative_to(root)}: {link}: no such file"
+            elif anchor and found.suffix == ".md" and anchor not in _headings(found):
+                yield f"{path.relative_to(root)}: {link}: no such heading"
+
+
+def external(files: Iterable[Path]) -> set[str]:
+    """Returns the addresses of other sites."""
+    links = {link for path in files for link in _links(path)}
+    return {urldefrag(link)[0] for link in links if urlsplit(link).scheme in ("http", "https")}
+
+
+def unreachable(addresses: Iterable[str]) -> Iterator[str]:
+    """Asks for each address; yields a line for each that does not answer well."""
+    for address in sorted(addresses):
+        request = urllib.request.Request(address, headers={"User-Agent": "Mozilla/5.0"})
+        try:
+            with urllib.request.urlopen(request, timeout=_SECONDS):
+                pass
+        except urllib.error.HTTPError as error:
+            if error.code not in (401, 403, 429):  # it is there, but not for programs
+                yield f"{address}: {error.code}"
+        except OSError as error:
+            yield f"{address}: {error}"
+
+
+def _links(path: Path) -> list[str]:
+    return _MARKDOWN_LINK.findall(_FENCE.sub("", path.read_text()))
+
+
+def _headings(path: Path) -> set[str]:
+    text = _FENCE.sub("", path.read_text())
+    titles = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
