@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         error.show()
         return error.exit_code
-    except click.Abort:
+    except (click.Abort, KeyboardInterrupt):
         click.echo("Interrupted; doing the same again goes on from here.", err=True)
         return INTERRUPTED
     return code if isinstance(code, int) else 0

@@ -17,6 +17,7 @@ from rec_summary.export.runs_table import columns, rows
 from rec_summary.export.values import Value, evaluations, recorded_values
 from rec_summary.export.words import printable
 from rec_summary.records.directory import Run, find_runs
+from rec_summary.records.mirror import fetched
 from rec_summary.values.landscape import Landscape, from_landscape
 from rec_summary.values.tensor import from_tensor
 
@@ -59,7 +60,8 @@ def load(
     """Opens records for analysis; they are read when they are asked for.
 
     Args:
-        source: A record directory, or a tree of them; ours or MindSpore's.
+        source: A record directory, or a tree of them; ours or MindSpore's. A URL such as
+            `s3://bucket/records` is mirrored to a local cache first (see `records.mirror`).
         runs: A pattern as of `fnmatch`, where `*` also matches `/`: only these runs.
         tags: A regular expression: only values in whose tag it is found.
         since: Only values of this step or later.
@@ -72,7 +74,8 @@ def load(
     """
     _pandas()
     selection = Selection(ExportOptions(tags=tags, since=since, until=until))
-    return Records(os.fspath(source), some_matching_runs(find_runs(source), runs), selection)
+    path = fetched(source)
+    return Records(os.fspath(source), some_matching_runs(find_runs(path), runs), selection)
 
 
 class Records:
