@@ -18,7 +18,9 @@ from rec_summary.cli.export import export
 from rec_summary.cli.inspect import inspect
 from rec_summary.cli.landscape import landscape
 from rec_summary.cli.lineage import lineage
+from rec_summary.cli.plot import plot
 from rec_summary.cli.repair import repair
+from rec_summary.cli.tail import tail
 from rec_summary.cli.verify import verify
 from rec_summary.cli.view import view
 
@@ -27,6 +29,7 @@ Examples:
   rec-summary view records                 records in TensorBoard, live
   rec-summary export records logs          then: tensorboard --logdir logs
   rec-summary lineage records --sort -auc  which run was best
+  rec-summary tail records                 the last values, live in the terminal
 """
 
 INTERRUPTED: Final = 130  # 128 + SIGINT, as shells have it
@@ -66,5 +69,5 @@ def cli() -> None:
     """Work with the records that a training on MindSpore has written."""
 
 
-for _command in (view, export, inspect, lineage, landscape, verify, repair):
+for _command in (view, export, tail, plot, inspect, lineage, landscape, verify, repair):
     cli.add_command(_command)

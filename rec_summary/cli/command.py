@@ -34,7 +34,8 @@ class RecordsCommand(click.Command):
         reads: str = "source",
         writes: str | None = None,
         writes_beside: bool = False,
-        fresh: Asks = _never,
+        fresh: bool = False,
+        empty: bool = False,
         follows: Asks = _never,
         everything: Asks = _never,
         **options: Any,
@@ -46,12 +47,14 @@ class RecordsCommand(click.Command):
             writes: The parameter that names the destination.
             writes_beside: Whether the destination is the source where none is given.
             fresh: Whether what is written only adds to what is at the destination.
+            empty: Whether the destination must be empty.
             follows: Whether the command goes on with what is written to the source.
             everything: Whether it needs all files of the source, not the records only.
         """
         super().__init__(*args, **options)
         self._reads, self._writes, self._writes_beside = reads, writes, writes_beside
-        self._fresh, self._follows, self._everything = fresh, follows, everything
+        self._fresh, self._empty = fresh, empty
+        self._follows, self._everything = follows, everything
         self.params += [
             click.Option(
                 ("--cache",),
@@ -108,12 +111,17 @@ class RecordsCommand(click.Command):
         if self._writes is not None and writes is not None:
             path = local_path(writes)
             if path is None:
+                from rec_summary.errors import three_part
+                from rec_summary.records.places import DESTINATION
                 from rec_summary.records.upload import Upload
 
                 if not self._writes_beside:
                     _check_apart(source, writes)
 
-                upload = stack.enter_context(Upload(writes, cache, fresh=self._fresh(ctx.params)))
+                upload = stack.enter_context(Upload(writes, cache, fresh=self._fresh))
+                if self._empty and not upload.is_empty:
+                    expected = "an empty place, or one that does not exist"
+                    raise click.ClickException(three_part(DESTINATION, upload.url, expected))
                 if follows:
                     stack.enter_context(upload.kept_pushed())
                 finish.append(upload.push)

@@ -217,6 +217,11 @@ def print_json(found: object) -> None:
     click.echo(called(json.dumps(_for_json(found), indent=2, allow_nan=False)))
 
 
+def print_json_line(found: object) -> None:
+    """Prints a value as `print_json` does, in one line."""
+    click.echo(called(json.dumps(_for_json(found), allow_nan=False)))
+
+
 def _for_json(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         value = vars(value)

@@ -30,7 +30,7 @@ Examples:
     reads="run",
     writes="output",
     writes_beside=True,
-    fresh=lambda params: True,
+    fresh=True,
     everything=lambda params: True,
 )
 @click.argument("run", metavar="RUN", type=click.Path())

@@ -22,7 +22,7 @@ Examples:
 """
 
 
-@click.command(cls=RecordsCommand, epilog=EXAMPLES, writes="destination", fresh=lambda params: True)
+@click.command(cls=RecordsCommand, epilog=EXAMPLES, writes="destination", fresh=True, empty=True)
 @click.argument("source", metavar="SRC", type=click.Path())
 @click.argument("destination", metavar="DEST", type=click.Path())
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
