@@ -148,6 +148,7 @@ def _table(reading: Tail, height: int | None) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
+    width = _SPARK if console().size.width >= 110 else _SPARK // 2
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("run, tag", overflow="ellipsis")
     for name in ("step", "last", "least", "greatest"):
@@ -170,7 +171,7 @@ def _table(reading: Tail, height: int | None) -> RenderableType:
             Text(f"{series.last:.6g}", style=style),
             "" if series.least is None else f"{series.least:.4g}",
             "" if series.greatest is None else f"{series.greatest:.4g}",
-            Text(series.sparkline(_SPARK), style="cyan"),
+            Text(series.sparkline(width), style="cyan"),
             _age(now - series.wall_time),
         )
     notes = []

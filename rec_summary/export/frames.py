@@ -11,8 +11,14 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from rec_summary.errors import three_part
-from rec_summary.export.options import ExportOptions, Selection, some_matching_runs
+from rec_summary.export.options import (
+    ArgumentError,
+    ExportOptions,
+    Selection,
+    some_matching_runs,
+)
 from rec_summary.export.report import Problem, Tally
+from rec_summary.export.run_view import RunView, overview_html
 from rec_summary.export.runs_table import columns, rows
 from rec_summary.export.values import Value, evaluations, recorded_values
 from rec_summary.export.words import printable
@@ -102,6 +108,21 @@ class Records:
     def __repr__(self) -> str:
         count = len(self.runs)
         return f"<Records of {count} run{'' if count == 1 else 's'} in {printable(self.source)}>"
+
+    def _repr_html_(self) -> str:
+        return overview_html(self.source, self._runs, self._selection)
+
+    def run(self, name: str) -> RunView:
+        """Returns one run at a glance: status, lineage, last values; nice in a notebook.
+
+        Raises:
+            ArgumentError: There is no such run.
+        """
+        found = [run for run in self._runs if run.name == name]
+        if not found:
+            expected = f"one of the runs, such as {', '.join(map(printable, self.runs[:5]))}"
+            raise ArgumentError(three_part("the run", name, expected))
+        return RunView(found[0], self._selection)
 
     def scalars(self, *, wide: bool = False) -> pd.DataFrame:
         """Returns all scalars.

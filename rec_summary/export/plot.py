@@ -262,8 +262,9 @@ def _x(line: Line, kind: str) -> Any:
         return line.step
     if kind == "relative":
         return (line.wall_time - line.wall_time[0]) / 3600
-    # Times beyond the calendar, which damage can bring, are shown at its end.
-    seconds = np.clip(line.wall_time, -6e10, 2.5e11)
+    # Times beyond the calendar, which damage can bring, are shown near its ends (the years
+    # 1653 and 7990), with room for the picture's margins.
+    seconds = np.clip(line.wall_time, -1e10, 1.9e11)
     return (seconds * 1e6).astype("datetime64[us]")
 
 
@@ -276,5 +277,4 @@ def _label(axis: Axes, tag: str, options: PlotOptions) -> None:
     if options.log in ("y", "both"):
         axis.set_yscale("log")
     if options.x == "time":
-        for text in axis.get_xticklabels():
-            text.set_rotation(30)
+        axis.tick_params(axis="x", rotation=30)
