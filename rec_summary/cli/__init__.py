@@ -34,6 +34,14 @@ Examples:
 
 INTERRUPTED: Final = 130  # 128 + SIGINT, as shells have it
 _TERMINATED: Final = 143
+EXIT_CODES: Final = {
+    0: "done, even if damaged records were passed over (they are listed); or a command that "
+    "runs until it is stopped was stopped",
+    1: "it failed; or `verify` found damage",
+    2: "a mistake in the arguments; nothing was done",
+    INTERRUPTED: "Ctrl-C before the end; doing the same again goes on from there",
+    _TERMINATED: "SIGTERM before the end",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -43,8 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: The arguments after the program's name; those of the process by default.
 
     Returns:
-        The exit code: 0 if the work was done, even if damaged records were skipped; 1 if
-        it failed; 2 for a mistake in the arguments; 130 after Ctrl-C.
+        The exit code (see `EXIT_CODES`).
     """
     signal.signal(signal.SIGTERM, _terminate)
     try:

@@ -49,6 +49,7 @@ Examples:
     type=click.Choice(("table", "csv", "json")),
     default="table",
     show_default=True,
+    help="What to print.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, as --format json.")
 @click.option("-q", "--quiet", is_flag=True, help="Print no progress and no hints.")

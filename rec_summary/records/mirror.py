@@ -12,16 +12,15 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
-import errno
 import json
 import logging
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
-from rec_summary.errors import RecSummaryError, SourceError, three_part
+from rec_summary.errors import RecSummaryError, three_part
+from rec_summary.records.fetch import PARTIAL, Fetcher, RemoteFile
 from rec_summary.records.locks import file_lock
 from rec_summary.records.names import parse_name
 from rec_summary.records.places import (
@@ -38,16 +37,12 @@ from rec_summary.records.places import (
 )
 
 INTERVAL_SECS: Final = 5.0
-_CHUNK: Final = 1 << 23
-_PARTIAL: Final = "part-"
-_COMPARED: Final = 1 << 16  # so much of both ends tells one training's file from another's
 _AT_ONCE: Final = 8  # files; what costs is the way there and back, not this machine
 _LOCK_SECS: Final = 600.0
 _IDENTITY: Final = (
     *("ETag", "etag", "generation", "md5Hash", "contentHash", "checksum", "VersionId"),
     *("LastModified", "last_modified", "updated", "mtime", "modified", "created"),
 )
-_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
 
 logger = logging.getLogger("rec_summary")
 
@@ -57,21 +52,6 @@ Progress = Callable[[str, int, int], None]
 def is_record_file(name: str) -> bool:
     """Whether a file with this name is mirrored by default: record files are."""
     return parse_name(name) is not None
-
-
-@dataclass(frozen=True)
-class _Remote:
-    """A file at the URL.
-
-    Attributes:
-        path: Its path in the file system.
-        size: Its size in bytes.
-        identity: What changes when the file does, as far as the store tells.
-    """
-
-    path: str
-    size: int
-    identity: str
 
 
 class _Stopped(Exception):
@@ -168,7 +148,7 @@ class Mirror:
             stop.set()
             thread.join(2.0)  # it may hang on the network, and ends with the process
 
-    def _list(self) -> tuple[dict[str, _Remote], bool]:
+    def _list(self) -> tuple[dict[str, RemoteFile], bool]:
         """Returns the wanted files by their paths below the root, and whether any are there."""
         with talking(self.url, SOURCE):
             self._fs.invalidate_cache()
@@ -187,20 +167,21 @@ class Mirror:
                 logger.warning("rec_summary: %s: left out, no name for a file: %r", self.url, name)
                 continue
             if isinstance(info.get("size"), int):
-                wanted[name] = _Remote(str(path), info["size"], _identity(info))
+                wanted[name] = RemoteFile(str(path), info["size"], _identity(info))
         return wanted, bool(found)
 
-    def _update(self, remote: Mapping[str, _Remote], progress: Progress | None) -> int:
+    def _update(self, remote: Mapping[str, RemoteFile], progress: Progress | None) -> int:
         state = self._read_state()
         for entry in os.listdir(self._room):
-            if entry.startswith(_PARTIAL):  # of a process that was killed
+            if entry.startswith(PARTIAL):  # of a process that was killed
                 os.unlink(os.path.join(self._room, entry))
         # What another command has wanted, such as checkpoints, is left as it is.
         known = [name for name in state if self._wanted(name.rpartition("/")[2] or self._root)]
         for name in [name for name in known if name not in remote]:
             self._forget(name, state)
         due = {name: file for name, file in remote.items() if not self._is_here(name, file, state)}
-        total = sum(file.size - self._size(name, state) for name, file in due.items())
+        have = {name: self._have(name, state) for name in due}
+        total = sum(file.size - have[name] for name, file in due.items())
         done, lock, stop = 0, threading.Lock(), threading.Event()
 
         def advance(nbytes: int) -> None:
@@ -215,15 +196,16 @@ class Mirror:
         if progress is not None and due:
             progress(self.url, 0, total)
         with concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as pool:
+            fetch = Fetcher(self._fs, self.url, self._room).fetch
             tasks = {
-                pool.submit(self._fetch, name, file, state.get(name), advance): name
+                pool.submit(fetch, file, self._local(name), have[name], advance): (name, file)
                 for name, file in due.items()
             }
             try:
                 for task in concurrent.futures.as_completed(tasks):
-                    fetched = task.result()
-                    if fetched is not None:
-                        state[tasks[task]] = fetched
+                    name, file = tasks[task]
+                    if task.result():
+                        state[name] = [file.size, file.identity]
             finally:
                 stop.set()
                 # Whatever is complete is not fetched again.
@@ -234,80 +216,18 @@ class Mirror:
             logger.info("rec_summary: %s: %d bytes fetched", self.url, done)
         return done
 
-    def _is_here(self, name: str, file: _Remote, state: Mapping[str, Any]) -> bool:
+    def _is_here(self, name: str, file: RemoteFile, state: Mapping[str, Any]) -> bool:
         known = state.get(name)
-        return known == [file.size, file.identity] and self._size(name, state) == file.size
+        return known == [file.size, file.identity] and self._have(name, state) == file.size
 
-    def _size(self, name: str, state: Mapping[str, Any]) -> int:
-        """Returns how much of a file is here and known to be whole."""
+    def _have(self, name: str, state: Mapping[str, Any]) -> int:
+        """Returns how much of a file is here and known to be that of the store."""
         known = state.get(name)
         try:
             present = os.path.getsize(self._local(name))
         except OSError:
             return 0
         return known[0] if known is not None and present >= known[0] else 0
-
-    def _fetch(
-        self, name: str, file: _Remote, known: Any, advance: Callable[[int], None]
-    ) -> list[Any] | None:
-        """Fetches what is new of a file; returns its size and identity, None if left out."""
-        path = self._local(name)
-        have = self._size(name, {name: known})
-        try:
-            if have and file.size > have and self._continues(path, file, have):
-                with open(path, "r+b") as out:
-                    out.truncate(have)  # an addition that broke off
-                    out.seek(have)
-                    try:
-                        self._copy(file, have, out, advance)
-                    except BaseException:
-                        out.truncate(have)
-                        raise
-            else:
-                partial = os.path.join(self._room, f"{_PARTIAL}{threading.get_ident()}")
-                try:
-                    with open(partial, "wb") as out:
-                        self._copy(file, 0, out, advance)
-                    os.makedirs(os.path.dirname(path), exist_ok=True)
-                    os.replace(partial, path)
-                finally:
-                    with contextlib.suppress(FileNotFoundError):
-                        os.unlink(partial)
-        except OSError as error:
-            if error.errno in _FULL:
-                raise
-            # Such as a name that is too long here, or a file's where a directory is.
-            logger.warning("rec_summary: %s/%s: left out: %s", self.url, name, error.strerror)
-            return None
-        return [file.size, file.identity]
-
-    def _copy(self, file: _Remote, start: int, out: Any, advance: Callable[[int], None]) -> None:
-        while start < file.size:
-            data = self._range(file, start, min(start + _CHUNK, file.size))
-            out.write(data)
-            start += len(data)
-            advance(len(data))
-        out.flush()
-
-    def _continues(self, path: str, file: _Remote, have: int) -> bool:
-        """Whether the remote file begins with what is here, by a look at both ends."""
-        with open(path, "rb") as mine:
-            for start in sorted({0, max(0, have - _COMPARED)}):
-                mine.seek(start)
-                here = mine.read(min(_COMPARED, have - start))
-                if here != self._range(file, start, start + len(here)):
-                    logger.info("rec_summary: %s was replaced: fetched anew", file.path)
-                    return False
-        return True
-
-    def _range(self, file: _Remote, start: int, end: int) -> bytes:
-        with talking(self.url, SOURCE):
-            data = bytes(self._fs.cat_file(file.path, start=start, end=end))
-        if len(data) != end - start:
-            received = f"{self.url}: {len(data)} of {end - start} bytes of {file.path}"
-            expected = "a file that does not shrink while it is read: try again"
-            raise SourceError(three_part(SOURCE, received, expected))
-        return data
 
     def _forget(self, name: str, state: dict[str, Any]) -> None:
         """Deletes the copy of a file that is gone, once the store says so."""

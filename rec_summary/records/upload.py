@@ -1,10 +1,7 @@
 """Putting a local directory to a URL: what was written here appears there, file by file.
 
 Stores of objects cannot append, so a file that has grown is put again as a whole; each
-appears there whole or not at all. They have no locks either: a file in the place says who
-writes to it. Where the store can create a file only if there is none (S3, Google), two
-writers cannot both succeed; elsewhere the time between looking and writing is left. Who
-dies leaves the file behind, and ten minutes later it counts no more.
+appears there whole or not at all. They have no locks either: see `records.lease`.
 """
 
 from __future__ import annotations
@@ -15,14 +12,13 @@ import logging
 import os
 import re
 import shutil
-import socket
 import threading
 import time
-import uuid
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from rec_summary.errors import DestinationError, RecSummaryError, three_part, verbatim
+from rec_summary.records.lease import LOCK_NAME, Lease
 from rec_summary.records.places import (
     DESTINATION,
     base_name,
@@ -35,9 +31,6 @@ from rec_summary.records.places import (
 )
 
 INTERVAL_SECS: Final = 15.0
-LOCK_NAME: Final = ".rec_summary-export.lock"
-_LEASE_SECS: Final = 600.0
-_BEAT_SECS: Final = 60.0
 _WHOLE: Final = frozenset(  # here a file appears when it is complete
     ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oci", "oss", "memory")
 )
@@ -77,7 +70,6 @@ class Upload:
         self.path = os.path.join(self._room, "files", base_name(url))
         self._state_path = os.path.join(self._room, "state.json")
         self._fresh = fresh
-        self._id = uuid.uuid4().hex
         self._pushing = threading.Lock()
         self._known: dict[str, list[int]] = {}  # size and time of what was put, by name
         self._exit = contextlib.ExitStack()
@@ -90,7 +82,10 @@ class Upload:
             DestinationError: Another writer holds the lock, or the place cannot be used.
         """
         with contextlib.ExitStack() as stack:
-            stack.enter_context(self._lock())
+            if not self._whole:
+                with talking(self.url, DESTINATION):
+                    self._fs.makedirs(self._root, exist_ok=True)
+            stack.enter_context(Lease(self._fs, self._root, self.url))
             try:
                 if self._fresh:
                     shutil.rmtree(self.path, ignore_errors=True)
@@ -224,66 +219,6 @@ class Upload:
             with contextlib.suppress(FileNotFoundError):
                 self._fs.rm_file(remote)
             self._fs.mv(partial, remote)
-
-    @contextlib.contextmanager
-    def _lock(self) -> Iterator[None]:
-        path = f"{self._root}/{LOCK_NAME}"
-        with talking(self.url, DESTINATION):
-            if not self._whole:
-                self._fs.makedirs(self._root, exist_ok=True)
-            holder = self._holder(path)
-            if holder is not None and time.time() - holder["time"] < _LEASE_SECS:
-                raise self._held(holder)
-            self._claim(path, mode="create" if holder is None else "overwrite")
-            holder = self._holder(path)
-            if holder is None or holder["id"] != self._id:  # somebody was quicker
-                raise self._held(holder or {})
-        stop = threading.Event()
-        beat = threading.Thread(target=self._beat, args=(path, stop), daemon=True)
-        beat.start()
-        try:
-            yield
-        finally:
-            stop.set()
-            beat.join(2.0)
-            with talking(self.url, DESTINATION), contextlib.suppress(FileNotFoundError):
-                self._fs.rm_file(path)
-
-    def _claim(self, path: str, mode: str) -> None:
-        text = json.dumps(
-            {"id": self._id, "host": socket.gethostname(), "pid": os.getpid(), "time": time.time()}
-        )
-        try:
-            self._fs.pipe_file(path, text.encode(), mode=mode)
-        except FileExistsError:
-            raise self._held(self._holder(path) or {}) from None
-
-    def _beat(self, path: str, stop: threading.Event) -> None:
-        while not stop.wait(_BEAT_SECS):
-            try:
-                with talking(self.url, DESTINATION):
-                    self._claim(path, mode="overwrite")
-            except RecSummaryError as error:
-                logger.warning("rec_summary: the lock cannot be renewed: %s", error)
-
-    def _holder(self, path: str) -> dict[str, Any] | None:
-        self._fs.invalidate_cache()
-        try:
-            found = json.loads(self._fs.cat_file(path))
-            return {**found, "time": float(found["time"]), "id": str(found["id"])}
-        except FileNotFoundError:
-            return None
-        except (ValueError, KeyError, TypeError):
-            return {"time": 0.0, "id": ""}  # not of ours, or torn: it holds nobody off
-
-    def _held(self, holder: dict[str, Any]) -> DestinationError:
-        who = f"host {holder.get('host', '?')!s:.100}, process {holder.get('pid', '?')!s:.20}"
-        received = verbatim(f"{self.url}, to which another export writes ({who})")
-        expected = (
-            f"a place that no other export uses: wait for that one to end; {LOCK_NAME} there "
-            "counts for ten minutes after its end by force"
-        )
-        return DestinationError(three_part(DESTINATION, received, expected))
 
     def _foreign(self, name: str) -> DestinationError:
         received = verbatim(f"{self.url}/{name}, an event file of another writer")

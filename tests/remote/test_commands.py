@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rec_summary.records.upload import LOCK_NAME
+from rec_summary.records.lease import LOCK_NAME
 from tests.export import event_files
 from tests.export.record_dirs import event, scalar, tree, write_segment
 from tests.remote.conftest import SECRET

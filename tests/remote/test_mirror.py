@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rec_summary.errors import DestinationError, SourceError
-from rec_summary.records import mirror as mirror_module
+from rec_summary.records import fetch as fetch_module
 from rec_summary.records.mirror import Mirror, fetched
 from rec_summary.records.places import NoSuchPlace
 from tests.export.record_dirs import summary_name, tree
@@ -76,7 +76,7 @@ def test_only_record_files_are_fetched_and_only_once(
 def test_of_a_file_that_grew_only_the_new_part_is_fetched(
     place: tuple[str, Any, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mirror_module, "_COMPARED", 16)
+    monkeypatch.setattr(fetch_module, "_COMPARED", 16)
     old, new = os.urandom(10_000), os.urandom(500)
     put(place, FIRST, old)
     mirror = Mirror(place[0])
@@ -93,7 +93,7 @@ def test_of_a_file_that_grew_only_the_new_part_is_fetched(
 def test_a_replaced_file_is_fetched_anew(
     place: tuple[str, Any, str], monkeypatch: pytest.MonkeyPatch, changed: str
 ) -> None:
-    monkeypatch.setattr(mirror_module, "_COMPARED", 16)
+    monkeypatch.setattr(fetch_module, "_COMPARED", 16)
     old = os.urandom(1000)
     new = {
         "beginning": os.urandom(16) + old[16:] + b"more",
@@ -152,7 +152,7 @@ def test_a_single_file_can_be_mirrored(place: tuple[str, Any, str]) -> None:
 def test_a_fetch_that_breaks_off_leaves_nothing_to_be_seen(
     place: tuple[str, Any, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mirror_module, "_CHUNK", 100)
+    monkeypatch.setattr(fetch_module, "_CHUNK", 100)
     old, new = os.urandom(50), os.urandom(1000)
     put(place, FIRST, old)
     mirror = Mirror(place[0])
@@ -246,7 +246,7 @@ def test_a_cache_that_cannot_be_written_is_told(place: tuple[str, Any, str]) -> 
 
 
 def test_progress_adds_up(place: tuple[str, Any, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mirror_module, "_CHUNK", 100)
+    monkeypatch.setattr(fetch_module, "_CHUNK", 100)
     put(place, FIRST, b"x" * 250)
     put(place, SECOND, b"x" * 50)
     told: list[tuple[str, int, int]] = []
