@@ -11,14 +11,20 @@ import contextlib
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from rec_summary.cli.common import VERBOSE, one_line, progress_shown, reporting_errors
 
+if TYPE_CHECKING:
+    from rec_summary.export.tensorboard import Progress
+
 Params = Mapping[str, Any]
 Asks = Callable[[Params], bool]
+
+
+Finish = Callable[["Progress | None"], Any]
 
 
 def _never(_params: Params) -> bool:
@@ -82,12 +88,14 @@ class RecordsCommand(click.Command):
             result = super().invoke(ctx)
             with reporting_errors(debug=bool(ctx.params.get("debug"))):
                 for each in finish:
-                    each()
+                    quiet = bool(ctx.params.get("quiet") or ctx.params.get("as_json"))
+                    with progress_shown(quiet=quiet, doing="putting to") as progress:
+                        each(progress)
         return result
 
     def _localise(
         self, ctx: click.Context, cache: str | None, stack: contextlib.ExitStack
-    ) -> list[Callable[[], Any]]:
+    ) -> list[Finish]:
         """Replaces URLs; returns what is to be done when the command has succeeded."""
         source = ctx.params[self._reads]
         writes = ctx.params[self._writes] if self._writes is not None else None
@@ -95,7 +103,7 @@ class RecordsCommand(click.Command):
             return []
         from rec_summary.records.places import local_path
 
-        finish: list[Callable[[], Any]] = []
+        finish: list[Finish] = []
         path = local_path(source)
         remote = path is None
         follows = self._follows(ctx.params)

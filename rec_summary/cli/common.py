@@ -92,12 +92,15 @@ def progress_shown(*, quiet: bool, doing: str = "exporting") -> Iterator[Progres
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
     from rich.progress import TimeRemainingColumn as Remaining
     from rich.progress import TransferSpeedColumn as Rate
+    from rich.theme import Theme
 
     columns = (
         TextColumn("{task.description}", markup=False),
         *(BarColumn(), DownloadColumn(), Rate(), Remaining()),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    # Rich's red for the rate looks like an alarm.
+    calm = Console(stderr=True, theme=Theme({"progress.data.speed": "default"}))
+    with Progress(*columns, console=calm, transient=True) as bar:
         task = bar.add_task("")
 
         def show(run: str, done: int, total: int) -> None:
@@ -166,6 +169,23 @@ def reading_progress(
             return advance
 
         yield for_run
+
+
+@contextlib.contextmanager
+def bytes_progress(
+    what: str, total: int, *, quiet: bool = False
+) -> Iterator[Callable[[int], None]]:
+    """Gives a callback that shows how many bytes were read; on terminals only."""
+    done = 0
+    with progress_shown(quiet=quiet or not sys.stderr.isatty()) as show:
+
+        def advance(nbytes: int) -> None:
+            nonlocal done
+            done += nbytes
+            if show is not None:
+                show(what, done, max(total, done))
+
+        yield advance
 
 
 def choose_runs(source: str, pattern: str | None) -> list[Run]:

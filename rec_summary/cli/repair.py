@@ -37,7 +37,7 @@ def repair(source: str, destination: str, as_json: bool, quiet: bool, debug: boo
     with reporting_errors(debug=debug):
         from rec_summary.records.repair import repair as copy
 
-        with progress_shown(quiet=quiet) as progress:
+        with progress_shown(quiet=quiet, doing="copying") as progress:
             report = copy(source, destination, progress=progress)
         if as_json:
             print_json(report)

@@ -12,6 +12,7 @@ import click
 
 from rec_summary.cli.command import RecordsCommand
 from rec_summary.cli.common import (
+    bytes_progress,
     choose_runs,
     console,
     one_line,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from rec_summary.export.series import Series
     from rec_summary.export.tail import Point, Tail
+    from rec_summary.records.directory import Run
 
 EXAMPLES: Final = """\b
 Examples:
@@ -77,13 +79,16 @@ def tail(
 
         try:
             reading = Tail(source, runs=runs, tags=tags)
-            if once:
-                choose_runs(source, runs)  # which tells if there are none
+            # Once, to have nothing is an error; else it may come.
+            known = choose_runs(source, runs) if once else _runs_so_far(source, runs)
         except ArgumentError as error:
             raise click.UsageError(str(error)) from error
         table = sys.stdout.isatty() and not as_json
+        size = sum(run.nbytes for run in known)
+        with bytes_progress(source, size, quiet=quiet) as advance:
+            if known:
+                reading.look(advance=advance)
         if once:
-            reading.look()
             _print_all(reading, table=table, as_json=as_json)
         else:
             if not quiet and not os.path.exists(source):
@@ -97,6 +102,17 @@ def tail(
         print_some(problems, reading.tally.problem_count)
 
 
+def _runs_so_far(source: str, pattern: str | None) -> list[Run]:
+    from rec_summary.errors import SourceError
+    from rec_summary.export.options import matching_runs
+    from rec_summary.records.directory import find_runs
+
+    try:
+        return matching_runs(find_runs(source), pattern)
+    except SourceError:
+        return []
+
+
 def _print_all(reading: Tail, *, table: bool, as_json: bool) -> None:
     if table:
         console().print(_table(reading, None))
@@ -106,7 +122,6 @@ def _print_all(reading: Tail, *, table: bool, as_json: bool) -> None:
 
 
 def _print_lines(reading: Tail, stop: threading.Event, interval: float, *, as_json: bool) -> None:
-    reading.look()
     _print_all(reading, table=False, as_json=as_json)
     sys.stdout.flush()
     while not stop.wait(interval):
@@ -121,10 +136,10 @@ def _show_live(reading: Tail, stop: threading.Event, interval: float) -> None:
     # On the alternate screen a table that is higher than the window would be cut anyway.
     with Live(console=out, auto_refresh=False, transient=True) as live:
         while True:
-            reading.look()
             live.update(_table(reading, out.size.height - 2), refresh=True)
             if stop.wait(interval):
                 break
+            reading.look()
     out.print(_table(reading, None))
 
 

@@ -11,6 +11,7 @@ import click
 from rec_summary.cli.command import RecordsCommand
 from rec_summary.cli.common import (
     SHOWN,
+    bytes_progress,
     choose_runs,
     count_of,
     one_line,
@@ -48,7 +49,8 @@ def verify(
 
         reports, unreadable = [], []
         if os.path.isfile(source):
-            reports.append(verify_file(source))
+            with bytes_progress(source, os.path.getsize(source), quiet=quiet) as told:
+                reports.append(verify_file(source, told))
         else:
             chosen = choose_runs(source, runs)
             with reading_progress(chosen, quiet=quiet) as advance:

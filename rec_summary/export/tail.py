@@ -47,7 +47,6 @@ class Tail:
         *,
         runs: str | None = None,
         tags: str | None = None,
-        advance: Callable[[int], None] = lambda nbytes: None,
     ) -> None:
         """Begins; nothing is read yet.
 
@@ -55,7 +54,6 @@ class Tail:
             source: A record directory or a tree of them; it need not exist yet.
             runs: A pattern as of `fnmatch`: only these runs.
             tags: A regular expression: only tags in which it is found.
-            advance: Called with the number of bytes after each record.
 
         Raises:
             ArgumentError: `tags` does not compile.
@@ -67,26 +65,36 @@ class Tail:
         self._watch = Watch(source)
         self._runs = runs
         self._selection = Selection(ExportOptions(tags=tags))
-        self._advance = advance
         self._places: dict[str, _Place] = {}
 
-    def look(self, told: Callable[[Point], None] | None = None) -> bool:
+    def look(
+        self,
+        told: Callable[[Point], None] | None = None,
+        advance: Callable[[int], None] = lambda nbytes: None,
+    ) -> bool:
         """Reads what is new; tells whether there was anything.
 
         Args:
             told: Told each new value, in the order of the file.
+            advance: Called with the number of bytes after each record.
         """
         changed = matching_runs(self._watch.look(), self._runs)
         for run in changed:
             name = valid(run.name)
             for file in run.files:
                 if file.name.kind is Kind.SUMMARY:
-                    self._read(name, file, told)
+                    self._read(name, file, told, advance)
             # Lineage files are small, and what counts is what was written last.
             self.status[name] = RunState.Status.Name(lineage_of(_lineage_only(run), Tally()).status)
         return bool(changed)
 
-    def _read(self, run: str, file: RecordFile, told: Callable[[Point], None] | None) -> None:
+    def _read(
+        self,
+        run: str,
+        file: RecordFile,
+        told: Callable[[Point], None] | None,
+        advance: Callable[[int], None],
+    ) -> None:
         place = self._places.setdefault(file.path, _Place())
         size = file.nbytes
         if size < place.offset:  # replaced by a shorter one
@@ -95,7 +103,7 @@ class Tail:
             return
         with EventReader(file, self.tally, place.offset) as reader:
             for decoded in reader:
-                self._advance(reader.offset - place.offset)
+                advance(reader.offset - place.offset)
                 place.offset = reader.offset
                 for value in decoded.event.summary.value:
                     if value.WhichOneof("value") != "scalar_value":

@@ -14,7 +14,7 @@ import re
 import shutil
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from rec_summary.errors import DestinationError, RecSummaryError, three_part, verbatim
@@ -37,6 +37,8 @@ _WHOLE: Final = frozenset(  # here a file appears when it is complete
 _PATIENCE: Final = 10.0  # rest so many times as long as the last round took
 _EVENTS: Final = "tfevents"
 _OURS: Final = re.compile(r"events\.out\.tfevents\.\d{1,19}\.rec_summary")
+
+Progress = Callable[[str, int, int], None]
 
 logger = logging.getLogger("rec_summary")
 
@@ -108,10 +110,13 @@ class Upload:
         """Whether there are no files at the URL, but for the lock."""
         return not [name for name in self._there() if name != LOCK_NAME]
 
-    def push(self) -> int:
+    def push(self, progress: Progress | None = None) -> int:
         """Puts every file that is new or has changed, and removes ours that are gone here.
 
         Names that begin with a dot stay here. Event files of others are never touched.
+
+        Args:
+            progress: Told the URL, the bytes put, and the bytes to put.
 
         Returns:
             How many bytes were put.
@@ -135,8 +140,12 @@ class Upload:
                 if not _OURS.fullmatch(base):
                     raise self._foreign(name)
                 gone.append(name)  # of an export before, and TensorBoard would read both
+            total, done = sum(size for size, _ in due.values()), 0
             for name, now in due.items():
+                if progress is not None:
+                    progress(self.url, done, total)
                 self._put(name)
+                done += now[0]
                 self._known[name] = now
                 self._write_state()
             for name in sorted(set(gone)):
@@ -145,7 +154,7 @@ class Upload:
                         self._fs.rm_file(f"{self._root}/{name}")
                 self._known.pop(name, None)
             self._write_state()
-        return sum(size for size, _ in due.values())
+        return total
 
     @contextlib.contextmanager
     def kept_pushed(self, interval: float = INTERVAL_SECS) -> Iterator[None]:

@@ -142,18 +142,18 @@ def test_mistakes_exit_with_2(source: Path, options: tuple[str, ...], words: str
 
 def test_reading_goes_on_where_it_was(source: Path) -> None:
     read: list[int] = []
-    tail = Tail(str(source), advance=read.append)
-    assert tail.look()
+    tail = Tail(str(source))
+    assert tail.look(advance=read.append)
     whole = sum(read)
-    tail.look()
+    tail.look(advance=read.append)
     assert sum(read) == whole
     [path] = (source / "a").glob("*_MS")
     assert tail.series[("a", 0, "loss")].course.points() == [1.0, 0.5, 0.25]
     path.chmod(0o600)
     with open(path, "ab") as file:
         file.write(b"half a record")
-    tail.look()
-    tail.look()
+    tail.look(advance=read.append)
+    tail.look(advance=read.append)
     assert sum(read) == whole
 
 
