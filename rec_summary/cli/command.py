@@ -81,17 +81,16 @@ class RecordsCommand(click.Command):
         cache, verbose = ctx.params.pop("cache"), ctx.params.pop("verbose")
         ctx.meta[VERBOSE] = verbose
         with contextlib.ExitStack() as stack:
+            # Also what goes wrong on the way out, such as letting go of a lock, is told well.
+            stack.enter_context(reporting_errors(debug=bool(ctx.params.get("debug"))))
             stack.enter_context(_warnings_shown(verbose=verbose))
-            finish = []
-            with reporting_errors(debug=bool(ctx.params.get("debug"))):
-                finish = self._localise(ctx, cache, stack)
+            finish = self._localise(ctx, cache, stack)
             result = super().invoke(ctx)
-            with reporting_errors(debug=bool(ctx.params.get("debug"))):
-                for each in finish:
-                    quiet = bool(ctx.params.get("quiet") or ctx.params.get("as_json"))
-                    with progress_shown(quiet=quiet, doing="putting to") as progress:
-                        each(progress)
-        return result
+            for each in finish:
+                quiet = bool(ctx.params.get("quiet") or ctx.params.get("as_json"))
+                with progress_shown(quiet=quiet, doing="putting to") as progress:
+                    each(progress)
+            return result
 
     def _localise(
         self, ctx: click.Context, cache: str | None, stack: contextlib.ExitStack
@@ -125,7 +124,6 @@ class RecordsCommand(click.Command):
 
                 if not self._writes_beside:
                     _check_apart(source, writes)
-
                 upload = stack.enter_context(Upload(writes, cache, fresh=self._fresh))
                 if self._empty and not upload.is_empty:
                     expected = "an empty place, or one that does not exist"

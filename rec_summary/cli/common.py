@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 import traceback
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
@@ -28,6 +29,9 @@ _WIDE: Final = 10_000
 SHOWN: Final = 20  # problems and notes that are printed; the rest is counted
 VERBOSE: Final = "rec_summary.verbose"  # in click's context: whether -v was given
 
+# Errors whose tracebacks were printed: contexts of `reporting_errors` can be nested.
+_traced: weakref.WeakSet[BaseException] = weakref.WeakSet()
+
 
 @contextlib.contextmanager
 def reporting_errors(*, debug: bool) -> Iterator[None]:
@@ -35,7 +39,8 @@ def reporting_errors(*, debug: bool) -> Iterator[None]:
     try:
         yield
     except click.ClickException as error:
-        if debug:
+        if debug and error not in _traced:
+            _traced.add(error)
             _print_traceback(error)
         raise
     except BrokenPipeError:
@@ -46,13 +51,14 @@ def reporting_errors(*, debug: bool) -> Iterator[None]:
         if debug:
             _print_traceback(error)
         if isinstance(error, NoSuchPlace):
-            raise click.UsageError(one_line(str(error))) from error
-        if isinstance(error, RecSummaryError):
-            raise click.ClickException(called(str(error))) from error
-        what = scrubbed(f"{type(error).__name__}: {error}")
-        raise click.ClickException(
-            f"{what} (this should not happen; --debug shows more)"
-        ) from error
+            told: click.ClickException = click.UsageError(one_line(str(error)))
+        elif isinstance(error, RecSummaryError):
+            told = click.ClickException(called(str(error)))
+        else:
+            what = scrubbed(f"{type(error).__name__}: {error}")
+            told = click.ClickException(f"{what} (this should not happen; --debug shows more)")
+        _traced.add(told)
+        raise told from error
 
 
 def _print_traceback(error: BaseException) -> None:
