@@ -18,7 +18,9 @@ from rec_summary.cli.export import export
 from rec_summary.cli.inspect import inspect
 from rec_summary.cli.landscape import landscape
 from rec_summary.cli.lineage import lineage
+from rec_summary.cli.plot import plot
 from rec_summary.cli.repair import repair
+from rec_summary.cli.tail import tail
 from rec_summary.cli.verify import verify
 from rec_summary.cli.view import view
 
@@ -27,10 +29,19 @@ Examples:
   rec-summary view records                 records in TensorBoard, live
   rec-summary export records logs          then: tensorboard --logdir logs
   rec-summary lineage records --sort -auc  which run was best
+  rec-summary tail records                 the last values, live in the terminal
 """
 
 INTERRUPTED: Final = 130  # 128 + SIGINT, as shells have it
 _TERMINATED: Final = 143
+EXIT_CODES: Final = {
+    0: "done, even if damaged records were passed over (they are listed); or a command that "
+    "runs until it is stopped was stopped",
+    1: "it failed; or `verify` found damage",
+    2: "a mistake in the arguments; nothing was done",
+    INTERRUPTED: "Ctrl-C before the end; doing the same again goes on from there",
+    _TERMINATED: "SIGTERM before the end",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -40,8 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: The arguments after the program's name; those of the process by default.
 
     Returns:
-        The exit code: 0 if the work was done, even if damaged records were skipped; 1 if
-        it failed; 2 for a mistake in the arguments; 130 after Ctrl-C.
+        The exit code (see `EXIT_CODES`).
     """
     signal.signal(signal.SIGTERM, _terminate)
     try:
@@ -53,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         vars(error).update(message=printable_lines(error.message))
         error.show()
         return error.exit_code
-    except click.Abort:
+    except (click.Abort, KeyboardInterrupt):
         click.echo("Interrupted; doing the same again goes on from here.", err=True)
         return INTERRUPTED
     return code if isinstance(code, int) else 0
@@ -70,5 +80,5 @@ def cli() -> None:
     """Work with the records that a training on MindSpore has written."""
 
 
-for _command in (view, export, inspect, lineage, landscape, verify, repair):
+for _command in (view, export, tail, plot, inspect, lineage, landscape, verify, repair):
     cli.add_command(_command)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import json
+import math
 import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,6 +27,10 @@ if TYPE_CHECKING:
 
 _WIDE: Final = 10_000
 SHOWN: Final = 20  # problems and notes that are printed; the rest is counted
+VERBOSE: Final = "rec_summary.verbose"  # in click's context: whether -v was given
+
+# Errors whose tracebacks were printed: contexts of `reporting_errors` can be nested.
+_traced: weakref.WeakSet[BaseException] = weakref.WeakSet()
 
 
 @contextlib.contextmanager
@@ -31,20 +39,32 @@ def reporting_errors(*, debug: bool) -> Iterator[None]:
     try:
         yield
     except click.ClickException as error:
-        if debug:
-            traceback.print_exception(error)
+        if debug and error not in _traced:
+            _traced.add(error)
+            _print_traceback(error)
         raise
     except BrokenPipeError:
-        raise  # of `| head`: click ends quietly
+        raise  # nobody reads any more: click ends quietly
     except Exception as error:
+        from rec_summary.records.places import NoSuchPlace, scrubbed
+
         if debug:
-            traceback.print_exception(error)
-        if isinstance(error, RecSummaryError):
-            raise click.ClickException(str(error)) from error
-        what = f"{type(error).__name__}: {error}"
-        raise click.ClickException(
-            f"{what} (this should not happen; --debug shows more)"
-        ) from error
+            _print_traceback(error)
+        if isinstance(error, NoSuchPlace):
+            told: click.ClickException = click.UsageError(one_line(str(error)))
+        elif isinstance(error, RecSummaryError):
+            told = click.ClickException(called(str(error)))
+        else:
+            what = scrubbed(f"{type(error).__name__}: {error}")
+            told = click.ClickException(f"{what} (this should not happen; --debug shows more)")
+        _traced.add(told)
+        raise told from error
+
+
+def _print_traceback(error: BaseException) -> None:
+    from rec_summary.records.places import scrubbed
+
+    click.echo(scrubbed("".join(traceback.format_exception(error))), err=True, nl=False)
 
 
 @contextlib.contextmanager
@@ -66,24 +86,27 @@ def stopping() -> Iterator[threading.Event]:
 
 
 @contextlib.contextmanager
-def progress_shown(*, quiet: bool) -> Iterator[Progress | None]:
+def progress_shown(*, quiet: bool, doing: str = "exporting") -> Iterator[Progress | None]:
     """Gives what shows progress: a bar on a terminal, else a line for each run."""
     if quiet:
         yield None
         return
     if not sys.stderr.isatty():
-        yield _PlainProgress()
+        yield _PlainProgress(doing)
         return
     from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
+    from rich.progress import TimeRemainingColumn as Remaining
+    from rich.progress import TransferSpeedColumn as Rate
+    from rich.theme import Theme
 
     columns = (
         TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        DownloadColumn(),
-        TimeRemainingColumn(),
+        *(BarColumn(), DownloadColumn(), Rate(), Remaining()),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    # Rich's red for the rate looks like an alarm.
+    calm = Console(stderr=True, theme=Theme({"progress.data.speed": "default"}))
+    with Progress(*columns, console=calm, transient=True) as bar:
         task = bar.add_task("")
 
         def show(run: str, done: int, total: int) -> None:
@@ -105,12 +128,17 @@ def progress_of(what: str, *, quiet: bool) -> Iterator[Progress | None]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
     from rich.progress import TimeRemainingColumn as Remaining
 
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, Remaining(), console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("")
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        *(BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"), Remaining()),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", rate="")
 
         def show(name: str, done: int, total: int) -> None:
             bar.update(task, description=one_line(name), completed=done, total=total)
+            speed = bar.tasks[0].speed
+            bar.update(task, rate=f"{speed:.3g} {what}/s" if speed else "")
 
         yield show
 
@@ -131,11 +159,11 @@ class _Tenths:
 
 @contextlib.contextmanager
 def reading_progress(
-    runs: Sequence[Run],
+    runs: Sequence[Run], *, quiet: bool = False
 ) -> Iterator[Callable[[Run], Callable[[int], None]]]:
     """Gives what makes, for a run, a callback that shows how much was read; on terminals only."""
     total, done = sum(run.nbytes for run in runs), 0
-    with progress_shown(quiet=not sys.stderr.isatty()) as show:
+    with progress_shown(quiet=quiet or not sys.stderr.isatty()) as show:
 
         def for_run(run: Run) -> Callable[[int], None]:
             def advance(nbytes: int) -> None:
@@ -147,6 +175,23 @@ def reading_progress(
             return advance
 
         yield for_run
+
+
+@contextlib.contextmanager
+def bytes_progress(
+    what: str, total: int, *, quiet: bool = False
+) -> Iterator[Callable[[int], None]]:
+    """Gives a callback that shows how many bytes were read; on terminals only."""
+    done = 0
+    with progress_shown(quiet=quiet or not sys.stderr.isatty()) as show:
+
+        def advance(nbytes: int) -> None:
+            nonlocal done
+            done += nbytes
+            if show is not None:
+                show(what, done, max(total, done))
+
+        yield advance
 
 
 def choose_runs(source: str, pattern: str | None) -> list[Run]:
@@ -170,14 +215,15 @@ def console() -> Console:
 class _PlainProgress:
     """Prints a line when a run begins."""
 
-    def __init__(self) -> None:
+    def __init__(self, doing: str) -> None:
+        self._doing = doing
         self._run: str | None = None
 
     def __call__(self, run: str, done: int, total: int) -> None:
         if run != self._run:
             self._run = run
             progress = f"{size_of(done)} of {size_of(total)} read"
-            click.echo(f"exporting {one_line(run)} ({progress})", err=True)
+            click.echo(f"{self._doing} {one_line(run)} ({progress})", err=True)
 
 
 def print_some(problems: Sequence[str], count: int) -> None:
@@ -185,17 +231,53 @@ def print_some(problems: Sequence[str], count: int) -> None:
     if not count:
         return
     click.echo(f"{count_of(count, 'problem')}:", err=True)
-    for problem in problems[:SHOWN]:
+    told = problems if is_verbose() else problems[:SHOWN]
+    for problem in told:
         click.echo(f"  {one_line(problem)}", err=True)
-    if count > SHOWN:
-        click.echo(f"  and {count - SHOWN:,} more", err=True)
+    if count > len(told):
+        click.echo(f"  and {count - len(told):,} more", err=True)
+
+
+def print_json(found: object) -> None:
+    """Prints a value as JSON: what is no finite number is a string, an object its fields."""
+    click.echo(called(json.dumps(_for_json(found), indent=2, allow_nan=False)))
+
+
+def print_json_line(found: object) -> None:
+    """Prints a value as `print_json` does, in one line."""
+    click.echo(called(json.dumps(_for_json(found), allow_nan=False)))
+
+
+def _for_json(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = vars(value)
+    if isinstance(value, Mapping):
+        return {str(name): _for_json(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_for_json(each) for each in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value
+
+
+def is_verbose() -> bool:
+    """Whether the command at work was called with `-v`."""
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.meta.get(VERBOSE))
 
 
 def one_line(text: str) -> str:
-    """Returns text for a line of a terminal."""
+    """Returns text for a line of a terminal, with URLs for their local copies."""
     from rec_summary.export.words import printable
 
-    return printable(text)
+    return printable(called(text))
+
+
+def called(text: str) -> str:
+    """Returns text with URLs for their local copies."""
+    from rec_summary.records.places import called as with_urls
+
+    return with_urls(text)
 
 
 def count_of(number: int, noun: str) -> str:

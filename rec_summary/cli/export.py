@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from rec_summary.cli.command import RecordsCommand
 from rec_summary.cli.common import (
     SHOWN,
+    called,
     count_of,
     one_line,
+    print_json,
     print_some,
     progress_shown,
     reporting_errors,
@@ -28,11 +31,18 @@ Examples:
   rec-summary export records logs --follow
   rec-summary export records logs --runs 'ctr/*' --tags '^loss' --max-points 2000
   rec-summary export records tables --format parquet
+  rec-summary export s3://bucket/records s3://bucket/logs --follow
 """
 _TABLES: Final = ("csv", "parquet", "jsonl")
 
 
-@click.command(epilog=EXAMPLES)
+@click.command(
+    cls=RecordsCommand,
+    epilog=EXAMPLES,
+    writes="destination",
+    follows=lambda params: bool(params["follow"]),
+    everything=lambda params: params["projector"] is not None,
+)
 @click.argument("source", metavar="SRC", type=click.Path())
 @click.argument("destination", metavar="DEST", type=click.Path())
 @click.option(
@@ -83,14 +93,15 @@ _TABLES: Final = ("csv", "parquet", "jsonl")
     show_default=True,
     help="Work at N runs at the same time.",
 )
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors and problems.")
 @click.option("--debug", is_flag=True, help="Show where in the program an error arose.")
 def export(source: str, destination: str, quiet: bool, debug: bool, **chosen: Any) -> None:
     """Turn MindSpore records into TensorBoard event files, or into tables.
 
-    SRC is a record directory or a tree of them; each becomes a run in DEST. Damaged
-    records are skipped and listed. Exporting again adds what is new, and never touches
-    event files of others.
+    SRC is a record directory or a tree of them; each becomes a run in DEST. Both may be
+    URLs. Damaged records are skipped and listed. Exporting again adds what is new, and
+    never touches event files of others.
     """
     with reporting_errors(debug=debug):
         try:
@@ -106,6 +117,7 @@ def _export(
     destination: str,
     *,
     quiet: bool,
+    as_json: bool,
     form: str,
     follow: bool,
     jobs: int,
@@ -116,7 +128,7 @@ def _export(
 ) -> None:
     if form != "tensorboard":
         _refuse(form, follow=follow, projector=projector, jobs=jobs > 1, **selection)
-        _export_tables(source, destination, form, quiet=quiet, **selection)
+        _export_tables(source, destination, form, quiet=quiet, as_json=as_json, **selection)
         return
     from rec_summary.export.tensorboard import ArgumentError
 
@@ -130,10 +142,13 @@ def _export(
         else:
             report = _export_once(source, destination, jobs=jobs, quiet=quiet, **selection)
         if projector is not None:
-            _project(source, destination, projector, selection["runs"], quiet=quiet, **tables)
+            silent = quiet or as_json
+            _project(source, destination, projector, selection["runs"], quiet=silent, **tables)
     except ArgumentError as error:
         raise click.UsageError(str(error)) from error
-    if not quiet:
+    if as_json:
+        print_json({"source": called(source), "destination": called(destination), **vars(report)})
+    elif not quiet:
         _print_summary(report, source, destination)
     print_some([str(problem) for problem in report.problems], report.problem_count)
 
@@ -171,7 +186,7 @@ def _refuse(form: str, **options: Any) -> None:
 
 
 def _export_tables(
-    source: str, destination: str, form: str, *, quiet: bool, **selection: Any
+    source: str, destination: str, form: str, *, quiet: bool, as_json: bool, **selection: Any
 ) -> None:
     from rec_summary.export.options import ArgumentError
     from rec_summary.export.tables import export_tables
@@ -184,7 +199,9 @@ def _export_tables(
         raise click.UsageError(str(error)) from error
     except ImportError as error:
         raise click.ClickException(str(error)) from error
-    if not quiet:
+    if as_json:
+        print_json({"source": called(source), "destination": called(destination), **vars(report)})
+    elif not quiet:
         for path, count in report.tables.items():
             click.echo(f"{one_line(path)}: {count_of(count, 'row')}")
         if report.left_out:

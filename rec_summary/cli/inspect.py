@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 import click
 
+from rec_summary.cli.command import RecordsCommand
 from rec_summary.cli.common import (
     choose_runs,
     console,
     count_of,
     one_line,
+    print_json,
     print_some,
     reading_progress,
     reporting_errors,
@@ -33,31 +34,34 @@ Examples:
 """
 
 
-@click.command(epilog=EXAMPLES)
+@click.command(cls=RecordsCommand, epilog=EXAMPLES)
 @click.argument("source", metavar="SRC", type=click.Path())
 @click.option("--runs", metavar="GLOB", help="Only runs whose name matches GLOB.")
 @click.option("--all", "every", is_flag=True, help=f"Show all tags, not {_SHOWN} of each run.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("-q", "--quiet", is_flag=True, help="Print no progress and no hints.")
 @click.option("--debug", is_flag=True, help="Show where in the program an error arose.")
-def inspect(source: str, runs: str | None, every: bool, as_json: bool, debug: bool) -> None:
+def inspect(
+    source: str, runs: str | None, every: bool, as_json: bool, quiet: bool, debug: bool
+) -> None:
     """Tell what is in records: runs, tags, kinds, steps, sizes, times, status.
 
-    SRC is a record directory or a tree of them.
+    SRC is a record directory or a tree of them, or a URL.
     """
     with reporting_errors(debug=debug):
         from rec_summary.export.inspection import inspect_run
 
         chosen = choose_runs(source, runs)
-        with reading_progress(chosen) as advance:
+        with reading_progress(chosen, quiet=quiet) as advance:
             found = [inspect_run(run, advance(run)) for run in chosen]
         if as_json:
-            click.echo(json.dumps({"runs": [each.to_json() for each in found]}, indent=2))
+            print_json({"runs": [each.to_json() for each in found]})
             return
         for each in found:
-            _print_run(each, every=every)
+            _print_run(each, every=every, quiet=quiet)
 
 
-def _print_run(summary: RunSummary, *, every: bool) -> None:
+def _print_run(summary: RunSummary, *, every: bool, quiet: bool) -> None:
     out = console()
     click.secho(one_line(summary.run), bold=True)
     for what, text in _facts(summary):
@@ -65,7 +69,7 @@ def _print_run(summary: RunSummary, *, every: bool) -> None:
     if summary.tags:
         shown = summary.tags if every else summary.tags[:_SHOWN]
         out.print(_table(shown))
-        if len(shown) < len(summary.tags):
+        if len(shown) < len(summary.tags) and not quiet:
             click.echo(f"  and {len(summary.tags) - len(shown):,} more tags (--all shows them)")
     print_some([str(problem) for problem in summary.problems], summary.problem_count)
     click.echo()

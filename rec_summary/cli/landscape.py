@@ -6,7 +6,15 @@ from typing import Any
 
 import click
 
-from rec_summary.cli.common import count_of, one_line, progress_of, reporting_errors
+from rec_summary.cli.command import RecordsCommand
+from rec_summary.cli.common import (
+    called,
+    count_of,
+    one_line,
+    print_json,
+    progress_of,
+    reporting_errors,
+)
 from rec_summary.errors import three_part, verbatim
 
 EXAMPLES = """\b
@@ -17,7 +25,15 @@ Examples:
 """
 
 
-@click.command(epilog=EXAMPLES)
+@click.command(
+    cls=RecordsCommand,
+    epilog=EXAMPLES,
+    reads="run",
+    writes="output",
+    writes_beside=True,
+    fresh=True,
+    everything=lambda params: True,
+)
 @click.argument("run", metavar="RUN", type=click.Path())
 @click.option(
     "--model",
@@ -58,6 +74,7 @@ Examples:
     help="Compute on the input rows that the run has frozen, if it has.",
 )
 @click.option("--output", type=click.Path(), help="Record here. [default: RUN]")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
 @click.option("--debug", is_flag=True, help="Show where in the program an error arose.")
 def landscape(
@@ -66,15 +83,16 @@ def landscape(
     size: int | None,
     samples: int | None,
     output: str | None,
+    as_json: bool,
     quiet: bool,
     debug: bool,
     **options: Any,
 ) -> None:
     """Compute the loss landscapes of a run, and record them.
 
-    RUN is the record directory of a training with `collect_landscape`. What has been computed
-    is kept: after Ctrl-C, the same command goes on. Afterwards, `rec-summary view RUN` shows
-    the landscapes as a mesh and as pictures.
+    RUN is the record directory of a training with `collect_landscape`, or its URL. What has
+    been computed is kept: after Ctrl-C, the same command goes on. Afterwards, `rec-summary
+    view RUN` shows the landscapes as a mesh and as pictures.
     """
     with reporting_errors(debug=debug):
         from rec_summary.landscape.summary_landscape import SummaryLandscape
@@ -95,8 +113,10 @@ def landscape(
             received = verbatim(f"{error.filename or run}: {error.strerror or error}")
             expected = "a directory that can be written to, without links in it"
             what = "what is kept of the landscape"
-            raise click.ClickException(three_part(what, received, expected)) from error
-        if not quiet:
-            where = one_line(output or run)
+            raise click.ClickException(called(three_part(what, received, expected))) from error
+        if as_json:
+            print_json({"output": called(output or run), "landscapes": tags})
+        elif not quiet:
+            where = one_line(called(output or run))
             recorded = f"Recorded {count_of(len(tags), 'landscape')} in {where}"
             click.echo(f"{recorded}: {one_line(', '.join(tags))}")

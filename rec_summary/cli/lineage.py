@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import csv
-import json
 import sys
 from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 import click
 
-from rec_summary.cli.common import choose_runs, console, one_line, print_some, reporting_errors
+from rec_summary.cli.command import RecordsCommand
+from rec_summary.cli.common import (
+    choose_runs,
+    console,
+    one_line,
+    print_json,
+    print_some,
+    progress_of,
+    reporting_errors,
+)
 
 _HIDDEN = ("start_time", "last_update", "reason", "host", "train_dataset_path")
 EXAMPLES = """\b
@@ -21,7 +29,7 @@ Examples:
 """
 
 
-@click.command(epilog=EXAMPLES)
+@click.command(cls=RecordsCommand, epilog=EXAMPLES)
 @click.argument("source", metavar="SRC", type=click.Path())
 @click.option("--runs", metavar="GLOB", help="Only runs whose name matches GLOB.")
 @click.option("--sort", metavar="COLUMN", help="Order by COLUMN; -COLUMN for descending order.")
@@ -41,25 +49,42 @@ Examples:
     type=click.Choice(("table", "csv", "json")),
     default="table",
     show_default=True,
+    help="What to print.",
 )
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, as --format json.")
+@click.option("-q", "--quiet", is_flag=True, help="Print no progress and no hints.")
 @click.option("--debug", is_flag=True, help="Show where in the program an error arose.")
-def lineage(source: str, runs: str | None, form: str, debug: bool, **query: Any) -> None:
+def lineage(
+    source: str,
+    runs: str | None,
+    form: str,
+    as_json: bool,
+    quiet: bool,
+    debug: bool,
+    **query: Any,
+) -> None:
     """Compare runs: which hyper-parameters and data gave which result.
 
-    SRC is a tree of record directories; each run is a row.
+    SRC is a tree of record directories, or a URL; each run is a row.
     """
     with reporting_errors(debug=debug):
         from rec_summary.export.options import ArgumentError
         from rec_summary.export.report import Tally
         from rec_summary.export.runs_table import rows
 
-        tally = Tally()
-        found = rows(choose_runs(source, runs), tally)
+        form = "json" if as_json else form
+        tally, found = Tally(), []
+        chosen = choose_runs(source, runs)
+        with progress_of("runs", quiet=quiet or not sys.stderr.isatty()) as progress:
+            for done, run in enumerate(chosen):
+                if progress is not None:
+                    progress(run.name, done, len(chosen))
+                found += rows([run], tally)
         try:
-            names, chosen = _query(found, form=form, **query)
+            names, answer = _query(found, form=form, quiet=quiet, **query)
         except ArgumentError as error:
             raise click.UsageError(str(error)) from error
-        {"table": _print_table, "csv": _print_csv, "json": _print_json}[form](names, chosen)
+        {"table": _print_table, "csv": _print_csv, "json": _print_json}[form](names, answer)
         print_some([str(problem) for problem in tally.problems], tally.problem_count)
 
 
@@ -67,6 +92,7 @@ def _query(
     found: Sequence[Mapping[str, Any]],
     *,
     form: str,
+    quiet: bool,
     sort: str | None,
     filters: Sequence[str],
     columns: str | None,
@@ -89,14 +115,18 @@ def _query(
     elif form == "table":
         names = [name for name in known if name not in _HIDDEN]
         named = {sort and sort.removeprefix("-"), *(condition.name for condition in conditions)}
-        names = _without_common(names, rows[:limit], named)
+        names = _without_common(names, rows[:limit], named, quiet=quiet)
     else:
         names = known
     return names, rows[:limit]
 
 
 def _without_common(
-    names: Sequence[str], rows: Sequence[Mapping[str, Any]], named: Container[str | None]
+    names: Sequence[str],
+    rows: Sequence[Mapping[str, Any]],
+    named: Container[str | None],
+    *,
+    quiet: bool,
 ) -> list[str]:
     """Tells what is the same in all runs, and returns the columns that are not."""
     if len(rows) < 2:
@@ -106,7 +136,7 @@ def _without_common(
         for name in names
         if name not in named and len({repr(row.get(name)) for row in rows}) == 1
     }
-    if common:
+    if common and not quiet:
         texts = (f"{one_line(name)} {one_line(_shown(value))}" for name, value in common.items())
         click.echo("The same in all runs: " + ", ".join(texts))
     return [name for name in names if name not in common]
@@ -144,7 +174,7 @@ def _print_json(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None
     from rec_summary.export.outlets import plain
 
     found = [{name: plain(row[name]) for name in names if name in row} for row in rows]
-    click.echo(json.dumps(found, indent=2))
+    print_json(found)
 
 
 def _shown(value: Any) -> str:

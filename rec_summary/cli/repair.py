@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import click
 
+from rec_summary.cli.command import RecordsCommand
 from rec_summary.cli.common import (
     SHOWN,
     count_of,
     one_line,
+    print_json,
     progress_shown,
     reporting_errors,
     size_of,
@@ -16,25 +18,30 @@ from rec_summary.cli.common import (
 EXAMPLES = """\b
 Examples:
   rec-summary repair records records-repaired
+  rec-summary repair records records-repaired --json | jq '.files[].lost'
 """
 
 
-@click.command(epilog=EXAMPLES)
+@click.command(cls=RecordsCommand, epilog=EXAMPLES, writes="destination", fresh=True, empty=True)
 @click.argument("source", metavar="SRC", type=click.Path())
 @click.argument("destination", metavar="DEST", type=click.Path())
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("-q", "--quiet", is_flag=True, help="Print what was lost only.")
 @click.option("--debug", is_flag=True, help="Show where in the program an error arose.")
-def repair(source: str, destination: str, quiet: bool, debug: bool) -> None:
+def repair(source: str, destination: str, as_json: bool, quiet: bool, debug: bool) -> None:
     """Copy all readable records to DEST, and leave SRC as it is.
 
     Records behind a damaged place are searched for. DEST must be empty or new. Other files
-    of a record directory, such as checkpoints, are not copied.
+    of a record directory, such as checkpoints, are not copied. Both may be URLs.
     """
     with reporting_errors(debug=debug):
         from rec_summary.records.repair import repair as copy
 
-        with progress_shown(quiet=quiet) as progress:
+        with progress_shown(quiet=quiet, doing="copying") as progress:
             report = copy(source, destination, progress=progress)
+        if as_json:
+            print_json(report)
+            return
         places = [
             f"{one_line(file.source)}, offset {offset}: {size_of(size)} could not be read"
             for file in report.files

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import sys
 
 import click
 
+from rec_summary.cli.command import RecordsCommand
 from rec_summary.cli.common import (
     SHOWN,
+    bytes_progress,
     choose_runs,
     count_of,
     one_line,
+    print_json,
     reading_progress,
     reporting_errors,
     size_of,
@@ -26,7 +28,7 @@ Examples:
 """
 
 
-@click.command(epilog=EXAMPLES)
+@click.command(cls=RecordsCommand, epilog=EXAMPLES)
 @click.argument("source", metavar="SRC", type=click.Path())
 @click.option("--runs", metavar="GLOB", help="Only runs whose name matches GLOB.")
 @click.option("--strict", is_flag=True, help="Exit with 1 for warnings as well.")
@@ -38,7 +40,7 @@ def verify(
 ) -> None:
     """Check records: checksums, contents, order; nothing is changed.
 
-    SRC is a record directory, a tree of them, or a single record file. Exits with 0 if all
+    SRC is a record directory, a tree of them, a single record file, or a URL. Exits with 0 if all
     is sound, with 1 if anything is lost. An unfinished record at the end of a file, which a
     training at work leaves, is a warning.
     """
@@ -47,10 +49,12 @@ def verify(
 
         reports, unreadable = [], []
         if os.path.isfile(source):
-            reports.append(verify_file(os.path.realpath(source)))  # the user has named it
+            path = os.path.realpath(source)  # the user has named it
+            with bytes_progress(path, os.path.getsize(path), quiet=quiet) as told:
+                reports.append(verify_file(path, told))
         else:
             chosen = choose_runs(source, runs)
-            with reading_progress(chosen) as advance:
+            with reading_progress(chosen, quiet=quiet) as advance:
                 for run in chosen:
                     told = advance(run)
                     for file in run.files:
@@ -60,7 +64,7 @@ def verify(
                             unreadable.append((file.path, error.strerror or str(error)))
         if as_json:
             found = [{**dataclasses.asdict(each), "damaged": each.damaged} for each in reports]
-            click.echo(json.dumps({"files": found, "unreadable": unreadable}, indent=2))
+            print_json({"files": found, "unreadable": unreadable})
         else:
             for report in reports:
                 findings = [f for f in report.findings if not quiet or f.severity == DAMAGE]

@@ -7,6 +7,7 @@ import threading
 
 import click
 
+from rec_summary.cli.command import RecordsCommand
 from rec_summary.cli.common import one_line, print_some, reporting_errors, stopping
 
 WARNING = (
@@ -17,17 +18,19 @@ WARNING = (
 EXAMPLES = """\b
 Examples:
   rec-summary view records
+  rec-summary view s3://bucket/records
   rec-summary view records --port 8080 -- --window_title "click model"
 """
 
 
-@click.command(epilog=EXAMPLES)
+@click.command(cls=RecordsCommand, epilog=EXAMPLES, writes="logdir", follows=lambda params: True)
 @click.argument("source", metavar="SRC", type=click.Path())
 @click.argument("arguments", metavar="[-- TENSORBOARD OPTIONS]", nargs=-1)
 @click.option("--logdir", type=click.Path(), help="Keep the event files here. [default: a cache]")
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at.")
 @click.option("--port", type=int, help="The port to listen at. [default: a free one from 6006 on]")
 @click.option("--runs", metavar="GLOB", help="Show only runs whose name matches GLOB.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only the address, errors and problems.")
 @click.option("--debug", is_flag=True, help="Show where in the program an error arose.")
 def view(
     source: str,
@@ -36,13 +39,14 @@ def view(
     host: str,
     port: int | None,
     runs: str | None,
+    quiet: bool,
     debug: bool,
 ) -> None:
     """Show records in TensorBoard while they are written.
 
-    SRC is a record directory or a tree of them; it may still be empty. The event files are
-    kept in a cache, so that looking again starts quickly. Ctrl-C ends both the export and
-    TensorBoard.
+    SRC is a record directory or a tree of them, or a URL; it may still be empty. The event
+    files are kept in a cache, so that looking again starts quickly. Ctrl-C ends both the
+    export and TensorBoard.
 
     TensorBoard asks nobody for a password. It listens at this machine's own address only;
     with another --host, everybody who can reach that address can see the records.
@@ -55,7 +59,7 @@ def view(
         if logdir is None:
             logdir = prepare_cache(source)
         os.makedirs(logdir, exist_ok=True)
-        if not os.path.exists(source):
+        if not os.path.exists(source) and not quiet:
             click.echo(f"{one_line(source)} does not exist yet: waiting for records.", err=True)
         address = exposed(host, arguments)
         if address is not None:

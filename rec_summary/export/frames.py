@@ -12,8 +12,14 @@ import numpy as np
 
 from rec_summary.errors import three_part, verbatim
 from rec_summary.export.limits import MOST_CELLS
-from rec_summary.export.options import ExportOptions, Selection, some_matching_runs
+from rec_summary.export.options import (
+    ArgumentError,
+    ExportOptions,
+    Selection,
+    some_matching_runs,
+)
 from rec_summary.export.report import Problem, Tally
+from rec_summary.export.run_view import RunView, overview_html
 from rec_summary.export.runs_table import columns, rows
 from rec_summary.export.scalar_frames import goes_on, scalar_frame, split
 from rec_summary.export.values import (
@@ -25,6 +31,7 @@ from rec_summary.export.values import (
 )
 from rec_summary.export.words import printable
 from rec_summary.records.directory import Run, find_runs
+from rec_summary.records.mirror import fetched
 from rec_summary.values.landscape import Landscape, from_landscape
 from rec_summary.values.tensor import from_tensor
 
@@ -67,7 +74,8 @@ def load(
     """Opens records for analysis; they are read when they are asked for.
 
     Args:
-        source: A record directory, or a tree of them; ours or MindSpore's.
+        source: A record directory, or a tree of them; ours or MindSpore's. A URL such as
+            `s3://bucket/records` is mirrored to a local cache first (see `records.mirror`).
         runs: A pattern as of `fnmatch`, where `*` also matches `/`: only these runs.
         tags: A regular expression: only values in whose tag it is found.
         since: Only values of this step or later.
@@ -80,7 +88,8 @@ def load(
     """
     _pandas()
     selection = Selection(ExportOptions(tags=tags, since=since, until=until))
-    return Records(os.fspath(source), some_matching_runs(find_runs(source), runs), selection)
+    path = fetched(source)
+    return Records(os.fspath(source), some_matching_runs(find_runs(path), runs), selection)
 
 
 class Records:
@@ -107,6 +116,21 @@ class Records:
     def __repr__(self) -> str:
         count = len(self.runs)
         return f"<Records of {count} run{'' if count == 1 else 's'} in {printable(self.source)}>"
+
+    def _repr_html_(self) -> str:
+        return overview_html(self.source, self._runs, self._selection)
+
+    def run(self, name: str) -> RunView:
+        """Returns one run at a glance: status, lineage, last values; nice in a notebook.
+
+        Raises:
+            ArgumentError: There is no such run.
+        """
+        found = [run for run in self._runs if run.name == name]
+        if not found:
+            expected = f"one of the runs, such as {', '.join(map(printable, self.runs[:5]))}"
+            raise ArgumentError(three_part("the run", name, expected))
+        return RunView(found[0], self._selection)
 
     def scalars(self, *, wide: bool = False) -> pd.DataFrame:
         """Returns all scalars.

@@ -1,0 +1,129 @@
+"""`rec-summary plot`: scalars as a picture."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+import click
+
+from rec_summary.cli.command import RecordsCommand
+from rec_summary.cli.common import (
+    choose_runs,
+    count_of,
+    one_line,
+    print_json,
+    print_some,
+    reading_progress,
+    reporting_errors,
+)
+
+EXAMPLES: Final = """\b
+Examples:
+  rec-summary plot records --tags loss -o loss.png
+  rec-summary plot records --tags 'loss|auc' --runs 'ctr/*' --smooth 0.9 -o course.svg
+  rec-summary plot records --tags loss --log y --x relative --size 12x4 -o loss.pdf
+"""
+_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)x(\d+(?:\.\d+)?)")
+
+
+@click.command(cls=RecordsCommand, epilog=EXAMPLES)
+@click.argument("source", metavar="SRC", type=click.Path())
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    metavar="FILE",
+    type=click.Path(),
+    help="The picture: .png, .svg or .pdf.",
+)
+@click.option("--tags", metavar="REGEX", help="Only tags in which REGEX is found.")
+@click.option("--runs", metavar="GLOB", help="Only runs whose name matches GLOB.")
+@click.option("--since", metavar="STEP", type=int, help="Only this step and later ones.")
+@click.option("--until", metavar="STEP", type=int, help="Only this step and earlier ones.")
+@click.option(
+    "--x",
+    type=click.Choice(("step", "time", "relative")),
+    default="step",
+    show_default=True,
+    help="Draw over steps, the time of day, or hours since the first value.",
+)
+@click.option(
+    "--smooth",
+    metavar="WEIGHT",
+    type=float,
+    default=0.0,
+    show_default=True,
+    help="Smooth as TensorBoard does, from 0 to below 1.",
+)
+@click.option(
+    "--log",
+    type=click.Choice(("none", "x", "y", "both")),
+    default="none",
+    show_default=True,
+    help="Logarithmic axes.",
+)
+@click.option(
+    "--size", metavar="WxH", default="8x5", show_default=True, help="Width and height in inches."
+)
+@click.option("--dpi", type=int, default=120, show_default=True, help="Pixels for each inch.")
+@click.option("--title", metavar="TEXT", help="What stands above.")
+@click.option("--json", "as_json", is_flag=True, help="Print what was drawn as JSON.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors and problems.")
+@click.option("--debug", is_flag=True, help="Show where in the program an error arose.")
+def plot(
+    source: str,
+    output: str,
+    tags: str | None,
+    runs: str | None,
+    since: int | None,
+    until: int | None,
+    size: str,
+    as_json: bool,
+    quiet: bool,
+    debug: bool,
+    **look: Any,
+) -> None:
+    """Draw scalars: all runs in one picture, a panel for each tag.
+
+    SRC is a record directory or a tree of them, or a URL. Needs matplotlib: pip install
+    'rec_summary[pictures]'.
+    """
+    with reporting_errors(debug=debug):
+        from rec_summary.export.options import ArgumentError, ExportOptions, Selection
+        from rec_summary.export.plot import PlotOptions, check_output, read_lines
+        from rec_summary.export.plot import plot as draw
+        from rec_summary.export.report import Tally
+
+        try:
+            width, height = _read_size(size)
+            options = PlotOptions(width=width, height=height, **look)
+            check_output(output)
+            selection = Selection(ExportOptions(tags=tags, since=since, until=until))
+        except ArgumentError as error:
+            raise click.UsageError(str(error)) from error
+        chosen, tally = choose_runs(source, runs), Tally()
+        with reading_progress(chosen, quiet=quiet) as advance:
+            lines = read_lines(chosen, selection, tally, advance)
+        try:
+            drawn = draw(lines, output, options)
+        except ModuleNotFoundError as error:
+            message = "plot needs matplotlib: pip install 'rec_summary[pictures]'"
+            raise click.ClickException(message) from error
+        if as_json:
+            names = sorted({line.run for line in lines})
+            print_json({"output": output, "tags": drawn, "runs": names})
+        elif not quiet:
+            what = f"{count_of(len(lines), 'line')} in {count_of(len(drawn), 'panel')}"
+            click.echo(f"{one_line(output)}: {what}")
+        print_some([str(problem) for problem in tally.problems], tally.problem_count)
+
+
+def _read_size(text: str) -> tuple[float, float]:
+    from rec_summary.errors import three_part
+    from rec_summary.export.options import ArgumentError
+
+    match = _SIZE.fullmatch(text)
+    if match is None:
+        raise ArgumentError(three_part("size", text, "width and height in inches, such as 8x5"))
+    return float(match[1]), float(match[2])

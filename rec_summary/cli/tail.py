@@ -1,0 +1,215 @@
+"""`rec-summary tail`: the last values of a training, live in the terminal."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from rec_summary.cli.command import RecordsCommand
+from rec_summary.cli.common import (
+    bytes_progress,
+    choose_runs,
+    console,
+    one_line,
+    print_json_line,
+    print_some,
+    reporting_errors,
+    stopping,
+)
+
+if TYPE_CHECKING:
+    import threading
+
+    from rich.console import RenderableType
+
+    from rec_summary.export.series import Series
+    from rec_summary.export.tail import Point, Tail
+    from rec_summary.records.directory import Run
+
+EXAMPLES: Final = """\b
+Examples:
+  rec-summary tail records
+  rec-summary tail records --tags 'loss|auc' --runs 'ctr/*'
+  rec-summary tail records --once
+  rec-summary tail records --json | jq 'select(.tag == "loss").value'
+"""
+_SPARK: Final = 24
+
+
+@click.command(cls=RecordsCommand, epilog=EXAMPLES, follows=lambda params: not params["once"])
+@click.argument("source", metavar="SRC", type=click.Path())
+@click.option("--runs", metavar="GLOB", help="Only runs whose name matches GLOB.")
+@click.option("--tags", metavar="REGEX", help="Only tags in which REGEX is found.")
+@click.option("--once", is_flag=True, help="Show what is there, and end.")
+@click.option(
+    "--interval",
+    metavar="SECS",
+    type=click.FloatRange(0.05),
+    default=1.0,
+    show_default=True,
+    help="Look at the records so often.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print values as lines of JSON.")
+@click.option("-q", "--quiet", is_flag=True, help="Print values, errors and problems only.")
+@click.option("--debug", is_flag=True, help="Show where in the program an error arose.")
+def tail(
+    source: str,
+    runs: str | None,
+    tags: str | None,
+    once: bool,
+    interval: float,
+    as_json: bool,
+    quiet: bool,
+    debug: bool,
+) -> None:
+    """Show the last scalars of runs, with sparklines, while they are written.
+
+    SRC is a record directory or a tree of them, or a URL; it need not exist yet. On a
+    terminal, a table is kept up to date. Elsewhere, and with --json, the last value of each
+    tag comes first, then each new one, in a line each. Ctrl-C ends it.
+    """
+    with reporting_errors(debug=debug):
+        from rec_summary.export.options import ArgumentError
+        from rec_summary.export.tail import Tail
+
+        try:
+            reading = Tail(source, runs=runs, tags=tags)
+            # Once, to have nothing is an error; else it may come.
+            known = choose_runs(source, runs) if once else _runs_so_far(source, runs)
+        except ArgumentError as error:
+            raise click.UsageError(str(error)) from error
+        table = sys.stdout.isatty() and not as_json
+        size = sum(run.nbytes for run in known)
+        with bytes_progress(source, size, quiet=quiet) as advance:
+            if known:
+                reading.look(advance=advance)
+        if once:
+            _print_all(reading, table=table, as_json=as_json)
+        else:
+            if not quiet and not os.path.exists(source):
+                click.echo(f"{one_line(source)} does not exist yet: waiting.", err=True)
+            with stopping() as stop:
+                if table:
+                    _show_live(reading, stop, interval)
+                else:
+                    _print_lines(reading, stop, interval, as_json=as_json)
+        problems = [str(problem) for problem in reading.tally.problems]
+        print_some(problems, reading.tally.problem_count)
+
+
+def _runs_so_far(source: str, pattern: str | None) -> list[Run]:
+    from rec_summary.errors import SourceError
+    from rec_summary.export.options import matching_runs
+    from rec_summary.records.directory import find_runs
+
+    try:
+        return matching_runs(find_runs(source), pattern)
+    except SourceError:
+        return []
+
+
+def _print_all(reading: Tail, *, table: bool, as_json: bool) -> None:
+    if table:
+        console().print(_table(reading, None))
+        return
+    for series in _ordered(reading):
+        _print_value((series, series.step, series.wall_time, series.last), as_json=as_json)
+
+
+def _print_lines(reading: Tail, stop: threading.Event, interval: float, *, as_json: bool) -> None:
+    _print_all(reading, table=False, as_json=as_json)
+    sys.stdout.flush()
+    while not stop.wait(interval):
+        if reading.look(lambda point: _print_value(point, as_json=as_json)):
+            sys.stdout.flush()
+
+
+def _show_live(reading: Tail, stop: threading.Event, interval: float) -> None:
+    from rich.live import Live
+
+    out = console()
+    # On the alternate screen a table that is higher than the window would be cut anyway.
+    with Live(console=out, auto_refresh=False, transient=True) as live:
+        while True:
+            live.update(_table(reading, out.size.height - 2), refresh=True)
+            if stop.wait(interval):
+                break
+            reading.look()
+    out.print(_table(reading, None))
+
+
+def _print_value(point: Point, *, as_json: bool) -> None:
+    series, step, wall_time, value = point
+    if as_json:
+        names: dict[str, Any] = {"run": series.run, "rank": series.rank, "tag": series.tag}
+        print_json_line({**names, "step": step, "wall_time": wall_time, "value": value})
+        return
+    rank = f" rank {series.rank}" if series.rank else ""
+    click.echo(f"{one_line(series.run)}{rank}  {one_line(series.tag)}  step {step}  {value:.6g}")
+
+
+def _ordered(reading: Tail) -> list[Series]:
+    return [series for _, series in sorted(reading.series.items())]
+
+
+def _table(reading: Tail, height: int | None) -> RenderableType:
+    """Returns the table, at most `height` lines high."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    width = _SPARK if console().size.width >= 110 else _SPARK // 2
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("run, tag", overflow="ellipsis")
+    for name in ("step", "last", "least", "greatest"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("course", no_wrap=True)
+    table.add_column("age", justify="right", no_wrap=True)
+    ordered = _ordered(reading)
+    shown = ordered if height is None else _fitting(ordered, height - 2)
+    before, now = None, time.time()
+    for series in shown:
+        name = one_line(series.run) + (f" rank {series.rank}" if series.rank else "")
+        if name != before:
+            status = reading.status.get(series.run, "UNKNOWN").lower()
+            table.add_row(Text(f"{name} ({status})", style="bold", no_wrap=True))
+            before = name
+        style = "bold red" if not math.isfinite(series.last) else ""
+        table.add_row(
+            Text(f"  {one_line(series.tag)}", no_wrap=True),
+            f"{series.step:,}",
+            Text(f"{series.last:.6g}", style=style),
+            "" if series.least is None else f"{series.least:.4g}",
+            "" if series.greatest is None else f"{series.greatest:.4g}",
+            Text(series.sparkline(width), style="cyan"),
+            _age(now - series.wall_time),
+        )
+    notes = []
+    if not ordered:
+        notes.append("no scalars yet")
+    if len(shown) < len(ordered):
+        notes.append(f"and {len(ordered) - len(shown):,} more series")
+    return Group(table, *map(Text, notes))
+
+
+def _fitting(ordered: list[Series], height: int) -> list[Series]:
+    """Returns the first series that fit, with a line for each run, into a window."""
+    lines, before = 0, None
+    for index, series in enumerate(ordered):
+        lines += 1 if (series.run, series.rank) == before else 2
+        before = (series.run, series.rank)
+        if lines > height and index:
+            return ordered[:index]
+    return ordered
+
+
+def _age(seconds: float) -> str:
+    for unit, size in (("d", 86400.0), ("h", 3600.0), ("m", 60.0)):
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{max(seconds, 0.0):.0f} s" if math.isfinite(seconds) else ""

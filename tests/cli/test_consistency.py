@@ -1,0 +1,169 @@
+"""What people expect of every sub-command alike, and docs/cli.md as the commands are."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import click
+import pytest
+from PIL import Image
+
+from rec_summary.cli import EXIT_CODES, cli
+from rec_summary.export.tensorboard import export_tensorboard
+from rec_summary.records.framing import frame
+from tests.export.record_dirs import event, scalar, summary_name, tree, write_segment
+from tests.test_cli import PROGRAM, run
+
+ROOT = Path(__file__).parents[2]
+COMMANDS = sorted(cli.commands)
+
+
+def options(name: str) -> dict[str, click.Option]:
+    return {
+        option: each
+        for each in cli.commands[name].params
+        if isinstance(each, click.Option)
+        for option in each.opts
+    }
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_the_common_options(name: str) -> None:
+    found = options(name)
+    for option in ("--debug", "--quiet", "-q", "--verbose", "-v", "--cache"):
+        assert option in found
+    if name != "view":  # its result is a page
+        assert found["--json"].is_flag
+    for option, each in found.items():
+        assert each.help, option
+        assert re.fullmatch(r"--[a-z][a-z-]*|-[a-z]", option)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_help_has_examples_that_are_understood(name: str) -> None:
+    command = cli.commands[name]
+    assert command.epilog is not None
+    lines = re.findall(r"^  rec-summary (.+)$", command.epilog, re.MULTILINE)
+    assert lines
+    for line in lines:
+        words = re.split(r"\s{3,}|[|&>]{1,2} ", line)[0]
+        arguments = shlex.split(words)
+        assert arguments[0] == name
+        command.make_context(name, arguments[1:], resilient_parsing=False)
+
+
+def test_the_documentation_is_as_the_commands_are() -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "tools" / "cli_docs", "--check"], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_table_of_exit_codes() -> None:
+    text = (ROOT / "docs" / "cli.md").read_text()
+    table = dict(re.findall(r"^\| (\d+) \| (.+?) \|", text, re.MULTILINE))
+    assert table == {str(code): words for code, words in EXIT_CODES.items()}
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion(shell: str) -> None:
+    environment = {**os.environ, "_REC_SUMMARY_COMPLETE": f"{shell}_source"}
+    script = run(env=environment)
+    assert script.returncode == 0, script.stderr
+    assert "_REC_SUMMARY_COMPLETE" in script.stdout
+    words = {"COMP_WORDS": "rec-summary ins", "COMP_CWORD": "ins" if shell == "fish" else "1"}
+    environment = {**os.environ, **words, "_REC_SUMMARY_COMPLETE": f"{shell}_complete"}
+    assert "inspect" in run(env=environment).stdout
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_source_that_is_not_there_is_no_traceback(name: str, tmp_path: Path) -> None:
+    more = {
+        "export": [tmp_path / "logs"],
+        "repair": [tmp_path / "copy"],
+        "plot": ["-o", tmp_path / "x.png"],
+        "landscape": ["--model", "no:thing"],
+        "tail": ["--once"],
+        "watch": ["--once"],
+    }
+    if name == "view":
+        pytest.skip("it waits for the source")
+    done = run(name, tmp_path / "missing", *more.get(name, []))
+    assert done.returncode in (1, 2)
+    assert " is invalid. Received: " in re.sub(r"\s+", " ", done.stderr)
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_verbose_shows_all_problems(tmp_path: Path) -> None:
+    broken = bytearray(frame(event(1, scalar("loss", 1)).SerializeToString()))
+    broken[-1] ^= 1
+    path = tmp_path / "r" / "x" / summary_name()
+    path.parent.mkdir(parents=True)
+    sound = frame(event(1, scalar("loss", 1)).SerializeToString())
+    path.write_bytes(sound + bytes(broken) * 50)
+    assert "and 30 more" in run("inspect", tmp_path / "r").stderr
+    done = run("inspect", tmp_path / "r", "-v")
+    assert done.stderr.count("offset") == 50
+
+
+def test_ctrl_c_at_any_moment_leaves_a_usable_state(tmp_path: Path) -> None:
+    source, logs = tmp_path / "records", tmp_path / "logs"
+    some = b"".join(frame(event(s, scalar("x", s)).SerializeToString()) for s in range(2000))
+    for index in range(4):
+        path = source / f"run_{index}" / summary_name()
+        path.parent.mkdir(parents=True)
+        path.write_bytes(some * 20)
+    seed = random.Random(7)
+    codes = []
+    for _ in range(8):
+        process = subprocess.Popen(
+            [*PROGRAM, "export", str(source), str(logs)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )
+        assert process.stderr is not None
+        process.stderr.readline()  # Python itself is there: before, nothing is touched
+        time.sleep(seed.random() * 0.6)
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=60)
+        codes.append(process.returncode)
+        assert process.returncode in (0, 130), error
+        assert "Traceback" not in error
+    assert 130 in codes
+    assert run("export", source, logs).returncode == 0
+    export_tensorboard(source, tmp_path / "at once")
+    events = [
+        {name: data for name, data in tree(place).items() if "tfevents" in name}
+        for place in (logs, tmp_path / "at once")
+    ]
+    assert events[0] == events[1]
+
+
+def test_an_interrupted_picture_or_table_is_none(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    write_segment(tmp_path / "r" / "x", *(event(s, scalar("x", s)) for s in range(30_000)))
+    for moment in (0.2, 0.5, 0.8, 1.1):
+        process = subprocess.Popen(
+            [*PROGRAM, "plot", str(tmp_path / "r"), "-o", str(tmp_path / "x.png")],
+            stderr=subprocess.PIPE,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )
+        time.sleep(moment)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+        assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+        if (tmp_path / "x.png").exists():
+            with Image.open(tmp_path / "x.png") as picture:
+                picture.load()
+            (tmp_path / "x.png").unlink()

@@ -1,0 +1,128 @@
+"""`rec-summary plot`, as users meet it; the pictures are read again."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from rec_summary.export.options import ArgumentError
+from rec_summary.export.plot import Line, NothingToPlot, PlotOptions, plot, smoothed
+from tests.export.record_dirs import event, scalar, write_segment
+from tests.test_cli import _environment, flat, run
+
+pytest.importorskip("matplotlib")
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    for name in ("_a", "$b$", "c"):
+        write_segment(
+            tmp_path / "records" / name,
+            *(
+                event(
+                    step, scalar("loss", math.nan if step == 3 else 1 / step), scalar("$x$", step)
+                )
+                for step in range(1, 50)
+            ),
+        )
+    return tmp_path / "records"
+
+
+def test_a_png_of_the_size_that_was_asked_for(source: Path, tmp_path: Path) -> None:
+    options = ("--size", "6x3", "--dpi", "50", "--tags", "loss", "-o", tmp_path / "loss.png")
+    done = run("plot", source, *options)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"{tmp_path / 'loss.png'}: 3 lines in 1 panel\n"
+    with Image.open(tmp_path / "loss.png") as picture:
+        assert picture.size == (300, 150)
+        colours = {colour for _, colour in picture.convert("RGB").getcolors(1 << 20)}
+    for colour in ((31, 119, 180), (255, 127, 14), (44, 160, 44)):  # one for each run
+        assert colour in colours
+
+
+def test_an_svg_has_every_name_as_it_is(source: Path, tmp_path: Path) -> None:
+    (tmp_path / "matplotlibrc").write_text("svg.fonttype: none\n")  # text, not outlines
+    environment = {**os.environ, "MATPLOTLIBRC": str(tmp_path / "matplotlibrc")}
+    options = ("--smooth", "0.5", "--title", "$\\frac{$", "-o", tmp_path / "all.svg", "--json")
+    done = run("plot", source, *options, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["tags"] == ["$x$", "loss"]
+    text = " ".join(ElementTree.parse(tmp_path / "all.svg").getroot().itertext())
+    for words in ("_a", "$b$", "$x$", "loss", "$\\frac{$"):
+        assert words in text
+
+
+def test_the_same_records_give_the_same_picture(source: Path, tmp_path: Path) -> None:
+    for form in ("svg", "pdf", "png"):
+        pictures = []
+        for name in ("one", "two"):
+            path = tmp_path / f"{name}.{form}"
+            assert run("plot", source, "-o", path, "--x", "relative").returncode == 0
+            pictures.append(path.read_bytes())
+        assert pictures[0] == pictures[1]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [("--x", "time"), ("--x", "relative", "--log", "both"), ("--log", "x"), ("--log", "y")],
+)
+def test_axes(source: Path, tmp_path: Path, options: tuple[str, ...]) -> None:
+    done = run("plot", source, "-o", tmp_path / "p.pdf", *options, "-q")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert (tmp_path / "p.pdf").read_bytes().startswith(b"%PDF")
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "words"),
+    [
+        (("-o", "x.gif"), 2, "a file name ending in one of .png, .svg, .pdf"),
+        (("-o", "x"), 2, "a file name ending in"),
+        ((), 2, "Missing option '-o'"),
+        (("-o", "x.png", "--smooth", "1"), 2, "a number from 0 to below 1"),
+        (("-o", "x.png", "--size", "big"), 2, "width and height in inches"),
+        (("-o", "x.png", "--size", "99x99", "--dpi", "1000"), 2, "dpi is invalid"),
+        (("-o", "x.png", "--tags", "nothing"), 1, "`rec-summary inspect` tells"),
+        (("-o", "missing/x.png"), 1, "the picture is invalid. Received: missing/x.png"),
+    ],
+)
+def test_mistakes(
+    source: Path, tmp_path: Path, options: tuple[str, ...], code: int, words: str
+) -> None:
+    done = run("plot", source, *options, cwd=tmp_path, env=_environment())
+    assert done.returncode == code
+    assert words in flat(done.stderr)
+    assert "Traceback" not in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["records"]
+
+
+def test_too_many_panels_are_refused(tmp_path: Path) -> None:
+    one = np.ones(1)
+    lines = [Line("r", f"tag {n}", one.astype(np.int64), one, one) for n in range(17)]
+    with pytest.raises(NothingToPlot, match="17 tags, such as tag 0, tag 1, tag 10"):
+        plot(lines, str(tmp_path / "x.png"), PlotOptions())
+
+
+def test_times_beyond_the_calendar_are_drawn(tmp_path: Path) -> None:
+    steps = np.arange(2)
+    line = Line("r", "t", steps, np.array([-1e300, 1e300]), np.array([1.0, 2.0]))
+    plot([line], str(tmp_path / "x.png"), PlotOptions(x="time"))
+    assert (tmp_path / "x.png").stat().st_size > 1000
+
+
+def test_smoothing_as_tensorboard_has_it() -> None:
+    values = np.array([1.0, np.nan, 3.0])
+    weight = 0.5
+    # By hand: the second mean is (0.25 * 1 + 0.5 * 3) / (1 - 0.25).
+    np.testing.assert_allclose(smoothed(values, weight), [1.0, np.nan, 1.75 / 0.75])
+
+
+def test_options_are_checked() -> None:
+    with pytest.raises(ArgumentError, match="one of step, time, relative"):
+        PlotOptions(x="y")

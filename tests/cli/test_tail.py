@@ -1,0 +1,176 @@
+"""`rec-summary tail`, as users meet it."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import pty
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rec_summary._pb import lineage_pb2
+from rec_summary.export.tail import Tail
+from rec_summary.records.run_writer import RunWriter
+from rec_summary.records.sink import MessageRecord
+from tests.export.record_dirs import event, lineage, scalar, train, write_segment
+from tests.test_cli import PROGRAM, flat, run
+from tests.test_cli_commands import start
+
+TIMEOUT = 30
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    for name in ("a", "b"):
+        write_segment(
+            tmp_path / "records" / name,
+            *(event(step, scalar("loss", 1 / step), scalar("auc", math.nan)) for step in (1, 2, 4)),
+            lineage(train_lineage=train(status=lineage_pb2.RunState.FINISHED)),
+        )
+    return tmp_path / "records"
+
+
+def test_the_last_values_in_lines(source: Path) -> None:
+    done = run("tail", source, "--once", "--runs", "a")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == ["a  auc  step 4  nan", "a  loss  step 4  0.25"]
+
+
+def test_the_last_values_in_json(source: Path) -> None:
+    done = run("tail", source, "--once", "--json", "--tags", "^(loss|auc)$", "--runs", "b")
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(each["run"], each["tag"], each["step"], each["value"]) for each in found] == [
+        ("b", "auc", 4, "nan"),
+        ("b", "loss", 4, 0.25),
+    ]
+
+
+def test_new_values_steps_and_runs_come_in_lines(source: Path) -> None:
+    process = start("tail", source, "--tags", "loss", "--interval", "0.1")
+    assert process.stdout is not None
+    assert [process.stdout.readline() for _ in "ab"] == [
+        "a  loss  step 4  0.25\n",
+        "b  loss  step 4  0.25\n",
+    ]
+    writer = RunWriter(source / "c", 0)
+    for step in (7, 8):
+        writer.write(MessageRecord(event(step, scalar("loss", step))))
+        writer.flush()
+        assert process.stdout.readline() == f"c  loss  step {step}  {step}\n"
+    writer.close()
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=TIMEOUT) == ("", "")
+    assert process.returncode == 0
+
+
+def on_a_terminal(
+    *arguments: str | Path, until: Callable[[str], bool], **environment: str
+) -> tuple[str, int]:
+    """Runs a command on a terminal, with Ctrl-C when something was shown.
+
+    Returns:
+        What was shown, and the exit code.
+    """
+    parent, child = pty.openpty()
+    process = subprocess.Popen(
+        [*PROGRAM, *map(str, arguments)],
+        stdin=child,
+        stdout=child,
+        stderr=child,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "120", "LINES": "40", **environment},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    os.close(child)
+    shown, asked = "", False
+    deadline = time.monotonic() + TIMEOUT
+    while True:
+        assert time.monotonic() < deadline, shown
+        try:
+            shown += os.read(parent, 65_536).decode(errors="replace")
+        except OSError:  # the other side is closed
+            break
+        if not asked and until(shown):
+            process.send_signal(signal.SIGINT)
+            asked = True
+    os.close(parent)
+    return shown, process.wait(TIMEOUT)
+
+
+def test_a_table_with_sparklines_on_a_terminal(source: Path) -> None:
+    shown, code = on_a_terminal("tail", source, until=lambda text: "b (finished)" in text)
+    assert code == 0
+    for words in ("a (finished)", "loss", "0.25", "█▃▁"):
+        assert words in shown
+    assert "\x1b[1m" in shown
+
+
+def test_no_colours_where_none_are_wanted(source: Path) -> None:
+    shown, code = on_a_terminal("tail", source, "--once", until=lambda text: False, NO_COLOR="1")
+    assert code == 0
+    assert "\x1b[36m" not in shown
+    shown, _ = on_a_terminal("inspect", source, until=lambda text: False, NO_COLOR="1")
+    assert "\x1b[3" not in shown
+
+
+def test_hostile_tags_cannot_play_tricks(tmp_path: Path) -> None:
+    write_segment(tmp_path / "r" / "x", event(1, scalar("[bold]\x1b[31mred\n", 1.0)))
+    assert "\x1b[31m" not in run("tail", tmp_path / "r", "--once").stdout
+    shown, _ = on_a_terminal("tail", tmp_path / "r", "--once", until=lambda text: False)
+    assert "\x1b[31m" not in shown
+    assert r"[bold]\x1b[31mred\n" in shown
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--once", "--runs", "nothing"), "a pattern that matches a run"),
+        (("--tags", "("), "a regular expression that compiles"),
+        (("--interval", "0"), "is not in the range"),
+    ],
+)
+def test_mistakes_exit_with_2(source: Path, options: tuple[str, ...], words: str) -> None:
+    done = run("tail", source, *options)
+    assert done.returncode == 2
+    assert words in flat(done.stderr)
+
+
+def test_reading_goes_on_where_it_was(source: Path) -> None:
+    read: list[int] = []
+    tail = Tail(str(source))
+    assert tail.look(advance=read.append)
+    whole = sum(read)
+    tail.look(advance=read.append)
+    assert sum(read) == whole
+    [path] = (source / "a").glob("*_MS")
+    assert tail.series[("a", 0, "loss")].course.points() == [1.0, 0.5, 0.25]
+    path.chmod(0o600)
+    with open(path, "ab") as file:
+        file.write(b"half a record")
+    tail.look(advance=read.append)
+    tail.look(advance=read.append)
+    assert sum(read) == whole
+
+
+def test_many_runs_do_not_exceed_the_window(tmp_path: Path) -> None:
+    for index in range(60):
+        write_segment(tmp_path / "r" / f"run_{index:02}", event(1, scalar("loss", 1.0)))
+    shown, code = on_a_terminal(
+        "tail", tmp_path / "r", until=lambda text: "more series" in text, LINES="20"
+    )
+    assert code == 0
+    assert "and 52 more series" in shown
+    assert "run_59" in shown  # all of them stay on the screen in the end
+
+
+def test_it_ends_quietly_when_nobody_reads(source: Path) -> None:
+    for command in (("tail", source, "--once"), ("inspect", source), ("lineage", source)):
+        line = f"{' '.join(map(str, [*PROGRAM, *command]))} | true; echo ${{PIPESTATUS[0]}}"
+        done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=TIMEOUT)
+        assert done.stderr == ""
+        assert done.stdout.strip() in ("0", "1")

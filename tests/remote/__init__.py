@@ -1,0 +1,1 @@
+"""Records and log directories at URLs."""

@@ -1,0 +1,50 @@
+"""A real S3 server on this machine, and a cache of its own for each test."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SECRET = "a-secret-that-nobody-may-see"
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[str]:
+    """Gives the address of an S3 server."""
+    pytest.importorskip("s3fs")
+    ThreadedMotoServer = pytest.importorskip("moto.server").ThreadedMotoServer
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Gives the directory that local copies are kept in, for processes of a test, too."""
+    monkeypatch.setenv("REC_SUMMARY_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def bucket(server: str, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Gives the name of a new bucket, which processes of the test reach as well."""
+    import s3fs
+
+    monkeypatch.setenv("AWS_ENDPOINT_URL", server)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIA0123456789ABCDEF")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    s3fs.S3FileSystem.clear_instance_cache()
+    fs = s3fs.S3FileSystem()
+    fs.mkdir("clicks")
+    yield "clicks"
+    fs.invalidate_cache()
+    fs.rm("clicks", recursive=True)
