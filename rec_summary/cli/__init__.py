@@ -21,12 +21,14 @@ from rec_summary.cli.lineage import lineage
 from rec_summary.cli.repair import repair
 from rec_summary.cli.verify import verify
 from rec_summary.cli.view import view
+from rec_summary.cli.watch import watch
 
 _EXAMPLES: Final = """\b
 Examples:
   rec-summary view records                 records in TensorBoard, live
   rec-summary export records logs          then: tensorboard --logdir logs
   rec-summary lineage records --sort -auc  which run was best
+  rec-summary watch records                tells of NaN losses, stalls, drops of an AUC
 """
 
 INTERRUPTED: Final = 130  # 128 + SIGINT, as shells have it
@@ -41,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Returns:
         The exit code: 0 if the work was done, even if damaged records were skipped; 1 if
-        it failed; 2 for a mistake in the arguments; 130 after Ctrl-C.
+        it failed; 2 for a mistake in the arguments; 130 after Ctrl-C. `watch` has more.
     """
     signal.signal(signal.SIGTERM, _terminate)
     try:
@@ -66,5 +68,5 @@ def cli() -> None:
     """Work with the records that a training on MindSpore has written."""
 
 
-for _command in (view, export, inspect, lineage, landscape, verify, repair):
+for _command in (view, export, watch, inspect, lineage, landscape, verify, repair):
     cli.add_command(_command)
