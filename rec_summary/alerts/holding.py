@@ -117,7 +117,8 @@ class Window:
     """The highest (or lowest) finite value of the last while.
 
     All values of that while are kept, because going back to an earlier step or time takes
-    the later ones away again. A value at a step that is there already replaces it.
+    the later ones away again. Several values of one step all count: an evaluation without
+    a step of its own may come again and again while training stands still.
     """
 
     def __init__(self, span: Span, *, lowest: bool) -> None:
@@ -139,7 +140,7 @@ class Window:
             value: The value; not NaN.
         """
         went_back = False
-        while self._all and (self._all[-1].step >= step or self._all[-1].wall_time > wall_time):
+        while self._all and (self._all[-1].step > step or self._all[-1].wall_time > wall_time):
             self._all.pop()
             went_back = True
         if went_back:

@@ -32,12 +32,14 @@ class News(NamedTuple):
     Attributes:
         rank: The rank that wrote it.
         wall_time: When, in seconds since the epoch.
+        step: The step it is about; None if it is about none.
         points: The numbers in it.
         over: Whether it says that the run has ended (True) or goes on (False).
     """
 
     rank: int
     wall_time: float
+    step: int | None
     points: list[Point]
     over: bool | None
 
@@ -104,7 +106,8 @@ class RunReader:
                 points.append(
                     Point(run, rank, tag, event.step, decoded.wall_time, value.scalar_value)
                 )
-        return News(rank, decoded.wall_time, points, None)
+        step = event.step if event.summary.value else None
+        return News(rank, decoded.wall_time, step, points, None)
 
     def _lineage(self, run: str, rank: int, decoded: Decoded) -> News:
         event = decoded.event
@@ -118,12 +121,13 @@ class RunReader:
             evaluation = event.evaluation_lineage
             has_step = evaluation.HasField("train_step")
             step = evaluation.train_step if has_step else self._steps.get(rank, 0)
+            self._steps[rank] = step
             for name, metric in metrics_of(evaluation):
                 tag, number = _EVALUATION + name, numeric(metric)
                 if number is not None and (rank, tag) not in self._recorded:
                     value = _as_recorded(number)
                     points.append(Point(run, rank, tag, step, decoded.wall_time, value))
-        return News(rank, decoded.wall_time, points, over)
+        return News(rank, decoded.wall_time, None, points, over)
 
 
 def _as_recorded(number: float) -> float:

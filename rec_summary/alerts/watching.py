@@ -204,7 +204,7 @@ class _Watcher:
         name = self._names.setdefault(run.path, valid(run.name))
         run = dataclasses.replace(run, name=name)
         reader = self._readers.setdefault(run.path, RunReader(self._tally))
-        for rank, wall_time, points, over in reader.read(run, since.wall_time):
+        for rank, wall_time, step, points, over in reader.read(run, since.wall_time):
             if self._stop.is_set():
                 return
             if wall_time < since.wall_time:
@@ -214,7 +214,7 @@ class _Watcher:
             told = []
             if over is False:
                 engine.running(name, seen)
-            told += engine.alive(name, rank, wall_time, seen)
+            told += engine.alive(name, rank, wall_time, seen, step)
             for point in points:
                 if since.step is None or point.step >= since.step:
                     told += engine.feed(point, seen)

@@ -103,7 +103,7 @@ def _judged(leaf: Any, tag: str, past: list[Point]) -> bool | None:
     for p in past:
         if p.tag != tag or math.isnan(p.value):
             continue
-        kept = [q for q in kept if q.step < p.step and q.wall_time <= p.wall_time]
+        kept = [q for q in kept if q.step <= p.step and q.wall_time <= p.wall_time]
         kept += [p] if math.isfinite(p.value) else []
         seconds = leaf.within.seconds
         if seconds is None:
