@@ -27,6 +27,7 @@ Report = Callable[[str], None]
 """Told of what goes wrong while alerts are told, in a sentence."""
 
 _MODE: Final = 0o644
+_SECONDS: Final = "%Y-%m-%d %H:%M:%S"
 
 
 def state_of(transition: Transition) -> str:
@@ -46,7 +47,7 @@ def sentence(transition: Transition) -> str:
 def as_json(transition: Transition) -> Mapping[str, Any]:
     """Returns what has happened as JSON has it: NaN and infinities are strings."""
     value = transition.value
-    moment = datetime.fromtimestamp(transition.wall_time, timezone.utc)
+    moment = _moment(transition.wall_time)
     return {
         "state": state_of(transition),
         "name": transition.rule.title,
@@ -57,7 +58,7 @@ def as_json(transition: Transition) -> Mapping[str, Any]:
         "step": transition.step,
         "value": None if value is None else plain(np.float32(value)),
         "wall_time": transition.wall_time,
-        "time": moment.isoformat(timespec="milliseconds"),
+        "time": None if moment is None else moment.isoformat(timespec="milliseconds"),
         "reason": printable(transition.reason),
         "text": sentence(transition),
     }
@@ -74,10 +75,11 @@ class InWords:
         """Prints an alert."""
         from rich.text import Text
 
-        moment = datetime.fromtimestamp(transition.wall_time).strftime("%Y-%m-%d %H:%M:%S")
+        moment = _moment(transition.wall_time)
+        shown = "at no time" if moment is None else moment.astimezone().strftime(_SECONDS)
         state, _, rest = sentence(transition).partition(":")
         style = "bold red" if transition.firing else "green"
-        line = Text.assemble((moment, "dim"), " ", (state.upper(), style), rest)
+        line = Text.assemble((shown, "dim"), " ", (state.upper(), style), rest)
         self._console.print(line, soft_wrap=True)
 
 
@@ -148,3 +150,11 @@ class ToLog:
             return size > 0 and os.pread(self._file, 1, size - 1) != b"\n"
         except OSError:  # not a regular file
             return False
+
+
+def _moment(wall_time: float) -> datetime | None:
+    """Returns a time as a date; None if it is beyond the calendar, as damaged records may be."""
+    try:
+        return datetime.fromtimestamp(wall_time, timezone.utc)
+    except (ValueError, OverflowError, OSError):
+        return None

@@ -41,6 +41,11 @@ class Holding:
         """
         return self._root.holds if self._root.take(tag, step, wall_time, value) else None
 
+    @property
+    def extreme(self) -> float | None:
+        """What the last value has dropped or risen from, if that is a part of what holds."""
+        return self._root.extreme
+
 
 class _Node:
     """Several conditions joined."""
@@ -62,6 +67,10 @@ class _Node:
             return decisive
         return None if None in known else self._every
 
+    @property
+    def extreme(self) -> float | None:
+        return next((part.extreme for part in self._parts if part.extreme is not None), None)
+
 
 class _LeafNode:
     """One comparison, of every tag that matches it."""
@@ -71,6 +80,7 @@ class _LeafNode:
         self._number = float32(leaf.number) if isinstance(leaf, Compare) else 0.0
         self._windows: dict[str, Window] = {}
         self._known: dict[str, bool] = {}  # whether it holds for each tag; of others nothing is
+        self.extreme: float | None = None  # what the last value has dropped or risen from
 
     def take(self, tag: str, step: int, wall_time: float, value: float) -> bool:
         """Takes a value; returns whether this comparison could judge it."""
@@ -104,7 +114,9 @@ class _LeafNode:
             return False
         change = value - extreme if leaf.rises else extreme - value
         enough = leaf.amount * _PERCENT * abs(extreme) if leaf.relative else leaf.amount
-        return change > 0 and change >= enough
+        holds = change > 0 and change >= enough
+        self.extreme = extreme if holds else None
+        return holds
 
 
 class _Seen(NamedTuple):

@@ -93,6 +93,9 @@ class ValueAlert:
 
     def _transition(self, point: Point, *, firing: bool) -> Transition:
         reason = f"{point.tag} = {point.value:.6g} at step {point.step}"
+        extreme = self._holding.extreme
+        if firing and extreme is not None:
+            reason += f", from {extreme:.6g}"
         return Transition(
             firing,
             self._rule,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import math
@@ -63,6 +64,16 @@ def test_in_json() -> None:
 def test_values_in_json(value: float | None, expected: object) -> None:
     assert as_json(transition(value))["value"] == expected
     json.dumps(as_json(transition(value)), allow_nan=False)
+
+
+@pytest.mark.parametrize("wall_time", [1e300, -1e300, 1e12])
+def test_a_time_beyond_the_calendar_is_no_date(wall_time: float) -> None:
+    out = io.StringIO()
+    each = dataclasses.replace(transition(), wall_time=wall_time)
+    InWords(Console(file=out))(each)
+    assert out.getvalue().startswith("at no time FIRING run")
+    assert as_json(each)["time"] is None
+    assert as_json(each)["wall_time"] == wall_time
 
 
 def test_a_sentence_names_the_rule_and_says_what_it_is() -> None:

@@ -83,6 +83,12 @@ def test_values_one_after_another(
     assert judged(text, *values) == expected
 
 
+def test_what_a_value_has_dropped_from_is_told() -> None:
+    engine = Engine([parse("loss drops 50% within 10m and loss > 0")])
+    told = [each for at, v in enumerate([8, 3, 7]) for each in engine.feed(point(at, v), START)]
+    assert [each.reason for each in told] == ["loss = 3 at step 1, from 8", "loss = 7 at step 2"]
+
+
 def test_a_rule_about_one_tag_has_an_alert_for_each_series() -> None:
     engine = Engine([parse("loss > 1")])
     points = [
