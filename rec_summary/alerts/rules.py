@@ -13,9 +13,9 @@ What holds is judged at every value, with the time and the step that are recorde
   on firing, and one that waits goes on waiting.
 * Nothing is known of a tag before its first value: `and` needs all to be known, `or` one
   that holds.
-* Where training has gone back to an earlier step, `drops` and `rises` forget what lies
-  behind that step, and steps for `for` are counted from there. A clock that goes back
-  does the same to times.
+* Where training has gone back to an earlier step, `drops` and `rises` forget the values of
+  later steps; behind the step where a condition began to hold, `for` counts from there. A
+  clock that goes back does the same to times.
 
 Only `no data` is about real time: that at which records were seen to arrive. It is told
 with `tick`, and not about runs that have ended.

@@ -129,17 +129,31 @@ def test_only_runs_that_are_meant() -> None:
     assert fed(engine, point(1, 2, run="prod/a")) == [(1, True)]
 
 
-def test_going_back_to_an_earlier_step_begins_anew() -> None:
-    engine = Engine([parse("a: loss > 1 for 5 steps"), parse("b: loss drops 50% within 100 steps")])
-    steps = [1, 2, 3, 4, 2, 3, 6, 7]
+def test_going_back_behind_the_step_where_it_began_counts_from_there() -> None:
+    rules = [parse("steps: loss > 1 for 5 steps"), parse("time: loss > 1 for 5s")]
+    engine = Engine(rules)
+    steps = [10, 11, 12, 2, 3, 6, 7]
     told = [
-        (each.step, each.rule.name, each.firing)
+        (each.step, each.rule.name)
         for at, step in enumerate(steps)
         for each in engine.feed(point(step, 2, at=START + at), START)
     ]
-    assert told == [(6, "a", True)]
-    engine = Engine([parse("loss drops 50% within 100 steps")])
-    assert fed(engine, point(1, 5, at=1), point(9, 20, at=2), point(2, 6, at=3)) == []
+    assert told == [(6, "time"), (7, "steps")]
+
+
+def test_a_clock_that_goes_back_counts_from_there() -> None:
+    engine = Engine([parse("loss > 1 for 5s")])
+    times = [100, 101, 50, 54, 55]
+    assert fed(engine, *(point(at, 2, at=time) for at, time in enumerate(times))) == [(4, True)]
+
+
+def test_what_lies_behind_an_earlier_step_or_time_is_no_measure() -> None:
+    rule = parse("loss drops 50% within 100s")
+    back_in_steps = point(1, 5, at=1), point(9, 20, at=2), point(2, 6, at=3)
+    assert fed(Engine([rule]), *back_in_steps) == []
+    back_in_time = point(1, 5, at=100), point(2, 20, at=200), point(3, 6, at=150)
+    assert fed(Engine([rule]), *back_in_time) == []
+    assert fed(Engine([rule]), *back_in_time[:2], point(3, 6, at=200)) == [(3, True)]
 
 
 def test_a_rule_that_nothing_matches_is_known() -> None:
@@ -241,11 +255,23 @@ MOVES = st.sampled_from([1, 1, 1, 1, 2, 0, -2, -5])
 SERIES = st.lists(st.tuples(TAGS, MOVES, MOVES, VALUES), max_size=25)
 
 
+CHANGES = st.builds(
+    Change, st.just(Pattern("a")), st.booleans(), st.sampled_from([0.5, 50.0]), st.booleans(), SPANS
+)
+ONE_SERIES = st.lists(st.tuples(st.just("a"), MOVES, MOVES, VALUES), max_size=25)
+
+
 @settings(max_examples=400, deadline=None)
-@given(st.builds(Rule, CONDITIONS, st.none() | SPANS), SERIES)
+@given(
+    st.one_of(
+        st.tuples(st.builds(Rule, CONDITIONS, st.none() | SPANS), SERIES),
+        st.tuples(st.builds(Rule, CHANGES), ONE_SERIES),
+    )
+)
 def test_it_agrees_with_the_naive_way(
-    rule: Rule, series: list[tuple[str, int, int, float]]
+    case: tuple[Rule, list[tuple[str, int, int, float]]],
 ) -> None:
+    rule, series = case
     points, step, wall_time = [], 20, START
     for tag, steps, seconds, value in series:
         step, wall_time = step + steps, wall_time + seconds

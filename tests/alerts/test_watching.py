@@ -267,6 +267,15 @@ def test_a_torn_record_is_judged_when_it_is_whole(tmp_path: Path) -> None:
     assert watching.seen.problem_count == 0
 
 
+def test_a_file_that_was_replaced_by_a_shorter_one_is_read_anew(tmp_path: Path) -> None:
+    path, _ = write_segment(tmp_path / "run", *losses(1, 1, 1))
+    other, _ = write_segment(tmp_path / "other", *losses(math.nan))
+    with Watching(tmp_path, "nan-loss", runs="run") as watching:
+        other.rename(path)
+        assert watching.tells("+ run loss/auto 1")
+    assert watching.seen.problem_count == 0
+
+
 def test_a_stop_in_the_middle_of_much_ends_it(tmp_path: Path) -> None:
     write_segment(tmp_path / "run", *losses(*range(2000)))
     stop = threading.Event()
