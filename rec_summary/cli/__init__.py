@@ -23,6 +23,7 @@ from rec_summary.cli.repair import repair
 from rec_summary.cli.tail import tail
 from rec_summary.cli.verify import verify
 from rec_summary.cli.view import view
+from rec_summary.cli.watch import watch
 
 _EXAMPLES: Final = """\b
 Examples:
@@ -30,6 +31,7 @@ Examples:
   rec-summary export records logs          then: tensorboard --logdir logs
   rec-summary lineage records --sort -auc  which run was best
   rec-summary tail records                 the last values, live in the terminal
+  rec-summary watch records                tells of NaN losses, stalls, drops of an AUC
 """
 
 INTERRUPTED: Final = 130  # 128 + SIGINT, as shells have it
@@ -37,8 +39,9 @@ _TERMINATED: Final = 143
 EXIT_CODES: Final = {
     0: "done, even if damaged records were passed over (they are listed); or a command that "
     "runs until it is stopped was stopped",
-    1: "it failed; or `verify` found damage",
+    1: "it failed; `verify` found damage; or an alert is firing in `watch --once`",
     2: "a mistake in the arguments; nothing was done",
+    3: "`watch` failed",
     INTERRUPTED: "Ctrl-C before the end; doing the same again goes on from there",
     _TERMINATED: "SIGTERM before the end",
 }
@@ -80,5 +83,5 @@ def cli() -> None:
     """Work with the records that a training on MindSpore has written."""
 
 
-for _command in (view, export, tail, plot, inspect, lineage, landscape, verify, repair):
+for _command in (view, export, tail, plot, watch, inspect, lineage, landscape, verify, repair):
     cli.add_command(_command)

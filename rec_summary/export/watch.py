@@ -74,11 +74,14 @@ class Watch:
         now = self._clock()
         unsettled = known.listed - known.changed < _SETTLED_SECS
         if changed != known.changed or unsettled or now - known.listed > _RESCAN_SECS:
+            before = known.below
             try:
                 known.files, known.below = list_files(path), _below(path)
             except OSError:
                 self._forget(path)
                 return
+            for gone in set(before).difference(known.below):
+                self._forget(gone)
             known.changed, known.listed = changed, now
             known.sizes = {file.path: known.sizes.get(file.path, -1) for file in known.files}
             known.is_new = True

@@ -124,3 +124,16 @@ def test_of_the_files_of_one_writer_only_the_newest_is_looked_at(
     monkeypatch.setattr(os, "lstat", lambda path: sizes.append(path) or look(path))
     assert names(watch) == []
     assert len(sizes) == 2
+
+
+def test_a_directory_that_is_gone_is_forgotten_with_all_below(source: Path) -> None:
+    for name in ("a", "b/c", "d"):
+        write_segment(source / name, event(1, scalar("loss", 1)))
+    watch = Watch(str(source))
+    names(watch)
+    shutil.rmtree(source / "a")
+    shutil.rmtree(source / "b")
+    names(watch)
+    assert [run.name for run in watch.all()] == ["d"]
+    write_segment(source / "a", event(1, scalar("loss", 1)))
+    assert names(watch) == ["a"]
