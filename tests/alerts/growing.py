@@ -14,7 +14,7 @@ import time
 from rec_summary._pb import lineage_pb2, summary_pb2
 from rec_summary.records.run_writer import Retention, RunWriter
 from rec_summary.records.sink import MessageRecord
-from rec_summary.values.summary import ScalarValue
+from tests.export.record_dirs import scalar
 
 
 def main(directory: str) -> None:
@@ -35,7 +35,7 @@ def main(directory: str) -> None:
             writer.write(MessageRecord(event))
         else:
             step = told.pop("step")
-            values = [ScalarValue(tag, float(number)).build() for tag, number in told.items()]
+            values = [scalar(tag, float(number)) for tag, number in told.items()]
             summary = summary_pb2.Summary(value=values)
             event = summary_pb2.Event(wall_time=time.time(), step=step, summary=summary)
             writer.write(MessageRecord(event))

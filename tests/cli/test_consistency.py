@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import re
@@ -54,8 +55,9 @@ def test_every_help_has_examples_that_are_understood(name: str) -> None:
     lines = re.findall(r"^  rec-summary (.+)$", command.epilog, re.MULTILINE)
     assert lines
     for line in lines:
-        words = re.split(r"\s{3,}|[|&>]{1,2} ", line)[0]
-        arguments = shlex.split(words)
+        words = shlex.shlex(re.split(r"\s{3,}", line)[0], posix=True, punctuation_chars="|&>")
+        words.whitespace_split = True
+        arguments = list(itertools.takewhile(lambda word: word[0] not in "|&>", words))
         assert arguments[0] == name
         command.make_context(name, arguments[1:], resilient_parsing=False)
 
