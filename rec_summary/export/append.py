@@ -17,6 +17,8 @@ from rec_summary.records import framing
 _OPEN: Final = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _BUFFER_BYTES: Final = 1 << 18
+_MOST_PIECES: Final = 1000  # that one call can write
+_SMALL_BYTES: Final = 4096  # pieces of less than this are copied together first
 _LARGEST_EVENT: Final = 1 << 30
 
 
@@ -44,7 +46,7 @@ class AppendFile:
         self.size = size
         self.replaced = False
         self._path = os.path.join(logdir.path, run)
-        self._buffer: list[bytes] = []
+        self._buffer: list[bytes | memoryview] = []
         self._buffered = 0
         name = event_file_name(stamp)
         with logdir.made(run) as fd:
@@ -64,14 +66,14 @@ class AppendFile:
                 raise
         self._there = max(status.st_size - size, 0)  # bytes that have not been compared yet
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         """Appends `data`; where the file has these bytes already, nothing happens.
 
         Raises:
             DestinationError: It cannot be written.
         """
         if self._there:
-            data = self._compare(data)
+            data = self._compare(bytes(data))
         self._buffer.append(data)
         self._buffered += len(data)
         self.size += len(data)
@@ -85,13 +87,15 @@ class AppendFile:
             DestinationError: It cannot be written. What is on disk then ends anywhere; a new
                 object, from a size that is known to be right, mends that.
         """
-        data, at = memoryview(b"".join(self._buffer)), self.size - self._buffered
-        self._buffer.clear()
-        self._buffered = 0
+        data, at = self._buffer, self.size - self._buffered
+        if len(data) > _MOST_PIECES or self._buffered < len(data) * _SMALL_BYTES:
+            data = [b"".join(data)]
+        self._buffer, self._buffered = [], 0
         try:
             while data:
-                written = os.pwrite(self._fd, data, at)
-                data, at = data[written:], at + written
+                written = os.pwritev(self._fd, data, at)
+                at += written
+                data = _rest(data, written)
         except OSError as error:
             raise unusable("the event file in", self._path, error) from error
 
@@ -129,6 +133,17 @@ class AppendFile:
             raise unusable("the event file in", self._path, error) from error
         self._there = 0
         self.replaced = True
+
+
+def _rest(pieces: list[bytes | memoryview], written: int) -> list[bytes | memoryview]:
+    """Returns what is left to write."""
+    left: list[bytes | memoryview] = []
+    for piece in pieces:
+        skipped = min(written, len(piece))
+        written -= skipped
+        if skipped < len(piece):
+            left.append(memoryview(piece)[skipped:])
+    return left
 
 
 def _is_plain(name: str, directory: int) -> bool:

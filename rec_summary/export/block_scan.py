@@ -14,6 +14,7 @@ the same bytes.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from itertools import chain
 from typing import Final, NamedTuple
 
@@ -68,9 +69,8 @@ def scan(buffer: bytes, at: int, offset: int) -> Block | None:
     if len(starts) < 2:
         return None
     bounds = np.array(starts, np.int64)
-    data = np.frombuffer(buffer, np.uint8)[at : starts[-1]].copy()
     bounds -= at
-    block = _Scan(data, bounds)
+    block = _Scan(buffer, at, bounds)
     block.run()
     if np.count_nonzero(block.kind >= 0) * 2 < len(block.kind) or block.has_shared_series():
         return None
@@ -87,7 +87,7 @@ def scan(buffer: bytes, at: int, offset: int) -> Block | None:
         block.wall_times,
         tuple(values),
         tuple(each[order] for each, order in zip(places, orders, strict=True)),
-        data,
+        block.data,
         block.larger,
         np.flatnonzero((block.kind < 0) | goes_back),
     )
@@ -114,11 +114,17 @@ def _starts(buffer: bytes, at: int) -> list[int]:
 
 
 class _Scan:
-    """The work on one block; `data` becomes what TensorBoard has."""
+    """The work on one block.
 
-    def __init__(self, data: Bytes, bounds: Integers) -> None:
+    Attributes:
+        data: What TensorBoard has.
+    """
+
+    def __init__(self, buffer: bytes, at: int, bounds: Integers) -> None:
         count = len(bounds) - 1
-        self._data = data
+        self._buffer, self._at = buffer, at
+        # Copied when the first record is to be changed.
+        self.data: Bytes = np.frombuffer(buffer, np.uint8)[at : at + bounds[-1]]
         self._bounds = bounds
         self.kind: Integers = np.full(count, -1, np.int64)
         self.steps: Integers = np.zeros(count, np.int64)
@@ -136,7 +142,7 @@ class _Scan:
                 places = np.flatnonzero(sizes == size)
                 for start in range(0, len(places), _ROWS):
                     self._take_length(places[start : start + _ROWS], size)
-        self._take_histograms()
+        self._take_mixed()
 
     def has_shared_series(self) -> bool:
         """Whether records of two kinds share one; then it is hard to tell what comes again."""
@@ -157,12 +163,12 @@ class _Scan:
             if not len(places):
                 return
             first = self._bounds[places[0]]
-            payload = self._data[first : first + size][framing.HEADER_BYTES :]
+            payload = self.data[first : first + size][framing.HEADER_BYTES :]
             layout = _layout(payload[: -framing.FOOTER_BYTES].tobytes())
             if layout is None:
                 places = places[1:]
                 continue
-            rows = self._data[self._bounds[places][:, None] + np.arange(size)]
+            rows = self.data[self._bounds[places][:, None] + np.arange(size)]
             same = _alike(rows, layout)
             self._take(places[same], rows[same], layout)
             places = places[~same]
@@ -196,31 +202,34 @@ class _Scan:
             self.places.append([])
         return self.series.index(series)
 
-    def _take_histograms(self) -> None:
-        """Takes what is left and has histograms."""
+    def _take_mixed(self) -> None:
+        """Takes what is left and has histograms or images."""
         left = np.flatnonzero(self.kind < 0).tolist()
-        data = self._data.tobytes()
+        data, at = self._buffer, self._at
         records = []
         for place in left:
-            begin, end = int(self._bounds[place]), int(self._bounds[place + 1])
+            begin, end = at + int(self._bounds[place]), at + int(self._bounds[place + 1])
             record = take_apart(data, begin + framing.HEADER_BYTES, end - framing.FOOTER_BYTES)
             if record is not None:
                 records.append((place, end, record))
         spans = [span for _, _, record in records for span in record.histograms]
-        if not spans:
-            return
-        starts, ends = np.array(spans, np.int64).T
-        converted = iter(convert(self._data, starts, ends))
+        converted: Iterator[bytes | None] = iter(())
+        if spans:
+            starts, ends = np.array(spans, np.int64).T
+            converted = iter(convert(np.frombuffer(data, np.uint8), starts, ends))
         for place, end, record in records:
-            payload = record.rebuild(data, [next(converted) for _ in record.histograms])
+            content = data[record.start : end - framing.FOOTER_BYTES]
+            payload: bytes | None = content
+            if not record.is_as_shown:
+                payload = record.rebuild(data, [next(converted) for _ in record.histograms])
             if payload is None or len(self.series) >= _MOST_LAYOUTS:
                 continue
-            content = data[record.start : end - framing.FOOTER_BYTES]
             if not framing.footer_matches(content, data[end - framing.FOOTER_BYTES : end]):
                 continue
             self.kind[place] = kind = self._kind_of(record.series)
             self.steps[place], self.wall_times[place] = record.step, record.wall_time
-            self.larger[place] = framing.frame(payload)
+            if not record.is_as_shown:
+                self.larger[place] = framing.frame(payload)
             self.places[kind].append(np.array([place], np.int64))
             self.values[kind].append(record.scalars(data))
 
@@ -233,7 +242,9 @@ class _Scan:
             checksums = checksums ^ contribution(length, number - 1)[_RECORDED ^ _SHOWN]
         footers = masked(checksums).astype("<u4").reshape(-1, 1).view(np.uint8)
         rows[:, -framing.FOOTER_BYTES :] = footers
-        self._data[self._bounds[places][:, None] + np.arange(rows.shape[1])] = rows
+        if not self.data.flags.writeable:
+            self.data = self.data.copy()
+        self.data[self._bounds[places][:, None] + np.arange(rows.shape[1])] = rows
 
 
 def _layout(payload: bytes) -> Layout | None:

@@ -80,12 +80,13 @@ class Block:
                 part.values[kind] += int(end - start)
         return part
 
-    def framed(self, first: int, last: int) -> list[bytes]:
+    def framed(self, first: int, last: int) -> list[bytes | memoryview]:
         """Returns the frames of the records from `first` up to, not including, `last`.
 
         The last record is in the last piece, by itself.
         """
-        start, pieces, since = self.bounds[0], [], first
+        start, since = int(self.bounds[0]), first
+        pieces: list[bytes | memoryview] = []
         cuts = [number for number in self.larger if first <= number < last] if self.larger else []
         for number in sorted({*cuts, last - 1}):
             if since < number:
@@ -95,8 +96,8 @@ class Block:
             since = number + 1
         return pieces
 
-    def _slice(self, first: int, last: int, start: int) -> bytes:
-        return self.data[self.bounds[first] - start : self.bounds[last] - start].tobytes()
+    def _slice(self, first: int, last: int, start: int) -> memoryview:
+        return self.data[self.bounds[first] - start : self.bounds[last] - start].data
 
 
 def passable(block: Block, first: int, knows: Callable[[str, str], bool]) -> int:

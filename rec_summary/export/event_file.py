@@ -20,7 +20,7 @@ FILE_VERSION: Final = "brain.Event:2"
 class Appendable(Protocol):
     """What event files are written to: a file, or something like it."""
 
-    def write(self, data: bytes, /) -> object:
+    def write(self, data: bytes | memoryview, /) -> object:
         """Appends `data`, all of it."""
 
 
@@ -62,7 +62,7 @@ class EventFileWriter:
         event.summary.value.extend(values)
         self._append(event)
 
-    def write_framed(self, pieces: Sequence[bytes]) -> None:
+    def write_framed(self, pieces: Sequence[bytes | memoryview]) -> None:
         """Writes events that are serialised and framed already; not the first of a file.
 
         Args:

@@ -28,7 +28,7 @@ _MESSAGES: Final[dict[Kind, type[summary_pb2.Event] | type[lineage_pb2.LineageEv
     Kind.LINEAGE: lineage_pb2.LineageEvent,
 }
 
-_BLOCK_BYTES: Final = 1 << 20
+_BLOCK_BYTES: Final = 1 << 21
 _WORTH_BYTES: Final = 1 << 12  # fewer records are read one by one as fast
 
 

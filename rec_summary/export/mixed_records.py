@@ -1,4 +1,4 @@
-"""Records with histograms among their values, taken apart on the wire and put together again."""
+"""Records with histograms or images, taken apart on the wire and put together again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from rec_summary.export.limits import LONGEST_TAG
+from rec_summary.export.dashboards.image_size import png_size
+from rec_summary.export.limits import LONGEST_TAG, MOST_PIXELS
 from rec_summary.values import wire
 
 Series = tuple[str, str]
@@ -17,17 +18,21 @@ Series = tuple[str, str]
 
 SCALAR: Final = "scalar_value"
 HISTOGRAM: Final = "histogram"
+IMAGE: Final = "image"
 
 _DOUBLE: Final = struct.Struct("<d")
 _FLOAT: Final = struct.Struct("<f")
 _WALL_TIME, _STEP, _SUMMARY, _VALUE, _TAG = 0x09, 0x10, 0x2A, 0x0A, 0x0A
-_RECORDED_SCALAR, _RECORDED_HISTOGRAM = 0x1D, 0x4A
+_RECORDED_SCALAR, _RECORDED_HISTOGRAM, _IMAGE = 0x1D, 0x4A, 0x22
 _SHOWN_SCALAR, _SHOWN_HISTOGRAM = b"\x15", 5
+_IMAGE_KEYS: Final = (0x08, 0x10, 0x18)  # height, width, channels; then the image itself
+_ENCODED: Final = 0x22
+_HEADER_BYTES: Final = 64  # enough for the size that a PNG declares
 _LONGEST_STEP: Final = 1 << 35
 
 
 class MixedRecord(NamedTuple):
-    """A record of scalars and histograms.
+    """A record of scalars, histograms and images; of images alone, both formats are the same.
 
     Attributes:
         start: Where its payload begins.
@@ -49,6 +54,11 @@ class MixedRecord(NamedTuple):
     contents: list[tuple[int, int]]
     histograms: list[tuple[int, int]]
 
+    @property
+    def is_as_shown(self) -> bool:
+        """Whether TensorBoard has the same bytes."""
+        return all(kind == IMAGE for kind, _ in self.series)
+
     def scalars(self, data: bytes) -> npt.NDArray[np.float32]:
         """Returns the scalars, of shape [1, scalars]."""
         found = [
@@ -66,6 +76,8 @@ class MixedRecord(NamedTuple):
         ):
             if kind == SCALAR:
                 content = data[begin:end] + _SHOWN_SCALAR + data[start:stop]
+            elif kind == IMAGE:
+                content = data[begin:end] + wire.bytes_field(_IMAGE >> 3, data[start:stop])
             else:
                 converted = next(following)
                 if converted is None:
@@ -76,7 +88,7 @@ class MixedRecord(NamedTuple):
 
 
 def take_apart(data: bytes, start: int, end: int) -> MixedRecord | None:
-    """Takes a record apart; None if it is anything else than scalars and histograms.
+    """Takes a record apart; None if anything is in it that is not as expected.
 
     Args:
         data: What it is in.
@@ -116,12 +128,15 @@ def take_apart(data: bytes, start: int, end: int) -> MixedRecord | None:
             kind, content = SCALAR, tag_end + 1
             if content + 4 != value_end:
                 return None
-        elif key == _RECORDED_HISTOGRAM:
-            kind = HISTOGRAM
+        elif key in (_RECORDED_HISTOGRAM, _IMAGE):
+            kind = HISTOGRAM if key == _RECORDED_HISTOGRAM else IMAGE
             size, content = _varint(data, tag_end + 1, value_end)
             if size < 0 or content + size != value_end:
                 return None
-            histograms.append((content, value_end))
+            if kind == HISTOGRAM:
+                histograms.append((content, value_end))
+            elif not _is_plain_image(data, content, value_end):
+                return None
         else:
             return None
         try:
@@ -134,10 +149,27 @@ def take_apart(data: bytes, start: int, end: int) -> MixedRecord | None:
         tags.append((tag_start, tag_end))
         contents.append((content, value_end))
         at = value_end
-    if not histograms:
+    if all(kind == SCALAR for kind, _ in series):
         return None
     place = start, wall_time, step, head
     return MixedRecord(*place, tuple(series), tags, contents, histograms)
+
+
+def _is_plain_image(data: bytes, at: int, end: int) -> bool:
+    """Whether a field is a PNG of a size that can be shown, with that size beside it."""
+    for key in _IMAGE_KEYS:
+        if at >= end or data[at] != key:
+            return False
+        number, at = _varint(data, at + 1, end)
+        if not 0 < number < 1 << 31:
+            return False
+    if at >= end or data[at] != _ENCODED:
+        return False
+    size, at = _varint(data, at + 1, end)
+    if at + size != end:
+        return False
+    declared = png_size(data[at : min(end, at + _HEADER_BYTES)])
+    return declared is not None and declared[0] * declared[1] <= MOST_PIXELS
 
 
 def _varint(data: bytes, at: int, end: int) -> tuple[int, int]:

@@ -11,6 +11,7 @@ from rec_summary.export import dashboards
 from rec_summary.export.append import AppendFile, is_intact
 from rec_summary.export.blocks import Block, passable
 from rec_summary.export.dashboards.graphs import tagged_graph
+from rec_summary.export.dashboards.images import IMAGES
 from rec_summary.export.dashboards.layout import layout_point
 from rec_summary.export.dashboards.points import HISTOGRAMS, SCALARS, Plugin, Point
 from rec_summary.export.event_file import EventFileWriter
@@ -26,7 +27,7 @@ from rec_summary.export.words import printable, reason, valid
 
 _COMPUTATION: Final = "graph"
 _SCALAR: Final = "scalar_value"
-_PLUGINS: Final = {_SCALAR: SCALARS, "histogram": HISTOGRAMS}
+_PLUGINS: Final = {_SCALAR: SCALARS, "histogram": HISTOGRAMS, "image": IMAGES}
 UNKNOWN_KIND: Final = "unknown"  # the name of a kind that these protobufs do not know either
 
 

@@ -152,7 +152,7 @@ class StepBuffer:
         self._flush()
         self._passed.clear()
         self._step = step
-        self._last.update(lasts)
+        self._last.update({key: last for key, last in lasts.items() if key[0] in _STEADY})
 
     def pause(self) -> None:
         """Passes on what is held, and remembers it."""

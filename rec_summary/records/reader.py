@@ -126,12 +126,13 @@ class RecordReader:
         present = os.fstat(self._file.fileno()).st_size - start
         if length > MOST_BYTES:
             raise self._too_large(length, ends=needed <= present)
-        record = self._peek(start, needed) if needed <= present else b""
-        if len(record) < needed:
+        begin = self._fill(start, needed) if needed <= present else len(self._buffer)
+        end = begin + needed
+        if len(self._buffer) < end:
             raise self._truncated(present, needed)
-        payload = record[framing.HEADER_BYTES : -framing.FOOTER_BYTES]
+        payload = self._buffer[begin + framing.HEADER_BYTES : end - framing.FOOTER_BYTES]
         self.offset = start + needed
-        if not framing.footer_matches(payload, record[-framing.FOOTER_BYTES :]):
+        if not framing.footer_matches(payload, self._buffer[end - framing.FOOTER_BYTES : end]):
             raise BadDataChecksum(
                 self.path,
                 start,
@@ -153,8 +154,12 @@ class RecordReader:
         Raises:
             OSError: Reading failed.
         """
-        self._peek(self.offset, nbytes)
-        return self._buffer, self.offset - self._buffer_start
+        begin = self.offset - self._buffer_start
+        if not 0 <= begin <= len(self._buffer) - nbytes:
+            # Read again what is left, rather than copied together with what follows.
+            self._buffer = os.pread(self._file.fileno(), nbytes, self.offset)
+            self._buffer_start, begin = self.offset, 0
+        return self._buffer, begin
 
     def __iter__(self) -> Iterator[RawRecord]:
         """Yields records until the file ends at a boundary; errors as `read` raises them."""
@@ -191,6 +196,11 @@ class RecordReader:
 
     def _peek(self, start: int, size: int) -> bytes:
         """Returns up to `size` bytes from `start` on, through the read-ahead buffer."""
+        begin = self._fill(start, size)
+        return self._buffer[begin : begin + size]
+
+    def _fill(self, start: int, size: int) -> int:
+        """Makes sure that the buffer has up to `size` bytes from `start` on; says where."""
         begin = start - self._buffer_start
         if not 0 <= begin <= len(self._buffer) or begin + size > len(self._buffer):
             # Keep what is already read; the kernel's file position is never relied upon.
@@ -203,4 +213,4 @@ class RecordReader:
                 parts.append(block)
                 have += len(block)
             self._buffer, self._buffer_start, begin = b"".join(parts), start, 0
-        return self._buffer[begin : begin + size]
+        return begin

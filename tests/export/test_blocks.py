@@ -22,6 +22,7 @@ from rec_summary.export.options import ExportOptions
 from rec_summary.export.tensorboard import export_tensorboard
 from rec_summary.records.framing import frame
 from rec_summary.records.row_checksums import contribution, masked, row_checksums
+from rec_summary.values.image import to_image
 from rec_summary.values.summary import TensorValue
 from tests.export.record_dirs import START, event, histo, scalar, summary_name, tree
 
@@ -36,6 +37,20 @@ spread = st.one_of(
     ),
     st.lists(st.floats(-(2.0**99), 2.0**99, width=32), min_size=1, max_size=8),
     st.lists(st.sampled_from([0.0, 1.0, math.nan, math.inf]), min_size=1, max_size=4),
+)
+
+
+PNG = to_image(np.zeros((1, 3, 2, 5), np.uint8)).encoded_image
+pictures = st.builds(
+    lambda tag, height, width, channels, data: Summary.Value(
+        tag=tag,
+        image=Summary.Image(height=height, width=width, colorspace=channels, encoded_image=data),
+    ),
+    st.sampled_from(["input", "a", "i" * 200]),
+    st.sampled_from([2, 2, 2, 300, 0, -1]),
+    st.sampled_from([5, 5, 1 << 30]),
+    st.sampled_from([3, 3, 1, 0]),
+    st.sampled_from([PNG, PNG, PNG + b"x" * 200, PNG[:20], b"", b"GIF89a\1\0\1\0"]),
 )
 
 
@@ -73,7 +88,9 @@ def recorded(draw: st.DrawFn) -> list[bytes]:
         values = [scalar(tag, draw(st.floats(width=32))) for tag in tags]
         if draw(st.integers(0, 2)) == 0:
             values.append(histo(draw(st.sampled_from(["a", "w", "v"])), draw(spread)))
-        if draw(st.integers(0, 30)) == 0:
+        if draw(st.integers(0, 3)) == 0:
+            values.append(draw(pictures))
+        if draw(st.integers(0, 30)) == 0 and values[-1].HasField("histogram"):
             change(values[-1].histogram, draw(st.integers(0, 9)))
         at = draw(st.sampled_from([None] * 12 + [0.0, math.nan, START - 7.5]))
         payload = event(step, *values, at=at).SerializeToString()

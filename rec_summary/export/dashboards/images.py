@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from typing import Final
 
@@ -10,17 +9,11 @@ from tensorboard.compat.proto import summary_pb2 as tensorboard_pb2
 
 from rec_summary._pb.summary_pb2 import Summary
 from rec_summary.errors import three_part, verbatim
+from rec_summary.export.dashboards.image_size import declared_size
 from rec_summary.export.dashboards.points import Point, plugin
 from rec_summary.export.limits import MOST_PIXELS
 
 IMAGES: Final = plugin("images", tensorboard_pb2.DATA_CLASS_BLOB_SEQUENCE)
-_PNG: Final = b"\x89PNG\r\n\x1a\n"
-_PNG_SIZE: Final = struct.Struct(">8s4x4sII")  # the signature, then the header chunk
-_GIF_SIZE: Final = struct.Struct("<6xHH")
-_BMP_SIZE: Final = struct.Struct("<18xii")
-_JPEG_SEGMENT: Final = struct.Struct(">BBH")
-_JPEG_SIZE: Final = struct.Struct(">5xHH")  # of a frame header, behind its marker
-_JPEG_FRAMES: Final = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 
 
 class ImageMapper:
@@ -63,37 +56,3 @@ def encoded(tag: str, data: bytes, height: int, width: int, channels: int) -> Po
         height=height, width=width, colorspace=channels, encoded_image_string=data
     )
     return Point(tag, IMAGES, tensorboard_pb2.Summary.Value(image=image))
-
-
-def declared_size(data: bytes) -> tuple[int, int] | None:
-    """Returns the width and height that an image states, unread; None if none is found.
-
-    PNG is what records hold. GIF, BMP and JPEG are what TensorBoard would show as well.
-    """
-    try:
-        if data.startswith(_PNG):
-            _, chunk, width, height = _PNG_SIZE.unpack_from(data)
-            return (width, height) if chunk == b"IHDR" else None
-        if data.startswith((b"GIF87a", b"GIF89a")):
-            width, height = _GIF_SIZE.unpack_from(data)
-        elif data.startswith(b"BM"):
-            width, height = (abs(side) for side in _BMP_SIZE.unpack_from(data))
-        elif data.startswith(b"\xff\xd8"):
-            return _jpeg_size(data)
-        else:
-            return None
-    except struct.error:
-        return None
-    return width, height
-
-
-def _jpeg_size(data: bytes) -> tuple[int, int] | None:
-    at = 2
-    while True:
-        start, marker, length = _JPEG_SEGMENT.unpack_from(data, at)
-        if start != 0xFF:
-            return None
-        if marker in _JPEG_FRAMES:
-            height, width = _JPEG_SIZE.unpack_from(data, at)
-            return width, height
-        at += 1 if marker == 0xFF else 2 + length
