@@ -119,14 +119,14 @@ def export_memory(settings: Settings) -> tuple[str, list[Row]]:
 
 def export_jobs(settings: Settings) -> tuple[str, list[Row]]:
     """Several runs: two processes beside one."""
-    count = settings.size(50_000, 10_000)
+    nbytes = settings.size(100_000_000, 10_000_000)
     with temporary_directory() as base:
         for number in range(_RUNS):
-            made_records.write_scalars(base / "records" / f"run_{number}", count)
+            made_records.write_mixture(base / "records" / f"run_{number}", nbytes)
         made_records.write_scalars(base / "few", _WARM_UP)
         arguments: dict[str, Any] = {
             "records": str(base / "records"),
-            "count": _RUNS * count,
+            "count": 1,
             "warm_up": str(Path(base, "few")),
         }
         found = alternate(
@@ -137,7 +137,8 @@ def export_jobs(settings: Settings) -> tuple[str, list[Row]]:
             settings,
         )
     setting = (
-        f"{_RUNS} runs with {count:,} scalars each; the start of the processes is counted. "
+        f"{_RUNS} runs with {nbytes / 1e6:,.0f} MB of scalars, histograms and images each; the "
+        "start of the processes is counted. "
         "Here the peer is ours with one process."
     )
     two, one = column(found, "2 jobs"), column(found, "1 jobs")
