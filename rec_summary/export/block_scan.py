@@ -72,7 +72,7 @@ def scan(buffer: bytes, at: int, offset: int) -> Block | None:
     bounds -= at
     block = _Scan(buffer, at, bounds)
     block.run()
-    if np.count_nonzero(block.kind >= 0) * 2 < len(block.kind) or block.has_shared_series():
+    if np.count_nonzero(block.kind >= 0) * 2 < len(block.kind):
         return None
     block.leave_repetitions()
     goes_back = np.diff(block.steps, prepend=block.steps[0]) < 0
@@ -144,17 +144,17 @@ class _Scan:
                     self._take_length(places[start : start + _ROWS], size)
         self._take_mixed()
 
-    def has_shared_series(self) -> bool:
-        """Whether records of two kinds share one; then it is hard to tell what comes again."""
-        return len(set(chain(*self.series))) < sum(map(len, self.series))
-
     def leave_repetitions(self) -> None:
-        """Leaves the steps in which a kind comes more than once to the ordinary way."""
+        """Leaves the steps in which a series may come twice to the ordinary way."""
         known = self.kind >= 0
-        keys = self.steps[known] * len(self.series) + self.kind[known]
+        keys = self.steps[known]
+        shared = len(set(chain(*self.series))) < sum(map(len, self.series))
+        count = 1 if shared else len(self.series)
+        if not shared:
+            keys = keys * count + self.kind[known]
         found, counts = np.unique(keys, return_counts=True)
         if len(found) < len(keys):
-            steps = found[counts > 1] // len(self.series)
+            steps = found[counts > 1] // count
             self.kind[known & np.isin(self.steps, steps)] = -1
 
     def _take_length(self, places: Integers, size: int) -> None:

@@ -73,11 +73,11 @@ class Block:
             start, end = np.searchsorted(places, (first, last))
             if start == end:
                 continue
-            part.firsts.update(dict.fromkeys(series, int(self.steps[places[start]])))
-            part.lasts.update(dict.fromkeys(series, int(self.steps[places[end - 1]])))
-            part.values.update({kind: 0 for kind, _ in series if kind not in part.values})
-            for kind, _ in series:
-                part.values[kind] += int(end - start)
+            low, high = int(self.steps[places[start]]), int(self.steps[places[end - 1]])
+            for each in series:
+                part.firsts[each] = min(part.firsts.get(each, low), low)
+                part.lasts[each] = max(part.lasts.get(each, high), high)
+                part.values[each[0]] = part.values.get(each[0], 0) + int(end - start)
         return part
 
     def framed(self, first: int, last: int) -> list[bytes | memoryview]:

@@ -52,9 +52,7 @@ def bucket_sums(left: Floats, width: Floats, counts: Floats) -> BucketSums:
 
 
 def _add(parts: Floats) -> Floats:
-    total: Floats = np.zeros(parts.shape[1], np.float64)
-    for row in parts:
-        total += row
+    total: Floats = np.cumsum(parts, axis=0)[-1]
     return total
 
 
