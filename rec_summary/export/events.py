@@ -128,6 +128,7 @@ class EventReader:
         """
         block = self._block
         if block is None or not block.bounds[0] <= self.offset < block.bounds[-1]:
+            self._block = None  # not two of them at a time
             block = self._block = self._scan()
             if block is None:
                 return None
