@@ -166,7 +166,7 @@ class UserScores:
         keys = np.concatenate([self._keys, *(keys for keys, _ in self._pending)])
         weights = np.concatenate([self._weights, *(each for _, each in self._pending)], axis=1)
         self._pending, self._waiting = [], 0
-        order = np.argsort(keys, kind="stable")
+        order = np.argsort(keys)  # not stable: sums of weights are exact in any order
         keys = keys[order]
         starts = np.flatnonzero(np.append(True, keys[1:] != keys[:-1])) if len(keys) else order
         self._keys = keys[starts]
