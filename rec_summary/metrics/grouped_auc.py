@@ -24,7 +24,8 @@ import numpy as np
 import numpy.typing as npt
 
 from rec_summary.errors import three_part
-from rec_summary.metrics.clicks import REASONS, clean, on_weight_grid, take_refused
+from rec_summary.metrics.clicks import REASONS, clean, column, on_weight_grid, take_refused
+from rec_summary.metrics.id_hash import mixed
 from rec_summary.metrics.score_bins import score_bins
 from rec_summary.metrics.state import (
     Array,
@@ -81,8 +82,8 @@ class UserScores:
     """For a sample of users, the weights of clicks and non-clicks by bin of the score.
 
     A cell is one bin of one user that was hit. Users are kept whole, lowest hash first, as long
-    as their cells fit. A user takes at most `bins` cells, whatever the length of the stream.
-    Two users in 2**54 share a hash; they count as one.
+    as their cells fit; one takes at most `bins` cells, however long the stream. Two
+    users share a hash with probability 2**-54 and then count as one.
 
     Attributes:
         cells: How many cells are kept at most; 24 bytes each, and as much again between
@@ -132,15 +133,13 @@ class UserScores:
             ValueError: The sizes differ.
         """
         batch = clean(scores, labels, weights)
-        ids = np.asarray(users).reshape(-1)
+        size = len(batch.scores) if batch.kept is None else len(batch.kept)
+        ids = column("users", users, size)
         if ids.dtype.kind not in "iu":
             raise TypeError(three_part("users", f"an array of {ids.dtype}", "integers"))
-        size = len(batch.scores) if batch.kept is None else len(batch.kept)
-        if len(ids) != size:
-            raise ValueError(three_part("users", f"{len(ids)} ids", f"{size}, one an example"))
         self.refused += batch.refused
         ids = ids if batch.kept is None else ids[batch.kept]
-        hashes = _mixed(ids, self.seed)
+        hashes = mixed(ids, self.seed) >> _SHIFT
         sampled = np.flatnonzero(hashes < np.uint64(self._limit))
         keys = hashes[sampled] << _SHIFT
         keys |= self._layout.index(batch.scores[sampled]).astype(np.uint64)
@@ -194,8 +193,9 @@ class UserScores:
         hashes = self._keys >> _SHIFT
         starts = np.flatnonzero(np.append(True, hashes[1:] != hashes[:-1])[: len(hashes)])
         rate = self._limit / _ALL
+        nothing = GroupedAuc(math.nan, 0, len(starts), rate, math.nan, math.nan, math.nan)
         if not len(starts):
-            return GroupedAuc(math.nan, 0, 0, rate, math.nan, math.nan, math.nan)
+            return nothing
         negatives, positives = self._weights
         clicks = np.add.reduceat(positives, starts)
         others = np.add.reduceat(negatives, starts)
@@ -204,7 +204,7 @@ class UserScores:
         below -= np.repeat(np.append(0.0, np.cumsum(others)[:-1]), cells)
         both = np.flatnonzero((clicks > 0) & (others > 0))
         if not len(both):
-            return GroupedAuc(math.nan, 0, len(starts), rate, math.nan, math.nan, math.nan)
+            return nothing
         pairs = (clicks * others)[both]
         aucs = np.add.reduceat(positives * below, starts)[both] / pairs
         bounds = 0.5 * np.add.reduceat(positives * negatives, starts)[both] / pairs
@@ -253,10 +253,10 @@ class UserScores:
     def arrays(self) -> dict[str, Array]:
         """Returns the settings, ``limit``, ``refused``, and keys and weights of the cells."""
         self._compact()
+        names = ("cells", "bins", "seed")
+        settings = zip(names, self._settings(), strict=True)
         return {
-            "cells": np.array(self.cells, np.int64),
-            "bins": np.array(self.bins, np.int64),
-            "seed": np.array(self.seed, np.int64),
+            **{name: np.array(value, np.int64) for name, value in settings},
             "limit": np.array(self._limit, np.int64),
             "refused": self.refused.copy(),
             "keys": self._keys.copy(),
@@ -271,8 +271,7 @@ class UserScores:
         Raises:
             ValueError: They describe none.
         """
-        settings = (take_count(arrays, name) for name in ("cells", "bins", "seed"))
-        state = cls(*settings)
+        state = cls(*(take_count(arrays, name) for name in ("cells", "bins", "seed")))
         state.refused = take_refused(arrays)
         state._limit = take_count(arrays, "limit")
         keys = take(arrays, "keys", np.uint64, (None,))
@@ -284,8 +283,9 @@ class UserScores:
                 three_part("keys", keys, f"at most {state.cells} rising ones below the limit")
             )
         state._keys = keys
-        names = ("negatives", "positives")
-        state._weights = np.stack([take_weights(arrays, name, keys.shape) for name in names])
+        state._weights = np.stack(
+            [take_weights(arrays, name, keys.shape) for name in ("negatives", "positives")]
+        )
         return state
 
     def _settings(self) -> tuple[int, int, int]:
@@ -295,15 +295,3 @@ class UserScores:
 def _users_below(limit: int, keys: Keys) -> int:
     """Returns how many of sorted `keys` are of users with a hash below `limit`."""
     return len(keys) if limit == _ALL else int(np.searchsorted(keys, np.uint64(limit) << _SHIFT))
-
-
-def _mixed(ids: Array, seed: int) -> Keys:
-    """Returns 54 well mixed bits of each id: the finaliser of SplitMix64 (Steele et al. 2014)."""
-    mixed = ids.astype(np.uint64)
-    mixed ^= np.uint64((seed * 0x9E3779B97F4A7C15 + 0x9E3779B97F4A7C15) & (2**64 - 1))
-    mixed ^= mixed >> np.uint64(30)
-    mixed *= np.uint64(0xBF58476D1CE4E5B9)
-    mixed ^= mixed >> np.uint64(27)
-    mixed *= np.uint64(0x94D049BB133111EB)
-    mixed ^= mixed >> np.uint64(31)
-    return mixed >> _SHIFT

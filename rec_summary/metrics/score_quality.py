@@ -40,8 +40,10 @@ def auc_error_bound(histogram: ScoreHistogram) -> float:
 
     Pairs of a click and a non-click in different bins are ordered as by their scores. A pair
     within one bin counts half where its exact count is 0, a half or 1: an error of at most a half
-    for each, so half of the share of such pairs bounds the whole. Where scores spread
-    evenly the errors of a bin nearly cancel, and the true error is some hundred times smaller.
+    for each, so half of the share of such pairs bounds the whole. Where scores spread over
+    many bins the true error is some hundred times smaller. Scores that nearly all fall
+    into a few bins, as those of a model that has hardly begun to learn, make AUC from 1,024 bins
+    wrong by more than 1e-3, and the bound large; 4,096 bins are four times as fine.
     """
     positives, negatives = histogram.positives, histogram.negatives
     pairs = float(positives.sum()) * float(negatives.sum())

@@ -50,6 +50,13 @@ def test_knowing_only_the_rate_has_normalised_entropy_one():
     assert counted(np.where(labels, 0.05, 0.5), labels).normalised_entropy() > 1
 
 
+def test_weights_weigh_the_click_rate_too():
+    weighted = counted([0.2, 0.7, 0.1], [0, 1, 0], [2, 3, 1])
+    repeated = counted([0.2, 0.2, 0.7, 0.7, 0.7, 0.1], [0, 0, 1, 1, 1, 0])
+    assert weighted.click_rate == 0.5
+    assert weighted.normalised_entropy() == repeated.normalised_entropy()
+
+
 def test_a_wrong_certainty_costs_a_lot_but_not_everything():
     assert counted([1.0], [0]).log_loss() == pytest.approx(-math.log(1e-7))
     assert counted([0.0], [1]).log_loss() == pytest.approx(-math.log(1e-7))
