@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rec_summary.metrics.id_frequency import FrequencyOptions, IdFrequency
@@ -20,6 +20,7 @@ def state(*batches: list[int]) -> TableHealth:
     return found
 
 
+@settings(deadline=None)
 @given(BATCHES)
 def test_laws(batches: list[list[int]]) -> None:
     a, b, c = (state(batch) for batch in batches)

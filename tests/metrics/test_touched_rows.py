@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 import dataclasses
+from itertools import chain
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rec_summary.metrics.touched_rows import TouchedOptions, TouchedRows, new_rows
@@ -29,15 +30,17 @@ def state(options: TouchedOptions, *batches: list[int] | np.ndarray) -> TouchedR
 
 
 @pytest.mark.parametrize("options", [EXACT, SKETCH, TouchedOptions(50, exact_rows=49)])
+@settings(deadline=None)
 @given(BATCHES)
 def test_laws(options: TouchedOptions, batches: list[list[int]]) -> None:
     a, b, c = (state(options, batch) for batch in batches)
     assert_laws(a, b, c)
     a.merge(b)
     a.merge(c)
-    assert_equal_states(a, state(options, sum(batches, [])))
+    assert_equal_states(a, state(options, list(chain(*batches))))
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(-5, 60)))
 def test_small_tables_are_counted_exactly(ids: list[int]) -> None:
     expected = {i for i in ids if 0 <= i < 50}
