@@ -2,7 +2,8 @@
 
     python -m tools.bench.tables [--times 500] [--rows 100000]
 
-26 tables, 4,096 ids each, drawn by Zipf's law, as columns of one matrix.
+26 tables, 4,096 ids each, drawn by Zipf's law, as columns of one matrix. The times are processor
+times of the thread.
 """
 
 from __future__ import annotations
