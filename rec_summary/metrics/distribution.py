@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from rec_summary.errors import three_part
 from rec_summary.metrics.hashing import mix
+from rec_summary.metrics.state import register
 from rec_summary.metrics.stored import (
     Arrays,
     check_int,
@@ -27,6 +28,7 @@ SMOOTHING: Final = 0.5
 _MOST_BUCKETS: Final = 2**20
 
 
+@register
 class Distribution:
     """Counts of values in bins; a mergeable state.
 

@@ -23,6 +23,7 @@ from rec_summary.metrics.distribution import (
     psi,
     psi_by_chance,
 )
+from rec_summary.metrics.state import register
 from rec_summary.metrics.stored import Arrays, check_int, check_same, of_prefix, with_prefix
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ class DriftReport:
     reference_rate: float
 
 
+@register
 class Drift:
     """Distributions of the columns of a window, beside their reference; a mergeable state.
 

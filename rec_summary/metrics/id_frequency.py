@@ -18,6 +18,7 @@ import numpy.typing as npt
 from rec_summary.errors import three_part
 from rec_summary.metrics import count_min
 from rec_summary.metrics.sampling import Sampler, wilson
+from rec_summary.metrics.state import register
 from rec_summary.metrics.stored import (
     Arrays,
     check_int,
@@ -111,6 +112,7 @@ class Skew:
     zipf_exponent: float
 
 
+@register
 class IdFrequency:
     """Counts of ids; a mergeable state.
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from rec_summary.errors import three_part
 from rec_summary.metrics.hashing import mix
+from rec_summary.metrics.state import register
 from rec_summary.metrics.stored import Arrays, check_int, check_same, stored_array, stored_int
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ class RowNormsReport:
     cosine: float
 
 
+@register
 class RowNorms:
     """The sampled rows at the last two snapshots, and their norms at the first.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy.typing as npt
 
 from rec_summary.metrics.id_frequency import FrequencyOptions, IdFrequency
+from rec_summary.metrics.state import register
 from rec_summary.metrics.stored import Arrays, check_same, of_prefix, with_prefix
 from rec_summary.metrics.table_ids import sort_out
 from rec_summary.metrics.touched_rows import TouchedOptions, TouchedRows
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
+@register
 class TableHealth:
     """Touched rows and frequencies of one table, of which each batch is sorted out only once.
 

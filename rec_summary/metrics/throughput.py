@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from rec_summary.errors import three_part
 from rec_summary.metrics.log_histogram import LogHistogram
+from rec_summary.metrics.state import register
 from rec_summary.metrics.stored import (
     Arrays,
     check_int,
@@ -71,6 +72,7 @@ class ThroughputReport:
     watermark: float
 
 
+@register
 class Throughput:
     """Sums and histograms of steps and event times; a mergeable state."""
 

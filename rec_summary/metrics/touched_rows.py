@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from rec_summary.errors import three_part
 from rec_summary.metrics.hashing import mix
+from rec_summary.metrics.state import register
 from rec_summary.metrics.stored import (
     Arrays,
     check_int,
@@ -69,6 +70,7 @@ class TouchedOptions:
         return 0.0 if self.exact else 1.04 / math.sqrt(2**self.precision)
 
 
+@register
 class TouchedRows:
     """The set of rows that were touched, exactly or as a sketch; a mergeable state.
 
