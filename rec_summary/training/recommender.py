@@ -11,6 +11,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Final
 
+import mindspore
+
 from rec_summary.records.sink import Record
 from rec_summary.records.trouble import Troubles
 from rec_summary.training import recommender_batch as batches
@@ -77,7 +79,8 @@ class RecommenderTelemetry:
                 self._troubles,
             )
         columns = column_names(view.get("train_dataset"))
-        self._reader = Reader(self._roles, columns, self._troubles)
+        on_host = mindspore.get_context("device_target") == "CPU"
+        self._reader = Reader(self._roles, columns, self._troubles, on_host=on_host)
         self._ended = self._began = time.perf_counter()
 
     def step_begins(self) -> None:
@@ -90,9 +93,9 @@ class RecommenderTelemetry:
             return
         ended = time.perf_counter()
         waited = max(self._began - self._ended, 0.0)
-        arrays = self._reader.take(view)
-        samples = view.samples or max((len(a) for a in arrays.values() if a.ndim), default=0)
-        batch = Batch(arrays, samples, max(ended - self._ended, waited), waited, time.time())
+        values = self._reader.take(view)
+        samples = view.samples or max((len(a) for a in values.values() if a.ndim), default=0)
+        batch = Batch(values, samples, max(ended - self._ended, waited), waited, time.time())
         self._ended, self._step = ended, step
         if self._nbytes <= _MOST_BYTES:
             self._batches.append(batch)
@@ -129,7 +132,7 @@ class RecommenderTelemetry:
         return Report(self._step, time.time(), detailed, final, rows)
 
     def _last_ids(self, table: str) -> Any:
-        last = self._batches[-1].arrays if self._batches else {}
+        last = self._batches[-1].settle(self._troubles) if self._batches else {}
         ids = self._roles.column(batches.IDS + table, last)
         return batches.NO_IDS if ids is None else ids
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+from mindspore import Tensor
 
 from rec_summary.errors import three_part, verbatim
 from rec_summary.records.trouble import Troubles
@@ -30,28 +30,39 @@ Array = npt.NDArray[Any]
 NO_IDS: Final = np.zeros(0, np.int64)
 
 
-@dataclass(frozen=True)
 class Batch:
     """One step.
 
     Attributes:
-        arrays: Copies of what was taken, by place; a place that could not be read is missing.
+        values: What was taken, by place: arrays of its own, or Tensors that nobody changes.
         samples: How many examples it had.
         seconds: From the end of the step before to its end.
         waited: How much of that was waiting for data.
         now: When it was trained, in seconds since 1970.
+        nbytes: About how much memory it holds.
     """
 
-    arrays: dict[Any, Array]
-    samples: int
-    seconds: float
-    waited: float
-    now: float
+    __slots__ = ("nbytes", "now", "samples", "seconds", "values", "waited")
 
-    @property
-    def nbytes(self) -> int:
-        """How much memory it holds."""
-        return sum(array.nbytes for array in self.arrays.values()) + 512
+    def __init__(
+        self, values: dict[Any, Any], samples: int, seconds: float, waited: float, now: float
+    ) -> None:
+        self.values = values
+        self.samples = samples
+        self.seconds = seconds
+        self.waited = waited
+        self.now = now
+        self.nbytes = 512 + sum([value.nbytes for value in values.values()])
+
+    def settle(self, troubles: Troubles) -> dict[Any, Array]:
+        """Returns what was taken as arrays, which may be views of it."""
+        found = {}
+        for place, value in self.values.items():
+            try:
+                found[place] = as_array(value, _name(place))
+            except Exception as error:  # noqa: BLE001  # one place must not cost the others
+                troubles.report(f"recommender metrics: {_name(place)}", error)
+        return found
 
 
 class Roles:
@@ -85,14 +96,20 @@ class Roles:
 class Reader:
     """Finds the places in callback arguments."""
 
-    def __init__(self, roles: Roles, columns: Sequence[str], troubles: Troubles) -> None:
+    def __init__(
+        self, roles: Roles, columns: Sequence[str], troubles: Troubles, *, on_host: bool
+    ) -> None:
         """Prepares the reading of a run.
 
         Args:
             roles: What is wanted.
             columns: The names of the data set's columns.
             troubles: Told of what cannot be read.
+            on_host: Whether Tensors are in the memory of the host. Each step has new ones there,
+                so they are kept as they are: to read one would wait for the step's end, and
+                the training thread has better to do. What a device holds is copied at once.
         """
+        self._on_host = on_host
         self._places = roles.places
         self._columns = {name: index for index, name in enumerate(columns)}
         self._troubles = troubles
@@ -101,8 +118,8 @@ class Reader:
         wanted = any(name not in self._columns for name in named)
         self._mailbox = Mailbox() if wanted else None
 
-    def take(self, view: StepView) -> dict[Any, Array]:
-        """Returns copies of what can be read of the step that has ended."""
+    def take(self, view: StepView) -> dict[Any, Any]:
+        """Returns what can be read of the step that has ended, for a `Batch`."""
         inputs = _parts(view.get("train_dataset_element"))
         outputs = _parts(view.get("net_outputs"))
         operators = self._mailbox.take() if self._mailbox is not None else {}
@@ -120,8 +137,10 @@ class Reader:
                     value = _at(inputs, self._columns[where], "columns of the batch")
                 else:
                     value = self._operator(operators, where)
-                # A copy: on CPU it is a view of memory that the next step overwrites.
-                found[place] = np.array(as_array(value, _name(place)))
+                if not (self._on_host and type(value) is Tensor):
+                    # A copy: the array of a Parameter is a view of its live memory.
+                    value = np.array(as_array(value, _name(place)))
+                found[place] = value
             except Exception as error:  # noqa: BLE001  # one place must not cost the others
                 self._troubles.report(f"recommender metrics: {_name(place)}", error)
         return found

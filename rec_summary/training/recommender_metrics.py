@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -22,11 +22,30 @@ from rec_summary.metrics.table_health import TableHealth
 from rec_summary.metrics.throughput import Throughput
 from rec_summary.metrics.windows import Decayed, LastExamples, Lifetime
 from rec_summary.training import recommender_batch as batches
-from rec_summary.training.recommender_batch import Array, Batch, Roles
+from rec_summary.training.recommender_batch import Array, Roles
 from rec_summary.training.recommender_options import RecommenderMetrics
 
 _ROWS: Final = "rows"
 _USER_PANES: Final = 4  # each may be a whole sample of users
+
+
+class Settled(NamedTuple):
+    """One step, as arrays.
+
+    Attributes:
+        arrays: What was taken, by place.
+        samples: How many examples it had.
+        seconds: From the end of the step before to its end.
+        waited: How much of that was waiting for data.
+        now: When it was trained, in seconds since 1970.
+    """
+
+    arrays: dict[Any, Array]
+    samples: int
+    seconds: float
+    waited: float
+    now: float
+
 
 Trouble = Callable[[str, Exception], None]
 
@@ -89,7 +108,7 @@ class Metrics:
         }
         return json.dumps(parts, sort_keys=True)
 
-    def update(self, several: list[Batch]) -> None:
+    def update(self, several: Sequence[Settled]) -> None:
         """Counts batches, in the order in which they were trained."""
         arrays = {
             place: np.concatenate([np.atleast_1d(one.arrays[place]) for one in several])
@@ -234,7 +253,7 @@ class Metrics:
         if ids is not None:
             self._table_windows[table].add(ids)
 
-    def _count_steps(self, several: list[Batch]) -> None:
+    def _count_steps(self, several: Sequence[Settled]) -> None:
         for batch in several:
             self._throughput.add_step(batch.samples, batch.seconds, batch.waited)
             times = self._column(batches.EVENT_TIMES, batch.arrays)

@@ -104,8 +104,8 @@ def recommender_metrics() -> RecommenderMetrics:
         unknown_ids={"wide_cross": 0},
         features={"item": "item", "age_group": ("context", 0)},
         last=(20_000,),
-        half_lives=(20_000,),
-        report_steps=50,
+        half_lives=(50_000,),
+        detail_every=5,
     )
 
 
