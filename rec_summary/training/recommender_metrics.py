@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -14,17 +15,20 @@ from rec_summary.metrics.click_quality import ClickQuality
 from rec_summary.metrics.distribution import Distribution
 from rec_summary.metrics.drift import LABEL, Drift, ReferenceBuilder
 from rec_summary.metrics.grouped_auc import UserScores
+from rec_summary.metrics.id_frequency import FrequencyOptions, IdFrequency
 from rec_summary.metrics.panes import Panes
 from rec_summary.metrics.ratings import RatingErrors
 from rec_summary.metrics.row_norms import RowNorms
 from rec_summary.metrics.state import State
 from rec_summary.metrics.table_health import TableHealth
 from rec_summary.metrics.throughput import Throughput
+from rec_summary.metrics.touched_rows import TouchedOptions, TouchedRows
 from rec_summary.metrics.windows import Decayed, LastExamples, Lifetime
 from rec_summary.training import recommender_batch as batches
 from rec_summary.training.recommender_batch import Array, Roles
 from rec_summary.training.recommender_options import RecommenderMetrics
 
+_EXACT_ROWS: Final = 2**20  # two bytes of memory for each; larger tables are estimated
 _ROWS: Final = "rows"
 _USER_PANES: Final = 4  # each may be a whole sample of users
 
@@ -219,7 +223,11 @@ class Metrics:
         }
 
     def _table(self, name: str) -> TableHealth:
-        return TableHealth.of_table(self._sizes[name], self._options.unknown_ids.get(name))
+        size = self._sizes[name]
+        frequency = FrequencyOptions(size, self._options.unknown_ids.get(name))
+        if frequency.exact:  # where each row has a counter, to count all ids costs little
+            frequency = replace(frequency, sample_one_in=1)
+        return TableHealth(TouchedRows(TouchedOptions(size, _EXACT_ROWS)), IdFrequency(frequency))
 
     def _column(self, role: str, arrays: dict[Any, Array]) -> Array | None:
         return self._roles.column(role, arrays)

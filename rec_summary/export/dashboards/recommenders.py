@@ -130,7 +130,8 @@ def _rates(curve: Reliability) -> Iterator[tuple[str, object]]:
 
 def _frequencies(rows: Any) -> Iterator[tuple[str, object]]:
     for place, (number, count, low, high) in enumerate(rows, 1):
-        yield f"{place}. id {number}", f"{count:.10g} ({low:.10g} to {high:.10g})"
+        bounds = "" if low == high else f" ({low:,.0f} to {high:,.0f})"
+        yield f"{place}. id {number}", f"{count:,.0f}{bounds}"
 
 
 def _equal(*columns: Any) -> list[list[Any]]:
