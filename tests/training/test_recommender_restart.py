@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 from pathlib import Path
@@ -76,7 +77,7 @@ def test_a_restarted_run_is_where_an_unbroken_one_is(tmp_path_factory, cuts) -> 
     one, _ = engine(whole)
     one.work([batch(number) for number in range(20)], report(20, final=True))
     edges = [0, *sorted(cuts), 20]
-    for first, last in zip(edges, edges[1:], strict=False):
+    for first, last in itertools.pairwise(edges):
         part, troubles = engine(broken)  # a new process
         for number in range(first, last):
             part.work([batch(number)], None)
