@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from rec_summary.metrics.clicks import clean
 from rec_summary.metrics.log_loss import LogLoss
 from rec_summary.metrics.score_histogram import ScoreHistogram
 from rec_summary.metrics.state import Array, nested, register, unnested
@@ -41,8 +42,9 @@ class ClickQuality:
             TypeError: Something does not hold real numbers.
             ValueError: The sizes differ.
         """
-        self.scores.update(scores, labels, weights)
-        self.loss.update(scores, labels, weights)
+        batch = clean(scores, labels, weights)
+        self.scores.count(batch)
+        self.loss.count(batch)
 
     def merge(self, other: Self) -> None:
         """Adds what `other` has counted.

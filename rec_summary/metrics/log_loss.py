@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rec_summary.errors import three_part
-from rec_summary.metrics.clicks import REASONS, clean, take_refused
+from rec_summary.metrics.clicks import REASONS, Clicks, clean, take_refused
 from rec_summary.metrics.exact_sum import ExactSum
 from rec_summary.metrics.state import Array, nested, register, same_settings, take, unnested
 
@@ -49,7 +49,10 @@ class LogLoss:
             TypeError: Something does not hold real numbers.
             ValueError: The sizes differ.
         """
-        batch = clean(scores, labels, weights)
+        self.count(clean(scores, labels, weights))
+
+    def count(self, batch: Clicks) -> None:
+        """Counts a batch that was checked already."""
         likely = np.where(batch.labels, batch.scores, 1.0 - batch.scores)
         losses = np.log(np.clip(likely, self.epsilon, 1.0 - self.epsilon))
         np.negative(losses, out=losses)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rec_summary.metrics.clicks import REASONS, clean, on_weight_grid, take_refused
+from rec_summary.metrics.clicks import REASONS, Clicks, clean, on_weight_grid, take_refused
 from rec_summary.metrics.score_bins import FINEST, score_bins
 from rec_summary.metrics.state import (
     Array,
@@ -66,7 +66,10 @@ class ScoreHistogram:
             TypeError: Something does not hold real numbers.
             ValueError: The sizes differ.
         """
-        batch = clean(scores, labels, weights)
+        self.count(clean(scores, labels, weights))
+
+    def count(self, batch: Clicks) -> None:
+        """Counts a batch that was checked already."""
         index = self._layout.index(batch.scores)
         # Bins of negatives, then of positives: one pass over the batch counts both.
         places = index + batch.labels * self.bins

@@ -17,13 +17,14 @@ from rec_summary.records.sink import Record
 from rec_summary.records.trouble import Troubles
 from rec_summary.training import recommender_batch as batches
 from rec_summary.training.environment import Environment
-from rec_summary.training.recommender_batch import Batch, Reader, Roles, column_names
+from rec_summary.training.recommender_batch import Array, Batch, Reader, Roles, column_names
 from rec_summary.training.recommender_options import RecommenderMetrics
 from rec_summary.training.recommender_report import Engine, Report, Work
 from rec_summary.training.recommender_tables import RowSampler, find_tables
 from rec_summary.training.step_view import StepView
 
 _EXAMPLES: Final = 4096  # at once: counting few costs nearly as much as counting many
+_TABLES: Final = 4  # of which rows are taken in one step
 _MOST_WAITING: Final = 4  # pieces of work that the writer's thread has not come to
 _MOST_BYTES: Final = 64 << 20
 
@@ -59,7 +60,8 @@ class RecommenderTelemetry:
         self._nbytes = 0
         self._waiting: list[weakref.ref[Work]] = []
         self._reports = 0
-        self._step = self._reported = 0
+        self._step = 0
+        self._rows: dict[str, tuple[Array, Array]] = {}
         self._ended = self._began = 0.0
 
     def begin(self, view: StepView, environment: Environment) -> None:
@@ -107,7 +109,10 @@ class RecommenderTelemetry:
             )
         if step % self._options.report_steps == 0:
             self._hand_over(self._report(final=False))
-        elif self._examples >= _EXAMPLES and self._has_room():
+            return
+        if self._comes_soon(step):
+            self._take_rows(everything=False)
+        if self._examples >= _EXAMPLES and self._has_room():
             self._hand_over(None)
 
     def end(self) -> None:
@@ -121,15 +126,28 @@ class RecommenderTelemetry:
 
     def _report(self, *, final: bool) -> Report:
         detailed = final or self._reports % self._options.detail_every == 0
-        # A final report at the step of the last one adds no values of the interval.
         self._reports += 1
-        self._reported = self._step
-        rows = {}
-        if detailed and self._sampler is not None:
-            for table in self._sampler.open_tables:
-                self._sampler.choose(table, self._last_ids(table))
-            rows = self._sampler.take()
-        return Report(self._step, time.time(), detailed, final, rows)
+        if detailed:
+            self._take_rows(everything=True)
+            rows, self._rows = self._rows, {}
+            return Report(self._step, time.time(), detailed, final, rows)
+        return Report(self._step, time.time(), detailed, final)
+
+    def _take_rows(self, *, everything: bool) -> None:
+        """Takes rows of some tables, or of all that are left, for the next detailed report."""
+        if self._sampler is None:
+            return
+        for table in self._sampler.open_tables:
+            self._sampler.choose(table, self._last_ids(table))
+        left = [name for name in self._sampler.names if name not in self._rows]
+        self._rows.update(self._sampler.take(left if everything else left[:_TABLES]))
+
+    def _comes_soon(self, step: int) -> bool:
+        """Whether a detailed report is so near that its rows must be begun with."""
+        if self._sampler is None or self._reports % self._options.detail_every:
+            return False
+        left = self._options.report_steps - step % self._options.report_steps
+        return left * _TABLES <= len(self._sampler.names)
 
     def _last_ids(self, table: str) -> Any:
         last = self._batches[-1].settle(self._troubles) if self._batches else {}

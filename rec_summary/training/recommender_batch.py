@@ -59,7 +59,7 @@ class Batch:
         found = {}
         for place, value in self.values.items():
             try:
-                found[place] = as_array(value, _name(place))
+                found[place] = value if type(value) is np.ndarray else as_array(value, "a value")
             except Exception as error:  # noqa: BLE001  # one place must not cost the others
                 troubles.report(f"recommender metrics: {_name(place)}", error)
         return found

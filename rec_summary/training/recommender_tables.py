@@ -93,10 +93,16 @@ class RowSampler:
         if ids.size:
             self._rows[table] = np.unique(ids[ids >= 0])[: self._count].astype(np.int64)
 
-    def take(self) -> dict[str, tuple[Array, Array]]:
+    @property
+    def names(self) -> list[str]:
+        """The tables whose rows are chosen."""
+        return list(self._rows)
+
+    def take(self, names: Iterable[str]) -> dict[str, tuple[Array, Array]]:
         """Returns numbers (s,) and values (s, width) by table. A table that fails is left out."""
         found = {}
-        for name, rows in list(self._rows.items()):
+        for name in names:
+            rows = self._rows[name]
             try:
                 found[name] = rows, self._gather(self._tables[name], rows)
             except Exception as error:  # noqa: BLE001  # training goes on

@@ -139,9 +139,12 @@ def train(steps: int) -> None:
     """
     import mindspore
     from mindspore.train import Callback
+    from rich.console import Console
 
-    from rec_summary import RecModel, SummaryCollector
+    from rec_summary import RecModel
     from tools.click_demo import model, sources, training
+    from tools.click_demo.meter import Meter
+    from tools.click_demo.progress import ProgressLine
     from tools.click_demo.stream import ClickStream
 
     def is_on(step: int) -> bool:
@@ -153,8 +156,6 @@ def train(steps: int) -> None:
             self.ends: list[float] = []
 
         def on_train_step_end(self, run_context: Any) -> None:
-            # As the progress line of the demo does; it waits for the end of the step.
-            float(run_context.original_args()["net_outputs"][0].asnumpy())
             self.ends.append(time.perf_counter())
             if len(self.ends) >= steps:
                 run_context.request_stop()
@@ -168,7 +169,7 @@ def train(steps: int) -> None:
     )
     watch = Watch()
     with tempfile.TemporaryDirectory() as folder:
-        collector = SummaryCollector(folder, recommender=training.recommender_metrics())
+        collector = training.make_collector(source, Path(folder), seed=1, batch_size=64)
         telemetry = collector._recommender
         assert telemetry is not None
         take, spent = telemetry.step_ended, []
@@ -182,7 +183,7 @@ def train(steps: int) -> None:
         telemetry.step_ended = step_ended  # type: ignore[method-assign]
         trainee.online_train(
             training.as_dataset(ClickStream(source.chunks, source.vocabulary, 64)),
-            callbacks=[collector, watch],
+            callbacks=[collector, ProgressLine(Meter(64), steps, Console(quiet=True)), watch],
             dataset_sink_mode=False,
         )
         assert not collector.troubles, collector.troubles

@@ -57,7 +57,19 @@ def train(
     trainee = RecModel(
         model.ClickEvaluation(scorer), optimizer=model.adam(scorer), keep_outputs=True
     )
-    collector = SummaryCollector(
+    collector = make_collector(source, records, seed=seed, batch_size=batch_size)
+    trainee.online_train(
+        as_dataset(ClickStream(source.chunks, source.vocabulary, batch_size)),
+        callbacks=[collector, ProgressLine(meter, steps, Console()), StopAfter(steps)],
+        dataset_sink_mode=False,
+    )
+
+
+def make_collector(
+    source: Source, records: Path, *, seed: int, batch_size: int
+) -> SummaryCollector:
+    """Returns the demo's collector, with all that it shows switched on."""
+    return SummaryCollector(
         str(records),
         collect_freq=COLLECT_FREQ,
         collect_specified_data={
@@ -78,11 +90,6 @@ def train(
             "deep_learning_rate": model.DEEP_LEARNING_RATE,
         },
         recommender=recommender_metrics(),
-    )
-    trainee.online_train(
-        as_dataset(ClickStream(source.chunks, source.vocabulary, batch_size)),
-        callbacks=[collector, ProgressLine(meter, steps, Console()), StopAfter(steps)],
-        dataset_sink_mode=False,
     )
 
 
