@@ -27,15 +27,19 @@ if TYPE_CHECKING:
     from rec_summary.records.durability import Durability
     from rec_summary.training.collector import SummaryCollector
     from rec_summary.training.rec_model import RecModel
+    from rec_summary.training.recommender_options import RecommenderMetrics
     from rec_summary.training.summary_record import SummaryRecord
+    from rec_summary.training.train_step import TrainStep
 
 __all__ = [
     "Durability",
     "ExportOptions",
     "RecModel",
+    "RecommenderMetrics",
     "SummaryCollector",
     "SummaryLandscape",
     "SummaryRecord",
+    "TrainStep",
     "__version__",
     "export_tables",
     "export_tensorboard",
@@ -47,9 +51,11 @@ _HOME: Final = {
     "Durability": "rec_summary.records.durability",
     "ExportOptions": "rec_summary.export.options",
     "RecModel": "rec_summary.training.rec_model",
+    "RecommenderMetrics": "rec_summary.training.recommender_options",
     "SummaryCollector": "rec_summary.training.collector",
     "SummaryLandscape": "rec_summary.landscape.summary_landscape",
     "SummaryRecord": "rec_summary.training.summary_record",
+    "TrainStep": "rec_summary.training.train_step",
     "export_tables": "rec_summary.export.tables",
     "export_tensorboard": "rec_summary.export.tensorboard",
     "follow_tensorboard": "rec_summary.export.follow",

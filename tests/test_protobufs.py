@@ -48,6 +48,23 @@ def is_repeated(field):
     return field.label == field.LABEL_REPEATED
 
 
+@pytest.mark.mindspore
+def test_mindspores_readers_meet_a_tag_without_a_value_where_a_kind_is_ours():
+    theirs = pytest.importorskip("mindspore.train.summary_pb2")
+    from rec_summary._pb.summary_pb2 import Event
+    from rec_summary.values.recommender import pr_curve_value, top_ids_value
+
+    ours = Event(wall_time=1.5, step=2)
+    ours.summary.value.append(pr_curve_value("curve", [[1, 2]] * 6))
+    ours.summary.value.append(top_ids_value("ids", [1], [2], [2], [2]))
+    ours.summary.value.add(tag="states").metric_states.rank = 1
+    ours.summary.value.add(tag="loss", scalar_value=3)
+    read = theirs.Event.FromString(ours.SerializeToString())
+    kinds = [(value.tag, value.WhichOneof("value")) for value in read.summary.value]
+    assert kinds == [("curve", None), ("ids", None), ("states", None), ("loss", "scalar_value")]
+    assert Event.FromString(read.SerializeToString()) == ours
+
+
 def fields(message, prefix=""):
     """Every field of a message and of the messages inside it, by path."""
     for field in message.fields:
@@ -81,7 +98,10 @@ def test_every_field_has_mindspores_number_and_type(name):
     assert not {field for field in theirs - ours if not field[0].startswith(LEFT_OUT)}
     # what is ours alone has a number that MindSpore will not use
     alone = {path: number for path, number, *_ in ours - theirs}
-    messages_of_ours = ("RunState.", ".MapInt64Entry.", ".MapBoolEntry.")
+    messages_of_ours = (
+        *("RunState.", ".MapInt64Entry.", ".MapBoolEntry."),
+        *("PrCurve.", "Reliability.", "TopIds.", "MetricStates."),
+    )
     assert not {
         path: number
         for path, number in alone.items()

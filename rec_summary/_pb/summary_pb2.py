@@ -15,17 +15,43 @@ _sym_db = _symbol_database.Default()
 from rec_summary._pb import anf_ir_pb2 as rec__summary_dot___pb_dot_anf__ir__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1drec_summary/_pb/summary.proto\x12\x0erec_summary.pb\x1a\x1crec_summary/_pb/anf_ir.proto\"\xcc\x01\n\x05\x45vent\x12\x11\n\twall_time\x18\x01 \x02(\x01\x12\x0c\n\x04step\x18\x02 \x01(\x03\x12\x11\n\x07version\x18\x03 \x01(\tH\x00\x12/\n\tgraph_def\x18\x04 \x01(\x0b\x32\x1a.rec_summary.pb.GraphProtoH\x00\x12*\n\x07summary\x18\x05 \x01(\x0b\x32\x17.rec_summary.pb.SummaryH\x00\x12*\n\x07\x65xplain\x18\x06 \x01(\x0b\x32\x17.rec_summary.pb.ExplainH\x00\x42\x06\n\x04what\"\x88\x05\n\x07Summary\x12,\n\x05value\x18\x01 \x03(\x0b\x32\x1d.rec_summary.pb.Summary.Value\x1aQ\n\x05Image\x12\x0e\n\x06height\x18\x01 \x02(\x05\x12\r\n\x05width\x18\x02 \x02(\x05\x12\x12\n\ncolorspace\x18\x03 \x02(\x05\x12\x15\n\rencoded_image\x18\x04 \x02(\x0c\x1a\xf3\x01\n\tHistogram\x12\x39\n\x07\x62uckets\x18\x01 \x03(\x0b\x32(.rec_summary.pb.Summary.Histogram.bucket\x12\x11\n\tnan_count\x18\x02 \x01(\x03\x12\x15\n\rpos_inf_count\x18\x03 \x01(\x03\x12\x15\n\rneg_inf_count\x18\x04 \x01(\x03\x12\x0b\n\x03max\x18\x05 \x01(\x01\x12\x0b\n\x03min\x18\x06 \x01(\x01\x12\x0b\n\x03sum\x18\x07 \x01(\x01\x12\r\n\x05\x63ount\x18\x08 \x01(\x03\x1a\x34\n\x06\x62ucket\x12\x0c\n\x04left\x18\x01 \x02(\x01\x12\r\n\x05width\x18\x02 \x02(\x01\x12\r\n\x05\x63ount\x18\x03 \x02(\x03\x1a\x85\x02\n\x05Value\x12\x0b\n\x03tag\x18\x01 \x02(\t\x12\x16\n\x0cscalar_value\x18\x03 \x01(\x02H\x00\x12.\n\x05image\x18\x04 \x01(\x0b\x32\x1d.rec_summary.pb.Summary.ImageH\x00\x12-\n\x06tensor\x18\x08 \x01(\x0b\x32\x1b.rec_summary.pb.TensorProtoH\x00\x12\x36\n\thistogram\x18\t \x01(\x0b\x32!.rec_summary.pb.Summary.HistogramH\x00\x12\x37\n\x0eloss_landscape\x18\n \x01(\x0b\x32\x1d.rec_summary.pb.LossLandscapeH\x00\x42\x07\n\x05value\"\x93\x05\n\rLossLandscape\x12\x36\n\tlandscape\x18\x01 \x01(\x0b\x32#.rec_summary.pb.LossLandscape.Point\x12\x39\n\tloss_path\x18\x02 \x01(\x0b\x32&.rec_summary.pb.LossLandscape.LossPath\x12\x38\n\x08metadata\x18\x03 \x01(\x0b\x32&.rec_summary.pb.LossLandscape.Metadata\x12>\n\x11\x63onvergence_point\x18\x04 \x01(\x0b\x32#.rec_summary.pb.LossLandscape.Point\x1a\x7f\n\x05Point\x12&\n\x01x\x18\x01 \x01(\x0b\x32\x1b.rec_summary.pb.TensorProto\x12&\n\x01y\x18\x02 \x01(\x0b\x32\x1b.rec_summary.pb.TensorProto\x12&\n\x01z\x18\x03 \x01(\x0b\x32\x1b.rec_summary.pb.TensorProto\x1aR\n\x08LossPath\x12\x11\n\tintervals\x18\x01 \x03(\x05\x12\x33\n\x06points\x18\x02 \x01(\x0b\x32#.rec_summary.pb.LossLandscape.Point\x1a\xbf\x01\n\x08Metadata\x12\x15\n\rdecomposition\x18\x01 \x01(\t\x12\x0c\n\x04unit\x18\x02 \x01(\t\x12\x16\n\x0estep_per_epoch\x18\x03 \x01(\x05\x12\r\n\x04seed\x18\xe8\x07 \x01(\x03\x12\x1b\n\x12\x65xplained_variance\x18\xe9\x07 \x03(\x01\x12\x10\n\x07samples\x18\xea\x07 \x01(\x03\x12\x12\n\tselection\x18\xeb\x07 \x01(\t\x12\x0e\n\x05moved\x18\xec\x07 \x01(\x03\x12\x14\n\x0b\x65igenvalues\x18\xed\x07 \x03(\x01\"0\n\x07\x45xplain\x12\x11\n\tsample_id\x18\x01 \x01(\x05\x12\x12\n\nimage_path\x18\x02 \x01(\t')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1drec_summary/_pb/summary.proto\x12\x0erec_summary.pb\x1a\x1crec_summary/_pb/anf_ir.proto\"\xcc\x01\n\x05\x45vent\x12\x11\n\twall_time\x18\x01 \x02(\x01\x12\x0c\n\x04step\x18\x02 \x01(\x03\x12\x11\n\x07version\x18\x03 \x01(\tH\x00\x12/\n\tgraph_def\x18\x04 \x01(\x0b\x32\x1a.rec_summary.pb.GraphProtoH\x00\x12*\n\x07summary\x18\x05 \x01(\x0b\x32\x17.rec_summary.pb.SummaryH\x00\x12*\n\x07\x65xplain\x18\x06 \x01(\x0b\x32\x17.rec_summary.pb.ExplainH\x00\x42\x06\n\x04what\"\xcf\x06\n\x07Summary\x12,\n\x05value\x18\x01 \x03(\x0b\x32\x1d.rec_summary.pb.Summary.Value\x1aQ\n\x05Image\x12\x0e\n\x06height\x18\x01 \x02(\x05\x12\r\n\x05width\x18\x02 \x02(\x05\x12\x12\n\ncolorspace\x18\x03 \x02(\x05\x12\x15\n\rencoded_image\x18\x04 \x02(\x0c\x1a\xf3\x01\n\tHistogram\x12\x39\n\x07\x62uckets\x18\x01 \x03(\x0b\x32(.rec_summary.pb.Summary.Histogram.bucket\x12\x11\n\tnan_count\x18\x02 \x01(\x03\x12\x15\n\rpos_inf_count\x18\x03 \x01(\x03\x12\x15\n\rneg_inf_count\x18\x04 \x01(\x03\x12\x0b\n\x03max\x18\x05 \x01(\x01\x12\x0b\n\x03min\x18\x06 \x01(\x01\x12\x0b\n\x03sum\x18\x07 \x01(\x01\x12\r\n\x05\x63ount\x18\x08 \x01(\x03\x1a\x34\n\x06\x62ucket\x12\x0c\n\x04left\x18\x01 \x02(\x01\x12\r\n\x05width\x18\x02 \x02(\x01\x12\r\n\x05\x63ount\x18\x03 \x02(\x03\x1a\xcc\x03\n\x05Value\x12\x0b\n\x03tag\x18\x01 \x02(\t\x12\x16\n\x0cscalar_value\x18\x03 \x01(\x02H\x00\x12.\n\x05image\x18\x04 \x01(\x0b\x32\x1d.rec_summary.pb.Summary.ImageH\x00\x12-\n\x06tensor\x18\x08 \x01(\x0b\x32\x1b.rec_summary.pb.TensorProtoH\x00\x12\x36\n\thistogram\x18\t \x01(\x0b\x32!.rec_summary.pb.Summary.HistogramH\x00\x12\x37\n\x0eloss_landscape\x18\n \x01(\x0b\x32\x1d.rec_summary.pb.LossLandscapeH\x00\x12,\n\x08pr_curve\x18\xe8\x07 \x01(\x0b\x32\x17.rec_summary.pb.PrCurveH\x00\x12\x33\n\x0breliability\x18\xe9\x07 \x01(\x0b\x32\x1b.rec_summary.pb.ReliabilityH\x00\x12*\n\x07top_ids\x18\xea\x07 \x01(\x0b\x32\x16.rec_summary.pb.TopIdsH\x00\x12\x36\n\rmetric_states\x18\xeb\x07 \x01(\x0b\x32\x1c.rec_summary.pb.MetricStatesH\x00\x42\x07\n\x05value\"\x93\x05\n\rLossLandscape\x12\x36\n\tlandscape\x18\x01 \x01(\x0b\x32#.rec_summary.pb.LossLandscape.Point\x12\x39\n\tloss_path\x18\x02 \x01(\x0b\x32&.rec_summary.pb.LossLandscape.LossPath\x12\x38\n\x08metadata\x18\x03 \x01(\x0b\x32&.rec_summary.pb.LossLandscape.Metadata\x12>\n\x11\x63onvergence_point\x18\x04 \x01(\x0b\x32#.rec_summary.pb.LossLandscape.Point\x1a\x7f\n\x05Point\x12&\n\x01x\x18\x01 \x01(\x0b\x32\x1b.rec_summary.pb.TensorProto\x12&\n\x01y\x18\x02 \x01(\x0b\x32\x1b.rec_summary.pb.TensorProto\x12&\n\x01z\x18\x03 \x01(\x0b\x32\x1b.rec_summary.pb.TensorProto\x1aR\n\x08LossPath\x12\x11\n\tintervals\x18\x01 \x03(\x05\x12\x33\n\x06points\x18\x02 \x01(\x0b\x32#.rec_summary.pb.LossLandscape.Point\x1a\xbf\x01\n\x08Metadata\x12\x15\n\rdecomposition\x18\x01 \x01(\t\x12\x0c\n\x04unit\x18\x02 \x01(\t\x12\x16\n\x0estep_per_epoch\x18\x03 \x01(\x05\x12\r\n\x04seed\x18\xe8\x07 \x01(\x03\x12\x1b\n\x12\x65xplained_variance\x18\xe9\x07 \x03(\x01\x12\x10\n\x07samples\x18\xea\x07 \x01(\x03\x12\x12\n\tselection\x18\xeb\x07 \x01(\t\x12\x0e\n\x05moved\x18\xec\x07 \x01(\x03\x12\x14\n\x0b\x65igenvalues\x18\xed\x07 \x03(\x01\"0\n\x07\x45xplain\x12\x11\n\tsample_id\x18\x01 \x01(\x05\x12\x12\n\nimage_path\x18\x02 \x01(\t\"\xa6\x01\n\x07PrCurve\x12\x1a\n\x0etrue_positives\x18\x01 \x03(\x01\x42\x02\x10\x01\x12\x1b\n\x0f\x66\x61lse_positives\x18\x02 \x03(\x01\x42\x02\x10\x01\x12\x1a\n\x0etrue_negatives\x18\x03 \x03(\x01\x42\x02\x10\x01\x12\x1b\n\x0f\x66\x61lse_negatives\x18\x04 \x03(\x01\x42\x02\x10\x01\x12\x15\n\tprecision\x18\x05 \x03(\x01\x42\x02\x10\x01\x12\x12\n\x06recall\x18\x06 \x03(\x01\x42\x02\x10\x01\"O\n\x0bReliability\x12\x15\n\tpredicted\x18\x01 \x03(\x01\x42\x02\x10\x01\x12\x14\n\x08observed\x18\x02 \x03(\x01\x42\x02\x10\x01\x12\x13\n\x07weights\x18\x03 \x03(\x01\x42\x02\x10\x01\"P\n\x06TopIds\x12\x0f\n\x03ids\x18\x01 \x03(\x03\x42\x02\x10\x01\x12\x12\n\x06\x63ounts\x18\x02 \x03(\x01\x42\x02\x10\x01\x12\x0f\n\x03low\x18\x03 \x03(\x01\x42\x02\x10\x01\x12\x10\n\x04high\x18\x04 \x03(\x01\x42\x02\x10\x01\"\xe4\x02\n\x0cMetricStates\x12\x32\n\x06states\x18\x01 \x03(\x0b\x32\".rec_summary.pb.MetricStates.State\x12\x0c\n\x04rank\x18\x02 \x01(\x05\x12\x11\n\trank_size\x18\x03 \x01(\x05\x12\x0c\n\x04step\x18\x04 \x01(\x03\x12\x11\n\twall_time\x18\x05 \x01(\x01\x12\x10\n\x08\x65xamples\x18\x06 \x01(\x03\x12\r\n\x05\x66inal\x18\x07 \x01(\x08\x12\x10\n\x08settings\x18\x08 \x01(\t\x1aS\n\x05\x41rray\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05\x64type\x18\x02 \x01(\t\x12\r\n\x05shape\x18\x03 \x03(\x03\x12\x0c\n\x04\x64\x61ta\x18\x04 \x01(\x0c\x12\x10\n\x08\x64\x65\x66lated\x18\x05 \x01(\x08\x1aV\n\x05State\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\x32\n\x06\x61rrays\x18\x03 \x03(\x0b\x32\".rec_summary.pb.MetricStates.Array')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'rec_summary._pb.summary_pb2', _globals)
 if _descriptor._USE_C_DESCRIPTORS == False:
   DESCRIPTOR._options = None
+  _globals['_PRCURVE'].fields_by_name['true_positives']._options = None
+  _globals['_PRCURVE'].fields_by_name['true_positives']._serialized_options = b'\020\001'
+  _globals['_PRCURVE'].fields_by_name['false_positives']._options = None
+  _globals['_PRCURVE'].fields_by_name['false_positives']._serialized_options = b'\020\001'
+  _globals['_PRCURVE'].fields_by_name['true_negatives']._options = None
+  _globals['_PRCURVE'].fields_by_name['true_negatives']._serialized_options = b'\020\001'
+  _globals['_PRCURVE'].fields_by_name['false_negatives']._options = None
+  _globals['_PRCURVE'].fields_by_name['false_negatives']._serialized_options = b'\020\001'
+  _globals['_PRCURVE'].fields_by_name['precision']._options = None
+  _globals['_PRCURVE'].fields_by_name['precision']._serialized_options = b'\020\001'
+  _globals['_PRCURVE'].fields_by_name['recall']._options = None
+  _globals['_PRCURVE'].fields_by_name['recall']._serialized_options = b'\020\001'
+  _globals['_RELIABILITY'].fields_by_name['predicted']._options = None
+  _globals['_RELIABILITY'].fields_by_name['predicted']._serialized_options = b'\020\001'
+  _globals['_RELIABILITY'].fields_by_name['observed']._options = None
+  _globals['_RELIABILITY'].fields_by_name['observed']._serialized_options = b'\020\001'
+  _globals['_RELIABILITY'].fields_by_name['weights']._options = None
+  _globals['_RELIABILITY'].fields_by_name['weights']._serialized_options = b'\020\001'
+  _globals['_TOPIDS'].fields_by_name['ids']._options = None
+  _globals['_TOPIDS'].fields_by_name['ids']._serialized_options = b'\020\001'
+  _globals['_TOPIDS'].fields_by_name['counts']._options = None
+  _globals['_TOPIDS'].fields_by_name['counts']._serialized_options = b'\020\001'
+  _globals['_TOPIDS'].fields_by_name['low']._options = None
+  _globals['_TOPIDS'].fields_by_name['low']._serialized_options = b'\020\001'
+  _globals['_TOPIDS'].fields_by_name['high']._options = None
+  _globals['_TOPIDS'].fields_by_name['high']._serialized_options = b'\020\001'
   _globals['_EVENT']._serialized_start=80
   _globals['_EVENT']._serialized_end=284
   _globals['_SUMMARY']._serialized_start=287
-  _globals['_SUMMARY']._serialized_end=935
+  _globals['_SUMMARY']._serialized_end=1134
   _globals['_SUMMARY_IMAGE']._serialized_start=344
   _globals['_SUMMARY_IMAGE']._serialized_end=425
   _globals['_SUMMARY_HISTOGRAM']._serialized_start=428
@@ -33,15 +59,27 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   _globals['_SUMMARY_HISTOGRAM_BUCKET']._serialized_start=619
   _globals['_SUMMARY_HISTOGRAM_BUCKET']._serialized_end=671
   _globals['_SUMMARY_VALUE']._serialized_start=674
-  _globals['_SUMMARY_VALUE']._serialized_end=935
-  _globals['_LOSSLANDSCAPE']._serialized_start=938
-  _globals['_LOSSLANDSCAPE']._serialized_end=1597
-  _globals['_LOSSLANDSCAPE_POINT']._serialized_start=1192
-  _globals['_LOSSLANDSCAPE_POINT']._serialized_end=1319
-  _globals['_LOSSLANDSCAPE_LOSSPATH']._serialized_start=1321
-  _globals['_LOSSLANDSCAPE_LOSSPATH']._serialized_end=1403
-  _globals['_LOSSLANDSCAPE_METADATA']._serialized_start=1406
-  _globals['_LOSSLANDSCAPE_METADATA']._serialized_end=1597
-  _globals['_EXPLAIN']._serialized_start=1599
-  _globals['_EXPLAIN']._serialized_end=1647
+  _globals['_SUMMARY_VALUE']._serialized_end=1134
+  _globals['_LOSSLANDSCAPE']._serialized_start=1137
+  _globals['_LOSSLANDSCAPE']._serialized_end=1796
+  _globals['_LOSSLANDSCAPE_POINT']._serialized_start=1391
+  _globals['_LOSSLANDSCAPE_POINT']._serialized_end=1518
+  _globals['_LOSSLANDSCAPE_LOSSPATH']._serialized_start=1520
+  _globals['_LOSSLANDSCAPE_LOSSPATH']._serialized_end=1602
+  _globals['_LOSSLANDSCAPE_METADATA']._serialized_start=1605
+  _globals['_LOSSLANDSCAPE_METADATA']._serialized_end=1796
+  _globals['_EXPLAIN']._serialized_start=1798
+  _globals['_EXPLAIN']._serialized_end=1846
+  _globals['_PRCURVE']._serialized_start=1849
+  _globals['_PRCURVE']._serialized_end=2015
+  _globals['_RELIABILITY']._serialized_start=2017
+  _globals['_RELIABILITY']._serialized_end=2096
+  _globals['_TOPIDS']._serialized_start=2098
+  _globals['_TOPIDS']._serialized_end=2178
+  _globals['_METRICSTATES']._serialized_start=2181
+  _globals['_METRICSTATES']._serialized_end=2537
+  _globals['_METRICSTATES_ARRAY']._serialized_start=2366
+  _globals['_METRICSTATES_ARRAY']._serialized_end=2449
+  _globals['_METRICSTATES_STATE']._serialized_start=2451
+  _globals['_METRICSTATES_STATE']._serialized_end=2537
 # @@protoc_insertion_point(module_scope)

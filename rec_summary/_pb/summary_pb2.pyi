@@ -64,20 +64,28 @@ class Summary(_message.Message):
         count: int
         def __init__(self, buckets: _Optional[_Iterable[_Union[Summary.Histogram.bucket, _Mapping]]] = ..., nan_count: _Optional[int] = ..., pos_inf_count: _Optional[int] = ..., neg_inf_count: _Optional[int] = ..., max: _Optional[float] = ..., min: _Optional[float] = ..., sum: _Optional[float] = ..., count: _Optional[int] = ...) -> None: ...
     class Value(_message.Message):
-        __slots__ = ("tag", "scalar_value", "image", "tensor", "histogram", "loss_landscape")
+        __slots__ = ("tag", "scalar_value", "image", "tensor", "histogram", "loss_landscape", "pr_curve", "reliability", "top_ids", "metric_states")
         TAG_FIELD_NUMBER: _ClassVar[int]
         SCALAR_VALUE_FIELD_NUMBER: _ClassVar[int]
         IMAGE_FIELD_NUMBER: _ClassVar[int]
         TENSOR_FIELD_NUMBER: _ClassVar[int]
         HISTOGRAM_FIELD_NUMBER: _ClassVar[int]
         LOSS_LANDSCAPE_FIELD_NUMBER: _ClassVar[int]
+        PR_CURVE_FIELD_NUMBER: _ClassVar[int]
+        RELIABILITY_FIELD_NUMBER: _ClassVar[int]
+        TOP_IDS_FIELD_NUMBER: _ClassVar[int]
+        METRIC_STATES_FIELD_NUMBER: _ClassVar[int]
         tag: str
         scalar_value: float
         image: Summary.Image
         tensor: _anf_ir_pb2.TensorProto
         histogram: Summary.Histogram
         loss_landscape: LossLandscape
-        def __init__(self, tag: _Optional[str] = ..., scalar_value: _Optional[float] = ..., image: _Optional[_Union[Summary.Image, _Mapping]] = ..., tensor: _Optional[_Union[_anf_ir_pb2.TensorProto, _Mapping]] = ..., histogram: _Optional[_Union[Summary.Histogram, _Mapping]] = ..., loss_landscape: _Optional[_Union[LossLandscape, _Mapping]] = ...) -> None: ...
+        pr_curve: PrCurve
+        reliability: Reliability
+        top_ids: TopIds
+        metric_states: MetricStates
+        def __init__(self, tag: _Optional[str] = ..., scalar_value: _Optional[float] = ..., image: _Optional[_Union[Summary.Image, _Mapping]] = ..., tensor: _Optional[_Union[_anf_ir_pb2.TensorProto, _Mapping]] = ..., histogram: _Optional[_Union[Summary.Histogram, _Mapping]] = ..., loss_landscape: _Optional[_Union[LossLandscape, _Mapping]] = ..., pr_curve: _Optional[_Union[PrCurve, _Mapping]] = ..., reliability: _Optional[_Union[Reliability, _Mapping]] = ..., top_ids: _Optional[_Union[TopIds, _Mapping]] = ..., metric_states: _Optional[_Union[MetricStates, _Mapping]] = ...) -> None: ...
     VALUE_FIELD_NUMBER: _ClassVar[int]
     value: _containers.RepeatedCompositeFieldContainer[Summary.Value]
     def __init__(self, value: _Optional[_Iterable[_Union[Summary.Value, _Mapping]]] = ...) -> None: ...
@@ -138,3 +146,83 @@ class Explain(_message.Message):
     sample_id: int
     image_path: str
     def __init__(self, sample_id: _Optional[int] = ..., image_path: _Optional[str] = ...) -> None: ...
+
+class PrCurve(_message.Message):
+    __slots__ = ("true_positives", "false_positives", "true_negatives", "false_negatives", "precision", "recall")
+    TRUE_POSITIVES_FIELD_NUMBER: _ClassVar[int]
+    FALSE_POSITIVES_FIELD_NUMBER: _ClassVar[int]
+    TRUE_NEGATIVES_FIELD_NUMBER: _ClassVar[int]
+    FALSE_NEGATIVES_FIELD_NUMBER: _ClassVar[int]
+    PRECISION_FIELD_NUMBER: _ClassVar[int]
+    RECALL_FIELD_NUMBER: _ClassVar[int]
+    true_positives: _containers.RepeatedScalarFieldContainer[float]
+    false_positives: _containers.RepeatedScalarFieldContainer[float]
+    true_negatives: _containers.RepeatedScalarFieldContainer[float]
+    false_negatives: _containers.RepeatedScalarFieldContainer[float]
+    precision: _containers.RepeatedScalarFieldContainer[float]
+    recall: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, true_positives: _Optional[_Iterable[float]] = ..., false_positives: _Optional[_Iterable[float]] = ..., true_negatives: _Optional[_Iterable[float]] = ..., false_negatives: _Optional[_Iterable[float]] = ..., precision: _Optional[_Iterable[float]] = ..., recall: _Optional[_Iterable[float]] = ...) -> None: ...
+
+class Reliability(_message.Message):
+    __slots__ = ("predicted", "observed", "weights")
+    PREDICTED_FIELD_NUMBER: _ClassVar[int]
+    OBSERVED_FIELD_NUMBER: _ClassVar[int]
+    WEIGHTS_FIELD_NUMBER: _ClassVar[int]
+    predicted: _containers.RepeatedScalarFieldContainer[float]
+    observed: _containers.RepeatedScalarFieldContainer[float]
+    weights: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, predicted: _Optional[_Iterable[float]] = ..., observed: _Optional[_Iterable[float]] = ..., weights: _Optional[_Iterable[float]] = ...) -> None: ...
+
+class TopIds(_message.Message):
+    __slots__ = ("ids", "counts", "low", "high")
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    COUNTS_FIELD_NUMBER: _ClassVar[int]
+    LOW_FIELD_NUMBER: _ClassVar[int]
+    HIGH_FIELD_NUMBER: _ClassVar[int]
+    ids: _containers.RepeatedScalarFieldContainer[int]
+    counts: _containers.RepeatedScalarFieldContainer[float]
+    low: _containers.RepeatedScalarFieldContainer[float]
+    high: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, ids: _Optional[_Iterable[int]] = ..., counts: _Optional[_Iterable[float]] = ..., low: _Optional[_Iterable[float]] = ..., high: _Optional[_Iterable[float]] = ...) -> None: ...
+
+class MetricStates(_message.Message):
+    __slots__ = ("states", "rank", "rank_size", "step", "wall_time", "examples", "final", "settings")
+    class Array(_message.Message):
+        __slots__ = ("name", "dtype", "shape", "data", "deflated")
+        NAME_FIELD_NUMBER: _ClassVar[int]
+        DTYPE_FIELD_NUMBER: _ClassVar[int]
+        SHAPE_FIELD_NUMBER: _ClassVar[int]
+        DATA_FIELD_NUMBER: _ClassVar[int]
+        DEFLATED_FIELD_NUMBER: _ClassVar[int]
+        name: str
+        dtype: str
+        shape: _containers.RepeatedScalarFieldContainer[int]
+        data: bytes
+        deflated: bool
+        def __init__(self, name: _Optional[str] = ..., dtype: _Optional[str] = ..., shape: _Optional[_Iterable[int]] = ..., data: _Optional[bytes] = ..., deflated: bool = ...) -> None: ...
+    class State(_message.Message):
+        __slots__ = ("key", "kind", "arrays")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        KIND_FIELD_NUMBER: _ClassVar[int]
+        ARRAYS_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        kind: str
+        arrays: _containers.RepeatedCompositeFieldContainer[MetricStates.Array]
+        def __init__(self, key: _Optional[str] = ..., kind: _Optional[str] = ..., arrays: _Optional[_Iterable[_Union[MetricStates.Array, _Mapping]]] = ...) -> None: ...
+    STATES_FIELD_NUMBER: _ClassVar[int]
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    RANK_SIZE_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    WALL_TIME_FIELD_NUMBER: _ClassVar[int]
+    EXAMPLES_FIELD_NUMBER: _ClassVar[int]
+    FINAL_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    states: _containers.RepeatedCompositeFieldContainer[MetricStates.State]
+    rank: int
+    rank_size: int
+    step: int
+    wall_time: float
+    examples: int
+    final: bool
+    settings: str
+    def __init__(self, states: _Optional[_Iterable[_Union[MetricStates.State, _Mapping]]] = ..., rank: _Optional[int] = ..., rank_size: _Optional[int] = ..., step: _Optional[int] = ..., wall_time: _Optional[float] = ..., examples: _Optional[int] = ..., final: bool = ..., settings: _Optional[str] = ...) -> None: ...

@@ -20,6 +20,7 @@ from rec_summary.records.directory import Run
 
 DASHBOARDS: Final = (
     *("scalars", "histograms", "images", "text", "graphs", "hparams", "mesh", "custom_scalars"),
+    "pr_curves",
 )
 """TensorBoard's plugins that records are exported to; Time Series and Distributions show the
 first two again."""

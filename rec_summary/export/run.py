@@ -16,6 +16,7 @@ from rec_summary.export.description import Description
 from rec_summary.export.events import Decoded, EventReader
 from rec_summary.export.lineage import Lineage, metrics_of, numeric
 from rec_summary.export.logdir import LogDir
+from rec_summary.export.merging import KIND, Merging
 from rec_summary.export.options import ExportOptions
 from rec_summary.export.output import UNKNOWN_KIND, TensorBoardRun
 from rec_summary.export.repeats import Origin
@@ -134,6 +135,7 @@ class RunExport:
             "files": self._places,
             "outputs": written,
             "writers": self._writers.state(),
+            "merging": self._merging.state(),
             "description": self._description.state(),
             "began": self._began,
             "reached": self._reached,
@@ -160,6 +162,7 @@ class RunExport:
         self._outputs: dict[str, TensorBoardRun] = {}
         self._states: dict[str, Any] = {} if state is None else dict(state["outputs"])
         self._writers = Writers(self._open_writer)
+        self._merging = Merging(self._run.name, self._tally)
         self._description = Description(self._run.name, self._tally)
         self._places: dict[str, tuple[int, bool]] = {}  # by file: offset, nothing more to read
         self._began: float | None = None  # the wall time of the first record
@@ -175,6 +178,8 @@ class RunExport:
             for name in state["outputs"]:
                 self._output(name)
             self._writers.restore(state["writers"])
+            if "merging" in state:
+                self._merging.restore(state["merging"])
             self._description.restore(state["description"], self._open_running)
 
     def _can_begin_anew(self) -> bool:
@@ -233,6 +238,9 @@ class RunExport:
             for file in self._run.of(Kind.LINEAGE, rank):
                 for decoded in self._read(file, final=final):
                     self._take_lineage(rank, decoded)
+        for point in self._merging.points(self._run.files):
+            # The run's own: those of its ranks are in sub-runs.
+            self._session().record(point.step, point.nbytes, point.values, _origin(point.origin))
 
     def _read(self, file: RecordFile, *, final: bool) -> Iterator[Decoded]:
         name = os.path.basename(file.path)
@@ -272,7 +280,12 @@ class RunExport:
             self._commit_now_and_then(writer, event.step)
             self._reached = max(self._reached, event.step)
             self._furthest = max(self._furthest, event.step, key=abs)
-            writer.output.record(event.step, decoded.nbytes, event.summary.value, _origin(decoded))
+            values = event.summary.value
+            if any(value.WhichOneof("value") == KIND for value in values):
+                if writer.number == 1:
+                    self._merging.take(writer.rank, decoded)
+                values = [value for value in values if value.WhichOneof("value") != KIND]
+            writer.output.record(event.step, decoded.nbytes, values, _origin(decoded))
         elif kind == "graph_def":
             self._take_graph(self._writers.of(file, decoded.wall_time).output, decoded, kind)
         elif kind != _VERSION:

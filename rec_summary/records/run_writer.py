@@ -116,6 +116,8 @@ class RunWriter:
             Exception: Whatever `record.encode` raises; nothing is written then.
         """
         payload = record.encode()
+        if not payload:  # it had work to do and nothing to say
+            return
         if record.kind is Kind.LINEAGE:
             self._lineage.write(payload)
             return

@@ -28,7 +28,10 @@ class Record(Protocol):
         """Whether a run has only one of these, so that it must outlive all rotation."""
 
     def encode(self) -> bytes:
-        """Returns the payload; heavy work belongs here, off the training thread."""
+        """Returns the payload; heavy work belongs here, off the training thread.
+
+        Nothing is written where it is empty.
+        """
 
 
 class Held(Protocol):

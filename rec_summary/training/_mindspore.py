@@ -16,6 +16,7 @@ from mindspore.train import Model
 
 # What `RecModel` calls on, or reads from, its base class.
 _MODEL_METHODS = (
+    "_build_train_network",
     "_check_methods_for_custom_callbacks",
     "_check_network_mode",
     "_check_reuse_dataset",

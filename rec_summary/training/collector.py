@@ -25,6 +25,8 @@ from rec_summary.training.graphs import dataset_graph, graph_record
 from rec_summary.training.health import Health
 from rec_summary.training.npy_export import NpyExporter
 from rec_summary.training.options import check_options
+from rec_summary.training.recommender import RecommenderTelemetry
+from rec_summary.training.recommender_options import RecommenderMetrics, check_recommender
 from rec_summary.training.recorder import Recorder
 from rec_summary.training.snapshots import metric_values
 from rec_summary.training.step_record import StepRecord
@@ -87,6 +89,7 @@ class SummaryCollector(Callback):
         flush_secs: float = DEFAULT_FLUSH_SECS,
         lineage_secs: float = 30.0,
         durability: Durability | None = None,
+        recommender: RecommenderMetrics | None = None,
     ) -> None:
         """Checks the arguments and makes the directory.
 
@@ -118,6 +121,8 @@ class SummaryCollector(Callback):
             lineage_secs: How often the train lineage is refreshed, in seconds.
             durability: What is forced to the disk when, and what happens when the disk
                 cannot keep up; None for the defaults of `Durability`.
+            recommender: Metrics that only a recommender needs: quality of its predictions,
+                health of its embedding tables, throughput, drift. None for none.
 
         Raises:
             TypeError: An argument has the wrong type.
@@ -152,6 +157,12 @@ class SummaryCollector(Callback):
             self._troubles,
         )
         self._health = Health()
+        wanted = check_recommender(recommender)
+        self._recommender = None
+        if wanted is not None:
+            self._recommender = RecommenderTelemetry(
+                wanted, self._options.summary_dir, self._recorder.write, self._troubles
+            )
         self._depth = 0  # fit enters its callbacks again for each evaluation
         self._totals: Totals | None = None  # of all calls of train together
         self._run: TrainRun | None = None
@@ -207,6 +218,9 @@ class SummaryCollector(Callback):
         self._open(environment)
         run = TrainRun(view, environment, self._totals, self._options, self._troubles)
         self._run = run
+        recommender = self._recommender
+        if recommender is not None:
+            self._attempt("recommender metrics", lambda: recommender.begin(view, environment))
         if self._options.custom_lineage:
             self._write_lineage(custom_lineage(self._options.custom_lineage))
         if self._options.collect.dataset_graph and view.get("train_dataset") is not None:
@@ -226,6 +240,8 @@ class SummaryCollector(Callback):
     def on_train_step_begin(self, run_context: Any) -> None:
         """Forgets what summary operators have put out since the last step: it is no step's."""
         operators.discard()
+        if self._recommender is not None:
+            self._recommender.step_begins()
 
     @_guarded
     def on_train_step_end(self, run_context: Any) -> None:
@@ -239,6 +255,9 @@ class SummaryCollector(Callback):
         if run.is_first_step and self._options.collect.graph:
             self._attempt("graph", lambda: self._record_graph(view))
         values = run.snapshots()
+        recommender = self._recommender
+        if recommender is not None:
+            self._attempt("recommender metrics", lambda: recommender.step_ended(view, step))
         if values:
             self._recorder.write(
                 StepRecord(step, time.time(), values, self._troubles, exporter=self._exporter)
@@ -313,6 +332,8 @@ class SummaryCollector(Callback):
         run, self._run = self._run, None
         if run is not None:
             self._totals = run.totals
+            if self._recommender is not None:
+                self._attempt("recommender metrics", self._recommender.end)
             run.close()
             status, reason = run.ending(error)
             self._refresh_lineage(run, status, reason)

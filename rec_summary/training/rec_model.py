@@ -16,6 +16,7 @@ from rec_summary.training import _mindspore
 from rec_summary.training.interrupt import StopSignals
 from rec_summary.training.online import UNBOUNDED, OnlineRun
 from rec_summary.training.stream import OpenStream, batches_in_pass, opened
+from rec_summary.training.train_step import TrainStep
 
 _log = logging.getLogger("rec_summary.training")
 
@@ -35,6 +36,10 @@ class RecModel(Model):
         eval_indexes: Three positions in the output of `eval_network`: loss, prediction, label.
         amp_level: ``"O0"``, ``"O1"``, ``"O2"``, ``"O3"`` or ``"auto"``: mixed precision.
         boost_level: ``"O0"``, ``"O1"`` or ``"O2"``.
+        keep_outputs: Whether training gives callbacks all that the network returns, and not the
+            loss alone: with a `loss_fn` (loss, prediction, label), else the outputs of `network`,
+            of which the first is the loss. The predictions are those from before the update;
+            `SummaryCollector(recommender=...)` uses them. Without mixed precision only.
         **kwargs: What `Model` takes besides: `loss_scale_manager`, `keep_batchnorm_fp32`,
             `boost_config_dict`.
 
@@ -54,8 +59,13 @@ class RecModel(Model):
         eval_indexes: Any = None,
         amp_level: str = "O0",
         boost_level: str = "O0",
+        *,
+        keep_outputs: bool = False,
         **kwargs: Any,
     ) -> None:
+        self._keep_outputs = _checked_keep_outputs(
+            keep_outputs, optimizer, amp_level, boost_level, kwargs
+        )
         super().__init__(
             network,
             loss_fn=loss_fn,
@@ -68,6 +78,12 @@ class RecModel(Model):
             **kwargs,
         )
         _mindspore.check_model(self)
+
+    def _build_train_network(self) -> Any:
+        """Makes the network that `Model` trains; called by its constructor."""
+        if not self._keep_outputs:
+            return super()._build_train_network()
+        return TrainStep(self._network, self._optimizer, self._loss_fn)
 
     def online_train(
         self,
@@ -225,3 +241,23 @@ class RecModel(Model):
                     "False, because a GraphCell cannot be trained with data sink",
                 )
             )
+
+
+def _checked_keep_outputs(
+    keep: object, optimizer: object, amp_level: object, boost_level: object, others: dict[str, Any]
+) -> bool:
+    if not isinstance(keep, bool):
+        raise TypeError(three_part("keep_outputs", keep, "a bool"))
+    if not keep:
+        return False
+    scaled = others.get("loss_scale_manager")
+    wrong = {
+        "optimizer": (optimizer, optimizer is None, "an optimizer"),
+        "amp_level": (amp_level, amp_level != "O0", "'O0'"),
+        "boost_level": (boost_level, boost_level != "O0", "'O0'"),
+        "loss_scale_manager": (scaled, scaled is not None, "None"),
+    }
+    for name, (received, is_wrong, expected) in wrong.items():
+        if is_wrong:
+            raise ValueError(three_part(name, received, f"{expected}, where outputs are kept"))
+    return True

@@ -109,10 +109,19 @@ def next_second() -> None:
 
 def main(whose: str, directory: str) -> None:
     """Records both runs below `directory`."""
+    more: dict[str, Any] = {}
     if whose == "mindspore":
         from mindspore.train import SummaryCollector
     else:
-        from rec_summary import SummaryCollector
+        from rec_summary import RecommenderMetrics, SummaryCollector
+
+        more["recommender"] = RecommenderMetrics(
+            predictions="rating/column",
+            labels=lambda inputs, _: inputs[1].asnumpy() > 0.5,
+            ids={"tenths": lambda inputs, _: (10 * inputs[1].asnumpy()).astype(np.int32)},
+            report_steps=2,
+            detail_every=2,
+        )
 
     ms.set_context(mode=ms.GRAPH_MODE)
     landscape = {
@@ -129,6 +138,7 @@ def main(whose: str, directory: str) -> None:
         collect_tensor_freq=1,
         collect_specified_data={"histogram_regular": ".*", "collect_landscape": landscape},
         custom_lineage_data={"team": "ads", "trial": 7, "dropout": 0.25},
+        **more,
     )
     model = train(collector, seed=1)
     next_second()

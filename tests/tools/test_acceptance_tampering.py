@@ -17,6 +17,11 @@ from rec_summary._pb import anf_ir_pb2, lineage_pb2, summary_pb2
 from rec_summary.export.tensorboard import export_tensorboard
 from rec_summary.records.framing import frame
 from rec_summary.records.reader import RecordReader
+from rec_summary.values.recommender import (
+    pr_curve_value,
+    reliability_value,
+    top_ids_value,
+)
 from rec_summary.values.tensor import to_tensor
 from tests.export.record_dirs import (
     START,
@@ -126,6 +131,12 @@ def set_vertex(value: Any) -> None:
     value.tensor.tensor_content = vertices.tobytes()
 
 
+def set_curve(value: Any) -> None:
+    rows = np.frombuffer(value.tensor.tensor_content, "<f4").copy()
+    rows[0] += 1
+    value.tensor.tensor_content = rows.tobytes()
+
+
 TAMPERED: dict[str, tuple[str, Tamper]] = {
     "scalar_changed": ("scalars", on("loss", set_scalar)),
     "scalar_changed_there": ("time series", on("loss", set_scalar)),
@@ -147,6 +158,11 @@ TAMPERED: dict[str, tuple[str, Tamper]] = {
     "parameter_changed": ("hparams", on("_hparams_/session_start_info", words(b"Adam", b"Atom"))),
     "vertex_moved": ("mesh", on("landscape/surface_VERTEX", set_vertex)),
     "mesh_lost": ("mesh", lose("landscape/surface_FACE")),
+    "curve_changed": ("pr curves", on("curve", set_curve)),
+    "curve_lost": ("pr curves", lose("curve")),
+    "rate_changed": ("text", on("reliability/points", words(b"0.25", b"0.26"))),
+    "reliability_lost": ("images", lose("reliability")),
+    "id_changed": ("text", on("frequent", words(b"id 7", b"id 8"))),
     "chart_lost": ("custom scalars", lose("loss")),
 }
 
@@ -213,6 +229,12 @@ def write_run(run: Path, *, landscapes: bool) -> None:
         *(event(step, scalar("loss", 1 / step)) for step in (1, 2, 3)),
         event(1, histo("weight", np.linspace(-1, 2, 100))),
         event(1, value(tag="picture", image=image), value(tag="matrix", tensor=matrix)),
+        event(
+            1,
+            pr_curve_value("curve", np.arange(30).reshape(6, 5)[:, ::-1]),
+            reliability_value("reliability", [0.125, 0.5], [0.25, 0.75], [100, 4000]),
+            top_ids_value("frequent", [7, 3], [1500, 20], [1400, 20], [1600, 20]),
+        ),
         *([event(1, value(tag="landscape", loss_landscape=landscape()))] if landscapes else []),
         lineage(START + 1, dataset_graph=pipeline()),
         lineage(START + 2, user_defined_info=custom({"team": "ads"})),

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from rec_summary import load
 from tools.click_demo import viewer
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -76,3 +77,17 @@ def test_paths_are_shown_as_the_user_would_type_them(
     assert viewer.shown(tmp_path / "a" / "b") == "a/b"
     assert viewer.shown(Path("/elsewhere")) == "/elsewhere"
     assert "--logdir 'with space' --host 127.0.0.1" in viewer.command_line(tmp_path / "with space")
+
+
+@pytest.mark.mindspore
+def test_the_demo_learns_and_is_calibrated(tmp_path: Path) -> None:
+    done = demo("--data", "synthetic", "--steps", "600", "--out", "o", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    table = load(tmp_path / "o" / "records", tags="^recommender/").scalars()
+    series = {str(tag): rows.value.to_numpy() for tag, rows in table.groupby("tag", observed=True)}
+    auc = series["recommender/auc/decayed_50000"]
+    assert auc[-1] > auc[0] + 0.03
+    assert auc[-1] > 0.55
+    assert abs(series["recommender/calibration/lifetime"][-1] - 1) < 0.1
+    assert series["recommender/normalised_entropy/lifetime"][-1] < 1
+    assert series["recommender/table/item_embedding/touched_rows"][-1] > 100

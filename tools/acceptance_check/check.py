@@ -14,6 +14,7 @@ from tools.acceptance_check import (
     hparams,
     images,
     meshes,
+    pr_curves,
     records,
     runs,
     scalars,
@@ -26,12 +27,12 @@ from tools.tensorboard_pages.server import TensorBoardServer
 
 DASHBOARDS: Final = (
     *(runs, scalars, histograms, distributions, images, time_series),
-    *(texts, graphs, hparams, meshes, custom_scalars),
+    *(texts, graphs, hparams, meshes, custom_scalars, pr_curves),
 )
 
 # 0 stands for all in the loaders, but the pages take it for none.
 _ALL: Final = 1_000_000
-_PLUGINS: Final = ("scalars", "histograms", "images", "text", "mesh")
+_PLUGINS: Final = ("scalars", "histograms", "images", "text", "mesh", "pr_curves")
 KEEP_ALL: Final = "--samples_per_plugin=" + ",".join(f"{name}={_ALL}" for name in _PLUGINS)
 _RELOAD_SECS: Final = 2.0  # TensorBoard looks for new events every second
 _LOAD_SECS: Final = 60.0

@@ -53,6 +53,10 @@ def _charts(tag: str, metrics: set[str]) -> Iterator[str]:
         yield "Loss"
     if tag.startswith("learning_rate") or last in ("learning_rate", "lr"):
         yield "Learning rate"
+    if tag.startswith(("recommender/auc/", "recommender/gauc/")):
+        yield "AUC"
+    if tag.startswith("recommender/calibration/"):
+        yield "Calibration"
     if tag.removeprefix("eval/") in metrics:
         yield f"Evaluation: {tag.removeprefix('eval/')}"
     if "/" in tag and last in series.NON_FINITE:

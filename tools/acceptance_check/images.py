@@ -30,7 +30,7 @@ def expected(records: Records) -> Items:
     """Yields pictures by run, tag and step."""
     for point in series.points(records, "images"):
         wall_time, message = point.value.wall_time, point.value.message
-        if not point.part:
+        if point.value.kind == "image":
             yield point.key, Picture(wall_time, message.image.encoded_image)
             continue
         matrix = series.array(message.tensor) if point.part == series.HEAT_MAP else None

@@ -23,6 +23,8 @@ SURFACE: Final = "surface"
 CONTOUR: Final = "contour"
 VIEW: Final = "view"
 FACTS: Final = "facts"
+RATES: Final = "points"
+FREQUENT: Final = "top_ids"
 LINEAGE: Final = "lineage"
 GRAPH: Final = "graph"
 DATASET_GRAPH: Final = "dataset_graph"
@@ -105,6 +107,12 @@ def _parts(value: Value, begun: set[tuple[str, str, str]]) -> Iterator[tuple[str
         yield "", "images"
     elif value.kind == "loss_landscape":
         yield from _LANDSCAPE
+    elif value.kind == "pr_curve":
+        yield "", "pr_curves"
+    elif value.kind == "reliability":
+        yield from (("", "images"), (RATES, "text"))
+    elif value.kind == "top_ids":
+        yield "", "text"
     elif value.kind == "histogram":
         yield "", "histograms"
         counts = {name: getattr(message.histogram, name) for name in NON_FINITE}

@@ -26,7 +26,7 @@ Rows = Iterator[tuple[str, str, Any]]
 def expected(records: Records) -> Items:
     """Yields cells by run, tag, step, title and name."""
     for point in series.points(records, "text"):
-        make = _statistics if point.part == series.STATISTICS else _facts
+        make = _MAKERS[point.value.kind]
         yield (*point.key, "", ""), point.value.wall_time
         for name, value in make(point.value.message):
             yield (*point.key, "", name), value
@@ -97,6 +97,23 @@ def _statistics(message: Any) -> Iterator[tuple[str, Any]]:
     if infinite := counts["pos_inf_count"] + counts["neg_inf_count"]:
         yield "infinite", f"{infinite:,}"
     yield "first elements", tuple(wide[:20])
+
+
+def _rates(message: Any) -> Iterator[tuple[str, Any]]:
+    curve = message.reliability
+    for predicted, observed, weight in zip(
+        curve.predicted, curve.observed, curve.weights, strict=True
+    ):
+        yield f"predicted {predicted:.6g}", (observed, weight)
+
+
+def _frequencies(message: Any) -> Iterator[tuple[str, Any]]:
+    top = message.top_ids
+    for place, (number, count, low, high) in enumerate(
+        zip(top.ids, top.counts, top.low, top.high, strict=True), 1
+    ):
+        bounds = f" ({low:,.0f} to {high:,.0f})" if low != high else ""
+        yield f"{place}. id {number}", f"{count:,.0f}{bounds}"
 
 
 def _facts(message: Any) -> Iterator[tuple[str, Any]]:
@@ -242,3 +259,11 @@ class _Tables(html.parser.HTMLParser):
             self._title += data
         elif self._within == "td":
             self._cells[-1] += data
+
+
+_MAKERS = {
+    "tensor": _statistics,
+    "loss_landscape": _facts,
+    "reliability": _rates,
+    "top_ids": _frequencies,
+}

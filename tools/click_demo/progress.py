@@ -52,7 +52,8 @@ class ProgressLine(Callback):
 
     def on_train_step_end(self, run_context: Any) -> None:
         """Counts the step and shows it."""
-        self._meter.count(float(run_context.original_args()["net_outputs"].asnumpy()))
+        loss = run_context.original_args()["net_outputs"][0]
+        self._meter.count(float(loss.asnumpy()))
         self._bar.update(self._task, completed=self._meter.steps, numbers=self._numbers())
         if self._bar.disable and time.monotonic() - self._last_line >= _PLAIN_SECONDS:
             self._print_line()

@@ -11,7 +11,7 @@ from mindspore.dataset import GeneratorDataset
 from mindspore.train import Callback
 from rich.console import Console
 
-from rec_summary import RecModel, SummaryCollector, SummaryLandscape
+from rec_summary import RecModel, RecommenderMetrics, SummaryCollector, SummaryLandscape
 from rec_summary.training.save_policy import KeepLogSpaced, LogSpaced, SavePolicy
 
 from . import model
@@ -55,11 +55,21 @@ def train(
     mindspore.set_context(mode=mindspore.GRAPH_MODE)
     scorer = model.WideDeep(source.vocabulary)
     trainee = RecModel(
-        model.ClickLoss(scorer),
-        optimizer=model.adam(scorer),
-        eval_network=model.ClickEvaluation(scorer),
+        model.ClickEvaluation(scorer), optimizer=model.adam(scorer), keep_outputs=True
     )
-    collector = SummaryCollector(
+    collector = make_collector(source, records, seed=seed, batch_size=batch_size)
+    trainee.online_train(
+        as_dataset(ClickStream(source.chunks, source.vocabulary, batch_size)),
+        callbacks=[collector, ProgressLine(meter, steps, Console()), StopAfter(steps)],
+        dataset_sink_mode=False,
+    )
+
+
+def make_collector(
+    source: Source, records: Path, *, seed: int, batch_size: int
+) -> SummaryCollector:
+    """Returns the demo's collector, with all that it shows switched on."""
+    return SummaryCollector(
         str(records),
         collect_freq=COLLECT_FREQ,
         collect_specified_data={
@@ -79,11 +89,30 @@ def train(
             "wide_learning_rate": model.WIDE_LEARNING_RATE,
             "deep_learning_rate": model.DEEP_LEARNING_RATE,
         },
+        recommender=recommender_metrics(),
     )
-    trainee.online_train(
-        as_dataset(ClickStream(source.chunks, source.vocabulary, batch_size)),
-        callbacks=[collector, ProgressLine(meter, steps, Console()), StopAfter(steps)],
-        dataset_sink_mode=False,
+
+
+def recommender_metrics() -> RecommenderMetrics:
+    """Returns the recommender's telemetry: where in a step everything is.
+
+    `ClickEvaluation` returns loss, probability and label; the others are columns of `Batch`.
+    """
+    return RecommenderMetrics(
+        predictions=1,
+        labels=2,
+        users="user",
+        ids={
+            "user_embedding": "user",
+            "item_embedding": "item",
+            "context_embedding": "context",
+            "wide_cross": "crosses",
+        },
+        unknown_ids={"wide_cross": 0},
+        features={"item": "item", "age_group": ("context", 0)},
+        last=(20_000,),
+        half_lives=(50_000,),
+        detail_every=5,
     )
 
 

@@ -15,6 +15,11 @@ from rec_summary.export.dashboards.histograms import HistogramMapper
 from rec_summary.export.dashboards.images import ImageMapper
 from rec_summary.export.dashboards.landscapes import LandscapeMapper
 from rec_summary.export.dashboards.points import Point
+from rec_summary.export.dashboards.recommenders import (
+    PrCurveMapper,
+    ReliabilityMapper,
+    TopIdsMapper,
+)
 from rec_summary.export.dashboards.scalars import ScalarMapper
 from rec_summary.export.dashboards.tensors import TensorMapper
 from rec_summary.export.lineage import Lineage
@@ -37,6 +42,9 @@ VALUES: Final[Mapping[str, Callable[[], ValueMapper]]] = {
     "image": ImageMapper,
     "tensor": TensorMapper,
     "loss_landscape": LandscapeMapper,
+    "pr_curve": PrCurveMapper,
+    "reliability": ReliabilityMapper,
+    "top_ids": TopIdsMapper,
 }
 """The kinds of a summary's values, each with its mapper."""
 

@@ -27,6 +27,8 @@ _EVALUATION: Final = "eval/"
 _CHARTS: Final = (
     ("Loss", r"(?!eval/)(.*/)?[^/]*[lL]oss[^/]*(/auto)?$"),
     ("Learning rate", r"(learning_rate|lr)\b.*|.*/(learning_rate|lr)$"),
+    ("AUC", r"recommender/g?auc/.*"),
+    ("Calibration", r"recommender/calibration/.*"),
 )
 _MORE_CHARTS: Final = (
     ("Values that are not finite", r".*/(nan|pos_inf|neg_inf)_count$"),

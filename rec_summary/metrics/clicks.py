@@ -1,0 +1,123 @@
+"""Scored clicks: one batch of predicted probabilities and labels, checked once.
+
+What cannot be counted is refused and counted by reason, so that a metric never turns NaN because
+of one example, and nobody takes it for complete either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rec_summary.errors import three_part
+from rec_summary.metrics.state import Array, Floats, take
+
+Labels = npt.NDArray[np.bool_]
+
+REASONS = ("score is NaN", "score outside [0, 1]", "label not 0 or 1", "weight not usable")
+"""Why an example is refused; the first that applies counts."""
+
+_WEIGHT_UNIT = 2.0**-20
+_MAX_WEIGHT = 2.0**20
+
+
+@dataclass(frozen=True)
+class Clicks:
+    """The examples of a batch that can be counted.
+
+    Attributes:
+        scores: Predicted probabilities in [0, 1], float64 holding what float32 can tell.
+        labels: Whether there was a click.
+        weights: Above 0, multiples of 2**-20; None where every example counts once.
+        kept: Which examples of the batch these are; None when all.
+        refused: How many were refused, by reason in the order of `REASONS`.
+    """
+
+    scores: Floats
+    labels: Labels
+    weights: Floats | None
+    kept: Labels | None
+    refused: npt.NDArray[np.int64]
+
+
+def column(name: str, values: Any, size: int | None = None) -> Array:
+    """Returns real numbers or bools as a one-dimensional array.
+
+    Raises:
+        TypeError: They are not real numbers.
+        ValueError: There are not `size` of them.
+    """
+    array = np.asarray(values)
+    if array.dtype.kind not in "fiub":
+        raise TypeError(three_part(name, f"an array of {array.dtype}", "real numbers"))
+    if size is not None and array.size != size:
+        raise ValueError(three_part(name, f"{array.size} values", f"{size}, one for each example"))
+    return array.reshape(-1)
+
+
+def on_weight_grid(weights: Floats) -> Floats:
+    """Rounds weights to multiples of 2**-20, so that float64 adds them without rounding.
+
+    Sums stay exact, whatever their order, up to 2**33.
+    """
+    rounded: Floats = np.rint(weights / _WEIGHT_UNIT) * _WEIGHT_UNIT
+    return rounded
+
+
+def clean(scores: Any, labels: Any, weights: Any = None) -> Clicks:
+    """Checks a batch.
+
+    Args:
+        scores: Predicted click probabilities, real numbers of any shape; rounded to float32.
+        labels: As many labels, 0 or 1, of any real dtype or bool.
+        weights: As many weights, 2**-20 to 2**20, rounded to multiples of 2**-20; all 1 if None.
+
+    Raises:
+        TypeError: Something does not hold real numbers.
+        ValueError: The sizes differ.
+    """
+    given = column("scores", scores)
+    seen = column("labels", labels, given.size)
+    # float32 keeps order and tells click rates apart down to seven digits; its few bits are
+    # what makes sums of scores exact.
+    with np.errstate(over="ignore"):
+        values = given.astype(np.float32).astype(np.float64)
+    heavy = None if weights is None else column("weights", weights, given.size).astype(np.float64)
+    clicked = seen if seen.dtype.kind == "b" else seen == 1
+    usable = (given >= 0) & (given <= 1)
+    if seen.dtype.kind != "b":
+        usable &= clicked | (seen == 0)
+    if heavy is not None:
+        usable &= (heavy >= _WEIGHT_UNIT) & (heavy <= _MAX_WEIGHT)
+        heavy = on_weight_grid(np.where(usable, heavy, 1.0))
+    if usable.all():
+        return Clicks(values, clicked, heavy, None, np.zeros(len(REASONS), np.int64))
+    left = ~usable
+    counts = []
+    for wrong in (np.isnan(given), ~((given >= 0) & (given <= 1)), ~(clicked | (seen == 0))):
+        counts.append(np.count_nonzero(left & wrong))
+        left &= ~wrong
+    counts.append(np.count_nonzero(left))
+    return Clicks(
+        values[usable],
+        clicked[usable],
+        None if heavy is None else heavy[usable],
+        usable,
+        np.array(counts, np.int64),
+    )
+
+
+def take_refused(arrays: Mapping[str, Array]) -> npt.NDArray[np.int64]:
+    """Returns the counts of refused examples out of the arrays of a state.
+
+    Raises:
+        ValueError: There are none, or impossible ones.
+    """
+    refused = take(arrays, "refused", np.int64, (len(REASONS),))
+    if (refused < 0).any():
+        raise ValueError(three_part("refused", refused, "counts of at least 0"))
+    return refused

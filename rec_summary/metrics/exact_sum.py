@@ -1,0 +1,100 @@
+"""A sum of float64 numbers without rounding: the same in whatever order and split.
+
+Every finite float64 is a whole multiple of 2**-1074, so their sum is one whole number of that
+unit, and Python's ints have no limit. This is Kulisch's accumulator ("Computer Arithmetic and
+Validity", 2013); a batch enters it through sums over equal exponents, which numpy does
+exactly: each half of a significand has at most 27 bits, so that 2**26 of them fit a float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rec_summary.errors import three_part
+from rec_summary.metrics.state import Array, Floats, checked_factor, register, take
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_LOWEST = -1074  # the exponent of the smallest float64 above zero
+_HALF = 26  # bits of the upper half of a significand; the lower half has 27
+_MOST = 1 << 25  # numbers in one pass
+
+
+@register
+class ExactSum:
+    """The exact sum of finite float64 numbers, as a mergeable state."""
+
+    __slots__ = ("_units",)
+
+    def __init__(self, units: int = 0) -> None:
+        """Starts at ``units * 2**-1074``."""
+        self._units = units
+
+    def add(self, numbers: Floats) -> None:
+        """Adds every number of a one-dimensional array; they must be finite."""
+        for start in range(0, len(numbers), _MOST):
+            self._add(numbers[start : start + _MOST])
+
+    def _add(self, numbers: Floats) -> None:
+        significands, exponents = np.frexp(numbers)
+        lowest = int(exponents.min())
+        exponents -= lowest
+        significands *= 1 << _HALF
+        upper = np.trunc(significands)
+        significands -= upper
+        # The lower half stays a fraction of the upper's unit; 27 bits below it are whole.
+        uppers = np.bincount(exponents, upper)
+        lowers = np.bincount(exponents, significands) * (1 << 27)
+        shift = lowest - _HALF - 27 - _LOWEST
+        total = 0
+        for place in np.flatnonzero((uppers != 0) | (lowers != 0)).tolist():
+            part = (int(uppers[place]) << 27) + int(lowers[place])
+            total += part << place
+        # A subnormal number has zeros where the shift to the right drops bits.
+        self._units += total << shift if shift >= 0 else total >> -shift
+
+    def add_whole(self, number: int) -> None:
+        """Adds one whole number."""
+        self._units += number << -_LOWEST
+
+    def value(self) -> float:
+        """Returns the sum, correctly rounded to float64; infinite where it has no room."""
+        try:
+            return self._units / (1 << -_LOWEST)
+        except OverflowError:
+            return float("inf") if self._units > 0 else float("-inf")
+
+    def scale(self, factor: float) -> None:
+        """Multiplies the sum by `factor`, rounded down to a multiple of 2**-1074."""
+        numerator, denominator = checked_factor(factor).as_integer_ratio()
+        self._units = self._units * numerator // denominator
+
+    def merge(self, other: Self) -> None:
+        """Adds another sum; exact."""
+        self._units += other._units
+
+    def copy(self) -> Self:
+        """Returns a sum of its own."""
+        return type(self)(self._units)
+
+    def arrays(self) -> dict[str, Array]:
+        """Returns the number of units as a little-endian two's complement number."""
+        size = self._units.bit_length() // 8 + 1
+        data = self._units.to_bytes(size, "little", signed=True)
+        return {"units": np.frombuffer(data, np.uint8).copy()}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Array]) -> Self:
+        """Makes the sum that `arrays` describes.
+
+        Raises:
+            ValueError: They describe none.
+        """
+        data = take(arrays, "units", np.uint8, (None,))
+        if not 1 <= len(data) <= 1024:
+            raise ValueError(three_part("The size of an exact sum", len(data), "1 to 1024 bytes"))
+        return cls(int.from_bytes(data.tobytes(), "little", signed=True))

@@ -1,0 +1,297 @@
+"""AUC within each user, averaged over a sample of users that fits a fixed memory.
+
+A click model ranks the items of one user against each other, so pairs across users say nothing
+about it: GAUC is the mean of the users' AUC, weighted by their impressions or clicks (Zhu et al.
+2017, "Optimized Cost per Click in Taobao Display Advertising"; Zhou et al. 2018, "Deep
+Interest Network"). Users without both a click and a non-click have no AUC and are left out.
+
+Users are sampled by a hash of their id, not examples, so that a sampled user is complete. Which
+users are kept follows from the data alone: those with the lowest hashes, as many as fit
+the memory. That makes merging exact, and it is adaptive threshold sampling (Ting 2022, "Adaptive
+Threshold Sampling"; for a fixed number of users, bottom-k sampling of Cohen and Kaplan 2007): the
+lowest hash that had to go is a threshold for which sums over the sample, divided by it, are
+unbiased. GAUC is a ratio of two such sums, whose bias is bounded as in Hartley and Ross 1954.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from rec_summary.errors import three_part
+from rec_summary.metrics.clicks import REASONS, clean, column, on_weight_grid, take_refused
+from rec_summary.metrics.id_hash import mixed
+from rec_summary.metrics.score_bins import score_bins
+from rec_summary.metrics.state import (
+    Array,
+    Floats,
+    checked_factor,
+    positive_int,
+    register,
+    same_settings,
+    take,
+    take_count,
+    take_weights,
+)
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+Keys = npt.NDArray[np.uint64]
+
+_BIN_BITS = 10
+_HASH_BITS = 64 - _BIN_BITS
+_ALL = 1 << _HASH_BITS  # a limit above every hash
+_BIN_MASK = np.uint64((1 << _BIN_BITS) - 1)
+_SHIFT = np.uint64(_BIN_BITS)
+
+
+@dataclass(frozen=True)
+class GroupedAuc:
+    """GAUC of a sample of users, and how far it may be from that of all users.
+
+    Attributes:
+        value: The weighted mean of the users' AUC; NaN as long as no user has one.
+        users: How many users of the sample have an AUC.
+        sampled: How many users are in the sample.
+        rate: The share of the id space that is sampled; 1 when every user is.
+        standard_error: Of the value as an estimate of all users' GAUC, by the delta method for
+            independent inclusion; 0 when every user is sampled.
+        bias_bound: The bias of a ratio of unbiased sums is at most its standard error times the
+            coefficient of variation of its denominator; both estimated from the sample.
+        bin_error_bound: How far the value can be from that of the same users with exact scores,
+            whatever these were; see `auc_error_bound`.
+    """
+
+    value: float
+    users: int
+    sampled: int
+    rate: float
+    standard_error: float
+    bias_bound: float
+    bin_error_bound: float
+
+
+@register
+class UserScores:
+    """For a sample of users, the weights of clicks and non-clicks by bin of the score.
+
+    A cell is one bin of one user that was hit. Users are kept whole, lowest hash first, as long
+    as their cells fit; one takes at most `bins` cells, however long the stream. Two
+    users share a hash with probability 2**-54 and then count as one.
+
+    Attributes:
+        cells: How many cells are kept at most; 24 bytes each, and as much again between
+            updates.
+        bins: Bins of the score, see `score_bins`.
+        seed: Of the hash. Merging needs the same, and so the same users, everywhere.
+        refused: How many examples were refused, by reason in the order of `clicks.REASONS`.
+    """
+
+    def __init__(self, cells: int = 65_536, bins: int = 1024, seed: int = 0) -> None:
+        """Starts empty.
+
+        Args:
+            cells: At least twice `bins`.
+            bins: A power of two, 64 to 1,024.
+            seed: At least 0, below 2**63.
+
+        Raises:
+            ValueError: An argument is anything else.
+        """
+        self._layout = score_bins(bins)
+        self.bins = self._layout.bins
+        if self.bins > 1 << _BIN_BITS:
+            raise ValueError(three_part("bins", bins, f"at most {1 << _BIN_BITS}"))
+        self.cells = positive_int("cells", cells, 2 * self.bins)
+        self.seed = positive_int("seed", seed, 0)
+        if self.seed >= 1 << 63:
+            raise ValueError(three_part("seed", seed, "an int below 2**63"))
+        self.refused = np.zeros(len(REASONS), np.int64)
+        self._limit = _ALL  # users whose hash is not below it are not in the sample
+        self._keys: Keys = np.zeros(0, np.uint64)  # hash and bin; sorted, each once
+        self._weights: Floats = np.zeros((2, 0))  # of non-clicks and clicks
+        self._pending: list[tuple[Keys, Floats]] = []
+        self._waiting = 0
+
+    def update(self, users: Any, scores: Any, labels: Any, weights: Any = None) -> None:
+        """Counts a batch; see `clicks.clean` for what the others may be and what is refused.
+
+        Args:
+            users: Integers, one for each example.
+            scores: Predicted click probabilities.
+            labels: 0 or 1.
+            weights: All 1 if None.
+
+        Raises:
+            TypeError: The users are not integers, or something does not hold real numbers.
+            ValueError: The sizes differ.
+        """
+        batch = clean(scores, labels, weights)
+        size = len(batch.scores) if batch.kept is None else len(batch.kept)
+        ids = column("users", users, size)
+        if ids.dtype.kind not in "iu":
+            raise TypeError(three_part("users", f"an array of {ids.dtype}", "integers"))
+        self.refused += batch.refused
+        ids = ids if batch.kept is None else ids[batch.kept]
+        hashes = mixed(ids, self.seed) >> _SHIFT
+        sampled = np.flatnonzero(hashes < np.uint64(self._limit))
+        keys = hashes[sampled] << _SHIFT
+        keys |= self._layout.index(batch.scores[sampled]).astype(np.uint64)
+        heavy = np.ones(len(keys)) if batch.weights is None else batch.weights[sampled]
+        clicked = batch.labels[sampled]
+        self._put(keys, np.stack([np.where(clicked, 0.0, heavy), np.where(clicked, heavy, 0.0)]))
+
+    def _put(self, keys: Keys, weights: Floats) -> None:
+        self._pending.append((keys, weights))
+        self._waiting += len(keys)
+        if self._waiting >= self.cells:
+            self._compact()
+
+    def _compact(self) -> None:
+        """Sorts what waits into the cells and lets go of the users that no longer fit.
+
+        A user is let go only when the cells of the users up to it exceed the room; as cells only
+        ever grow, it would not fit at the end of the data either, so that what stays does not
+        depend on when this is called.
+        """
+        if not self._pending:
+            return
+        keys = np.concatenate([self._keys, *(keys for keys, _ in self._pending)])
+        weights = np.concatenate([self._weights, *(each for _, each in self._pending)], axis=1)
+        self._pending, self._waiting = [], 0
+        order = np.argsort(keys)  # not stable: sums of weights are exact in any order
+        keys = keys[order]
+        starts = np.flatnonzero(np.append(True, keys[1:] != keys[:-1])) if len(keys) else order
+        self._keys = keys[starts]
+        if len(starts):
+            self._weights = np.add.reduceat(weights[:, order], starts, axis=1)
+        if len(self._keys) > self.cells:
+            self._lower(int(self._keys[self.cells] >> _SHIFT))
+
+    def _lower(self, limit: int) -> None:
+        """Lets go of all users whose hash is not below `limit`."""
+        if limit < self._limit:
+            self._limit = limit
+            kept = _users_below(limit, self._keys)
+            self._keys, self._weights = self._keys[:kept].copy(), self._weights[:, :kept].copy()
+
+    def gauc(self, weigh_by: Literal["impressions", "clicks"] = "impressions") -> GroupedAuc:
+        """Returns GAUC with the users' AUC weighted by what `weigh_by` says.
+
+        Raises:
+            ValueError: `weigh_by` is anything else.
+        """
+        if weigh_by not in ("impressions", "clicks"):
+            raise ValueError(three_part("weigh_by", weigh_by, "'impressions' or 'clicks'"))
+        self._compact()
+        hashes = self._keys >> _SHIFT
+        starts = np.flatnonzero(np.append(True, hashes[1:] != hashes[:-1])[: len(hashes)])
+        rate = self._limit / _ALL
+        nothing = GroupedAuc(math.nan, 0, len(starts), rate, math.nan, math.nan, math.nan)
+        if not len(starts):
+            return nothing
+        negatives, positives = self._weights
+        clicks = np.add.reduceat(positives, starts)
+        others = np.add.reduceat(negatives, starts)
+        cells = np.diff(np.append(starts, len(hashes)))
+        below = np.cumsum(negatives) - 0.5 * negatives
+        below -= np.repeat(np.append(0.0, np.cumsum(others)[:-1]), cells)
+        both = np.flatnonzero((clicks > 0) & (others > 0))
+        if not len(both):
+            return nothing
+        pairs = (clicks * others)[both]
+        aucs = np.add.reduceat(positives * below, starts)[both] / pairs
+        bounds = 0.5 * np.add.reduceat(positives * negatives, starts)[both] / pairs
+        heavy = clicks[both] if weigh_by == "clicks" else (clicks + others)[both]
+        total = float(heavy.sum())
+        value = float(aucs @ heavy) / total
+        chance = math.sqrt(1.0 - rate)
+        error = chance * float(np.linalg.norm(heavy * (aucs - value))) / total
+        variation = chance * float(np.linalg.norm(heavy)) / total
+        return GroupedAuc(
+            value=value,
+            users=len(both),
+            sampled=len(starts),
+            rate=rate,
+            standard_error=error,
+            bias_bound=error * variation,
+            bin_error_bound=float(bounds @ heavy) / total,
+        )
+
+    def merge(self, other: Self) -> None:
+        """Adds what `other` has counted.
+
+        Raises:
+            ValueError: It has other settings.
+        """
+        same_settings("cells, bins and seed", self._settings(), other._settings())
+        other._compact()
+        self._compact()
+        self.refused += other.refused
+        self._lower(other._limit)
+        kept = _users_below(self._limit, other._keys)
+        self._put(other._keys[:kept].copy(), other._weights[:, :kept].copy())
+
+    def scale(self, factor: float) -> None:
+        """Multiplies all weights by `factor`, rounded to what still adds exactly."""
+        checked_factor(factor)
+        self._compact()
+        self._weights = on_weight_grid(self._weights * factor)
+
+    def copy(self) -> Self:
+        """Returns a state of its own with the same users."""
+        other = type(self)(self.cells, self.bins, self.seed)
+        other.merge(self)
+        return other
+
+    def arrays(self) -> dict[str, Array]:
+        """Returns the settings, ``limit``, ``refused``, and keys and weights of the cells."""
+        self._compact()
+        names = ("cells", "bins", "seed")
+        settings = zip(names, self._settings(), strict=True)
+        return {
+            **{name: np.array(value, np.int64) for name, value in settings},
+            "limit": np.array(self._limit, np.int64),
+            "refused": self.refused.copy(),
+            "keys": self._keys.copy(),
+            "negatives": self._weights[0].copy(),
+            "positives": self._weights[1].copy(),
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Array]) -> Self:
+        """Makes the state that `arrays` describes.
+
+        Raises:
+            ValueError: They describe none.
+        """
+        state = cls(*(take_count(arrays, name) for name in ("cells", "bins", "seed")))
+        state.refused = take_refused(arrays)
+        state._limit = take_count(arrays, "limit")
+        keys = take(arrays, "keys", np.uint64, (None,))
+        bins = keys & _BIN_MASK
+        sound = state._limit <= _ALL and len(keys) <= state.cells
+        sound = sound and bool((keys[1:] > keys[:-1]).all() and (bins < state.bins).all())
+        if not sound or (len(keys) and int(keys[-1] >> _SHIFT) >= state._limit):
+            raise ValueError(
+                three_part("keys", keys, f"at most {state.cells} rising ones below the limit")
+            )
+        state._keys = keys
+        state._weights = np.stack(
+            [take_weights(arrays, name, keys.shape) for name in ("negatives", "positives")]
+        )
+        return state
+
+    def _settings(self) -> tuple[int, int, int]:
+        return self.cells, self.bins, self.seed
+
+
+def _users_below(limit: int, keys: Keys) -> int:
+    """Returns how many of sorted `keys` are of users with a hash below `limit`."""
+    return len(keys) if limit == _ALL else int(np.searchsorted(keys, np.uint64(limit) << _SHIFT))

@@ -1,0 +1,66 @@
+"""A training step that also returns what the network predicted, before the update.
+
+MindSpore's own step returns the loss alone. This one takes the predictions out of the forward
+pass that the gradients are computed from, so they cost nothing, and they are those of a model that
+has not yet learned from the batch.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mindspore
+from mindspore import nn, ops
+
+from rec_summary.errors import three_part
+
+
+class TrainStep(nn.TrainOneStepCell):
+    """One step of training: forward, backward, update; returns all outputs of the network.
+
+    For MindSpore's `Model`: ``Model(TrainStep(network, optimizer))``. `RecModel` makes one by
+    itself with ``keep_outputs=True``. Works in graph mode and in PyNative mode. Loss scaling is
+    not offered.
+
+    Args:
+        network: Returns the loss first, a scalar, and whatever else there is: predictions, labels.
+        optimizer: Updates the weights.
+        loss_fn: If given, `network` takes all columns but the last and returns a prediction; the
+            last one is the label, and the step returns (loss, prediction, label).
+
+    Raises:
+        TypeError: The network or the optimizer is none.
+    """
+
+    def __init__(self, network: Any, optimizer: Any, loss_fn: Any = None) -> None:
+        if not isinstance(network, nn.Cell):
+            raise TypeError(three_part("network", network, "a mindspore.nn.Cell"))
+        if not isinstance(optimizer, nn.Optimizer):
+            raise TypeError(three_part("optimizer", optimizer, "a mindspore.nn.Optimizer"))
+        if loss_fn is not None:
+            network = _WithLoss(network, loss_fn)
+        super().__init__(network, optimizer)
+        self._forward_and_gradients = mindspore.value_and_grad(
+            self.network, None, self.weights, has_aux=True
+        )
+
+    def construct(self, *inputs: Any) -> Any:
+        """Trains one batch; returns the network's outputs, computed before the update."""
+        outputs, gradients = self._forward_and_gradients(*inputs)
+        gradients = self.grad_reducer(gradients)
+        loss = ops.depend(outputs[0], self.optimizer(gradients))
+        return (loss, *outputs[1:])
+
+
+class _WithLoss(nn.Cell):
+    """A network and its loss: loss, prediction and label of a batch."""
+
+    def __init__(self, backbone: Any, loss_fn: Any) -> None:
+        super().__init__(auto_prefix=False)
+        self._backbone = backbone
+        self._loss_fn = loss_fn
+
+    def construct(self, *columns: Any) -> Any:
+        """Returns loss, prediction and label."""
+        output = self._backbone(*columns[:-1])
+        return self._loss_fn(output, columns[-1]), output, columns[-1]

@@ -1,0 +1,65 @@
+"""The laws that every mergeable state obeys, checked on states that a test made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+
+def assert_equal_states(ours: Any, theirs: Any) -> None:
+    """Checks that two states hold the same."""
+    mine, others = ours.arrays(), theirs.arrays()
+    assert mine.keys() == others.keys()
+    for name, array in mine.items():
+        assert array.dtype == others[name].dtype, name
+        np.testing.assert_array_equal(array, others[name], err_msg=name)
+
+
+def merged(first: Any, *others: Any) -> Any:
+    """Returns the merger of states, which stay as they are."""
+    whole = first.copy()
+    for other in others:
+        whole.merge(other)
+    return whole
+
+
+def assert_laws(a: Any, b: Any, c: Any) -> None:
+    """Checks merging, copying and storing."""
+    before = [state.copy() for state in (a, b, c)]
+    assert_equal_states(merged(a, b), merged(b, a))
+    assert_equal_states(merged(a, merged(b, c)), merged(merged(a, b), c))
+    for state, then in zip((a, b, c), before, strict=True):
+        assert_equal_states(state, then)
+        again = type(state).from_arrays(state.arrays())
+        assert_equal_states(again, state)
+        assert_equal_states(merged(again, b), merged(state, b))
+
+
+def assert_independent(state: Any, change: Any) -> None:
+    """Checks that neither copies nor stored arrays change with a state."""
+    twin, arrays = state.copy(), state.arrays()
+    kept = {name: array.copy() for name, array in arrays.items()}
+    change(state)
+    with pytest.raises(AssertionError):
+        assert_equal_states(state, twin)
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(array, kept[name], err_msg=name)
+
+
+def assert_three_parts(error: pytest.ExceptionInfo[Exception]) -> None:
+    """Checks that an error says what is invalid, what was received and what was expected."""
+    assert " is invalid. Received: " in str(error.value)
+    assert " Expected: " in str(error.value)
+
+
+def assert_rejects_each_missing_array(state: Any) -> None:
+    """Checks that a state is not restored when any of its arrays is missing or of text."""
+    arrays = state.arrays()
+    for name in arrays:
+        for wrong in ({}, {name: np.array("nonsense")}):
+            rest = {key: array for key, array in arrays.items() if key != name} | wrong
+            with pytest.raises(ValueError, match="is invalid") as error:
+                type(state).from_arrays(rest)
+            assert_three_parts(error)

@@ -1,0 +1,182 @@
+from __future__ import annotations
+
+import math
+from itertools import chain
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from rec_summary.metrics.distribution import (
+    Distribution,
+    edges_of,
+    jensen_shannon,
+    psi,
+    psi_by_chance,
+)
+from tests.metrics.laws import (
+    assert_equal_states,
+    assert_independent,
+    assert_laws,
+    assert_rejects_each_missing_array,
+)
+
+COUNTS = hnp.arrays(np.int64, 6, elements=st.integers(0, 10**6))
+NUMBERS = st.lists(st.floats(-3, 3) | st.just(math.nan) | st.just(math.inf), max_size=20)
+EDGES = [-1.0, 0.0, 2.5]
+
+
+def numbers(values: list[float]) -> Distribution:
+    found = Distribution(EDGES)
+    found.add(np.array(values, float))
+    return found
+
+
+def categories(values: list[int]) -> Distribution:
+    found = Distribution(buckets=8)
+    found.add(np.array(values, np.int64))
+    return found
+
+
+@settings(deadline=None)
+@given(st.lists(NUMBERS, min_size=3, max_size=3))
+def test_laws_of_numbers(batches: list[list[float]]) -> None:
+    a, b, c = map(numbers, batches)
+    assert_laws(a, b, c)
+    a.merge(b)
+    a.merge(c)
+    assert_equal_states(a, numbers(list(chain(*batches))))
+
+
+@settings(deadline=None)
+@given(st.lists(st.lists(st.integers(-(2**63), 2**63 - 1)), min_size=3, max_size=3))
+def test_laws_of_categories(batches: list[list[int]]) -> None:
+    a, b, c = map(categories, batches)
+    assert_laws(a, b, c)
+    a.merge(b)
+    a.merge(c)
+    assert_equal_states(a, categories(list(chain(*batches))))
+    assert a.total == sum(map(len, batches))
+
+
+@settings(deadline=None)
+@given(NUMBERS)
+def test_bins_are_those_of_numpy(values: list[float]) -> None:
+    there = [value for value in values if not math.isnan(value)]
+    expected, _ = np.histogram(np.clip(there, -9, 9), [-10, *EDGES, 10])
+    assert numbers(values).counts.tolist() == [*expected.tolist(), len(values) - len(there)]
+
+
+def test_float32_and_booleans_are_numbers() -> None:
+    found = Distribution([0.5])
+    found.add(np.array([[True, False], [True, True]]))
+    found.add(np.array([0.5, 0.25, np.nan], np.float32))
+    assert found.counts.tolist() == [2, 4, 1]
+
+
+@settings(deadline=None)
+@given(COUNTS, COUNTS)
+def test_jensen_shannon_is_that_of_scipy(p: np.ndarray, q: np.ndarray) -> None:
+    distance = pytest.importorskip("scipy.spatial.distance")
+    found = jensen_shannon(p, q)
+    if p.sum() and q.sum():
+        # scipy's is a square root, which makes the rounding of a small difference large.
+        assert found == pytest.approx(distance.jensenshannon(p, q, base=2) ** 2, abs=1e-9)
+        assert 0 <= found <= 1
+    else:
+        assert math.isnan(found)
+
+
+def test_jensen_shannon_at_its_ends() -> None:
+    one, other = np.array([5, 5, 0, 0]), np.array([0, 0, 1, 7])
+    assert jensen_shannon(one, 3 * one) == 0
+    assert jensen_shannon(one, other) == 1
+
+
+@settings(deadline=None)
+@given(COUNTS, COUNTS)
+def test_psi_is_the_formula(p: np.ndarray, q: np.ndarray) -> None:
+    found = psi(p, q)
+    if not (p.sum() and q.sum()):
+        assert math.isnan(found)
+        return
+    shares = [[(n + 0.5) / (side.sum() + 3) for n in side.tolist()] for side in (p, q)]
+    expected = sum((y - x) * math.log(y / x) for x, y in zip(*shares, strict=True))
+    assert found == pytest.approx(expected, abs=1e-12)
+    assert found >= 0
+    assert found == pytest.approx(psi(q, p))
+
+
+def test_psi_without_smoothing() -> None:
+    assert psi(np.array([5, 0]), np.array([5, 1]), 0) == math.inf
+    assert psi(np.array([5, 0]), np.array([9, 0]), 0) == 0
+
+
+def test_psi_of_two_samples_of_one_distribution_is_what_chance_says() -> None:
+    random = np.random.default_rng(5)
+    shares = random.dirichlet(np.full(10, 5.0))
+    pairs = [
+        (random.multinomial(5_000, shares), random.multinomial(2_000, shares)) for _ in "x" * 400
+    ]
+    found = np.mean([psi(p, q) for p, q in pairs])
+    assert found == pytest.approx(psi_by_chance(*pairs[0]), rel=0.15)
+
+
+@settings(deadline=None)
+@given(hnp.arrays(np.float64, st.integers(1, 300), elements=st.floats(-5, 5)), st.integers(2, 12))
+def test_edges_of_a_sample(values: np.ndarray, bins: int) -> None:
+    edges = edges_of(values, bins)
+    assert 1 <= edges.size < bins
+    assert (np.diff(edges) > 0).all()
+    found = Distribution(edges)
+    found.add(values)
+    if np.unique(values).size == values.size >= 10 * bins:
+        assert found.counts[:-1].max() <= math.ceil(values.size / bins) + 2
+
+
+def test_edges_of_a_sample_with_one_value() -> None:
+    assert edges_of([3.0, 3.0, math.nan]).tolist() == [3.0]
+
+
+def test_edges_of_nothing() -> None:
+    with pytest.raises(ValueError, match="one finite number or more"):
+        edges_of([math.nan])
+
+
+def test_copies_and_arrays_are_independent() -> None:
+    assert_independent(numbers([1.0]), lambda it: it.add([2.0]))
+
+
+@pytest.mark.parametrize("other", [Distribution([1.0]), Distribution(buckets=3)])
+def test_other_bins_are_not_merged(other: Distribution) -> None:
+    with pytest.raises(ValueError, match="of the state to be merged"):
+        numbers([1.0]).merge(other)
+
+
+def test_missing_and_senseless_arrays() -> None:
+    assert_rejects_each_missing_array(numbers([1.0]))
+    assert_rejects_each_missing_array(categories([1]))
+
+
+def test_negative_counts_are_not_restored() -> None:
+    arrays = numbers([1.0]).arrays()
+    arrays["counts"][0] = -1
+    with pytest.raises(ValueError, match="counts"):
+        Distribution.from_arrays(arrays)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{}, {"edges": [1, 0]}, {"edges": [math.nan]}, {"edges": [1], "buckets": 3}]
+)
+def test_bins_that_are_none(wrong: dict[str, list[float]]) -> None:
+    with pytest.raises(ValueError, match="is invalid"):
+        Distribution(**wrong)  # type: ignore[arg-type]
+
+
+def test_values_that_are_none() -> None:
+    with pytest.raises(TypeError, match="an integer dtype"):
+        Distribution(buckets=4).add([0.5])
+    with pytest.raises(TypeError, match="real numbers"):
+        Distribution([1.0]).add(["a"])

@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+from functools import cache
+from itertools import chain
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rec_summary.metrics.drift import (
+    LABEL,
+    Drift,
+    ReferenceBuilder,
+    reference_arrays,
+    reference_from_arrays,
+)
+from tests.metrics.laws import (
+    assert_equal_states,
+    assert_independent,
+    assert_laws,
+    assert_rejects_each_missing_array,
+)
+
+
+@cache
+def batch(
+    seed: int, size: int = 400, rate: float = 0.3, shift: float = 0.0
+) -> dict[str, np.ndarray]:
+    random = np.random.default_rng(seed)
+    return {
+        LABEL: (random.random(size) < rate).astype(np.float32),
+        "prediction": 1 / (1 + np.exp(-random.normal(shift, 1, size))),
+        "country": random.zipf(1.5, size) % 100,
+    }
+
+
+def built() -> ReferenceBuilder:
+    builder = ReferenceBuilder(4_000)
+    for seed in range(100, 110):
+        builder.add(batch(seed))
+    assert builder.complete
+    return builder
+
+
+REFERENCE = built().reference()
+
+
+def state(*seeds: int, **changes: float) -> Drift:
+    found = Drift(REFERENCE)
+    for seed in seeds:
+        found.add(batch(seed, **changes))
+    return found
+
+
+@settings(deadline=None)
+@given(st.lists(st.lists(st.integers(0, 9), max_size=3), min_size=3, max_size=3))
+def test_laws(parts: list[list[int]]) -> None:
+    a, b, c = (state(*part) for part in parts)
+    assert_laws(a, b, c)
+    a.merge(b)
+    a.merge(c)
+    assert_equal_states(a, state(*list(chain(*parts))))
+
+
+def test_without_drift_there_is_what_chance_gives() -> None:
+    for report in state(*range(10)).report().values():
+        assert report.count == 4_000
+        assert report.psi < 3 * report.psi_by_chance
+        assert report.jensen_shannon < report.psi
+
+
+def test_drift_is_seen_where_it_is() -> None:
+    found = state(*range(10), rate=0.4, shift=0.7).report()
+    assert found[LABEL].psi > 10 * found[LABEL].psi_by_chance
+    assert found["prediction"].psi > 0.25
+    assert found["country"].psi < 3 * found["country"].psi_by_chance
+
+
+def test_the_rate_of_labels() -> None:
+    found = state(1).report()
+    labels = batch(1)[LABEL]
+    assert found[LABEL].rate == pytest.approx(labels.mean())
+    first = np.concatenate([batch(seed)[LABEL] for seed in range(100, 110)])
+    assert found[LABEL].reference_rate == pytest.approx(first.mean())
+    assert np.isnan(found["prediction"].rate)
+
+
+def test_missing_values_are_told_and_left_out() -> None:
+    found = Drift(REFERENCE)
+    found.add({"prediction": [0.5, np.nan, 0.5, np.nan]})
+    report = found.report()["prediction"]
+    assert (report.count, report.missing_share) == (2, 0.5)
+
+
+def test_columns_may_be_missing_or_more() -> None:
+    found = Drift(REFERENCE)
+    found.add({"other": [1, 2]})
+    report = found.report()
+    assert report.keys() == REFERENCE.keys()
+    assert np.isnan(report[LABEL].psi)
+
+
+def test_the_reference_is_the_first_examples() -> None:
+    builder = ReferenceBuilder(500)
+    assert builder.add(batch(0)) == 400
+    assert not builder.complete
+    assert builder.add(batch(1)) == 100
+    assert builder.complete
+    assert builder.add(batch(2)) == 0
+    whole = ReferenceBuilder(500)
+    whole.add({name: np.r_[values, batch(1)[name]] for name, values in batch(0).items()})
+    for name, distribution in builder.reference().items():
+        assert distribution.total == 500
+        assert_equal_states(distribution, whole.reference()[name])
+
+
+def test_a_stored_reference() -> None:
+    again = reference_from_arrays(reference_arrays(REFERENCE))
+    assert list(again) == list(REFERENCE)
+    for name, distribution in again.items():
+        assert_equal_states(distribution, REFERENCE[name])
+    assert reference_from_arrays(reference_arrays({})) == {}
+
+
+def test_another_reference_is_not_merged() -> None:
+    other = {name: distribution.copy() for name, distribution in REFERENCE.items()}
+    other["country"].add([1])
+    with pytest.raises(ValueError, match="the reference of 'country'"):
+        state(1).merge(Drift(other))
+    del other["country"]
+    with pytest.raises(ValueError, match="the columns"):
+        state(1).merge(Drift(other))
+
+
+def test_copies_and_arrays_are_independent() -> None:
+    assert_independent(state(1), lambda it: it.add(batch(2)))
+
+
+def test_missing_and_senseless_arrays() -> None:
+    assert_rejects_each_missing_array(state(1))
+
+
+def test_columns_that_are_none() -> None:
+    builder = ReferenceBuilder(10)
+    for wrong in ({}, {"a": [1], "b": [1, 2]}, {"a": 3}):
+        with pytest.raises(ValueError, match="columns of one length"):
+            builder.add(wrong)
+    builder.add({"a": [1]})
+    with pytest.raises(ValueError, match="columns is invalid"):
+        builder.add({"b": [1]})
+
+
+def test_a_reference_of_nothing() -> None:
+    with pytest.raises(ValueError, match="one example or more"):
+        ReferenceBuilder(10).reference()

@@ -1,0 +1,54 @@
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rec_summary.metrics.exact_sum import ExactSum
+
+FLOATS = st.floats(allow_nan=False, allow_infinity=False)
+
+
+@given(st.lists(FLOATS, max_size=50))
+def test_the_sum_is_that_of_exact_arithmetic(numbers):
+    total = ExactSum()
+    total.add(np.array(numbers))
+    try:
+        expected = float(sum(map(Fraction, numbers)))
+    except OverflowError:
+        expected = math.inf if sum(map(Fraction, numbers)) > 0 else -math.inf
+    assert total.value() == expected
+
+
+def test_what_float64_loses_is_kept():
+    total = ExactSum()
+    total.add(np.array([1e300, 1.0, 5e-324]))
+    total.add(np.array([-1e300, -1.0]))
+    assert total.value() == 5e-324
+    total.add_whole(3)
+    assert total.value() == 3.0
+
+
+def test_more_than_float64_can_hold_is_infinite_only_while_it_is():
+    total = ExactSum()
+    total.add(np.array([1.7e308, 1.7e308]))
+    assert total.value() == math.inf
+    total.scale(0.5)
+    assert total.value() == 1.7e308
+
+
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        {},
+        {"units": np.zeros(0, np.uint8)},
+        {"units": np.zeros(2000, np.uint8)},
+        {"units": np.zeros(8)},
+        {"units": np.zeros((2, 2), np.uint8)},
+    ],
+)
+def test_nonsense_is_refused(arrays):
+    with pytest.raises(ValueError, match=r"is invalid\. Received"):
+        ExactSum.from_arrays(arrays)

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import math
+from itertools import chain
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rec_summary.metrics.log_histogram import LogHistogram
+from tests.metrics.laws import (
+    assert_equal_states,
+    assert_independent,
+    assert_laws,
+    assert_rejects_each_missing_array,
+)
+
+NUMBERS = st.floats(-1, 2e5) | st.just(math.nan)
+INSIDE = st.lists(st.floats(1e-6, 1e5), min_size=1, max_size=50)
+
+
+def state(values: list[float]) -> LogHistogram:
+    found = LogHistogram(1e-6, 1e5)
+    found.add_all(np.array(values, float))
+    return found
+
+
+@settings(deadline=None)
+@given(st.lists(st.lists(NUMBERS, max_size=20), min_size=3, max_size=3))
+def test_laws(batches: list[list[float]]) -> None:
+    a, b, c = map(state, batches)
+    assert_laws(a, b, c)
+    a.merge(b)
+    a.merge(c)
+    assert_equal_states(a, state(list(chain(*batches))))
+
+
+@settings(deadline=None)
+@given(st.lists(NUMBERS, max_size=20))
+def test_one_by_one_is_as_all_at_once(values: list[float]) -> None:
+    found = LogHistogram(1e-6, 1e5)
+    for value in values:
+        found.add(value)
+    # The logarithms of numpy and of the C library may differ in the last bit: at an edge a number
+    # falls into the neighbouring bin, whose value is as near.
+    whole = state(values)
+    assert found.count == whole.count == sum(not math.isnan(value) for value in values)
+    for share in (0, 0.5, 1):
+        assert found.quantile(share) == pytest.approx(whole.quantile(share), rel=0.03, nan_ok=True)
+
+
+@settings(deadline=None)
+@given(INSIDE, st.floats(0, 1))
+def test_quantiles_are_as_accurate_as_stated(values: list[float], share: float) -> None:
+    exact = np.quantile(values, share, method="inverted_cdf")
+    rank = min(int(share * len(values)), len(values) - 1)
+    found = state(values).quantile(share)
+    assert found == pytest.approx(sorted(values)[rank], rel=0.0101)
+    assert found >= exact * 0.98
+
+
+def test_numbers_beyond_the_bounds_are_the_extremes() -> None:
+    found = state([-3.0, 0.0, 1.0, 1e6, 2e6])
+    assert found.quantile(0) == -3.0
+    assert found.quantile(0.5) == pytest.approx(1.0, rel=0.01)
+    assert found.quantile(1) == 2e6
+
+
+def test_quantiles_of_nothing() -> None:
+    assert math.isnan(state([math.nan]).quantile(0.5))
+
+
+def test_copies_and_arrays_are_independent() -> None:
+    assert_independent(state([1.0]), lambda it: it.add(2.0))
+
+
+def test_other_settings_are_not_merged() -> None:
+    with pytest.raises(ValueError, match="low, high, accuracy of the state"):
+        state([1.0]).merge(LogHistogram(1e-6, 1e5, 0.02))
+
+
+def test_missing_and_senseless_arrays() -> None:
+    assert_rejects_each_missing_array(state([1.0]))
+
+
+@pytest.mark.parametrize("extremes", [[2.0, 1.0], [math.inf, -math.inf], [math.nan, 1.0]])
+def test_extremes_that_are_none(extremes: list[float]) -> None:
+    arrays = state([1.0]).arrays() | {"extremes": np.array(extremes)}
+    with pytest.raises(ValueError, match="extremes"):
+        LogHistogram.from_arrays(arrays)
+
+
+@pytest.mark.parametrize("wrong", [(0, 1), (2, 1), (1, math.inf), (1, 2, 0.9)])
+def test_bounds_that_are_none(wrong: tuple[float, ...]) -> None:
+    with pytest.raises(ValueError, match="is invalid"):
+        LogHistogram(*wrong)

@@ -1,0 +1,196 @@
+"""What every state promises: any split, any order, storing between: the same to the last bit."""
+
+import functools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rec_summary.metrics.exact_sum import ExactSum
+from rec_summary.metrics.grouped_auc import UserScores
+from rec_summary.metrics.log_loss import LogLoss
+from rec_summary.metrics.ratings import RatingErrors
+from rec_summary.metrics.score_histogram import ScoreHistogram
+from rec_summary.metrics.state import Scalable, State, kind_of, restore
+from rec_summary.metrics.windows import Decayed, LastExamples, Lifetime
+from tests.metrics.click_streams import calibrated, states_equal
+
+
+def clicks(rng, size):
+    return calibrated(rng, size, -2, 2)
+
+
+def weighted(rng, size):
+    return *clicks(rng, size), rng.random(size) * 3 + 0.01
+
+
+def of_users(rng, size):
+    return rng.zipf(1.3, size) % 500, *clicks(rng, size)
+
+
+def ratings(rng, size):
+    return np.ldexp(rng.normal(size=size), rng.integers(-60, 60, size)), rng.integers(1, 6, size)
+
+
+class Summed(ExactSum):
+    """An exact sum that is updated like the others."""
+
+    def update(self, numbers):
+        self.add(numbers)
+
+
+CASES = {
+    "sum": (Summed, lambda rng, size: ratings(rng, size)[:1]),
+    "histogram": (functools.partial(ScoreHistogram, 64), clicks),
+    "weighted histogram": (functools.partial(ScoreHistogram, 64), weighted),
+    "log loss": (LogLoss, clicks),
+    "weighted log loss": (LogLoss, weighted),
+    "ratings": (RatingErrors, ratings),
+    "all users": (functools.partial(UserScores, 65_536, 64), of_users),
+    "few users": (functools.partial(UserScores, 128, 64, 3), of_users),
+}
+
+SPLITS = st.lists(st.integers(0, 600), min_size=0, max_size=6)
+
+
+@pytest.fixture(scope="module", params=CASES)
+def case(request):
+    return CASES[request.param]
+
+
+def in_parts(make, columns, borders):
+    """One state for each part of the columns, cut at `borders`."""
+    parts = []
+    for start, end in zip([0, *borders], [*borders, len(columns[0])], strict=True):
+        part = make()
+        part.update(*(column[start:end] for column in columns))
+        parts.append(part)
+    return parts
+
+
+@settings(deadline=None, max_examples=40)
+@given(borders=SPLITS.map(sorted), seed=st.integers(0, 2**32), data=st.data())
+def test_any_split_and_order_gives_the_same(case, borders, seed, data):
+    make, draw = case
+    columns = draw(np.random.default_rng(seed), 600)
+    whole = make()
+    whole.update(*columns)
+    parts = in_parts(make, columns, borders)
+    # Merge two states picked at random until one is left: every order and every tree.
+    while len(parts) > 1:
+        into = parts.pop(data.draw(st.integers(0, len(parts) - 1)))
+        which = data.draw(st.integers(0, len(parts) - 1))
+        before = parts[which].arrays()
+        into.merge(parts[which])
+        after = parts[which].arrays()
+        assert all(np.array_equal(before[name], after[name]) for name in before)
+        parts[which] = into
+    assert states_equal(parts[0], whole)
+
+
+@settings(deadline=None, max_examples=40)
+@given(border=st.integers(0, 600), seed=st.integers(0, 2**32))
+def test_a_restored_state_goes_on(case, border, seed):
+    make, draw = case
+    columns = draw(np.random.default_rng(seed), 600)
+    whole = make()
+    whole.update(*columns)
+    first = make()
+    first.update(*(column[:border] for column in columns))
+    restored = type(first).from_arrays(first.arrays())
+    assert states_equal(first, restored)
+    restored.update(*(column[border:] for column in columns))
+    assert states_equal(restored, whole)
+
+
+def test_a_copy_is_its_own(case):
+    make, draw = case
+    columns = draw(np.random.default_rng(0), 600)
+    state = make()
+    state.update(*columns)
+    copy = state.copy()
+    assert states_equal(state, copy)
+    before = state.arrays()
+    copy.update(*columns)
+
+    assert not states_equal(state, copy)
+    assert all(np.array_equal(before[name], array) for name, array in state.arrays().items())
+
+
+def test_scaling_by_a_half_undoes_seeing_twice(case):
+    make, draw = case
+    columns = draw(np.random.default_rng(0), 600)
+    once, twice = make(), make()
+    once.update(*columns)
+    twice.update(*columns)
+    twice.update(*columns)
+    twice.scale(0.5)
+    assert states_equal(once, twice)
+    for factor in (0, -1, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="factor is invalid"):
+            once.scale(factor)
+
+
+def test_states_keep_to_the_protocol(case):
+    state = case[0]()
+    assert isinstance(state, State)
+    assert isinstance(state, Scalable)
+    if not isinstance(state, Summed):
+        assert states_equal(restore(kind_of(state), state.arrays()), state)
+
+
+WINDOWS = {
+    "lifetime": Lifetime,
+    "last": lambda empty: LastExamples(empty, 300, 5),
+    "decayed": lambda empty: Decayed(empty, 640),
+}
+
+
+@pytest.fixture(scope="module", params=WINDOWS)
+def window(request):
+    return WINDOWS[request.param]
+
+
+@pytest.fixture(scope="module", params=["weighted histogram", "log loss", "ratings", "few users"])
+def inner(request):
+    return CASES[request.param]
+
+
+def ranks(window, inner, seed, sizes):
+    make, draw = inner
+    rng = np.random.default_rng(seed)
+    states = []
+    for size in sizes:
+        state = window(make())
+        state.update(*draw(rng, size))
+        states.append(state)
+    return states
+
+
+@settings(deadline=None, max_examples=40)
+@given(seed=st.integers(0, 2**32), sizes=st.lists(st.integers(0, 900), min_size=3, max_size=3))
+def test_windows_of_ranks_merge_in_any_order(window, inner, seed, sizes):
+    one, two, three = ranks(window, inner, seed, sizes)
+    left, right = one.copy(), three.copy()
+    left.merge(two)
+    left.merge(three)
+    tail = two.copy()
+    tail.merge(one)
+    right.merge(tail)
+    assert states_equal(left, right)
+    assert states_equal(left.total(), right.total())
+
+
+@settings(deadline=None, max_examples=40)
+@given(seed=st.integers(0, 2**32), borders=SPLITS.map(sorted))
+def test_windows_do_not_depend_on_batches_nor_on_restarts(window, inner, seed, borders):
+    make, draw = inner
+    columns = draw(np.random.default_rng(seed), 600)
+    whole = window(make())
+    whole.update(*columns)
+    state = window(make())
+    for start, end in zip([0, *borders], [*borders, 600], strict=True):
+        state.update(*(column[start:end] for column in columns))
+        state = type(state).from_arrays(state.arrays())
+    assert states_equal(state, whole)

@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rec_summary.metrics.throughput import StepClock, Throughput
+from tests.metrics.laws import (
+    assert_equal_states,
+    assert_independent,
+    assert_laws,
+    assert_rejects_each_missing_array,
+)
+
+NOW = 1_700_000_000.0
+STEPS = st.lists(
+    st.tuples(st.integers(0, 5000), st.floats(0, 100), st.floats(0, 1), st.floats(-10, 1e6)),
+    max_size=10,
+)
+
+Steps = list[tuple[int, float, float, float]]
+
+
+def state(steps: Steps) -> Throughput:
+    found = Throughput()
+    for samples, seconds, share, lag in steps:
+        found.add_step(samples, seconds, seconds * share)
+        found.add_events([NOW - lag, math.nan], NOW)
+    return found
+
+
+@settings(deadline=None)
+@given(STEPS, STEPS, STEPS)
+def test_laws(a: Steps, b: Steps, c: Steps) -> None:
+    assert_laws(state(a), state(b), state(c))
+    whole = state(a)
+    whole.merge(state(b))
+    whole.merge(state(c))
+    assert_equal_states(whole, state(a + b + c))
+
+
+def test_rates_and_stalls() -> None:
+    found = state([(100, 0.5, 0.2, 3.0), (300, 1.5, 0.6, 5.0)]).report(quantiles=(0.0, 1.0))
+    assert (found.steps, found.samples) == (2, 400)
+    assert found.steps_per_second == pytest.approx(1.0)
+    assert found.samples_per_second == pytest.approx(200.0)
+    assert found.stall_share == pytest.approx((0.1 + 0.9) / 2)
+    assert found.step_seconds == pytest.approx((0.5, 1.5), rel=0.01)
+    assert found.lag_seconds == pytest.approx((3.0, 5.0), rel=0.01)
+    assert (found.first_event, found.watermark) == (NOW - 5, NOW - 3)
+    assert found.undated == 2
+
+
+@settings(deadline=None)
+@given(st.lists(st.floats(0.001, 1e6), min_size=1))
+def test_quantiles_of_lag_are_within_a_percent(lags: list[float]) -> None:
+    found = Throughput()
+    found.add_events(NOW - np.array(lags), NOW)
+    exact = NOW - (NOW - np.array(lags))  # what float64 leaves of it
+    expected = np.sort(exact)[min(len(lags) // 2, len(lags) - 1)]
+    assert found.report().lag_seconds[0] == pytest.approx(expected, rel=0.0101, abs=0.002)
+
+
+def test_events_of_the_future_are_told() -> None:
+    found = Throughput()
+    found.add_events([NOW + 7, NOW - 1, NOW - 2, NOW - 3], NOW)
+    report = found.report(quantiles=(0.0,))
+    assert report.future_share == 0.25
+    assert report.lag_seconds == (-7.0,)
+    assert report.watermark == NOW + 7
+
+
+def test_of_nothing_nothing_is_known() -> None:
+    found = Throughput().report()
+    assert (found.steps, found.samples, found.undated) == (0, 0, 0)
+    assert np.isnan([found.samples_per_second, found.stall_share, found.watermark]).all()
+    assert np.isnan(found.step_seconds + found.lag_seconds).all()
+
+
+class Clock:
+    """A clock that goes when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 50.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_clock_tells_waiting_from_working() -> None:
+    clock, found = Clock(), Throughput()
+    steps = StepClock(clock)
+    for waited, worked in ((1.0, 3.0), (0.0, 4.0)):
+        steps.waiting()
+        clock.now += waited
+        steps.working()
+        clock.now += worked
+        steps.step_ended(10, found)
+    report = found.report()
+    assert report.samples_per_second == pytest.approx(20 / 8)
+    assert report.stall_share == pytest.approx(1 / 8)
+
+
+def test_a_clock_without_waiting() -> None:
+    clock, found = Clock(), Throughput()
+    steps = StepClock(clock)
+    steps.working()
+    clock.now += 2
+    steps.step_ended(1, found)
+    assert found.report().stall_share == 0.0
+
+
+@pytest.mark.parametrize(
+    ("step", "error"),
+    [
+        ((-1, 1.0), ValueError),
+        ((1, -1.0), ValueError),
+        ((1, math.nan), ValueError),
+        ((1, 1.0, 2.0), ValueError),
+        ((1.5, 1.0), TypeError),
+        ((1, "soon"), TypeError),
+    ],
+)
+def test_steps_that_are_none(step: tuple[object, ...], error: type[Exception]) -> None:
+    found = Throughput()
+    with pytest.raises(error, match="is invalid"):
+        found.add_step(*step)  # type: ignore[arg-type]
+    assert found.report().steps == 0
+
+
+def test_copies_and_arrays_are_independent() -> None:
+    assert_independent(state([(1, 1.0, 0.5, 1.0)]), lambda it: it.add_step(1, 1.0))
+
+
+def test_missing_and_senseless_arrays() -> None:
+    assert_rejects_each_missing_array(state([(1, 1.0, 0.5, 1.0)]))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"sums": np.array([1, 1, 2, 0, 0])},
+        {"sums": np.array([1, 1, 1, 9, 0])},
+        {"events": np.array([2.0, 1.0])},
+        {"events": np.array([math.inf, -math.inf])},
+    ],
+)
+def test_arrays_that_contradict_each_other(wrong: dict[str, np.ndarray]) -> None:
+    with pytest.raises(ValueError, match="is invalid"):
+        Throughput.from_arrays(state([(1, 1.0, 0.5, 1.0)]).arrays() | wrong)

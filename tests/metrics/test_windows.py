@@ -1,0 +1,190 @@
+import numpy as np
+import pytest
+
+from rec_summary.metrics.grouped_auc import UserScores
+from rec_summary.metrics.log_loss import LogLoss
+from rec_summary.metrics.ratings import RatingErrors
+from rec_summary.metrics.score_histogram import ScoreHistogram
+from rec_summary.metrics.windows import Decayed, LastExamples, Lifetime
+from tests.metrics.click_streams import calibrated, states_equal
+
+
+@pytest.fixture(scope="module")
+def stream():
+    return calibrated(np.random.default_rng(0), 5000, -1)
+
+
+def test_a_lifetime_is_everything(stream):
+    window, state = Lifetime(ScoreHistogram()), ScoreHistogram()
+    window.update(*stream)
+    state.update(*stream)
+    assert states_equal(window.total(), state)
+
+
+@pytest.mark.parametrize("batch", [7, 100, 1300])
+def test_at_the_border_of_a_pane_it_is_exactly_the_last_examples(stream, batch):
+    window = LastExamples(ScoreHistogram(), 1200, panes=4)
+    fed = 0
+    while fed < 3900:
+        size = min(batch, 3900 - fed)
+        window.update(*(column[fed : fed + size] for column in stream))
+        fed += size
+        if fed % 300 == 0:
+            last = ScoreHistogram()
+            last.update(*(column[max(0, fed - 1200) : fed] for column in stream))
+            assert states_equal(window.total(), last)
+        held = window.total().positives.sum() + window.total().negatives.sum()
+        assert min(fed, 901) <= held <= 1200
+    assert window.seen == 3900
+
+
+def test_ranks_add_the_last_examples_of_each(stream):
+    ranks = []
+    for start in (0, 2000):
+        window = LastExamples(ScoreHistogram(), 400, panes=4)
+        window.update(*(column[start : start + 1000] for column in stream))
+        ranks.append(window)
+    ranks[0].merge(ranks[1])
+    last = ScoreHistogram()
+    for start in (600, 2600):
+        last.update(*(column[start : start + 400] for column in stream))
+    assert states_equal(ranks[0].total(), last)
+
+
+def test_a_rank_that_lags_adds_only_panes_still_in_the_window(stream):
+    ahead, behind = (LastExamples(ScoreHistogram(), 400, panes=4) for _ in range(2))
+    ahead.update(*(column[:1000] for column in stream))
+    behind.update(*(column[:700] for column in stream))
+    ahead.merge(behind)
+    expected = ScoreHistogram()
+    expected.update(*(column[600:1000] for column in stream))
+    expected.update(*(column[600:700] for column in stream))
+    assert states_equal(ahead.total(), expected)
+
+
+@pytest.mark.parametrize("half_life", [64, 500, 10_000])
+def test_examples_of_a_half_life_ago_weigh_half(stream, half_life):
+    window = Decayed(RatingErrors(), half_life)
+    window.update(stream[0], stream[1])
+    ages = np.arange(5000)[::-1] + 1
+    weights = 2.0 ** (-ages / half_life)
+    errors = stream[0].astype(np.float64) - stream[1]
+    total = window.total()
+    # A step of the weight is a 64th of a half-life, or one example where that is less.
+    step = max(1 / 64, 1 / half_life) * 1.05
+    assert total.weight == pytest.approx(weights.sum(), rel=step)
+    assert total.bias() == pytest.approx((weights * errors).sum() / weights.sum(), abs=step * 0.5)
+    kept = max(1, -(-5000 // half_life))
+    assert len(window._panes) == min(kept, Decayed.HALF_LIVES)
+
+
+def test_decay_forgets_what_was_before():
+    window = Decayed(ScoreHistogram(), 100)
+    window.update(np.full(1000, 0.9), np.ones(1000))
+    window.update(np.full(1000, 0.1), np.zeros(1000))
+    total = window.total()
+    assert total.positives.sum() == pytest.approx(2.0**-10 * total.negatives.sum(), rel=0.02)
+    window.update(np.full(1000, 0.1), np.zeros(1000))
+    assert window.total().positives.sum() == 0
+
+
+def test_windows_over_users(stream):
+    users = np.arange(5000) % 50
+    window, last = LastExamples(UserScores(), 1000, panes=2), UserScores()
+    window.update(users, *stream, None)
+    last.update(users[-1000:], *(column[-1000:] for column in stream))
+    assert states_equal(window.total(), last)
+
+
+def test_windows_of_windows():
+    """A window is a state, so it can be stored as one."""
+    inner = LastExamples(ScoreHistogram(64), 100, panes=4)
+    outer = Lifetime(inner)
+    outer.update([0.5, 0.25], [1, 0])
+    restored = Lifetime.from_arrays(outer.arrays())
+    assert states_equal(restored, outer)
+    assert restored.total().total().positives.sum() == 1
+
+
+def test_states_made_elsewhere_can_be_added():
+    window = LastExamples(ScoreHistogram(), 100, panes=4)
+    for _ in range(5):
+        state = ScoreHistogram()
+        state.update(np.full(50, 0.5), np.ones(50))
+        window.add(state, 50)
+    assert window.total().positives.sum() == 100
+    assert window.seen == 250
+    decayed = Decayed(ScoreHistogram(), 100)
+    decayed.add(state, 50)
+    decayed.add(state, 100)
+    assert decayed.total().positives.sum() == pytest.approx(50 + 25, rel=0.02)
+
+
+def test_mistakes_are_told():
+    class Unknown:
+        pass
+
+    with pytest.raises(ValueError, match="marked with `register`"):
+        Lifetime(Unknown())
+    with pytest.raises(TypeError, match="can be scaled"):
+        Decayed(Lifetime(ScoreHistogram()), 100)
+    with pytest.raises(ValueError, match="half_life is invalid"):
+        Decayed(ScoreHistogram(), 10)
+    with pytest.raises(ValueError, match="examples is invalid"):
+        LastExamples(ScoreHistogram(), 10, 16)
+    window = LastExamples(ScoreHistogram(), 100)
+    with pytest.raises(ValueError, match="columns is invalid"):
+        window.update([0.5], [1, 0])
+    with pytest.raises(ValueError, match="columns is invalid"):
+        window.update(0.5, 1)
+    for other in (
+        LastExamples(ScoreHistogram(), 200),
+        LastExamples(ScoreHistogram(), 100, 8),
+        LastExamples(ScoreHistogram(64), 100),
+        LastExamples(LogLoss(), 100),
+    ):
+        with pytest.raises(ValueError, match="of a state to merge"):
+            window.merge(other)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("kind", np.array("Unknown")),
+        ("kind", np.array("LogLoss")),
+        ("size", np.array(0)),
+        ("panes", np.array(0)),
+        ("seen", np.array(-1)),
+        ("pane_numbers", np.array([5, 1])),
+        ("pane_numbers", np.array([0, 2])),
+        ("pane_numbers", np.array([5, 9])),
+        ("pane5.positives", np.zeros(3)),
+        ("pane5.bins", np.array(128)),
+        ("empty.bins", np.array(128)),
+    ],
+)
+def test_nonsense_is_refused(name, value):
+    window = LastExamples(ScoreHistogram(64), 100, 4)
+    window.update(np.full(130, 0.5), np.ones(130))
+    assert name in window.arrays()
+    with pytest.raises(ValueError, match=r"is invalid\. Received"):
+        LastExamples.from_arrays({**window.arrays(), name: value})
+
+
+@pytest.mark.parametrize("start", [129, 160, -10, -2000])
+def test_steps_where_none_can_be_are_refused(start):
+    window = Decayed(ScoreHistogram(64), 640)
+    window.update(np.full(130, 0.5), np.ones(130))
+    arrays = window.arrays()
+    assert arrays["open_numbers"].tolist() == [120]
+    renamed = {name.replace("open120.", f"open{start}."): a for name, a in arrays.items()}
+    with pytest.raises(ValueError, match="where a step of the window begins"):
+        Decayed.from_arrays({**renamed, "open_numbers": np.array([start])})
+
+
+def test_arrays_of_one_kind_of_window_are_not_another():
+    arrays = LastExamples(ScoreHistogram(), 100).arrays()
+    with pytest.raises(ValueError, match="of a state to merge"):
+        Lifetime.from_arrays(arrays)
+    with pytest.raises(ValueError, match="is invalid"):
+        Decayed.from_arrays({**arrays, "panes": np.array(4)})

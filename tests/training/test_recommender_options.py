@@ -1,0 +1,66 @@
+"""`RecommenderMetrics`: what it accepts, and what it says to mistakes."""
+
+from __future__ import annotations
+
+import pytest
+
+from rec_summary import RecommenderMetrics, SummaryCollector
+
+
+def test_predictions_and_labels_are_enough() -> None:
+    assert RecommenderMetrics(predictions=1, labels=2).last == (100_000,)
+
+
+def test_places_may_be_positions_names_functions_and_columns() -> None:
+    RecommenderMetrics(
+        predictions="score",
+        labels=lambda inputs, outputs: inputs[1],
+        ids={"table": (0, 3)},
+        features={"hour": ("context", -1)},
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "name"),
+    [
+        ({"predictions": 1}, ValueError, "labels"),
+        ({"labels": 1}, ValueError, "predictions"),
+        ({"predictions": True, "labels": 2}, TypeError, "predictions"),
+        ({"predictions": 1.5, "labels": 2}, TypeError, "predictions"),
+        ({"predictions": "", "labels": 2}, ValueError, "predictions"),
+        ({"predictions": (1, 2, 3), "labels": 2}, ValueError, "predictions"),
+        ({"predictions": (1, "a"), "labels": 2}, TypeError, "column of predictions"),
+        ({"users": 0}, ValueError, "users"),
+        ({"weights": 0}, ValueError, "weights"),
+        ({"predictions": 1, "labels": 2, "task": "ctr"}, ValueError, "task"),
+        ({"predictions": 1, "labels": 2, "task": "ratings", "users": 0}, ValueError, "users"),
+        ({"predictions": 1, "labels": 2, "task": "ratings", "logits": True}, ValueError, "logits"),
+        ({"logits": 1}, TypeError, "logits"),
+        ({"ids": ["table"]}, TypeError, "ids"),
+        ({"ids": {1: 0}}, TypeError, "key of ids"),
+        ({"ids": {"": 0}}, ValueError, "key of ids"),
+        ({"ids": {"table": None}}, TypeError, "ids['table']"),
+        ({"unknown_ids": {"table": 0}}, ValueError, "unknown_ids"),
+        ({"ids": {"table": 0}, "unknown_ids": {"table": "0"}}, TypeError, "unknown_ids"),
+        ({"features": {"label": 0}}, ValueError, "key of features"),
+        ({"last": 1000}, TypeError, "last"),
+        ({"last": (8,)}, ValueError, "last"),
+        ({"half_lives": (100, 100)}, ValueError, "half_lives"),
+        ({"report_steps": 0}, ValueError, "report_steps"),
+        ({"detail_every": True}, TypeError, "detail_every"),
+        ({"bins": 1000}, ValueError, "bins"),
+        ({"thresholds": 1}, ValueError, "thresholds"),
+        ({"user_cells": 100}, ValueError, "user_cells"),
+        ({"state_secs": -1}, ValueError, "state_secs"),
+        ({"reference": 3}, TypeError, "reference"),
+    ],
+)
+def test_a_mistake_is_named_with_what_was_received(arguments, error, name) -> None:
+    with pytest.raises(error, match=r"Received: .*Expected: ") as caught:
+        RecommenderMetrics(**arguments)
+    assert name in str(caught.value).partition("Received")[0]
+
+
+def test_the_collector_takes_nothing_else(tmp_path) -> None:
+    with pytest.raises(TypeError, match="recommender is invalid"):
+        SummaryCollector(tmp_path, recommender={"predictions": 1})
