@@ -23,12 +23,13 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from mindspore import Parameter
 from mindspore.ops.operations import debug_ops as _mindspore_operators
 from mindspore.train.summary import summary_record as _mindspore_records
 
 from rec_summary.errors import three_part, verbatim
 from rec_summary.records.trouble import Troubles
-from rec_summary.training.step_view import as_array
+from rec_summary.training.step_view import as_array, copy_of
 from rec_summary.values.image import MAX_TILES, is_image
 from rec_summary.values.scalar import to_number
 from rec_summary.values.summary import (
@@ -171,6 +172,10 @@ def own_array(value: Any, what: str, rows: int | None = None) -> npt.NDArray[Any
         TypeError: It does not hold real numbers.
         ValueError: It is a list of unequal rows.
     """
+    if rows is None and isinstance(value, Parameter):
+        copy = copy_of(value)
+        if copy is not None:
+            return copy
     array = _to_array(value, what)
     if rows is not None and array.ndim:
         array = array[:rows]

@@ -9,7 +9,7 @@ import numpy as np
 from mindspore import Tensor, nn
 from mindspore import dtype as mstype
 
-from rec_summary.training.step_view import StepView, as_array
+from rec_summary.training.step_view import StepView, as_array, as_number
 
 # MindSpore's private wrappers: reading the array that they hold costs a microsecond,
 # calling them would compile and run a graph.
@@ -91,7 +91,7 @@ def _distinct(optimizer: Any) -> Iterator[Any]:
 def _evaluate(rate: Any, optimizer: Any) -> float:
     if isinstance(rate, nn.Cell):
         # The optimizer counts a step after it has used its learning rate.
-        step = max(0, int(as_array(optimizer.global_step, "global_step").reshape(-1)[0]) - 1)
+        step = max(0, int(_first(optimizer.global_step)) - 1)
         if type(rate).__name__ == _TABLE:
             table = as_array(rate.learning_rate, "learning_rate").reshape(-1)
             return float(table[min(step, table.size - 1)])
@@ -102,4 +102,6 @@ def _evaluate(rate: Any, optimizer: Any) -> float:
 
 
 def _first(value: Any) -> float:
+    if isinstance(value, Tensor) and value.size == 1:
+        return as_number(value)
     return float(np.asarray(as_array(value, "learning_rate"), dtype=np.float64).reshape(-1)[0])
