@@ -140,9 +140,12 @@ class TensorBoardRun:
         """
         if self._thinner is not None or not self._selection.is_everything or not self.begun:
             return first
+        # What is held comes first: it may be the first value of a series.
+        if not self._buffer.end_step(int(block.steps[first])):
+            return first
         last = passable(block, first, self._passes)
         part = block.part(first, last)
-        if last == first or not self._buffer.can_pass(int(block.steps[first]), part.firsts):
+        if last == first or not self._buffer.goes_on(part.firsts):
             return first
         self._buffer.pass_by(int(block.steps[last - 1]), part.lasts)
         self._opened().write_framed(block.framed(first, last))

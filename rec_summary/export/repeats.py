@@ -131,25 +131,24 @@ class StepBuffer:
         if len(held) > _HELD_VALUES or self._held_bytes > _HELD_BYTES:
             self._flush()
 
-    def can_pass(self, step: int, firsts: Mapping[tuple[str, str], int]) -> bool:
-        """Whether records that follow can be passed on without being looked at one by one.
-
-        Args:
-            step: The step that they begin with; the following ones are not lower.
-            firsts: The first step of each of their series.
-        """
+    def end_step(self, step: int) -> bool:
+        """Passes on what is held, if `step` is a later one; tells whether it is."""
         if self._step is None or step <= self._step:
             return False
+        self._flush()
+        return True
+
+    def goes_on(self, firsts: Mapping[tuple[str, str], int]) -> bool:
+        """Whether no series goes back; `firsts` are the first steps of what follows."""
         return all(self._last.get(series, first) <= first for series, first in firsts.items())
 
     def pass_by(self, step: int, lasts: Mapping[tuple[str, str], int]) -> None:
-        """Takes note of records that are passed on by somebody else, right after this.
+        """Takes note of records that are passed on by somebody else, after `end_step`.
 
         Args:
             step: The last step of them.
             lasts: The last step of each of their series.
         """
-        self._flush()
         self._passed.clear()
         self._step = step
         self._last.update({key: last for key, last in lasts.items() if key[0] in _STEADY})

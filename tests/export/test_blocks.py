@@ -181,6 +181,16 @@ def test_a_restart_behind_a_long_training() -> None:
     both([content[: len(content) // 3], content])
 
 
+def test_counts_of_nan_that_have_just_begun_go_on() -> None:
+    """The first of them is still held when the next record comes in a block."""
+    spreads = [[1.0, 2.0], [1.0, 2.0], [1.0, math.nan, 3.0], [1.0, 2.0], [1.0, 2.0], [1.0, 2.0]]
+    payloads = [
+        event(n, scalar("a", n), histo("w", spread)).SerializeToString()
+        for n, spread in enumerate(spreads, start=1)
+    ]
+    both([b"".join(map(frame, payloads))])
+
+
 def test_what_is_no_record_of_scalars_is_left_alone() -> None:
     assert scan(b"", 0, 0) is None
     assert scan(b"no record at all, but rather long", 0, 0) is None
