@@ -131,16 +131,22 @@ class StepBuffer:
         if len(held) > _HELD_VALUES or self._held_bytes > _HELD_BYTES:
             self._flush()
 
-    def can_pass(self, step: int, firsts: Mapping[tuple[str, str], int]) -> bool:
-        """Whether records that follow can be passed on without being looked at one by one.
-
-        Args:
-            step: The step that they begin with; the following ones are not lower.
-            firsts: The first step of each of their series.
-        """
+    def leave_for(self, step: int) -> bool:
+        """Passes on what is held if the next record is of a higher step; tells whether it is."""
         if self._step is None or step <= self._step:
             return False
-        return all(self._last.get(series, first) <= first for series, first in firsts.items())
+        self._flush()
+        return True
+
+    def can_pass(self, firsts: Mapping[tuple[str, str], int]) -> bool:
+        """Whether records that follow can be passed on without being looked at one by one.
+
+        `leave_for` comes before it.
+
+        Args:
+            firsts: The first step of each of their series.
+        """
+        return all(self._last.get(series, _INFINITE) <= first for series, first in firsts.items())
 
     def pass_by(self, step: int, lasts: Mapping[tuple[str, str], int]) -> None:
         """Takes note of records that are passed on by somebody else, right after this.
@@ -149,10 +155,11 @@ class StepBuffer:
             step: The last step of them.
             lasts: The last step of each of their series.
         """
-        self._flush()
         self._passed.clear()
         self._step = step
         self._last.update(lasts)
+        if self._restarts:
+            self._since.update(dict.fromkeys(lasts, self._restarts[-1][0]))
 
     def pause(self) -> None:
         """Passes on what is held, and remembers it."""
