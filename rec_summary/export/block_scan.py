@@ -16,15 +16,24 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from rec_summary.export.blocks import Block, Bytes, Floats, Integers
 from rec_summary.export.histogram_blocks import convert
-from rec_summary.export.limits import LONGEST_TAG
 from rec_summary.export.mixed_records import SCALAR, Series, take_apart
+from rec_summary.export.scalar_layout import (
+    RECORDED,
+    Layout,
+    alike,
+    are_quiet,
+    are_shortest,
+    layout_of,
+    steps_of,
+    variable,
+)
 from rec_summary.records import framing
 from rec_summary.records.row_checksums import contribution, masked, row_checksums
 
@@ -33,24 +42,9 @@ _LONGEST: Final = 2048  # of a payload
 _MOST_LAYOUTS: Final = 128  # of the records of one length
 _MOST_LENGTHS: Final = 64
 _ROWS: Final = 4096  # that are gathered at a time: their places take eight times their bytes
-_WALL_TIME, _STEP, _SUMMARY, _VALUE, _TAG = 0x09, 0x10, 0x2A, 0x0A, 0x0A
-_RECORDED, _SHOWN = 0x1D, 0x15  # the key of a number in a record, and in an event file
-_LONGEST_STEP: Final = 5  # bytes; a negative one takes ten
-_MORE: Final = 0x80
-
-
-class Layout(NamedTuple):
-    """Where in a payload things are.
-
-    Attributes:
-        tags: The tag of each value.
-        step: The place and the size of the step.
-        numbers: The place of each number, behind its key.
-    """
-
-    tags: tuple[str, ...]
-    step: tuple[int, int]
-    numbers: tuple[int, ...]
+_FEW: Final = 32  # of fewer records of one layout, one by one costs less
+_MOST_POOR: Final = 64  # layouts of few records, in a block
+_SHOWN: Final = 0x15  # the key of a number in an event file
 
 
 def scan(buffer: bytes, at: int, offset: int) -> Block | None:
@@ -89,6 +83,7 @@ def scan(buffer: bytes, at: int, offset: int) -> Block | None:
         tuple(each[order] for each, order in zip(places, orders, strict=True)),
         block.data,
         block.larger,
+        np.array(sorted(block.larger), np.int64),
         np.flatnonzero((block.kind < 0) | goes_back),
     )
 
@@ -133,6 +128,8 @@ class _Scan:
         self.larger: dict[int, bytes] = {}
         self.values: list[list[npt.NDArray[np.float32]]] = []
         self.places: list[list[Integers]] = []
+        self._numbers: dict[tuple[Series, ...], int] = {}  # of the series
+        self._poor = 0  # layouts of few records so far
 
     def run(self) -> None:
         sizes = np.diff(self._bounds)
@@ -159,29 +156,30 @@ class _Scan:
 
     def _take_length(self, places: Integers, size: int) -> None:
         """Takes the records of one size, layout by layout."""
+        rows = self.data[self._bounds[places][:, None] + np.arange(size)]
         for _ in range(_MOST_LAYOUTS):
-            if not len(places):
+            if not len(places) or self._poor > _MOST_POOR:
                 return
-            first = self._bounds[places[0]]
-            payload = self.data[first : first + size][framing.HEADER_BYTES :]
-            layout = _layout(payload[: -framing.FOOTER_BYTES].tobytes())
+            layout = layout_of(rows[0, framing.HEADER_BYTES : -framing.FOOTER_BYTES].tobytes())
             if layout is None:
-                places = places[1:]
+                places, rows = places[1:], rows[1:]
                 continue
-            rows = self.data[self._bounds[places][:, None] + np.arange(size)]
-            same = _alike(rows, layout)
+            same = alike(rows, layout)
+            self._poor += np.count_nonzero(same) < _FEW
             self._take(places[same], rows[same], layout)
-            places = places[~same]
+            places, rows = places[~same], rows[~same]
 
     def _take(self, places: Integers, rows: Bytes, layout: Layout) -> None:
         payloads = rows[:, framing.HEADER_BYTES : -framing.FOOTER_BYTES]
-        checksums = row_checksums(payloads, _variable(layout))
+        checksums = row_checksums(payloads, variable(layout))
         stored = np.ascontiguousarray(rows[:, -framing.FOOTER_BYTES :]).view("<u4")[:, 0]
         wall_times = np.ascontiguousarray(payloads[:, 1:9]).view("<f8")[:, 0]
-        steps = _steps(payloads, *layout.step)
+        steps = steps_of(payloads, *layout.step)
         # TensorBoard's events have no field for a step or a time of zero.
         sound = (stored == masked(checksums)) & np.isfinite(wall_times)
-        sound &= (steps != 0) & (wall_times != 0)
+        sound &= (steps != 0) & (wall_times != 0) & are_shortest(payloads, *layout.step)
+        for number in layout.numbers:
+            sound &= are_quiet(payloads, number)
         if not sound.all():
             places, rows, payloads = places[sound], rows[sound], payloads[sound]
             checksums, wall_times, steps = checksums[sound], wall_times[sound], steps[sound]
@@ -196,14 +194,17 @@ class _Scan:
         self._convert(places, rows, checksums, layout)
 
     def _kind_of(self, series: tuple[Series, ...]) -> int:
-        if series not in self.series:
+        kind = self._numbers.setdefault(series, len(self.series))
+        if kind == len(self.series):
             self.series.append(series)
             self.values.append([])
             self.places.append([])
-        return self.series.index(series)
+        return kind
 
     def _take_mixed(self) -> None:
         """Takes what is left and has histograms or images."""
+        if self._poor > _MOST_POOR:
+            return
         left = np.flatnonzero(self.kind < 0).tolist()
         data, at = self._buffer, self._at
         records = []
@@ -239,83 +240,9 @@ class _Scan:
         length = rows.shape[1] - framing.OVERHEAD_BYTES
         for number in layout.numbers:
             rows[:, framing.HEADER_BYTES + number - 1] = _SHOWN
-            checksums = checksums ^ contribution(length, number - 1)[_RECORDED ^ _SHOWN]
+            checksums = checksums ^ contribution(length, number - 1)[RECORDED ^ _SHOWN]
         footers = masked(checksums).astype("<u4").reshape(-1, 1).view(np.uint8)
         rows[:, -framing.FOOTER_BYTES :] = footers
         if not self.data.flags.writeable:
             self.data = self.data.copy()
         self.data[self._bounds[places][:, None] + np.arange(rows.shape[1])] = rows
-
-
-def _layout(payload: bytes) -> Layout | None:
-    """Returns the layout of a record of scalars; None for every other record."""
-    size = len(payload)
-    if size < 12 or payload[0] != _WALL_TIME or payload[9] != _STEP:
-        return None
-    at = 10
-    while payload[at] & _MORE:
-        at += 1
-        if at >= min(size - 2, 10 + _LONGEST_STEP):
-            return None
-    step = (10, at + 1 - 10)
-    if payload[at + 1] != _SUMMARY:
-        return None
-    at, end = _length(payload, at + 2)
-    if end != size:
-        return None
-    tags, numbers = [], []
-    while at < end:
-        if payload[at] != _VALUE:
-            return None
-        at, value_end = _length(payload, at + 1)
-        if at >= value_end or value_end > end or payload[at] != _TAG:
-            return None
-        at, tag_end = _length(payload, at + 1)
-        if at > tag_end or tag_end + 5 != value_end or payload[tag_end] != _RECORDED:
-            return None
-        try:
-            tag = payload[at:tag_end].decode("utf-8")
-        except UnicodeDecodeError:
-            return None
-        if not tag or len(tag) > LONGEST_TAG or tag in tags:
-            return None
-        tags.append(tag)
-        numbers.append(tag_end + 1)
-        at = value_end
-    return Layout(tuple(tags), step, tuple(numbers)) if tags else None
-
-
-def _length(payload: bytes, at: int) -> tuple[int, int]:
-    """Returns where a field's content begins and ends; nowhere, if that cannot be told."""
-    if at < len(payload) and payload[at] < _MORE:
-        return at + 1, at + 1 + payload[at]
-    if at + 1 < len(payload) and 0 < payload[at + 1] < _MORE:
-        return at + 2, at + 2 + (payload[at] & 0x7F | payload[at + 1] << 7)
-    return len(payload), -1
-
-
-def _variable(layout: Layout) -> list[int]:
-    """Returns the columns of a payload in which records of a layout may differ."""
-    place, size = layout.step
-    numbers = [number + byte for number in layout.numbers for byte in range(4)]
-    return [*range(1, 9), *range(place, place + size), *numbers]
-
-
-def _alike(rows: Bytes, layout: Layout) -> npt.NDArray[np.bool_]:
-    """Tells which rows have the layout of the first one, and its tags."""
-    fixed = np.ones(rows.shape[1], np.bool_)
-    fixed[[framing.HEADER_BYTES + column for column in _variable(layout)]] = False
-    fixed[-framing.FOOTER_BYTES :] = False
-    same: npt.NDArray[np.bool_] = (rows[:, fixed] == rows[0, fixed]).all(axis=1)
-    place, size = layout.step
-    first = framing.HEADER_BYTES + place
-    step = rows[:, first : first + size]
-    same &= ((step >= _MORE) == (np.arange(size) < size - 1)).all(axis=1)
-    return same
-
-
-def _steps(payloads: Bytes, place: int, size: int) -> Integers:
-    steps: Integers = np.zeros(len(payloads), np.int64)
-    for byte in range(size):
-        steps |= (payloads[:, place + byte].astype(np.int64) & 0x7F) << (7 * byte)
-    return steps

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import starmap
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,8 @@ from rec_summary.export.mixed_records import Series
 Bytes = npt.NDArray[np.uint8]
 Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+
+_GLANCE: Final = 64  # records
 
 
 class Part(NamedTuple):
@@ -47,6 +49,7 @@ class Block:
         places: For each kind, which records are of it, ascending.
         data: The same records as TensorBoard has them, framed; undefined where `kind` is -1.
         larger: Those that have another size there, by their number.
+        cuts: These numbers, ascending.
         breaks: Where `kind` is -1, or a step is lower than the one before, ascending.
     """
 
@@ -59,6 +62,7 @@ class Block:
     places: tuple[Integers, ...]
     data: Bytes
     larger: Mapping[int, bytes]
+    cuts: Integers
     breaks: Integers
 
     def end(self, first: int) -> int:
@@ -69,10 +73,9 @@ class Block:
     def part(self, first: int, last: int) -> Part:
         """Returns the series of the records from `first` up to, not including, `last`."""
         part = Part({}, {}, {})
-        for series, places in zip(self.series, self.places, strict=True):
+        for number in np.unique(self.kind[first:last]).tolist():
+            series, places = self.series[number], self.places[number]
             start, end = np.searchsorted(places, (first, last))
-            if start == end:
-                continue
             low, high = int(self.steps[places[start]]), int(self.steps[places[end - 1]])
             for each in series:
                 part.firsts[each] = min(part.firsts.get(each, low), low)
@@ -87,7 +90,7 @@ class Block:
         """
         start, since = int(self.bounds[0]), first
         pieces: list[bytes | memoryview] = []
-        cuts = [number for number in self.larger if first <= number < last] if self.larger else []
+        cuts = self.cuts[slice(*np.searchsorted(self.cuts, (first, last)))].tolist()
         for number in sorted({*cuts, last - 1}):
             if since < number:
                 pieces.append(self._slice(since, number, start))
@@ -110,11 +113,20 @@ def passable(block: Block, first: int, knows: Callable[[str, str], bool]) -> int
         first: The first one.
         knows: Whether a series has been met before, by its kind and tag.
     """
-    last = block.end(first + 1) if block.kind[first] >= 0 else first
-    known = np.array([all(starmap(knows, series)) for series in block.series])
-    strange = ~known[block.kind[first:last]]
-    if strange.any():
-        last = first + int(strange.argmax())
+    end = block.end(first + 1) if block.kind[first] >= 0 else first
+    last, size, known = first, _GLANCE, set[int]()
+    while last < end:  # further and further, lest a stranger nearby cost a look at all of them
+        kinds = block.kind[last : min(last + size, end)]
+        strange = [
+            number
+            for number in np.unique(kinds).tolist()
+            if number not in known and not all(starmap(knows, block.series[number]))
+        ]
+        if strange:
+            last += int(np.isin(kinds, strange).argmax())
+            break
+        known.update(kinds.tolist())
+        last, size = last + len(kinds), 2 * size
     if last > first:
         last = first + int(np.searchsorted(block.steps[first:last], block.steps[last - 1]))
     return last

@@ -67,31 +67,41 @@ def convert(data: Bytes, starts: Integers, ends: Integers) -> list[bytes | None]
     Returns:
         For each its bytes; None where it is not as expected.
     """
-    places, tails = _find_buckets(data, starts, ends)
-    numbers = (places >= 0).sum(axis=0)
+    places, numbers, tails = _find_buckets(data, starts, ends)
+    firsts = np.cumsum(numbers) - numbers
     fits = _has_tail(data, tails, ends) & (numbers > 0)
     found: list[bytes | None] = [None] * len(starts)
     for number in np.unique(numbers[fits]).tolist():
         which = np.flatnonzero(fits & (numbers == number))
-        rows, sound = _convert(data, places[:number, which], tails[which])
+        buckets = places[firsts[which] + np.arange(number)[:, None]]
+        rows, sound = _convert(data, buckets, tails[which])
         for index, row, good in zip(which.tolist(), rows, sound.tolist(), strict=True):
             if good:
                 found[index] = row
     return found
 
 
-def _find_buckets(data: Bytes, starts: Integers, ends: Integers) -> tuple[Integers, Integers]:
-    """Returns where each histogram's buckets begin, -1 behind the last, and where that ends."""
+def _find_buckets(
+    data: Bytes, starts: Integers, ends: Integers
+) -> tuple[Integers, Integers, Integers]:
+    """Returns where buckets begin, histogram by histogram, their numbers, and where each ends."""
     padded = np.append(data, np.zeros(2, np.uint8))
-    at, rows = starts.copy(), []
+    at = starts.copy()
+    numbers: Integers = np.zeros(len(starts), np.int64)
+    which = np.arange(len(starts))  # those that may have another one; very many have none
+    owners, rows = [which[:0]], [starts[:0]]
     for _ in range(_MOST_BUCKETS):
-        inside = (at < ends) & (padded[at] == _BUCKET)
-        if not inside.any():
+        here = at[which]
+        inside = (here < ends[which]) & (padded[here] == _BUCKET)
+        which, here = which[inside], here[inside]
+        if not len(which):
             break
-        rows.append(np.where(inside, at, -1))
-        at = np.where(inside, at + 2 + padded[np.minimum(at + 1, len(data))], at)
-        at = np.minimum(at, ends)
-    return np.array(rows, np.int64).reshape(len(rows), len(starts)), at
+        owners.append(which)
+        rows.append(here)
+        numbers[which] += 1
+        at[which] = np.minimum(here + 2 + padded[here + 1], ends[which])
+    order = np.argsort(np.concatenate(owners), kind="stable")
+    return np.concatenate(rows)[order], numbers, at
 
 
 def _has_tail(data: Bytes, tails: Integers, ends: Integers) -> npt.NDArray[np.bool_]:
@@ -123,10 +133,10 @@ def _convert(
     at = np.minimum(places, max(limit, 0))
     left, width = _doubles(data, at + 3), _doubles(data, at + 12)
     counts = _counts(data, at)
-    right = left + width
     high, low, total = (_doubles(data, tails + n) for n in (_MAX_AT, _MIN_KEY_AT + 1, 25))
-    sound &= np.isfinite(right).all(axis=0) & (counts[0] > 0) & (counts[-1] > 0)
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"):  # what is not sound may be anything
+        right = left + width
+        sound &= np.isfinite(right).all(axis=0) & (counts[0] > 0) & (counts[-1] > 0)
         sums = bucket_sums(left, width, counts)
     for number in (high, low, total, sums.num, sums.squares):
         # TensorBoard's messages have no field for a number of zero.

@@ -107,7 +107,7 @@ def take_apart(data: bytes, start: int, end: int) -> MixedRecord | None:
     size, at = _varint(data, at + 1, end)
     if at + size != end:
         return None
-    series: list[Series] = []
+    series: dict[Series, None] = {}  # in order; there may be very many
     tags: list[tuple[int, int]] = []
     contents: list[tuple[int, int]] = []
     histograms: list[tuple[int, int]] = []
@@ -126,7 +126,7 @@ def take_apart(data: bytes, start: int, end: int) -> MixedRecord | None:
         key = data[tag_end]
         if key == _RECORDED_SCALAR:
             kind, content = SCALAR, tag_end + 1
-            if content + 4 != value_end:
+            if content + 4 != value_end or _is_signal(data, content):
                 return None
         elif key in (_RECORDED_HISTOGRAM, _IMAGE):
             kind = HISTOGRAM if key == _RECORDED_HISTOGRAM else IMAGE
@@ -145,7 +145,7 @@ def take_apart(data: bytes, start: int, end: int) -> MixedRecord | None:
             return None
         if len(tag) > LONGEST_TAG or (kind, tag) in series:
             return None
-        series.append((kind, tag))
+        series[kind, tag] = None
         tags.append((tag_start, tag_end))
         contents.append((content, value_end))
         at = value_end
@@ -184,3 +184,9 @@ def _varint(data: bytes, at: int, end: int) -> tuple[int, int]:
         if byte < 0x80:
             return (value, at) if byte or not shift else (-1, at)
     return -1, end
+
+
+def _is_signal(data: bytes, at: int) -> bool:
+    """Whether a float32 is a signalling NaN, which becomes another one in Python's hands."""
+    bits = int.from_bytes(data[at : at + 4], "little")
+    return bits & 0x7FC0_0000 == 0x7F80_0000 and bits & 0x3F_FFFF != 0

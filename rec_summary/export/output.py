@@ -28,6 +28,7 @@ from rec_summary.export.words import printable, reason, valid
 _COMPUTATION: Final = "graph"
 _SCALAR: Final = "scalar_value"
 _PLUGINS: Final = {_SCALAR: SCALARS, "histogram": HISTOGRAMS, "image": IMAGES}
+_MOST_REFUSALS: Final = 10  # each doubles the wait
 UNKNOWN_KIND: Final = "unknown"  # the name of a kind that these protobufs do not know either
 
 
@@ -76,6 +77,8 @@ class TensorBoardRun:
             self._buffer = StepBuffer(name, tally, self._thinner.add, self._thinner.restart)
         self._graphs: dict[str, list[int]] = {}  # checksums of those that were written, by kind
         self._layout = 0  # the checksum of the one that was written
+        self._refusals = 0  # of blocks, in a row
+        self._waits = 0  # how many blocks to let pass before another one is looked at
         self._stamp = stamp
         self._size = 0  # of the file, as far as it is written for good
         self._last = 0  # where its last event begins
@@ -140,13 +143,20 @@ class TensorBoardRun:
         """
         if self._thinner is not None or not self._selection.is_everything or not self.begun:
             return first
-        # What is held comes first: it may be the first value of a series.
-        if not self._buffer.end_step(int(block.steps[first])):
+        # What is held may be of a series that shows more from there on.
+        if not self._buffer.leave_for(int(block.steps[first])):
+            return first
+        if self._waits:
+            self._waits -= 1
             return first
         last = passable(block, first, self._passes)
         part = block.part(first, last)
-        if last == first or not self._buffer.goes_on(part.firsts):
+        if last == first or not self._buffer.can_pass(part.firsts):
+            # To look at all that comes, and take nothing, must not happen at every record.
+            self._refusals = min(self._refusals + 1, _MOST_REFUSALS)
+            self._waits = (1 << self._refusals) - 2
             return first
+        self._refusals = 0
         self._buffer.pass_by(int(block.steps[last - 1]), part.lasts)
         self._opened().write_framed(block.framed(first, last))
         self._tally.exported.update(part.values)

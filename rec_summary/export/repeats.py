@@ -131,19 +131,29 @@ class StepBuffer:
         if len(held) > _HELD_VALUES or self._held_bytes > _HELD_BYTES:
             self._flush()
 
-    def end_step(self, step: int) -> bool:
-        """Passes on what is held, if `step` is a later one; tells whether it is."""
+    def leave_for(self, step: int) -> bool:
+        """Passes on what is held if the next record is of a higher step; tells whether it is."""
         if self._step is None or step <= self._step:
             return False
         self._flush()
         return True
 
-    def goes_on(self, firsts: Mapping[tuple[str, str], int]) -> bool:
-        """Whether no series goes back; `firsts` are the first steps of what follows."""
-        return all(self._last.get(series, first) <= first for series, first in firsts.items())
+    def can_pass(self, firsts: Mapping[tuple[str, str], int]) -> bool:
+        """Whether records that follow can be passed on without being looked at one by one.
+
+        `leave_for` comes before it.
+
+        Args:
+            firsts: The first step of each of their series.
+        """
+        return all(
+            self._last.get(series, _INFINITE) <= first
+            for series, first in firsts.items()
+            if series[0] in _STEADY
+        )
 
     def pass_by(self, step: int, lasts: Mapping[tuple[str, str], int]) -> None:
-        """Takes note of records that are passed on by somebody else, after `end_step`.
+        """Takes note of records that are passed on by somebody else, after `leave_for`.
 
         Args:
             step: The last step of them.
@@ -151,7 +161,10 @@ class StepBuffer:
         """
         self._passed.clear()
         self._step = step
-        self._last.update({key: last for key, last in lasts.items() if key[0] in _STEADY})
+        steady = {series: last for series, last in lasts.items() if series[0] in _STEADY}
+        self._last.update(steady)
+        if self._restarts:
+            self._since.update(dict.fromkeys(steady, self._restarts[-1][0]))
 
     def pause(self) -> None:
         """Passes on what is held, and remembers it."""

@@ -252,6 +252,7 @@ class RunExport:
             reached = start
             while True:
                 if file.name.kind is Kind.SUMMARY and self._began is not None:
+                    self._places[name] = (reader.offset, False)  # the one before is exported
                     self._take_blocks(file, reader)
                 decoded = reader.next_event()
                 self._advance(reader.offset - reached)
