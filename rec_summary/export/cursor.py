@@ -36,8 +36,8 @@ def load_cursor(logdir: LogDir, run: str) -> dict[str, Any] | None:
         except OSError:
             return None
         with os.fdopen(fd, "rb") as file:
-            # A number of bytes that is asked for is allocated first.
-            data = file.read(min(os.fstat(file.fileno()).st_size, MOST_BYTES) + 1)
+            # Python takes the memory of what is asked for, not of what is there.
+            data = file.read(min(os.fstat(fd).st_size, MOST_BYTES) + 1)
     if len(data) > MOST_BYTES:
         return None
     try:

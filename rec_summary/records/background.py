@@ -79,6 +79,7 @@ class BackgroundWriter(Generic[_Item]):
         self._dropped = 0
         self._longest = 0  # the longest queue since somebody asked
         self._closing = False
+        self._ended = False  # the thread has done its last
         self._pid = os.getpid()
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="rec_summary-writer", daemon=True)
@@ -95,6 +96,9 @@ class BackgroundWriter(Generic[_Item]):
                 return
             if not self._has_room(nbytes) and not self._overflowing:
                 self._wait_for_room(nbytes)
+                if self._closing:  # meanwhile, by another thread
+                    self._troubles.report("record after close", "a record came too late")
+                    return
             self._overflowing = not self._has_room(nbytes)
             if self._overflowing:
                 self._dropped += 1
@@ -128,11 +132,13 @@ class BackgroundWriter(Generic[_Item]):
             return False
         with self._changed:
             target = self._accepted
+            if self._ended:
+                return self._flushed >= target
             if self._flushed < target <= self._tried:
                 self._tried = self._flushed  # it failed before: whoever asks again wants a new try
             self._flush_wanted = max(self._flush_wanted, target)
             self._changed.notify_all()
-            self._changed.wait_for(lambda: self._tried >= target, timeout)
+            self._changed.wait_for(lambda: self._tried >= target or self._ended, timeout)
             return self._flushed >= target
 
     def close(self, timeout: float = _CLOSE_SECS) -> None:
@@ -142,8 +148,11 @@ class BackgroundWriter(Generic[_Item]):
         with self._changed:
             self._closing = True
             self._changed.notify_all()
-        self._thread.join(timeout)
-        if self._thread.is_alive():
+            # Not a join: a signal's handler that closes may have interrupted who has the lock.
+            ended = self._changed.wait_for(lambda: self._ended, timeout)
+        if ended:
+            self._thread.join()
+        else:
             self._troubles.report("close", f"the writer is still busy after {timeout} s")
 
     @property
@@ -163,6 +172,8 @@ class BackgroundWriter(Generic[_Item]):
 
     def take_longest(self) -> int:
         """Returns the longest that the queue has been since this was last asked."""
+        if os.getpid() != self._pid:  # nobody would ever let go of the lock
+            return self._longest
         with self._changed:
             longest, self._longest = self._longest, len(self._waiting)
         return longest
@@ -174,6 +185,14 @@ class BackgroundWriter(Generic[_Item]):
         return fits and len(self._waiting) < self._capacity
 
     def _run(self) -> None:
+        try:
+            self._serve()
+        finally:
+            with self._changed:
+                self._ended = True
+                self._changed.notify_all()
+
+    def _serve(self) -> None:
         while (record := self._next()) is not None:
             if record is not _FLUSH:
                 self._attempt("write", functools.partial(self._sink.write, record))

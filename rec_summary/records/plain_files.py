@@ -44,7 +44,7 @@ def read_plain(path: str | os.PathLike[str], most: int) -> bytes:
         OSError: It cannot be read, is a link, is no regular file, or is larger.
     """
     with os.fdopen(open_plain(path), "rb") as file:
-        # A number of bytes that is asked for is allocated first.
+        # Python takes the memory of what is asked for, not of what is there.
         data = file.read(min(os.fstat(file.fileno()).st_size, most) + 1)
     if len(data) > most:
         raise OSError(errno.EFBIG, f"it is larger than {most:,} bytes", os.fspath(path))

@@ -118,17 +118,18 @@ class RunWriter:
         payload = record.encode()
         if not payload:  # it had work to do and nothing to say
             return
+        failure: OSError | None = None
+        try:
+            self._replace_lost()
+            if record.kind is Kind.SUMMARY and self._is_full():
+                self._rotate()
+        except OSError as error:  # the record comes first; the file at hand still takes it
+            failure = error
         if record.kind is Kind.LINEAGE:
             self._lineage.write(payload)
-            return
-        failure: OSError | None = None
-        if self._is_full():
-            try:
-                self._rotate()
-            except OSError as error:  # the record comes first; the file at hand still takes it
-                failure = error
-        self._keeps = self._keeps or record.once
-        self._summary.write(payload)
+        else:
+            self._keeps = self._keeps or record.once
+            self._summary.write(payload)
         if failure is not None:
             raise failure
 
@@ -138,10 +139,14 @@ class RunWriter:
         Raises:
             OSError: A file cannot be written; its records are kept for the next try.
         """
-        self._replace_lost()
-        self._both("flush")
-        if self._durability.fsync == "flush":
-            self._both("sync")
+        failure: OSError | None = None
+        try:
+            self._replace_lost()
+        except OSError as error:  # a file that is not lost is served all the same
+            failure = error
+        self._both("flush", *(("sync",) if self._durability.fsync == "flush" else ()))
+        if failure is not None:
+            raise failure
 
     def close(self) -> None:
         """Flushes and closes the files.
@@ -150,18 +155,21 @@ class RunWriter:
             OSError: A file's last records could not be written.
         """
         try:
+            # Where nothing is left to be written, what was deleted stays so.
+            if any(each.is_lost and each.has_pending for each in (self._summary, self._lineage)):
+                self._replace_lost()
             if self._durability.fsync != "never":
-                self._both("flush")
-                self._both("sync")
+                self._both("flush", "sync")
         finally:
             self._both("close")
 
-    def _both(self, action: str) -> None:
+    def _both(self, *actions: str) -> None:
         # One file's failure must not keep the other from being served.
         failure: OSError | None = None
         for segment in (self._summary, self._lineage):
             try:
-                getattr(segment, action)()
+                for action in actions:
+                    getattr(segment, action)()
             except OSError as error:
                 failure = error
         if failure is not None:
@@ -173,20 +181,22 @@ class RunWriter:
 
     def _rotate(self) -> None:
         """Begins the next summary file; if that fails, the one at hand goes on growing."""
+        self._summary.flush()  # on a full disk, it still holds what the next one would not
         following = self._begin(Kind.SUMMARY)[Kind.SUMMARY]
         full, self._summary = self._summary, following
+        self._gone_bytes += full.bytes_written
+        if not self._keeps:
+            self._finished.append(_Finished(full.path, full.size))
+            self._finished_bytes += full.size
+        self._keeps = False
         try:
-            full.flush()
             if self._durability.fsync != "never":
                 full.sync()
         finally:
-            full.close()
-            self._gone_bytes += full.bytes_written
-            if not self._keeps:
-                self._finished.append(_Finished(full.path, full.size))
-                self._finished_bytes += full.size
-            self._keeps = False
-            self._drop_oldest()
+            try:
+                full.close()
+            finally:
+                self._drop_oldest()
 
     def _drop_oldest(self) -> None:
         files, budget = self._retention.max_files, self._retention.max_total_bytes

@@ -8,6 +8,7 @@ meets a torn record only if the process or the machine died in the middle of a w
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from typing import Final
 
@@ -18,6 +19,10 @@ DIRECTORY_MODE: Final = 0o700
 
 _FLUSH_BYTES: Final = 1 << 16  # write to the file once this much has gathered
 _PENDING_BYTES: Final = 1 << 23  # hold this much while the file cannot be written
+
+
+class DeletedFile(OSError):
+    """A record file was deleted while it was being written: nothing more goes there."""
 
 
 class SegmentWriter:
@@ -75,10 +80,13 @@ class SegmentWriter:
         """Hands everything to the operating system: it survives the death of the process.
 
         Raises:
+            DeletedFile: The file is lost; the records are kept, to be handed over.
             OSError: The file cannot be written; the records are kept for the next try.
         """
         if not self._pending:
             return
+        if self.is_lost:
+            raise DeletedFile(errno.ENOENT, "the record file was deleted", self.path)
         if self._torn:
             self._cut_back()
         data = memoryview(b"".join(self._pending))
@@ -116,7 +124,23 @@ class SegmentWriter:
 
         A file that was moved, alone or with its directory, is not lost.
         """
-        return self._linked and self._fd >= 0 and os.fstat(self._fd).st_nlink == 0
+        if self._fd < 0 or not self._linked:
+            return False
+        try:
+            status = os.fstat(self._fd)
+        except OSError as error:
+            return error.errno == errno.ESTALE  # what NFS says when another host has deleted it
+        if status.st_nlink:
+            return False
+        try:  # some file systems forget how many names a file has: the name itself decides
+            return not os.path.samestat(status, os.lstat(self.path))
+        except OSError:
+            return True
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether records wait to be flushed."""
+        return bool(self._pending)
 
     def hand_over(self, successor: SegmentWriter) -> None:
         """Gives what is not written yet to another file, behind what that has; closes this."""
@@ -124,7 +148,8 @@ class SegmentWriter:
         successor._pending_bytes += self._pending_bytes
         successor.records += len(self._pending)
         self._pending, self._pending_bytes = [], 0
-        self.close()
+        with contextlib.suppress(OSError):  # nothing is left that could be lost
+            self.close()
 
     def close(self) -> None:
         """Flushes and closes the file; the file is closed even if the flush fails.
@@ -137,5 +162,5 @@ class SegmentWriter:
         try:
             self.flush()
         finally:
-            os.close(self._fd)
-            self._fd = -1
+            fd, self._fd = self._fd, -1  # closed even if that fails
+            os.close(fd)

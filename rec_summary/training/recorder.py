@@ -45,6 +45,7 @@ class Recorder:
         self._files: RunWriter | None = None
         self._writer: BackgroundWriter[Record] | None = None
         self._before = Counters(0, 0, 0, 0)  # of files that are closed
+        self._failed = False  # the last opening or closing; while open, the writer knows
 
     @property
     def is_open(self) -> bool:
@@ -65,6 +66,7 @@ class Recorder:
             )
         except OSError as error:
             self._troubles.report("open", error)
+            self._failed = True
             return
         self._files = files
         self._writer = background(files, self._troubles, self._durability, self._flush_secs)
@@ -81,8 +83,12 @@ class Recorder:
         self.write(MessageRecord(message))
 
     def flush(self) -> bool:
-        """Waits until all records are with the operating system; says whether they are."""
-        return self._writer is None or self._writer.flush()
+        """Waits until all records are with the operating system; says whether they are.
+
+        Where no file could be created, or the last records of those that are closed could not be
+        written, they are not.
+        """
+        return not self._failed if self._writer is None else self._writer.flush()
 
     def counters(self) -> Counters:
         """Returns what was done since the first opening."""
@@ -100,6 +106,7 @@ class Recorder:
         """Writes what is left and closes the files; may be called at any time."""
         if self._writer is not None:
             self._writer.close()
+            self._failed = not self._writer.flush(0)
             self._before = self.counters()
             self._writer = self._files = None
             atexit.unregister(self.close)

@@ -1,5 +1,6 @@
 import os
 import re
+import signal
 import threading
 import time
 from pathlib import Path
@@ -237,3 +238,78 @@ def test_without_waiting_what_finds_no_room_is_dropped_and_counted(sink, trouble
     assert len(sink.flushed) == writer.accepted
     assert writer.take_longest() == 4  # it was so long when this was last asked
     assert writer.take_longest() == 0
+
+
+def test_flush_after_a_close_that_failed_does_not_wait(sink, troubles):
+    writer = BackgroundWriter(sink, troubles, flush_secs=3600)
+    writer.write(Item(1))
+    wait_until(lambda: sink.written == [1])
+    sink.failing = True
+    writer.close()
+    begun = time.monotonic()
+    assert writer.flush(timeout=30) is False
+    assert time.monotonic() - begun < 15
+
+
+def test_a_record_that_waited_for_room_while_another_thread_closed_is_counted(sink, troubles):
+    sink.gate.clear()
+    writer = BackgroundWriter(sink, troubles, capacity=1, block_secs=20)
+    writer.write(Item(1))
+    wait_until(lambda: writer.queue_length == 0)
+    writer.write(Item(2))
+    waiting = threading.Thread(target=writer.write, args=(Item(3),))
+    waiting.start()
+    closing = threading.Thread(target=writer.close)
+    closing.start()
+    wait_until(lambda: writer._closing)
+    sink.gate.set()
+    waiting.join(20)
+    closing.join(20)
+    assert sink.flushed == [1, 2]
+    assert writer.accepted == 2
+    assert troubles.counts == {"record after close": 1}
+    assert writer.flush(timeout=30) is True
+
+
+def test_a_handler_that_closes_may_interrupt_a_write(sink, troubles):
+    """It runs in the thread that holds the lock."""
+    writer = BackgroundWriter(sink, troubles)
+    before = signal.signal(signal.SIGUSR1, lambda *_: writer.close(timeout=30))
+
+    try:
+        writer.write(Item(1))
+        begun = time.monotonic()
+        with writer._changed:  # as `write` does
+            signal.raise_signal(signal.SIGUSR1)
+        assert time.monotonic() - begun < 15
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert sink.flushed == [1]
+    assert troubles.counts == {}
+
+
+def test_a_child_that_is_forked_while_the_lock_is_held_can_ask_for_numbers(sink, troubles):
+    writer = BackgroundWriter(sink, troubles)
+    held, done = threading.Event(), threading.Event()
+
+    def hold():
+        with writer._changed:
+            held.set()
+            done.wait(20)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    held.wait(20)
+    child = os.fork()
+    if child == 0:
+        writer.take_longest()
+        os._exit(7)
+    done.set()
+    holder.join()
+    end = time.monotonic() + 10
+    while (status := os.waitpid(child, os.WNOHANG)) == (0, 0):
+        if time.monotonic() > end:
+            os.kill(child, signal.SIGKILL)
+        time.sleep(0.01)
+    assert status[1] == 7 << 8
+    writer.close()

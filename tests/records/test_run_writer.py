@@ -1,3 +1,4 @@
+import errno
 import os
 import shutil
 
@@ -9,6 +10,7 @@ from rec_summary.records.durability import Durability
 from rec_summary.records.names import Kind
 from rec_summary.records.reader import RecordReader
 from rec_summary.records.run_writer import FILE_VERSION, Retention, RunWriter
+from rec_summary.records.segment import DeletedFile
 from rec_summary.records.sink import MessageRecord
 from rec_summary.records.trouble import Troubles
 
@@ -213,3 +215,84 @@ def test_bytes_are_counted_over_all_files(tmp_path):
         writer.write(Sized(step))
     writer.close()
     assert writer.bytes_written == sum(path.stat().st_size for path in tmp_path.glob("events*"))
+
+
+@pytest.fixture
+def full_disk(monkeypatch):
+    """Makes the disk full while the list that it returns has something in it."""
+    real, full = os.write, []
+
+    def write(fd, data):
+        if full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(fd, data)
+
+    monkeypatch.setattr(os, "write", write)
+    return full
+
+
+def test_a_rotation_on_a_full_disk_loses_nothing(tmp_path, full_disk):
+    """A new file can be created there, but what the old one still holds fits nowhere."""
+    writer = RunWriter(tmp_path, retention=Retention(max_file_size=1000, max_files=2))
+    for step in range(1, 4):
+        writer.write(Sized(step))
+    full_disk.append(True)
+    writer.write(Sized(4))  # the file is full now
+    for step in range(5, 31):
+        with pytest.raises(OSError, match="No space left"):
+            writer.write(Sized(step))
+    del full_disk[:]
+    writer.write(Sized(31))
+    writer.close()
+    assert flat(steps(tmp_path)) == list(range(1, 32))
+
+
+def test_a_deleted_file_is_noticed_before_it_is_full(tmp_path):
+    troubles = Troubles()
+    writer = RunWriter(
+        tmp_path / "records", retention=Retention(max_file_size=1000), troubles=troubles
+    )
+    writer.write(Sized(1))
+    writer.flush()
+    shutil.rmtree(tmp_path / "records")
+    for step in range(2, 20):
+        writer.write(Sized(step))
+    writer.close()
+    assert flat(steps(tmp_path / "records")) == list(range(2, 20))
+    assert troubles.counts == {"record file deleted": 2}
+
+
+def test_what_waits_when_files_are_deleted_is_written_at_the_end(tmp_path):
+    writer = RunWriter(tmp_path / "records")
+    writer.write(Sized(1))
+    shutil.rmtree(tmp_path / "records")
+    writer.close()
+    assert steps(tmp_path / "records") == [[1]]
+
+
+def test_a_directory_that_is_deleted_behind_the_last_record_stays_so(tmp_path):
+    writer = RunWriter(tmp_path / "records")
+    writer.write(Sized(1))
+    writer.flush()
+    shutil.rmtree(tmp_path / "records")
+    writer.close()
+    assert not (tmp_path / "records").exists()
+
+
+def test_where_no_file_can_be_begun_anew_records_wait_and_the_other_file_is_served(tmp_path):
+    writer = RunWriter(tmp_path / "records")
+    os.unlink(writer.paths[0])
+    os.rename(tmp_path / "records", tmp_path / "moved")  # with the lineage, which is not lost
+    (tmp_path / "records").write_bytes(b"in the way")
+    event = lineage_pb2.LineageEvent(wall_time=1.0, step=5)
+    for record in (Sized(1), MessageRecord(event)):
+        with pytest.raises(OSError, match="not a directory"):
+            writer.write(record)
+    with pytest.raises(DeletedFile):
+        writer.flush()
+    [moved] = find_runs(tmp_path / "moved")
+    assert lineage_pb2.LineageEvent.FromString(payloads(moved, Kind.LINEAGE)[1]) == event
+    (tmp_path / "records").unlink()
+    writer.flush()
+    assert steps(tmp_path / "records") == [[1]]
+    writer.close()

@@ -9,7 +9,7 @@ import pytest
 
 from rec_summary.records.framing import frame
 from rec_summary.records.reader import RecordReader, TruncatedRecord
-from rec_summary.records.segment import SegmentWriter
+from rec_summary.records.segment import DeletedFile, SegmentWriter
 
 
 def read_all(path):
@@ -175,3 +175,52 @@ def test_what_is_not_written_yet_can_be_handed_over(tmp_path):
     assert read_all(tmp_path / "old") == [b"one"]
     assert read_all(tmp_path / "new") == [b"three", b"two"]
     assert new.records == 2
+
+
+def test_nothing_goes_into_a_deleted_file(tmp_path):
+    writer = SegmentWriter(str(tmp_path / "s"))
+    (tmp_path / "s").unlink()
+    with pytest.raises(DeletedFile):
+        writer.write(b"x" * 100_000)
+    assert writer.has_pending
+    assert writer.bytes_written == 0
+    other = SegmentWriter(str(tmp_path / "s"))
+    writer.hand_over(other)
+    other.close()
+    assert read_all(tmp_path / "s") == [b"x" * 100_000]
+
+
+@pytest.mark.parametrize(
+    ("answer", "lost"), [(errno.ESTALE, True), (errno.EIO, False), (None, False)]
+)
+def test_what_odd_file_systems_say_of_a_file(tmp_path, monkeypatch, answer, lost):
+    """NFS knows no file that another host has deleted; some forget how many names one has."""
+    writer = SegmentWriter(str(tmp_path / "s"))
+    real = os.fstat
+
+    def fstat(fd):
+        if fd != writer._fd:
+            return real(fd)
+        if answer is not None:
+            raise OSError(answer, os.strerror(answer))
+        return os.stat_result([0 if n == 3 else each for n, each in enumerate(real(fd))])
+
+    monkeypatch.setattr(os, "fstat", fstat)
+    assert writer.is_lost is lost
+
+
+def test_a_file_that_cannot_even_be_closed_is_closed_once(tmp_path, monkeypatch):
+    """Its number may be another file's by then."""
+    writer = SegmentWriter(str(tmp_path / "s"))
+    real, closed = os.close, []
+
+    def close(fd):
+        real(fd)
+        closed.append(fd)
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "close", close)
+    with pytest.raises(OSError, match="Input/output"):
+        writer.close()
+    writer.close()
+    assert len(closed) == 1
