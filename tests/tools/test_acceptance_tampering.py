@@ -193,6 +193,9 @@ def landscape() -> summary_pb2.LossLandscape:
     result.metadata.decomposition = "PCA"
     result.metadata.unit = "step"
     result.metadata.step_per_epoch = 3
+    result.metadata.seed, result.metadata.samples, result.metadata.moved = 1, 1024, 52_300
+    result.metadata.explained_variance.extend([0.91, 0.0625])
+    result.metadata.eigenvalues.extend([2.5, -0.125])
     return result
 
 
