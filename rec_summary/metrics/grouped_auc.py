@@ -18,13 +18,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from rec_summary.errors import three_part
-from rec_summary.metrics.clicks import REASONS, clean, column, on_weight_grid, take_refused
+from rec_summary.metrics.clicks import REASONS, Clicks, clean, column, on_weight_grid, take_refused
 from rec_summary.metrics.id_hash import mixed
 from rec_summary.metrics.score_bins import score_bins
 from rec_summary.metrics.state import (
@@ -75,6 +75,27 @@ class GroupedAuc:
     standard_error: float
     bias_bound: float
     bin_error_bound: float
+
+
+class UserBatch(NamedTuple):
+    """A batch for `UserScores.count`.
+
+    Attributes:
+        keys: Hash of the user and bin of the score, of shape [examples].
+        weights: Of non-clicks and of clicks, of shape [2, examples].
+    """
+
+    keys: Keys
+    weights: Floats
+
+    @property
+    def size(self) -> int:
+        """How many examples there are."""
+        return len(self.keys)
+
+    def cut(self, at: slice) -> UserBatch:
+        """Returns some of the examples."""
+        return UserBatch(self.keys[at], self.weights[:, at])
 
 
 @register
@@ -133,19 +154,40 @@ class UserScores:
             ValueError: The sizes differ.
         """
         batch = clean(scores, labels, weights)
+        self.count(self.prepare(users, batch))
+        self.refused += batch.refused
+
+    def prepare(self, users: Any, batch: Clicks) -> UserBatch:
+        """Returns a batch for `count` of this state and of others with the same settings.
+
+        Args:
+            users: Integers, one for each example, refused ones included.
+            batch: The examples.
+
+        Raises:
+            TypeError: The users are not integers.
+            ValueError: There is another number of them.
+        """
         size = len(batch.scores) if batch.kept is None else len(batch.kept)
         ids = column("users", users, size)
         if ids.dtype.kind not in "iu":
             raise TypeError(three_part("users", f"an array of {ids.dtype}", "integers"))
-        self.refused += batch.refused
         ids = ids if batch.kept is None else ids[batch.kept]
-        hashes = mixed(ids, self.seed) >> _SHIFT
-        sampled = np.flatnonzero(hashes < np.uint64(self._limit))
-        keys = hashes[sampled] << _SHIFT
-        keys |= self._layout.index(batch.scores[sampled]).astype(np.uint64)
-        heavy = np.ones(len(keys)) if batch.weights is None else batch.weights[sampled]
-        clicked = batch.labels[sampled]
-        self._put(keys, np.stack([np.where(clicked, 0.0, heavy), np.where(clicked, heavy, 0.0)]))
+        keys = mixed(ids, self.seed) & ~_BIN_MASK
+        keys |= self._layout.index(batch.scores).astype(np.uint64)
+        weights = np.zeros((2, len(keys)))
+        weights[batch.labels.astype(np.intp), np.arange(len(keys))] = (
+            1.0 if batch.weights is None else batch.weights
+        )
+        return UserBatch(keys, weights)
+
+    def count(self, batch: UserBatch) -> None:
+        """Counts a prepared batch; the arrays of it are kept."""
+        keys, weights = batch
+        if self._limit < _ALL:
+            sampled = np.flatnonzero(keys < np.uint64(self._limit) << _SHIFT)
+            keys, weights = keys[sampled], weights[:, sampled]
+        self._put(keys, weights)
 
     def _put(self, keys: Keys, weights: Floats) -> None:
         self._pending.append((keys, weights))
@@ -171,6 +213,7 @@ class UserScores:
         self._keys = keys[starts]
         if len(starts):
             self._weights = np.add.reduceat(weights[:, order], starts, axis=1)
+        self._forget()
         if len(self._keys) > self.cells:
             self._lower(int(self._keys[self.cells] >> _SHIFT))
 
@@ -178,7 +221,12 @@ class UserScores:
         """Lets go of all users whose hash is not below `limit`."""
         if limit < self._limit:
             self._limit = limit
-            kept = _users_below(limit, self._keys)
+            self._forget()
+
+    def _forget(self) -> None:
+        """Lets go of the cells of users that are not in the sample; what waits is left alone."""
+        kept = _users_below(self._limit, self._keys)
+        if kept < len(self._keys):
             self._keys, self._weights = self._keys[:kept].copy(), self._weights[:, :kept].copy()
 
     def gauc(self, weigh_by: Literal["impressions", "clicks"] = "impressions") -> GroupedAuc:
@@ -232,11 +280,10 @@ class UserScores:
         """
         same_settings("cells, bins and seed", self._settings(), other._settings())
         other._compact()
-        self._compact()
         self.refused += other.refused
         self._lower(other._limit)
         kept = _users_below(self._limit, other._keys)
-        self._put(other._keys[:kept].copy(), other._weights[:, :kept].copy())
+        self._put(other._keys[:kept], other._weights[:, :kept])
 
     def scale(self, factor: float) -> None:
         """Multiplies all weights by `factor`, rounded to what still adds exactly."""
@@ -247,7 +294,10 @@ class UserScores:
     def copy(self) -> Self:
         """Returns a state of its own with the same users."""
         other = type(self)(self.cells, self.bins, self.seed)
-        other.merge(self)
+        other.refused += self.refused
+        # Shared, for no array is ever changed.
+        other._limit, other._keys, other._weights = self._limit, self._keys, self._weights
+        other._pending, other._waiting = list(self._pending), self._waiting
         return other
 
     def arrays(self) -> dict[str, Array]:

@@ -17,8 +17,8 @@ from rec_summary.metrics.state import State
 from rec_summary.records.names import Kind
 from rec_summary.records.trouble import Troubles
 from rec_summary.training import recommender_store as store
-from rec_summary.training.recommender_batch import Array, Batch
-from rec_summary.training.recommender_metrics import Metrics, Settled
+from rec_summary.training.recommender_batch import Array, Batch, join
+from rec_summary.training.recommender_metrics import Metrics
 from rec_summary.training.recommender_options import RecommenderMetrics
 from rec_summary.values.recommender import recommender_values
 
@@ -85,12 +85,7 @@ class Engine:
         """Counts batches; returns the event of the report, or nothing."""
         with self._lock:
             if batches:
-                self._metrics.update(
-                    [
-                        Settled(b.settle(self._troubles), b.samples, b.seconds, b.waited, b.now)
-                        for b in batches
-                    ]
-                )
+                self._metrics.update(join(batches, self._metrics.places, self._troubles))
             if report is None:
                 return b""
             event = self._event(report, repeated=report.step == self._last_step and not batches)

@@ -43,7 +43,10 @@ def recommender_values(
         tops: Ids, counts, and the bounds of these.
     """
     return [
-        *(Summary.Value.FromString(ScalarValue(tag, number).encode()) for tag, number in scalars.items()),
+        *(
+            Summary.Value.FromString(ScalarValue(tag, number).encode())
+            for tag, number in scalars.items()
+        ),
         *(buckets_value(tag, *parts) for tag, parts in histograms.items()),
         *(pr_curve_value(tag, rows) for tag, rows in pr_curves.items()),
         *(reliability_value(tag, *parts) for tag, parts in reliabilities.items()),
