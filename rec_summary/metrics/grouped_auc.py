@@ -204,15 +204,21 @@ class UserScores:
         """
         if not self._pending:
             return
-        keys = np.concatenate([self._keys, *(keys for keys, _ in self._pending)])
-        weights = np.concatenate([self._weights, *(each for _, each in self._pending)], axis=1)
+        keys = np.concatenate([keys for keys, _ in self._pending])
+        weights = np.concatenate([each for _, each in self._pending], axis=1)
         self._pending, self._waiting = [], 0
         order = np.argsort(keys)  # not stable: sums of weights are exact in any order
+        if len(self._keys):
+            # Two sorted runs, which numpy's stable sort merges: a tenth of the work of sorting all.
+            keys = np.concatenate([self._keys, keys[order]])
+            weights = np.concatenate([self._weights, weights[:, order]], axis=1)
+            order = np.argsort(keys, kind="stable")
         keys = keys[order]
         starts = np.flatnonzero(np.append(True, keys[1:] != keys[:-1])) if len(keys) else order
         self._keys = keys[starts]
         if len(starts):
-            self._weights = np.add.reduceat(weights[:, order], starts, axis=1)
+            # Row by row: along the second axis of a matrix it takes three times as long.
+            self._weights = np.stack([np.add.reduceat(row[order], starts) for row in weights])
         self._forget()
         if len(self._keys) > self.cells:
             self._lower(int(self._keys[self.cells] >> _SHIFT))

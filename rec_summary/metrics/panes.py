@@ -182,7 +182,9 @@ class Panes(Generic[StateT]):
     def _join(self, states: dict[int, StateT], others: Mapping[int, StateT]) -> None:
         """Merges numbered states into others of the same number."""
         for number, other in others.items():
-            states.setdefault(number, self._empty.copy()).merge(other)
+            if number not in states:
+                states[number] = self._empty.copy()
+            states[number].merge(other)
 
     @classmethod
     def _of(cls, empty: Any, size: int, panes: int) -> Self:
@@ -199,7 +201,10 @@ class Panes(Generic[StateT]):
 
     def _target(self, place: int) -> StateT:
         """Returns the state in which the example at `place` in the stream is counted."""
-        return self._panes.setdefault(place // self._size, self._empty.copy())
+        number = place // self._size
+        if number not in self._panes:
+            self._panes[number] = self._empty.copy()
+        return self._panes[number]
 
     def _forget(self) -> None:
         oldest = self._last() - self._kept + 1

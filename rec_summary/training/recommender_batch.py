@@ -124,20 +124,16 @@ def _small_tensors(tensors: list[Any], last: Array) -> tuple[Array, list[int]] |
     their bytes a fraction of one. What computes them need not be waited for: it has ended, as
     the last one was read before.
     """
-    dtype, width, row = tensors[-1].dtype, last.shape[1:], last[:1].nbytes
-    parts, lengths = [], []
+    shape, dtype = tensors[-1].shape, tensors[-1].dtype
     for each in tensors:
-        shape = getattr(each, "shape", ())
-        if type(each) is not Tensor or not shape or tuple(shape[1:]) != width:
+        alike = type(each) is Tensor and each.shape == shape and each.dtype is dtype
+        if not alike or not each.is_contiguous():
             return None
-        if each.dtype != dtype or not each.is_contiguous():
-            return None
-        part = each.get_bytes()
-        if len(part) != shape[0] * row:  # such as of bfloat16, which numpy has no type for
-            return None
-        parts.append(part)
-        lengths.append(shape[0])
-    return np.frombuffer(b"".join(parts), last.dtype).reshape(-1, *width), lengths
+    data = b"".join([each.get_bytes() for each in tensors])
+    if len(data) != len(tensors) * last.nbytes:  # such as of bfloat16: numpy has no type for it
+        return None
+    found = np.frombuffer(data, last.dtype).reshape(-1, *last.shape[1:])
+    return found, [len(last)] * len(tensors)
 
 
 class Roles:
