@@ -15,9 +15,7 @@ unbiased. GAUC is a ratio of two such sums, whose bias is bounded as in Hartley 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -25,6 +23,7 @@ import numpy.typing as npt
 
 from rec_summary.errors import three_part
 from rec_summary.metrics.clicks import REASONS, Clicks, clean, column, on_weight_grid, take_refused
+from rec_summary.metrics.gauc import GroupedAuc, mean_auc
 from rec_summary.metrics.id_hash import mixed
 from rec_summary.metrics.score_bins import score_bins
 from rec_summary.metrics.state import (
@@ -49,32 +48,6 @@ _HASH_BITS = 64 - _BIN_BITS
 _ALL = 1 << _HASH_BITS  # a limit above every hash
 _BIN_MASK = np.uint64((1 << _BIN_BITS) - 1)
 _SHIFT = np.uint64(_BIN_BITS)
-
-
-@dataclass(frozen=True)
-class GroupedAuc:
-    """GAUC of a sample of users, and how far it may be from that of all users.
-
-    Attributes:
-        value: The weighted mean of the users' AUC; NaN as long as no user has one.
-        users: How many users of the sample have an AUC.
-        sampled: How many users are in the sample.
-        rate: The share of the id space that is sampled; 1 when every user is.
-        standard_error: Of the value as an estimate of all users' GAUC, by the delta method for
-            independent inclusion; 0 when every user is sampled.
-        bias_bound: The bias of a ratio of unbiased sums is at most its standard error times the
-            coefficient of variation of its denominator; both estimated from the sample.
-        bin_error_bound: How far the value can be from that of the same users with exact scores,
-            whatever these were; see `auc_error_bound`.
-    """
-
-    value: float
-    users: int
-    sampled: int
-    rate: float
-    standard_error: float
-    bias_bound: float
-    bin_error_bound: float
 
 
 class UserBatch(NamedTuple):
@@ -244,39 +217,8 @@ class UserScores:
         if weigh_by not in ("impressions", "clicks"):
             raise ValueError(three_part("weigh_by", weigh_by, "'impressions' or 'clicks'"))
         self._compact()
-        hashes = self._keys >> _SHIFT
-        starts = np.flatnonzero(np.append(True, hashes[1:] != hashes[:-1])[: len(hashes)])
         rate = self._limit / _ALL
-        nothing = GroupedAuc(math.nan, 0, len(starts), rate, math.nan, math.nan, math.nan)
-        if not len(starts):
-            return nothing
-        negatives, positives = self._weights
-        clicks = np.add.reduceat(positives, starts)
-        others = np.add.reduceat(negatives, starts)
-        cells = np.diff(np.append(starts, len(hashes)))
-        below = np.cumsum(negatives) - 0.5 * negatives
-        below -= np.repeat(np.append(0.0, np.cumsum(others)[:-1]), cells)
-        both = np.flatnonzero((clicks > 0) & (others > 0))
-        if not len(both):
-            return nothing
-        pairs = (clicks * others)[both]
-        aucs = np.add.reduceat(positives * below, starts)[both] / pairs
-        bounds = 0.5 * np.add.reduceat(positives * negatives, starts)[both] / pairs
-        heavy = clicks[both] if weigh_by == "clicks" else (clicks + others)[both]
-        total = float(heavy.sum())
-        value = float(aucs @ heavy) / total
-        chance = math.sqrt(1.0 - rate)
-        error = chance * float(np.linalg.norm(heavy * (aucs - value))) / total
-        variation = chance * float(np.linalg.norm(heavy)) / total
-        return GroupedAuc(
-            value=value,
-            users=len(both),
-            sampled=len(starts),
-            rate=rate,
-            standard_error=error,
-            bias_bound=error * variation,
-            bin_error_bound=float(bounds @ heavy) / total,
-        )
+        return mean_auc(self._keys >> _SHIFT, self._weights, rate, weigh_by == "clicks")
 
     def merge(self, other: Self) -> None:
         """Adds what `other` has counted.
