@@ -51,12 +51,12 @@ def is_repeated(field):
 @pytest.mark.mindspore
 def test_mindspores_readers_meet_a_tag_without_a_value_where_a_kind_is_ours():
     theirs = pytest.importorskip("mindspore.train.summary_pb2")
-    from rec_summary._pb.summary_pb2 import Event
-    from rec_summary.values.recommender import pr_curve_value, top_ids_value
+    from rec_summary._pb.summary_pb2 import Event, Summary
+    from rec_summary.values.recommender import encode_pr_curve, encode_top_ids
 
     ours = Event(wall_time=1.5, step=2)
-    ours.summary.value.append(pr_curve_value("curve", [[1, 2]] * 6))
-    ours.summary.value.append(top_ids_value("ids", [1], [2], [2], [2]))
+    for data in (encode_pr_curve("curve", [[1, 2]] * 6), encode_top_ids("ids", [1], [2], [2], [2])):
+        ours.summary.value.append(Summary.Value.FromString(data))
     ours.summary.value.add(tag="states").metric_states.rank = 1
     ours.summary.value.add(tag="loss", scalar_value=3)
     read = theirs.Event.FromString(ours.SerializeToString())

@@ -148,15 +148,16 @@ class Merging:
                 latest[rank] = (place, *found)
         ranks = [latest[rank] for rank in sorted(self._places)]
         readings = read(self._sum([states for _, _, states in ranks]), Detail())
-        values = recommender_values(
+        encoded = recommender_values(
             readings.scalars,
             readings.histograms,
             readings.pr_curves,
             readings.reliabilities,
             readings.tops,
         )
-        if not values:
+        if not encoded:
             return None
+        values = [Summary.Value.FromString(each) for each in encoded]
         origin = max((decoded for _, decoded, _ in ranks), key=lambda each: each.wall_time)
         return MergedPoint(step, values, origin, sum(each.nbytes for _, each, _ in ranks))
 

@@ -3,15 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rec_summary.metrics.clicks import clean
+from rec_summary.metrics.clicks import Clicks, Labels, clean
+from rec_summary.metrics.exact_sum import Parts
 from rec_summary.metrics.log_loss import LogLoss
-from rec_summary.metrics.score_histogram import ScoreHistogram
+from rec_summary.metrics.score_histogram import Binned, ScoreHistogram
 from rec_summary.metrics.state import Array, nested, register, unnested
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+
+class QualityBatch(NamedTuple):
+    """A batch with all worked out that several states count of it, or of a part of it.
+
+    Attributes:
+        binned: The scores in their bins.
+        losses: The log loss of each.
+        labels: Whether there was a click.
+    """
+
+    binned: Binned
+    losses: Parts
+    labels: Labels
+
+    @property
+    def size(self) -> int:
+        """How many examples there are."""
+        return len(self.labels)
+
+    def cut(self, at: slice) -> QualityBatch:
+        """Returns some of the examples."""
+        return QualityBatch(self.binned.cut(at), self.losses.cut(at), self.labels[at])
 
 
 @register
@@ -45,6 +69,19 @@ class ClickQuality:
         batch = clean(scores, labels, weights)
         self.scores.count(batch)
         self.loss.count(batch)
+
+    def prepare(self, batch: Clicks) -> QualityBatch:
+        """Returns a batch for `count` of this state and of others with the same settings.
+
+        Args:
+            batch: One example or more, of which none was refused.
+        """
+        return QualityBatch(self.scores.binned(batch), self.loss.losses(batch), batch.labels)
+
+    def count(self, batch: QualityBatch) -> None:
+        """Counts a prepared batch."""
+        self.scores.count_binned(batch.binned)
+        self.loss.count_losses(batch.losses, batch.labels, batch.binned.weights)
 
     def merge(self, other: Self) -> None:
         """Adds what `other` has counted.

@@ -9,9 +9,10 @@ exactly: each half of a significand has at most 27 bits, so that 2**26 of them f
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from rec_summary.errors import three_part
 from rec_summary.metrics.state import Array, Floats, checked_factor, register, take
@@ -22,6 +23,37 @@ if TYPE_CHECKING:
 _LOWEST = -1074  # the exponent of the smallest float64 above zero
 _HALF = 26  # bits of the upper half of a significand; the lower half has 27
 _MOST = 1 << 25  # numbers in one pass
+
+
+class Parts(NamedTuple):
+    """Finite numbers, taken apart for `ExactSum.add_parts`; each array of shape [numbers].
+
+    Attributes:
+        lowest: What the exponents are relative to.
+        exponents: Of each number, at least 0.
+        uppers: The upper half of each significand, a whole number.
+        lowers: The lower half, as a fraction of the upper one's unit.
+    """
+
+    lowest: int
+    exponents: npt.NDArray[np.intc]
+    uppers: Floats
+    lowers: Floats
+
+    def cut(self, at: slice) -> Parts:
+        """Returns some of the numbers."""
+        return Parts(self.lowest, self.exponents[at], self.uppers[at], self.lowers[at])
+
+
+def take_apart(numbers: Floats) -> Parts:
+    """Takes at most 2**25 finite numbers apart, and at least one."""
+    significands, exponents = np.frexp(numbers)
+    lowest = int(exponents.min())
+    exponents -= lowest
+    significands *= 1 << _HALF
+    uppers = np.trunc(significands)
+    significands -= uppers
+    return Parts(lowest, exponents, uppers, significands)
 
 
 @register
@@ -37,23 +69,18 @@ class ExactSum:
     def add(self, numbers: Floats) -> None:
         """Adds every number of a one-dimensional array; they must be finite."""
         for start in range(0, len(numbers), _MOST):
-            self._add(numbers[start : start + _MOST])
+            self.add_parts(take_apart(numbers[start : start + _MOST]))
 
-    def _add(self, numbers: Floats) -> None:
-        significands, exponents = np.frexp(numbers)
-        lowest = int(exponents.min())
-        exponents -= lowest
-        significands *= 1 << _HALF
-        upper = np.trunc(significands)
-        significands -= upper
+    def add_parts(self, parts: Parts) -> None:
+        """Adds numbers that were taken apart."""
         # The lower half stays a fraction of the upper's unit; 27 bits below it are whole.
-        uppers = np.bincount(exponents, upper)
-        lowers = np.bincount(exponents, significands) * (1 << 27)
-        shift = lowest - _HALF - 27 - _LOWEST
+        uppers = np.bincount(parts.exponents, parts.uppers)
+        lowers = np.bincount(parts.exponents, parts.lowers) * (1 << 27)
+        shift = parts.lowest - _HALF - 27 - _LOWEST
         total = 0
-        for place in np.flatnonzero((uppers != 0) | (lowers != 0)).tolist():
-            part = (int(uppers[place]) << 27) + int(lowers[place])
-            total += part << place
+        for place, (upper, lower) in enumerate(zip(uppers.tolist(), lowers.tolist(), strict=True)):
+            if upper or lower:
+                total += (int(upper) << 27) + int(lower) << place
         # A subnormal number has zeros where the shift to the right drops bits.
         self._units += total << shift if shift >= 0 else total >> -shift
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rec_summary.errors import three_part
-from rec_summary.metrics.clicks import REASONS, Clicks, clean, take_refused
-from rec_summary.metrics.exact_sum import ExactSum
-from rec_summary.metrics.state import Array, nested, register, same_settings, take, unnested
+from rec_summary.metrics.clicks import REASONS, Clicks, Labels, clean, take_refused
+from rec_summary.metrics.exact_sum import ExactSum, Parts, take_apart
+from rec_summary.metrics.state import Array, Floats, nested, register, same_settings, take, unnested
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -53,18 +53,28 @@ class LogLoss:
 
     def count(self, batch: Clicks) -> None:
         """Counts a batch that was checked already."""
+        if len(batch.scores):
+            self.count_losses(self.losses(batch), batch.labels, batch.weights)
+        self.refused += batch.refused
+
+    def losses(self, batch: Clicks) -> Parts:
+        """Returns the losses of a batch of one example or more, for `count_losses`."""
         likely = np.where(batch.labels, batch.scores, 1.0 - batch.scores)
         losses = np.log(np.clip(likely, self.epsilon, 1.0 - self.epsilon))
         np.negative(losses, out=losses)
-        if batch.weights is None:
-            self._weights.add_whole(len(losses))
-            self._clicks.add_whole(int(np.count_nonzero(batch.labels)))
-        else:
+        if batch.weights is not None:
             losses *= batch.weights
-            self._weights.add(batch.weights)
-            self._clicks.add(batch.weights[batch.labels])
-        self._losses.add(losses)
-        self.refused += batch.refused
+        return take_apart(losses)
+
+    def count_losses(self, losses: Parts, labels: Labels, weights: Floats | None) -> None:
+        """Counts losses of a state that clips alike; all arguments have shape [examples]."""
+        if weights is None:
+            self._weights.add_whole(len(labels))
+            self._clicks.add_whole(int(np.count_nonzero(labels)))
+        else:
+            self._weights.add(weights)
+            self._clicks.add(weights[labels])
+        self._losses.add_parts(losses)
 
     @property
     def weight(self) -> float:

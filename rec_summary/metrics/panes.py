@@ -7,8 +7,8 @@ Pane, No Gain".
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Generic, cast
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Generic, Protocol, cast
 
 import numpy as np
 
@@ -29,6 +29,17 @@ from rec_summary.metrics.state import (
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+
+class Batch(Protocol):
+    """A batch that a state has prepared to be counted."""
+
+    @property
+    def size(self) -> int:
+        """How many examples there are."""
+
+    def cut(self, at: slice, /) -> Batch:
+        """Returns some of the examples."""
 
 
 class Panes(Generic[StateT]):
@@ -60,13 +71,26 @@ class Panes(Generic[StateT]):
         lengths = {len(each) for each in arrays if each is not None and each.ndim}
         if len(lengths) != 1 or any(each is not None and not each.ndim for each in arrays):
             raise ValueError(three_part("columns", sorted(lengths), "arrays of one length"))
-        (left,) = lengths
+        (size,) = lengths
+        for state, at in self._cuts(size):
+            _update(state, [None if each is None else each[at] for each in arrays])
+
+    def count(self, batch: Batch) -> None:
+        """Counts a batch that the state's ``prepare`` has returned.
+
+        What is worked out there is worked out once, however many windows count it, and however
+        small the parts are into which they cut it.
+        """
+        for state, at in self._cuts(batch.size):
+            _count(state, batch.cut(at))
+
+    def _cuts(self, size: int) -> Iterator[tuple[StateT, slice]]:
+        """Yields the parts of a batch, each with the state that is to count it."""
         start = 0
-        while left:
-            part = min(left, self._room())
-            cut = [None if each is None else each[start : start + part] for each in arrays]
-            _update(self._target(self.seen), cut)
-            self.seen, start, left = self.seen + part, start + part, left - part
+        while start < size:
+            part = min(size - start, self._room())
+            yield self._target(self.seen), slice(start, start + part)
+            self.seen, start = self.seen + part, start + part
             self._forget()
 
     def add(self, state: StateT, examples: int) -> None:
@@ -82,6 +106,9 @@ class Panes(Generic[StateT]):
 
     def total(self) -> StateT:
         """Returns the state of the window: a copy, all panes merged."""
+        if len(self._panes) == 1:
+            (only,) = self._panes.values()
+            return only.copy()
         return merged((self._panes[number] for number in sorted(self._panes)), self._empty)
 
     def merge(self, other: Self) -> None:
@@ -155,7 +182,9 @@ class Panes(Generic[StateT]):
     def _join(self, states: dict[int, StateT], others: Mapping[int, StateT]) -> None:
         """Merges numbered states into others of the same number."""
         for number, other in others.items():
-            states.setdefault(number, self._empty.copy()).merge(other)
+            if number not in states:
+                states[number] = self._empty.copy()
+            states[number].merge(other)
 
     @classmethod
     def _of(cls, empty: Any, size: int, panes: int) -> Self:
@@ -172,12 +201,20 @@ class Panes(Generic[StateT]):
 
     def _target(self, place: int) -> StateT:
         """Returns the state in which the example at `place` in the stream is counted."""
-        return self._panes.setdefault(place // self._size, self._empty.copy())
+        number = place // self._size
+        if number not in self._panes:
+            self._panes[number] = self._empty.copy()
+        return self._panes[number]
 
     def _forget(self) -> None:
         oldest = self._last() - self._kept + 1
         for number in [number for number in self._panes if number < oldest]:
             del self._panes[number]
+
+
+def _count(state: Any, batch: Batch) -> None:
+    """Hands a prepared batch to a state."""
+    state.count(batch)
 
 
 def _update(state: Any, columns: list[Any]) -> None:

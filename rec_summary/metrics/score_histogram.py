@@ -7,14 +7,16 @@ endless streams and many ranks, where exact ranking would need every score.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from rec_summary.metrics.clicks import REASONS, Clicks, clean, on_weight_grid, take_refused
 from rec_summary.metrics.score_bins import FINEST, score_bins
 from rec_summary.metrics.state import (
     Array,
+    Floats,
     checked_factor,
     register,
     same_settings,
@@ -24,6 +26,27 @@ from rec_summary.metrics.state import (
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+
+class Binned(NamedTuple):
+    """A batch for `ScoreHistogram.count_binned`; each array of shape [examples].
+
+    Attributes:
+        bins: The bin of each score.
+        places: The same, and behind all bins the same bins again, for clicks.
+        terms: What each score adds to the sums of scores.
+        weights: None where every example counts once.
+    """
+
+    bins: npt.NDArray[np.int64]
+    places: npt.NDArray[np.int64]
+    terms: Floats
+    weights: Floats | None
+
+    def cut(self, at: slice) -> Binned:
+        """Returns some of the examples."""
+        weights = None if self.weights is None else self.weights[at]
+        return Binned(self.bins[at], self.places[at], self.terms[at], weights)
 
 
 @register
@@ -70,20 +93,27 @@ class ScoreHistogram:
 
     def count(self, batch: Clicks) -> None:
         """Counts a batch that was checked already."""
+        self.count_binned(self.binned(batch))
+        self.refused += batch.refused
+
+    def binned(self, batch: Clicks) -> Binned:
+        """Returns a batch for `count_binned` of any histogram with as many bins."""
         index = self._layout.index(batch.scores)
-        # Bins of negatives, then of positives: one pass over the batch counts both.
-        places = index + batch.labels * self.bins
-        both = np.bincount(places, batch.weights, 2 * self.bins)
         if batch.weights is None:
             terms = np.rint(batch.scores * (1 / FINEST))
             terms *= FINEST
         else:
             units = self._layout.units[index]
             terms = np.rint(batch.scores * batch.weights / units) * units
+        return Binned(index, index + batch.labels * self.bins, terms, batch.weights)
+
+    def count_binned(self, batch: Binned) -> None:
+        """Counts a batch whose bins are known, and of which nothing was refused."""
+        # Bins of negatives, then of positives: one pass over the batch counts both.
+        both = np.bincount(batch.places, batch.weights, 2 * self.bins)
         self.negatives += both[: self.bins]
         self.positives += both[self.bins :]
-        self.score_sums += np.bincount(index, terms, self.bins)
-        self.refused += batch.refused
+        self.score_sums += np.bincount(batch.bins, batch.terms, self.bins)
 
     @property
     def edges(self) -> Array:

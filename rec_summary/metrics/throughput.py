@@ -108,6 +108,28 @@ class Throughput:
         self._waited += round(waited * _NANO)
         self._steps.add(float(seconds))
 
+    def add_steps(
+        self, samples: Sequence[int], seconds: Sequence[float], waited: Sequence[float]
+    ) -> None:
+        """Adds several steps at once, see `add_step`; the arguments have shape [steps].
+
+        Raises:
+            ValueError: A number is negative or not finite, or the waiting took longer than the
+                step.
+        """
+        sizes, times = np.asarray(samples, np.int64), np.asarray(seconds, np.float64)
+        waits = np.asarray(waited, np.float64)
+        sound = (sizes >= 0) & (waits >= 0) & (waits <= times) & np.isfinite(times)
+        if not sound.all():
+            wrong = int(np.argmin(sound))
+            received = (int(sizes[wrong]), float(times[wrong]), float(waits[wrong]))
+            expected = "numbers of at least 0, and no longer waiting than the step"
+            raise ValueError(three_part("samples, seconds, waited", received, expected))
+        self._samples += int(sizes.sum())
+        self._nanoseconds += int(np.rint(times * _NANO).sum())
+        self._waited += int(np.rint(waits * _NANO).sum())
+        self._steps.add_all(times)
+
     def add_events(self, event_times: npt.ArrayLike, now: float) -> None:
         """Adds the event times of a batch.
 

@@ -23,7 +23,7 @@ from rec_summary.training.recommender_report import Engine, Report, Work
 from rec_summary.training.recommender_tables import RowSampler, find_tables
 from rec_summary.training.step_view import StepView
 
-_EXAMPLES: Final = 4096  # at once: counting few costs nearly as much as counting many
+_EXAMPLES: Final = 8192  # at once: counting few costs nearly as much as counting many
 _TABLES: Final = 4  # of which rows are taken in one step
 _MOST_WAITING: Final = 4  # pieces of work that the writer's thread has not come to
 _MOST_BYTES: Final = 64 << 20

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,7 @@ FEATURES: Final = "features/"
 
 _OF_OUTPUTS: Final = (PREDICTIONS, LABELS, WEIGHTS)
 _TENSOR: Final = "tensor"
+_SMALL: Final = 1 << 14  # bytes of a Tensor; a larger one is better read without a copy
 
 Array = npt.NDArray[Any]
 NO_IDS: Final = np.zeros(0, np.int64)
@@ -63,6 +64,76 @@ class Batch:
             except Exception as error:  # noqa: BLE001  # one place must not cost the others
                 troubles.report(f"recommender metrics: {_name(place)}", error)
         return found
+
+
+class Steps(NamedTuple):
+    """Several steps, as arrays; those of `lengths` and what follows have one entry for a step.
+
+    Attributes:
+        arrays: What was taken, by place, all steps in a row. Not to be changed.
+        lengths: How much of an array is of which step, by place.
+        samples: How many examples it had.
+        seconds: From the end of the step before to its end.
+        waited: How much of that was waiting for data.
+        now: When it was trained, in seconds since 1970.
+    """
+
+    arrays: dict[Any, Array]
+    lengths: dict[Any, list[int]]
+    samples: list[int]
+    seconds: list[float]
+    waited: list[float]
+    now: list[float]
+
+
+def join(batches: Sequence[Batch], places: Iterable[Any], troubles: Troubles) -> Steps:
+    """Returns several steps, one or more; places that one of them lacks are left out."""
+    arrays, lengths = {}, {}
+    for place in places:
+        values = [batch.values[place] for batch in batches if place in batch.values]
+        if len(values) == len(batches):
+            try:
+                arrays[place], lengths[place] = _in_a_row(values)
+            except Exception as error:  # noqa: BLE001  # one place must not cost the others
+                troubles.report(f"recommender metrics: {_name(place)}", error)
+    return Steps(
+        arrays,
+        lengths,
+        [batch.samples for batch in batches],
+        [batch.seconds for batch in batches],
+        [batch.waited for batch in batches],
+        [batch.now for batch in batches],
+    )
+
+
+def _in_a_row(values: list[Any]) -> tuple[Array, list[int]]:
+    """Returns arrays or Tensors as one array, and how long each was."""
+    last = np.atleast_1d(as_array(values[-1], "a value"))
+    if len(values) > 1 and last.nbytes < _SMALL and type(values[-1]) is Tensor:
+        found = _small_tensors(values, last)
+        if found is not None:
+            return found
+    several = [*(np.atleast_1d(as_array(value, "a value")) for value in values[:-1]), last]
+    return np.concatenate(several), [len(each) for each in several]
+
+
+def _small_tensors(tensors: list[Any], last: Array) -> tuple[Array, list[int]] | None:
+    """Returns small Tensors that are alike as one array; None if they are not alike.
+
+    numpy takes several microseconds for each Tensor, most of them for the name of its type, and
+    their bytes a fraction of one. What computes them need not be waited for: it has ended, as
+    the last one was read before.
+    """
+    shape, dtype = tensors[-1].shape, tensors[-1].dtype
+    for each in tensors:
+        alike = type(each) is Tensor and each.shape == shape and each.dtype is dtype
+        if not alike or not each.is_contiguous():
+            return None
+    data = b"".join([each.get_bytes() for each in tensors])
+    if len(data) != len(tensors) * last.nbytes:  # such as of bfloat16: numpy has no type for it
+        return None
+    found = np.frombuffer(data, last.dtype).reshape(-1, *last.shape[1:])
+    return found, [len(last)] * len(tensors)
 
 
 class Roles:

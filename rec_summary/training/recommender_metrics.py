@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
 from rec_summary.errors import three_part
 from rec_summary.metrics import readings
 from rec_summary.metrics.click_quality import ClickQuality
+from rec_summary.metrics.clicks import clean
 from rec_summary.metrics.distribution import Distribution
 from rec_summary.metrics.drift import LABEL, Drift, ReferenceBuilder
 from rec_summary.metrics.grouped_auc import UserScores
@@ -25,30 +26,12 @@ from rec_summary.metrics.throughput import Throughput
 from rec_summary.metrics.touched_rows import TouchedOptions, TouchedRows
 from rec_summary.metrics.windows import Decayed, LastExamples, Lifetime
 from rec_summary.training import recommender_batch as batches
-from rec_summary.training.recommender_batch import Array, Roles
+from rec_summary.training.recommender_batch import Array, Roles, Steps
 from rec_summary.training.recommender_options import RecommenderMetrics
 
 _EXACT_ROWS: Final = 2**20  # two bytes of memory for each; larger tables are estimated
 _ROWS: Final = "rows"
 _USER_PANES: Final = 4  # each may be a whole sample of users
-
-
-class Settled(NamedTuple):
-    """One step, as arrays.
-
-    Attributes:
-        arrays: What was taken, by place.
-        samples: How many examples it had.
-        seconds: From the end of the step before to its end.
-        waited: How much of that was waiting for data.
-        now: When it was trained, in seconds since 1970.
-    """
-
-    arrays: dict[Any, Array]
-    samples: int
-    seconds: float
-    waited: float
-    now: float
 
 
 Trouble = Callable[[str, Exception], None]
@@ -112,20 +95,21 @@ class Metrics:
         }
         return json.dumps(parts, sort_keys=True)
 
-    def update(self, several: Sequence[Settled]) -> None:
-        """Counts batches, in the order in which they were trained."""
-        arrays = {
-            place: np.concatenate([np.atleast_1d(one.arrays[place]) for one in several])
-            for place in self._roles.places
-            if all(place in one.arrays for one in several)
-        }
+    @property
+    def places(self) -> list[Any]:
+        """Where the arrays are that `update` takes."""
+        return self._roles.places
+
+    def update(self, steps: Steps) -> None:
+        """Counts steps, in the order in which they were trained."""
+        arrays = steps.arrays
         self._attempt("quality", lambda: self._count_quality(arrays))
         for table in self._tables:
             self._attempt(f"table {table}", lambda table=table: self._count_ids(table, arrays))  # type: ignore[misc]
         if self._options.throughput:
-            self._attempt("throughput", lambda: self._count_steps(several))
+            self._attempt("throughput", lambda: self._count_steps(steps))
         self._attempt("drift", lambda: self._count_drift(arrays))
-        self.examples += sum(one.samples for one in several)
+        self.examples += sum(steps.samples)
 
     def set_reference(self, reference: dict[str, Distribution]) -> None:
         """Measures drift against this from now on."""
@@ -239,12 +223,24 @@ class Metrics:
             return
         weights = self._column(batches.WEIGHTS, arrays)
         heavy = None if weights is None else weights.reshape(-1)
+        labels = labels.reshape(-1)
         users = self._column(batches.USERS, arrays)
+        clicks = clean(scores, labels, heavy) if self._options.task == "clicks" else None
+        if clicks is None or clicks.kept is not None or not len(scores):
+            # Windows count what is refused as well: their parts are cut out of the whole batch.
+            for window in self._quality.values():
+                window.update(scores, labels, heavy)
+            if users is not None:
+                for window in self._users.values():
+                    window.update(users.reshape(-1), scores, labels, heavy)
+            return
+        prepared = ClickQuality(self._options.bins).prepare(clicks)
         for window in self._quality.values():
-            window.update(scores, labels.reshape(-1), heavy)
+            window.count(prepared)
         if users is not None:
+            of_users = UserScores(self._options.user_cells).prepare(users.reshape(-1), clicks)
             for window in self._users.values():
-                window.update(users.reshape(-1), scores, labels.reshape(-1), heavy)
+                window.count(of_users)
 
     def _scores(self, arrays: dict[Any, Array]) -> Array | None:
         found = self._column(batches.PREDICTIONS, arrays)
@@ -261,12 +257,14 @@ class Metrics:
         if ids is not None:
             self._table_windows[table].add(ids)
 
-    def _count_steps(self, several: Sequence[Settled]) -> None:
-        for batch in several:
-            self._throughput.add_step(batch.samples, batch.seconds, batch.waited)
-            times = self._column(batches.EVENT_TIMES, batch.arrays)
-            if times is not None:
-                self._throughput.add_events(times, batch.now)
+    def _count_steps(self, steps: Steps) -> None:
+        self._throughput.add_steps(steps.samples, steps.seconds, steps.waited)
+        times = self._column(batches.EVENT_TIMES, steps.arrays)
+        if times is not None:
+            place, _ = self._roles.of[batches.EVENT_TIMES]
+            ends = np.cumsum(steps.lengths[place])[:-1]
+            for part, now in zip(np.split(times, ends), steps.now, strict=True):
+                self._throughput.add_events(part, now)
 
     def _count_drift(self, arrays: dict[Any, Array]) -> None:
         columns: dict[str, Array] = {}

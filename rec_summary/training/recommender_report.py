@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from rec_summary._pb.summary_pb2 import Event, MetricStates, Summary
+from rec_summary._pb.summary_pb2 import MetricStates
 from rec_summary.errors import RecSummaryError
 from rec_summary.metrics.host import HostMeter
 from rec_summary.metrics.readings import PREFIX, Detail, Readings, read
@@ -17,10 +17,11 @@ from rec_summary.metrics.state import State
 from rec_summary.records.names import Kind
 from rec_summary.records.trouble import Troubles
 from rec_summary.training import recommender_store as store
-from rec_summary.training.recommender_batch import Array, Batch
-from rec_summary.training.recommender_metrics import Metrics, Settled
+from rec_summary.training.recommender_batch import Array, Batch, join
+from rec_summary.training.recommender_metrics import Metrics
 from rec_summary.training.recommender_options import RecommenderMetrics
-from rec_summary.values.recommender import recommender_values
+from rec_summary.values.recommender import encode_states, recommender_values
+from rec_summary.values.summary import encode_event
 
 STATES_TAG: Final = PREFIX + "states"
 _MOST_BYTES: Final = 64 << 20  # of the states that are recorded at once, before compression
@@ -85,19 +86,14 @@ class Engine:
         """Counts batches; returns the event of the report, or nothing."""
         with self._lock:
             if batches:
-                self._metrics.update(
-                    [
-                        Settled(b.settle(self._troubles), b.samples, b.seconds, b.waited, b.now)
-                        for b in batches
-                    ]
-                )
+                self._metrics.update(join(batches, self._metrics.places, self._troubles))
             if report is None:
                 return b""
             event = self._event(report, repeated=report.step == self._last_step and not batches)
             due = time.monotonic() - self._saved >= self._options.state_secs
             if due or report.final:
                 self._attempt_to_save(report)
-            return b"" if event is None else event.SerializeToString()
+            return event
 
     def _empty(self) -> Metrics:
         def trouble(what: str, error: Exception) -> None:
@@ -105,7 +101,7 @@ class Engine:
 
         return Metrics(self._options, self._sizes, trouble)
 
-    def _event(self, report: Report, *, repeated: bool) -> Event | None:
+    def _event(self, report: Report, *, repeated: bool) -> bytes:
         """Returns the event of a report; at a step that has had one, what is new in it."""
         metrics = self._metrics
         for table, (rows, values) in report.rows.items():
@@ -123,20 +119,16 @@ class Engine:
             readings.scalars = {t: v for t, v in readings.scalars.items() if t not in before}
         self._last_step, self._last_detailed = report.step, report.detailed
         self._last_scalars = set(readings.scalars)
-        event = Event(wall_time=report.wall_time, step=report.step)
-        event.summary.SetInParent()
-        event.summary.value.extend(
-            recommender_values(
-                readings.scalars,
-                readings.histograms,
-                readings.pr_curves,
-                readings.reliabilities,
-                readings.tops,
-            )
+        encoded = recommender_values(
+            readings.scalars,
+            readings.histograms,
+            readings.pr_curves,
+            readings.reliabilities,
+            readings.tops,
         )
         if report.detailed and self._rank_size > 1:
-            event.summary.value.append(self._mergeable(states, report))
-        return event if event.summary.value else None
+            encoded.append(encode_states(STATES_TAG, self._mergeable(states, report)))
+        return encode_event(report.step, report.wall_time, encoded) if encoded else b""
 
     def _read_host(self, readings: Readings) -> None:
         usage = self._host.read() if self._host is not None else None
@@ -146,11 +138,8 @@ class Engine:
             readings.put("host/cores", usage.cores)
             readings.put("host/cpu_share", usage.cpu_share)
 
-    def _mergeable(self, states: Mapping[str, State], report: Report) -> Summary.Value:
-        value = Summary.Value(tag=STATES_TAG)
-        message = value.metric_states
-        self._describe(message, report)
-        room = _MOST_BYTES
+    def _mergeable(self, states: Mapping[str, State], report: Report) -> bytes:
+        packed, room = [], _MOST_BYTES
         for key, state in states.items():
             room -= sum(array.nbytes for array in state.arrays().values())
             if room < 0:
@@ -159,22 +148,26 @@ class Engine:
                     f"{key} and what follows it is too large to be recorded for merging",
                 )
                 break
-            store.pack({key: state}, message)
-        return value
+            packed.append(store.pack({key: state}))
+        return b"".join([*packed, self._description(report)])
 
-    def _describe(self, message: MetricStates, report: Report) -> None:
-        message.rank, message.rank_size = self._rank, self._rank_size
-        message.step, message.wall_time = report.step, report.wall_time
-        message.examples, message.final = self._metrics.examples, report.final
-        message.settings = self._metrics.settings
+    def _description(self, report: Report) -> bytes:
+        message = MetricStates(
+            rank=self._rank,
+            rank_size=self._rank_size,
+            step=report.step,
+            wall_time=report.wall_time,
+            examples=self._metrics.examples,
+            final=report.final,
+            settings=self._metrics.settings,
+        )
+        return message.SerializeToString()
 
     def _attempt_to_save(self, report: Report) -> None:
         self._saved = time.monotonic()
         try:
-            message = MetricStates()
-            self._describe(message, report)
-            store.pack(self._metrics.states(), message)
-            store.save(store.state_path(self._directory, self._rank), message)
+            states = store.pack(self._metrics.states()) + self._description(report)
+            store.save(store.state_path(self._directory, self._rank), states)
             reference = self._metrics.reference
             if reference is not None and not self._reference_kept:
                 path = store.reference_path(self._directory, self._rank)

@@ -16,7 +16,7 @@ from rec_summary.metrics.drift import reference_arrays, reference_from_arrays
 from rec_summary.metrics.state import State, kind_of, restore
 from rec_summary.records.framing import frame
 from rec_summary.records.reader import RecordReader
-from rec_summary.values.recommender import pack_state, unpack_states
+from rec_summary.values.recommender import encode_state, unpack_states
 
 _REFERENCE: Final = "reference"
 
@@ -31,8 +31,8 @@ def reference_path(directory: str, rank: int) -> str:
     return os.path.join(directory, f"recommender_rank_{rank}.reference")
 
 
-def save(path: str, message: MetricStates) -> None:
-    """Writes a message as one framed record; the file is replaced as a whole.
+def save(path: str, states: bytes) -> None:
+    """Writes serialised `MetricStates` as one framed record; the file is replaced as a whole.
 
     Raises:
         OSError: It cannot be written.
@@ -40,7 +40,7 @@ def save(path: str, message: MetricStates) -> None:
     temporary = f"{path}.tmp{os.getpid()}"
     try:
         with open(temporary, "wb", opener=_private) as file:
-            file.write(frame(message.SerializeToString()))
+            file.write(frame(states))
         os.replace(temporary, path)
     finally:
         with contextlib.suppress(FileNotFoundError):
@@ -64,10 +64,11 @@ def load(path: str) -> MetricStates:
         raise SourceError(_damaged(path, error)) from error
 
 
-def pack(states: Mapping[str, State], into: MetricStates) -> None:
-    """Adds states to a message, by key."""
-    for key, state in states.items():
-        pack_state(into, key, kind_of(state), state.arrays())
+def pack(states: Mapping[str, State]) -> bytes:
+    """Returns states by key as bytes of `MetricStates`, to which its other fields are added."""
+    return b"".join(
+        encode_state(key, kind_of(state), state.arrays()) for key, state in states.items()
+    )
 
 
 def unpack(message: MetricStates) -> dict[str, State]:
@@ -86,9 +87,7 @@ def save_reference(path: str, reference: Mapping[str, Distribution]) -> None:
     Raises:
         OSError: It cannot be written.
     """
-    message = MetricStates()
-    pack_state(message, _REFERENCE, _REFERENCE, reference_arrays(reference))
-    save(path, message)
+    save(path, encode_state(_REFERENCE, _REFERENCE, reference_arrays(reference)))
 
 
 def load_reference(path: str) -> dict[str, Distribution]:

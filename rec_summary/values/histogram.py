@@ -77,6 +77,27 @@ def encode_histogram(values: npt.ArrayLike) -> bytes:
     return b"".join(parts)
 
 
+def encode_counted(edges: npt.NDArray[np.float64], counts: npt.NDArray[np.float64]) -> bytes:
+    """Returns a histogram that was counted already as the bytes of a `Summary.Histogram`.
+
+    Args:
+        edges: Rising, of shape [bins + 1].
+        counts: Of shape [bins]; rounded, because the format has whole numbers.
+    """
+    whole = np.rint(counts)
+    total = float(whole @ ((edges[1:] + edges[:-1]) / 2))
+    return b"".join(
+        [
+            _encode_buckets(edges[:-1], np.diff(edges), whole.astype(np.int64)),
+            *(wire.int_field(number, 0) for number in _REST),
+            wire.double_field(_MAX, float(edges[-1])),
+            wire.double_field(_MIN, float(edges[0])),
+            wire.double_field(_SUM, total),
+            wire.int_field(_COUNT, int(whole.sum())),
+        ]
+    )
+
+
 def _sum(flat: npt.NDArray[Any]) -> float:
     if flat.dtype.kind != "f" or flat.dtype.itemsize < 8:
         return float(flat.sum(dtype=np.float64))

@@ -1,4 +1,7 @@
-"""Values that only the metrics of recommenders have: curves, frequent ids, states of metrics."""
+"""Values that only the metrics of recommenders have: curves, frequent ids, states of metrics.
+
+Written by `wire`: they come on the writer's thread, beside the training.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,8 @@ import numpy.typing as npt
 
 from rec_summary._pb.summary_pb2 import MetricStates, PrCurve, Reliability, Summary, TopIds
 from rec_summary.errors import three_part
+from rec_summary.values import wire
+from rec_summary.values.histogram import encode_counted
 from rec_summary.values.summary import ScalarValue
 
 Array = npt.NDArray[Any]
@@ -32,8 +37,10 @@ def recommender_values(
     pr_curves: Mapping[str, Array],
     reliabilities: Mapping[str, tuple[Array, Array, Array]],
     tops: Mapping[str, tuple[Array, Array, Array, Array]],
-) -> list[Summary.Value]:
-    """Returns all that was read from metrics, by tag; the shapes are those of the functions below.
+) -> list[bytes]:
+    """Returns all that was read from metrics, each as the bytes of a `Summary.Value`.
+
+    By tag; the shapes are those of the functions below.
 
     Args:
         scalars: Numbers.
@@ -43,51 +50,46 @@ def recommender_values(
         tops: Ids, counts, and the bounds of these.
     """
     return [
-        *(
-            Summary.Value.FromString(ScalarValue(tag, number).encode())
-            for tag, number in scalars.items()
-        ),
-        *(buckets_value(tag, *parts) for tag, parts in histograms.items()),
-        *(pr_curve_value(tag, rows) for tag, rows in pr_curves.items()),
-        *(reliability_value(tag, *parts) for tag, parts in reliabilities.items()),
-        *(top_ids_value(tag, *parts) for tag, parts in tops.items()),
+        *(ScalarValue(tag, number).encode() for tag, number in scalars.items()),
+        *(encode_buckets(tag, *parts) for tag, parts in histograms.items()),
+        *(encode_pr_curve(tag, rows) for tag, rows in pr_curves.items()),
+        *(encode_reliability(tag, *parts) for tag, parts in reliabilities.items()),
+        *(encode_top_ids(tag, *parts) for tag, parts in tops.items()),
     ]
 
 
-def pr_curve_value(tag: str, rows: npt.ArrayLike) -> Summary.Value:
+def encode_pr_curve(tag: str, rows: npt.ArrayLike) -> bytes:
     """Returns a PR curve; `rows` has shape (6, thresholds), in the order of `CURVE_ROWS`."""
-    found = np.asarray(rows, np.float64).tolist()
-    curve = PrCurve(**dict(zip(CURVE_ROWS, found, strict=True)))
-    return Summary.Value(tag=tag, pr_curve=curve)
+    found = np.asarray(rows, np.float64)
+    parts = [_doubles(n, row) for n, row in zip(_CURVE, found, strict=True)]
+    return _value(tag, "pr_curve", b"".join(parts))
 
 
-def reliability_value(
+def encode_reliability(
     tag: str, predicted: npt.ArrayLike, observed: npt.ArrayLike, weights: npt.ArrayLike
-) -> Summary.Value:
+) -> bytes:
     """Returns a reliability curve; the arguments have shape (groups,)."""
-    parts = (np.asarray(each, np.float64).tolist() for each in (predicted, observed, weights))
-    names = ("predicted", "observed", "weights")
-    return Summary.Value(tag=tag, reliability=Reliability(**dict(zip(names, parts, strict=True))))
+    rows = (predicted, observed, weights)
+    parts = [_doubles(number, row) for number, row in zip(_RELIABILITY, rows, strict=True)]
+    return _value(tag, "reliability", b"".join(parts))
 
 
-def top_ids_value(
+def encode_top_ids(
     tag: str,
     ids: npt.ArrayLike,
     counts: npt.ArrayLike,
     low: npt.ArrayLike,
     high: npt.ArrayLike,
-) -> Summary.Value:
+) -> bytes:
     """Returns frequent ids with their counts and the bounds of these, each of shape (k,)."""
-    top = TopIds(
-        ids=np.asarray(ids).tolist(),
-        counts=np.asarray(counts).tolist(),
-        low=np.asarray(low).tolist(),
-        high=np.asarray(high).tolist(),
-    )
-    return Summary.Value(tag=tag, top_ids=top)
+    numbers = wire.packed_varints(np.asarray(ids))
+    first, *others = _TOP_IDS
+    parts = [wire.bytes_field(first, numbers)] if numbers else []
+    parts += [_doubles(n, row) for n, row in zip(others, (counts, low, high), strict=True)]
+    return _value(tag, "top_ids", b"".join(parts))
 
 
-def buckets_value(tag: str, edges: npt.ArrayLike, counts: npt.ArrayLike) -> Summary.Value:
+def encode_buckets(tag: str, edges: npt.ArrayLike, counts: npt.ArrayLike) -> bytes:
     """Returns a histogram that was counted in bins already.
 
     Args:
@@ -95,36 +97,38 @@ def buckets_value(tag: str, edges: npt.ArrayLike, counts: npt.ArrayLike) -> Summ
         edges: Rising, (n + 1,).
         counts: In each bin, (n,); rounded, because the format has whole numbers.
     """
-    borders, heights = np.asarray(edges, np.float64), np.asarray(counts, np.float64)
-    whole = np.rint(heights)
-    value = Summary.Value(tag=tag)
-    histogram = value.histogram
-    histogram.count = int(whole.sum())
-    histogram.nan_count = histogram.pos_inf_count = histogram.neg_inf_count = 0
-    histogram.min, histogram.max = float(borders[0]), float(borders[-1])
-    histogram.sum = float(whole @ ((borders[1:] + borders[:-1]) / 2))
-    for left, right, count in zip(borders[:-1], borders[1:], whole, strict=True):
-        histogram.buckets.add(left=float(left), width=float(right - left), count=int(count))
-    return value
+    content = encode_counted(np.asarray(edges, np.float64), np.asarray(counts, np.float64))
+    return _value(tag, "histogram", content)
 
 
-def pack_state(into: MetricStates, key: str, kind: str, arrays: Arrays) -> None:
-    """Adds a state to a message.
+def encode_states(tag: str, states: bytes) -> bytes:
+    """Returns serialised `MetricStates` as a value."""
+    return _value(tag, "metric_states", states)
+
+
+def encode_state(key: str, kind: str, arrays: Arrays) -> bytes:
+    """Returns a state as a field of the bytes of `MetricStates`.
 
     Args:
-        into: The message.
         key: What the state is for.
         kind: The name of its class.
         arrays: Its arrays.
     """
-    state = into.states.add(key=key, kind=kind)
+    parts = [wire.text_field(_STATE["key"], key), wire.text_field(_STATE["kind"], kind)]
     for name, array in arrays.items():
         little = array.astype(array.dtype.newbyteorder("<"), copy=False)
         data = np.ascontiguousarray(little).tobytes()
-        part = state.arrays.add(name=name, dtype=little.dtype.str, shape=array.shape)
         # The fastest level: counts are mostly zero bytes, and the writer's thread has more to do.
-        part.deflated = len(data) > _SMALL
-        part.data = zlib.compress(data, 1) if part.deflated else data
+        deflated = len(data) > _SMALL
+        content = [
+            wire.text_field(_ARRAY["name"], name),
+            wire.text_field(_ARRAY["dtype"], little.dtype.str),
+            *(wire.int_field(_ARRAY["shape"], size) for size in array.shape),
+            wire.bytes_field(_ARRAY["data"], zlib.compress(data, 1) if deflated else data),
+            wire.int_field(_ARRAY["deflated"], deflated),
+        ]
+        parts.append(wire.bytes_field(_STATE["arrays"], b"".join(content)))
+    return wire.bytes_field(_STATES, b"".join(parts))
 
 
 def unpack_states(message: MetricStates) -> dict[str, tuple[str, dict[str, npt.NDArray[Any]]]]:
@@ -158,3 +162,26 @@ def _array(part: MetricStates.Array) -> npt.NDArray[Any]:
     if len(data) != size:
         raise ValueError(three_part(f"the bytes of {part.name!r}", len(data), f"{size}"))
     return np.frombuffer(data, dtype).reshape(shape).astype(dtype.newbyteorder("="))
+
+
+def _value(tag: str, field: str, content: bytes) -> bytes:
+    return wire.text_field(_TAG, tag) + wire.bytes_field(_FIELDS[field], content)
+
+
+def _doubles(field: int, numbers: npt.ArrayLike) -> bytes:
+    data = np.asarray(numbers, "<f8").tobytes()
+    return wire.bytes_field(field, data) if data else b""
+
+
+def _numbers(message: Any) -> dict[str, int]:
+    return {name: wire.number_of(message, name) for name in message.DESCRIPTOR.fields_by_name}
+
+
+_FIELDS: Final = _numbers(Summary.Value)
+_TAG: Final = _FIELDS["tag"]
+_STATES: Final = wire.number_of(MetricStates, "states")
+_STATE: Final = _numbers(MetricStates.State)
+_ARRAY: Final = _numbers(MetricStates.Array)
+_CURVE: Final = [wire.number_of(PrCurve, name) for name in CURVE_ROWS]
+_RELIABILITY: Final = tuple(_numbers(Reliability).values())
+_TOP_IDS: Final = tuple(_numbers(TopIds).values())

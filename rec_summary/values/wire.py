@@ -9,6 +9,7 @@ Source: https://protobuf.dev/programming-guides/encoding/
 
 from __future__ import annotations
 
+import math
 import struct
 from typing import Any, Final
 
@@ -59,8 +60,10 @@ def double_field(field: int, number: float) -> bytes:
 
 def float_field(field: int, number: float) -> bytes:
     """Returns a float field; beyond float32 it is infinite, not an error."""
-    with np.errstate(over="ignore"):
-        return key(field, FIXED32) + _FLOAT.pack(np.float32(number))
+    try:
+        return key(field, FIXED32) + _FLOAT.pack(number)
+    except OverflowError:
+        return key(field, FIXED32) + _FLOAT.pack(math.copysign(math.inf, number))
 
 
 def bytes_field(field: int, content: bytes) -> bytes:

@@ -42,6 +42,27 @@ def test_laws(a: Steps, b: Steps, c: Steps) -> None:
     assert_equal_states(whole, state(a + b + c))
 
 
+@settings(deadline=None)
+@given(STEPS)
+def test_steps_may_be_added_one_by_one_or_together(steps: Steps) -> None:
+    one_by_one, together = Throughput(), Throughput()
+    for samples, seconds, share, _ in steps:
+        one_by_one.add_step(samples, seconds, seconds * share)
+    if steps:
+        together.add_steps(*zip(*((n, t, t * share) for n, t, share, _ in steps), strict=True))
+    assert_equal_states(one_by_one, together)
+
+
+@pytest.mark.parametrize(
+    "wrong", [(-1, 1.0, 0.5), (1, math.inf, 0.5), (1, 1.0, 1.5), (1, 1.0, -1.0)]
+)
+def test_steps_that_cannot_be_are_refused_together(wrong: tuple[int, float, float]) -> None:
+    found = Throughput()
+    with pytest.raises(ValueError, match=r"samples, seconds, waited.*Received: .*Expected: "):
+        found.add_steps(*zip((1, 1.0, 0.5), wrong, strict=True))
+    assert_equal_states(found, Throughput())
+
+
 def test_rates_and_stalls() -> None:
     found = state([(100, 0.5, 0.2, 3.0), (300, 1.5, 0.6, 5.0)]).report(quantiles=(0.0, 1.0))
     assert (found.steps, found.samples) == (2, 400)

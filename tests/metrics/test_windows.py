@@ -1,6 +1,8 @@
 import numpy as np
 import pytest
 
+from rec_summary.metrics.click_quality import ClickQuality
+from rec_summary.metrics.clicks import clean
 from rec_summary.metrics.grouped_auc import UserScores
 from rec_summary.metrics.log_loss import LogLoss
 from rec_summary.metrics.ratings import RatingErrors
@@ -36,6 +38,33 @@ def test_at_the_border_of_a_pane_it_is_exactly_the_last_examples(stream, batch):
         held = window.total().positives.sum() + window.total().negatives.sum()
         assert min(fed, 901) <= held <= 1200
     assert window.seen == 3900
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(
+    "window",
+    [Lifetime, lambda e: LastExamples(e, 1200, panes=4), lambda e: Decayed(e, 640)],
+    ids=["lifetime", "last", "decayed"],
+)
+def test_prepared_batches_count_to_the_same_bit(stream, window, weighted):
+    rng = np.random.default_rng(1)
+    users = rng.integers(0, 50, 5000)
+    heavy = rng.random(5000) + 0.25 if weighted else None
+    quality, scores = ClickQuality(256), UserScores(2048, 64)
+    counted = [window(quality)] + ([] if window(quality).__class__ is Decayed else [window(scores)])
+    updated = [each.copy() for each in counted]
+    for start, end in ((0, 1), (1, 900), (900, 4900), (4900, 5000)):
+        columns = [each[start:end] for each in (users, *stream)]
+        weights = None if heavy is None else heavy[start:end]
+        batch = clean(*columns[1:], weights)
+        prepared = (quality.prepare(batch), scores.prepare(columns[0], batch))
+        for each, found in zip(counted, prepared, strict=False):
+            each.count(found)
+        for each, first in zip(updated, (1, 0), strict=False):
+            each.update(*columns[first:], weights)
+    for one, other in zip(counted, updated, strict=True):
+        assert states_equal(one, other)
+        assert states_equal(one.total(), other.total())
 
 
 def test_ranks_add_the_last_examples_of_each(stream):

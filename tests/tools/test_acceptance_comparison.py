@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from tools.acceptance_check import histograms
 from tools.acceptance_check.comparison import Comparison, compare, equal, table
+from tools.acceptance_check.histograms import Distribution
 
 
 def compared(expected: Any, shown: Any, **more: Any) -> Comparison:
@@ -42,6 +44,49 @@ def test_every_difference_is_told(expected: Any, shown: Any, words: str) -> None
 def test_a_dashboard_may_say_what_is_the_same() -> None:
     items = ([(("run",), 1.0)], [(("run",), 1.1)])
     assert compared(*items, same=lambda a, b: round(a) == round(b)).differences == ()
+
+
+def points(run: str, steps: Any) -> list[tuple[Any, float]]:
+    return [((run, step), 0.5) for step in steps]
+
+
+def test_of_a_long_series_a_sample_with_the_last_point_is_enough() -> None:
+    shown = [*points("long", (1, 4, 9)), *points("short", (1, 2))]
+    wanted = [*points("long", range(10)), *points("short", (1, 2))]
+    assert compared(wanted, shown, MOST_POINTS=3) == Comparison("scalars", 5, 5, ())
+
+
+@pytest.mark.parametrize(
+    ("steps", "wrong"),
+    [((1, 4, 8), 7), ((4, 9), 8), ((1, 2, 3, 9), 6), ((1, 9, 10), 9)],
+    ids=["without its last point", "too few", "too many", "with one of its own"],
+)
+def test_any_other_sample_is_wrong(steps: tuple[int, ...], wrong: int) -> None:
+    found = compared(points("long", range(10)), points("long", steps), MOST_POINTS=3)
+    assert len(found.differences) == wrong
+
+
+def test_a_short_series_is_shown_whole() -> None:
+    found = compared(points("short", range(3)), points("short", (1, 2)), MOST_POINTS=3)
+    assert len(found.differences) == 1
+
+
+def test_a_sampled_point_must_be_as_recorded() -> None:
+    shown = [(("long", 1), 0.5), (("long", 4), 0.25), (("long", 9), 0.5)]
+    [difference] = compared(points("long", range(10)), shown, MOST_POINTS=3).differences
+    assert "('long', 4): [0.25] in place of [0.5]" in difference
+
+
+def test_an_edge_next_to_zero_is_as_exact_as_its_bucket() -> None:
+    def distribution(left: float, right: float) -> Distribution:
+        return Distribution(
+            1.0, 3.0, (-1.0, 1.0), ((-1.0, left, 1), (left, right, 1), (right, 1.0, 1))
+        )
+
+    wanted = distribution(-0.0076, 3.0314549803733826e-06)
+    assert histograms.same(wanted, distribution(-0.0076, 3.0318894911e-06))
+    assert not histograms.same(wanted, distribution(-0.0076, 3.2e-06))
+    assert not histograms.same(wanted, distribution(-0.00761, 3.0314549803733826e-06))
 
 
 def test_nan_is_equal_to_itself_only() -> None:

@@ -18,9 +18,9 @@ from rec_summary.export.tensorboard import export_tensorboard
 from rec_summary.records.framing import frame
 from rec_summary.records.reader import RecordReader
 from rec_summary.values.recommender import (
-    pr_curve_value,
-    reliability_value,
-    top_ids_value,
+    encode_pr_curve,
+    encode_reliability,
+    encode_top_ids,
 )
 from rec_summary.values.tensor import to_tensor
 from tests.export.record_dirs import (
@@ -193,6 +193,9 @@ def landscape() -> summary_pb2.LossLandscape:
     result.metadata.decomposition = "PCA"
     result.metadata.unit = "step"
     result.metadata.step_per_epoch = 3
+    result.metadata.seed, result.metadata.samples, result.metadata.moved = 1, 1024, 52_300
+    result.metadata.explained_variance.extend([0.91, 0.0625])
+    result.metadata.eigenvalues.extend([2.5, -0.125])
     return result
 
 
@@ -218,6 +221,10 @@ def pipeline() -> lineage_pb2.DatasetGraph:
     return result
 
 
+def decoded(data: bytes) -> Any:
+    return summary_pb2.Summary.Value.FromString(data)
+
+
 def write_run(run: Path, *, landscapes: bool) -> None:
     """Records a value of every kind; pictures of landscapes take their time."""
     value = summary_pb2.Summary.Value
@@ -231,9 +238,9 @@ def write_run(run: Path, *, landscapes: bool) -> None:
         event(1, value(tag="picture", image=image), value(tag="matrix", tensor=matrix)),
         event(
             1,
-            pr_curve_value("curve", np.arange(30).reshape(6, 5)[:, ::-1]),
-            reliability_value("reliability", [0.125, 0.5], [0.25, 0.75], [100, 4000]),
-            top_ids_value("frequent", [7, 3], [1500, 20], [1400, 20], [1600, 20]),
+            decoded(encode_pr_curve("curve", np.arange(30).reshape(6, 5)[:, ::-1])),
+            decoded(encode_reliability("reliability", [0.125, 0.5], [0.25, 0.75], [100, 4000])),
+            decoded(encode_top_ids("frequent", [7, 3], [1500, 20], [1400, 20], [1600, 20])),
         ),
         *([event(1, value(tag="landscape", loss_landscape=landscape()))] if landscapes else []),
         lineage(START + 1, dataset_graph=pipeline()),

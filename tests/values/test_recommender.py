@@ -8,10 +8,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from rec_summary._pb.summary_pb2 import MetricStates
-from rec_summary.values.recommender import buckets_value, pack_state, pr_curve_value, unpack_states
+from rec_summary._pb.summary_pb2 import MetricStates, Summary
+from rec_summary.values.recommender import (
+    CURVE_ROWS,
+    encode_buckets,
+    encode_pr_curve,
+    encode_reliability,
+    encode_state,
+    encode_top_ids,
+    unpack_states,
+)
 
 _DTYPES = st.sampled_from(["?", "u1", "<i8", ">i8", "<f8", "<f4", "<u8", "<U5"])
+
+_NUMBERS = st.lists(st.floats(allow_nan=False), max_size=9)
 
 
 @given(
@@ -22,10 +32,10 @@ _DTYPES = st.sampled_from(["?", "u1", "<i8", ">i8", "<f8", "<f4", "<u8", "<U5"])
     )
 )
 def test_arrays_come_back_as_they_were(found) -> None:
-    message = MetricStates()
-    pack_state(message, "quality/lifetime", "Kind", found)
-    again = MetricStates.FromString(message.SerializeToString())
-    kind, back = unpack_states(again)["quality/lifetime"]
+    data = encode_state("quality/lifetime", "Kind", found)
+    message = MetricStates.FromString(data)
+    assert message.SerializeToString() == data, "protobuf would have written the same"
+    kind, back = unpack_states(message)["quality/lifetime"]
     assert kind == "Kind"
     assert back.keys() == found.keys()
     for name, array in found.items():
@@ -34,9 +44,7 @@ def test_arrays_come_back_as_they_were(found) -> None:
 
 
 def test_large_arrays_are_compressed() -> None:
-    message = MetricStates()
-    pack_state(message, "key", "Kind", {"counts": np.zeros(100_000, np.int64)})
-    assert message.ByteSize() < 10_000
+    assert len(encode_state("key", "Kind", {"counts": np.zeros(100_000, np.int64)})) < 10_000
 
 
 @pytest.mark.parametrize(
@@ -52,8 +60,7 @@ def test_large_arrays_are_compressed() -> None:
     ],
 )
 def test_damaged_arrays_are_refused(damage) -> None:
-    message = MetricStates()
-    pack_state(message, "key", "Kind", {"counts": np.arange(100)})
+    message = MetricStates.FromString(encode_state("key", "Kind", {"counts": np.arange(100)}))
     [array] = message.states[0].arrays
     for name, value in damage.items():
         array.ClearField(name)
@@ -66,7 +73,8 @@ def test_damaged_arrays_are_refused(damage) -> None:
 
 
 def test_counted_bins_become_buckets() -> None:
-    histogram = buckets_value("scores", [0.0, 0.25, 0.5, 1.0], [1, 2.6, 4]).histogram
+    data = encode_buckets("scores", [0.0, 0.25, 0.5, 1.0], [1, 2.6, 4])
+    histogram = Summary.Value.FromString(data).histogram
     assert [(each.left, each.width, each.count) for each in histogram.buckets] == [
         (0.0, 0.25, 1),
         (0.25, 0.25, 3),
@@ -76,6 +84,33 @@ def test_counted_bins_become_buckets() -> None:
 
 
 def test_a_curve_keeps_the_order_of_its_rows() -> None:
-    curve = pr_curve_value("curve", np.arange(12).reshape(6, 2)).pr_curve
-    assert list(curve.true_positives) == [0, 1]
-    assert list(curve.recall) == [10, 11]
+    curve = Summary.Value.FromString(encode_pr_curve("curve", np.arange(12).reshape(6, 2)))
+    assert list(curve.pr_curve.true_positives) == [0, 1]
+    assert list(curve.pr_curve.recall) == [10, 11]
+
+
+@given(_NUMBERS, st.lists(st.integers(0, 1 << 40), min_size=1, max_size=70), st.text(max_size=5))
+def test_values_have_the_bytes_of_protobuf(numbers, counts, tag) -> None:
+    curve, reliability, top, buckets = (Summary.Value(tag=tag) for _ in range(4))
+    for name in CURVE_ROWS:
+        getattr(curve.pr_curve, name).extend(numbers)
+    for name in ("predicted", "observed", "weights"):
+        getattr(reliability.reliability, name).extend(numbers)
+    curve.pr_curve.SetInParent()
+    reliability.reliability.SetInParent()
+    ids = [count - (1 << 20) for count in counts]
+    top.top_ids.ids.extend(ids)
+    for name in ("counts", "low", "high"):
+        getattr(top.top_ids, name).extend(map(float, counts))
+    edges = np.arange(len(counts) + 1) / 8
+    histogram = buckets.histogram
+    histogram.count = sum(counts)
+    histogram.nan_count = histogram.pos_inf_count = histogram.neg_inf_count = 0
+    histogram.min, histogram.max = edges[0], edges[-1]
+    histogram.sum = float(np.array(counts, np.float64) @ ((edges[1:] + edges[:-1]) / 2))
+    for left, count in zip(edges.tolist(), counts, strict=False):
+        histogram.buckets.add(left=left, width=0.125, count=count)
+    assert encode_pr_curve(tag, [numbers] * 6) == curve.SerializeToString()
+    assert encode_reliability(tag, *[numbers] * 3) == reliability.SerializeToString()
+    assert encode_top_ids(tag, ids, counts, counts, counts) == top.SerializeToString()
+    assert encode_buckets(tag, edges, counts) == buckets.SerializeToString()

@@ -47,9 +47,15 @@ class Comparison:
 
 
 def compare(dashboard: Any, records: Records, server: TensorBoardServer) -> Comparison:
-    """Compares what one dashboard shows with the records."""
+    """Compares what one dashboard shows with the records.
+
+    A dashboard with `MOST_POINTS` shows a sample of a longer series, and its last point: which
+    points these are is TensorBoard's choice, how many there are is not.
+    """
     same: Callable[[Any, Any], bool] = getattr(dashboard, "same", equal)
     wanted, found = _grouped(dashboard.expected(records)), _grouped(dashboard.shown(server))
+    if (most := getattr(dashboard, "MOST_POINTS", None)) is not None:
+        wanted = _sampled(wanted, found, most)
     differences = []
     for key, values in wanted.items():
         answers = found.get(key, [])
@@ -101,6 +107,21 @@ def _grouped(items: Items) -> dict[tuple[Any, ...], list[Any]]:
     for key, value in items:
         groups.setdefault(key, []).append(value)
     return groups
+
+
+def _sampled(
+    wanted: dict[tuple[Any, ...], list[Any]], found: dict[tuple[Any, ...], list[Any]], most: int
+) -> dict[tuple[Any, ...], list[Any]]:
+    """Leaves out points that are not shown because their series has more than `most`."""
+    series: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}
+    for key in sorted(wanted, key=lambda each: each[-1]):
+        series.setdefault(key[:-1], []).append(key)
+    left_out = set()
+    for *keys, last in series.values():
+        shown = sum(key in found for key in keys) + 1
+        if last in found and shown == most < len(keys) + 1:
+            left_out |= {key for key in keys if key not in found}
+    return {key: values for key, values in wanted.items() if key not in left_out}
 
 
 def _text(value: Any) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from tools.acceptance_check import histograms
 from tools.acceptance_check.comparison import Items, close
@@ -11,6 +11,8 @@ from tools.acceptance_check.records import Records
 from tools.tensorboard_pages.server import TensorBoardServer
 
 NAME = "distributions"
+MOST_POINTS: Final = 501
+"""Of a series, see `histograms`."""
 
 
 def expected(records: Records) -> Items:

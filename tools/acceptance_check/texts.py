@@ -6,7 +6,7 @@ import datetime
 import html.parser
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -18,6 +18,8 @@ from tools.acceptance_check.records import Rank, Records
 from tools.tensorboard_pages.server import TensorBoardServer
 
 NAME = "text"
+
+_ENDLESS: Final = 2**31 - 1  # steps of an epoch, where there are no epochs
 
 Rows = Iterator[tuple[str, str, Any]]
 """Title of the table, name, value."""
@@ -120,9 +122,21 @@ def _facts(message: Any) -> Iterator[tuple[str, Any]]:
     landscape = message.loss_landscape
     metadata, path = landscape.metadata, landscape.loss_path
     yield "plane", metadata.decomposition
+    if metadata.explained_variance:
+        shares = [f"{share:.1%}" for share in metadata.explained_variance]
+        yield "explained variance of the path", " and ".join(shares)
+    if metadata.eigenvalues:
+        yield "eigenvalues", tuple(metadata.eigenvalues)
+    if metadata.HasField("seed"):
+        yield "seed", str(metadata.seed)
+    if metadata.moved:
+        words = f"{metadata.moved:,} ({metadata.selection or 'all'})"
+        yield "parameters that move", words
+    if metadata.samples:
+        yield "samples", f"{metadata.samples:,}"
     if path.intervals:
         yield f"{metadata.unit}s", tuple(path.intervals)
-    if metadata.step_per_epoch:
+    if 0 < metadata.step_per_epoch < _ENDLESS:
         yield "steps per epoch", str(metadata.step_per_epoch)
     x, y = (np.array(getattr(landscape.landscape, name).float_data) for name in "xy")
     z = np.array(landscape.landscape.z.float_data).reshape(y.size, x.size)
