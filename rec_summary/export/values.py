@@ -174,19 +174,18 @@ def _of_block(
         ]
         if start == end or not columns:
             continue
-        within = places[start:end]
-        within = within[selection.steps(block.steps[within])]
+        chosen = selection.steps(block.steps[places[start:end]])
+        within = places[start:end][chosen]
+        if not len(within):
+            continue
         for column, tag in columns:
-            chosen = numbers[start:end][:, column].astype(np.float64)
-            parts.append(
-                (within, len(tags), chosen[selection.steps(block.steps[places[start:end]])])
-            )
+            parts.append((within, len(tags), numbers[start:end][chosen, column].astype(np.float64)))
             tags.append(tag)
     if not parts:
         return
     where = np.concatenate([within for within, _, _ in parts])
     codes = np.concatenate([np.full(len(within), code) for within, code, _ in parts])
-    values = np.concatenate([chosen for _, _, chosen in parts])
+    values = np.concatenate([numbers for _, _, numbers in parts])
     order = np.argsort(where, kind="stable")
     where = where[order]
     yield ScalarColumns(

@@ -204,3 +204,13 @@ def test_without_pandas_it_says_what_to_install(
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ImportError, match=r"pip install 'rec_summary\[tables\]'"):
         load(records)
+
+
+@pytest.mark.parametrize("choice", [{"since": 10**6}, {"until": 1}, {"tags": "none"}])
+def test_a_choice_may_leave_nothing_of_a_long_training(
+    tmp_path: Path, choice: dict[str, object]
+) -> None:
+    write_segment(tmp_path / "a", *(event(step, scalar("loss", step)) for step in range(2, 500)))
+    records = rec_summary.load(tmp_path, **choice)
+    assert len(records.scalars()) == 0
+    assert list(records.iter_scalars()) == []
