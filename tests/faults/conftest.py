@@ -16,4 +16,4 @@ def ledger() -> Iterator[Ledger]:
     kept = Ledger()
     yield kept
     if TABLE is not None:
-        write_table(Path(TABLE), kept.markdown())
+        write_table(Path(TABLE), kept.lines())

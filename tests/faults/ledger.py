@@ -10,6 +10,9 @@ from typing import Final
 SLOW: Final = os.environ.get("REC_SUMMARY_FAULTS") == "slow"
 TABLE: Final = os.environ.get("REC_SUMMARY_FAULTS_TABLE")
 BEGIN: Final = "<!-- written by tools/faults: begin -->"
+_HEAD: Final = (
+    "| fault | tried | survived | records promised | records found |\n|---|---:|---:|---:|---:|"
+)
 END: Final = "<!-- written by tools/faults: end -->"
 
 
@@ -66,22 +69,21 @@ class Ledger:
         assert kept == wanted, f"{fault}: {wanted - kept} of {wanted} promised records are missing"
         row.survived += 1
 
-    def markdown(self) -> str:
-        """Returns the table."""
-        lines = [
-            "| fault | tried | survived | records promised | records found |",
-            "|---|---:|---:|---:|---:|",
-        ]
-        lines += [
-            f"| {name} | {row.tried:,} | {row.survived:,} | {row.promised:,} | {row.found:,} |"
+    def lines(self) -> dict[str, str]:
+        """Returns the lines of the table, by fault."""
+        return {
+            name: f"| {name} | {row.tried:,} | {row.survived:,} | {row.promised:,} | {row.found:,} |"
             for name, row in self.rows.items()
-        ]
-        return "\n".join(lines)
+        }
 
 
-def write_table(path: Path, table: str) -> None:
-    """Puts the table between the marks of a document."""
+def write_table(path: Path, lines: dict[str, str]) -> None:
+    """Puts the lines into the table of a document; those of faults not tried now stay."""
     text = path.read_text(encoding="utf-8")
     before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    path.write_text(f"{before}{BEGIN}\n{table}\n{END}{after}", encoding="utf-8")
+    table, _, after = rest.partition(END)
+    kept = {
+        line.split("|")[1].strip(): line for line in table.splitlines()[3:] if line.startswith("|")
+    }
+    body = "\n".join({**kept, **lines}.values())
+    path.write_text(f"{before}{BEGIN}\n{_HEAD}\n{body}\n{END}{after}", encoding="utf-8")
