@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -204,18 +205,19 @@ def train(steps: int) -> None:
             dataset_sink_mode=False,
         )
         assert not collector.troubles, collector.troubles
-    times: dict[bool, list[float]] = {False: [], True: []}
-    for step in range(_WARM, steps):
-        times[is_on(step)].append(1000 * (watch.ends[step - 1] - watch.ends[step - 2]))
-    means = {}
-    for metrics, each in times.items():
-        # The slowest tenth is what other processes of the machine have done.
-        kept = sorted(each)[: int(0.9 * len(each))]
-        means[metrics] = statistics.mean(kept), statistics.median(each)
-    (mean, median), (more, higher) = means[False], means[True]
+    steps_of: dict[bool, list[float]] = {False: [], True: []}
+    blocks: dict[bool, list[float]] = {False: [], True: []}
+    taken = [1000 * (after - before) for before, after in pairwise(watch.ends)]
+    for first in range(_WARM + _BLOCK - _REPORT // 2, steps - _BLOCK, _BLOCK):
+        block = taken[first - 2 : first - 2 + _BLOCK]  # the first step has no time
+        steps_of[is_on(first)] += block
+        blocks[is_on(first)].append(statistics.mean(block))
+    # Of the blocks the median: what other processes of the machine have done comes in bursts.
+    mean, more = (statistics.median(blocks[metrics]) for metrics in (False, True))
+    median, higher = (statistics.median(steps_of[metrics]) for metrics in (False, True))
     print(
-        f"step without the metrics: mean {mean:.3f} ms, median {median:.3f} ms; with them: "
-        f"mean {more:.3f} ms ({100 * (more / mean - 1):+.1f} %), median {higher:.3f} ms "
+        f"step without the metrics: mean of a block {mean:.3f} ms, median {median:.3f} ms; with "
+        f"them: {more:.3f} ms ({100 * (more / mean - 1):+.1f} %), median {higher:.3f} ms "
         f"({100 * (higher / median - 1):+.1f} %); in the hook {statistics.mean(spent):.3f} ms and "
         f"on the writer's thread {sum(counted) / len(spent):.3f} ms, processor time of a step"
     )
