@@ -20,6 +20,7 @@ from rec_summary.cli.common import (
     size_of,
     stopping,
 )
+from rec_summary.cli.waiting import tell_what_is_awaited
 from rec_summary.errors import SourceError
 
 if TYPE_CHECKING:
@@ -173,6 +174,7 @@ def _follow(
         click.echo(
             f"Following {one_line(source)} into {one_line(logdir)}; Ctrl-C to stop.", err=True
         )
+    tell_what_is_awaited(source, quiet=quiet)
     with stopping() as stop:
         return follow_tensorboard(source, logdir, stop=stop, options=options, runs=runs)
 

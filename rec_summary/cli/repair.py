@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from rec_summary.cli.command import RecordsCommand
@@ -14,6 +16,7 @@ from rec_summary.cli.common import (
     reporting_errors,
     size_of,
 )
+from rec_summary.errors import SourceError
 
 EXAMPLES = """\b
 Examples:
@@ -37,8 +40,13 @@ def repair(source: str, destination: str, as_json: bool, quiet: bool, debug: boo
     with reporting_errors(debug=debug):
         from rec_summary.records.repair import repair as copy
 
-        with progress_shown(quiet=quiet, doing="copying") as progress:
-            report = copy(source, destination, progress=progress)
+        try:
+            with progress_shown(quiet=quiet, doing="copying") as progress:
+                report = copy(source, destination, progress=progress)
+        except SourceError as error:
+            if not os.path.exists(source):  # a mistake in the argument, not in the records
+                raise click.UsageError(str(error)) from error
+            raise
         if as_json:
             print_json(report)
             return

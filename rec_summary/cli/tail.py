@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import sys
 import time
 from typing import TYPE_CHECKING, Any, Final
@@ -21,6 +20,7 @@ from rec_summary.cli.common import (
     reporting_errors,
     stopping,
 )
+from rec_summary.cli.waiting import tell_what_is_awaited
 
 if TYPE_CHECKING:
     import threading
@@ -91,8 +91,7 @@ def tail(
         if once:
             _print_all(reading, table=table, as_json=as_json)
         else:
-            if not quiet and not os.path.exists(source):
-                click.echo(f"{one_line(source)} does not exist yet: waiting.", err=True)
+            tell_what_is_awaited(source, quiet=quiet)
             with stopping() as stop:
                 if table:
                     _show_live(reading, stop, interval)

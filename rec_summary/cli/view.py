@@ -9,11 +9,17 @@ import click
 
 from rec_summary.cli.command import RecordsCommand
 from rec_summary.cli.common import one_line, print_some, reporting_errors, stopping
+from rec_summary.cli.waiting import tell_what_is_awaited
+from rec_summary.errors import three_part, verbatim
 
 WARNING = (
     "Warning: TensorBoard listens at {}, and asks nobody for a password: everybody who can reach "
     "this machine can read all of these records, and what of the log directory TensorBoard shows. "
     "An SSH tunnel to 127.0.0.1 does without (see docs/security.md)."
+)
+_RELOADING = (
+    "Its pages load anew by themselves when `Reload data` is ticked in its settings (the gear "
+    "at the top right)."
 )
 EXAMPLES = """\b
 Examples:
@@ -28,7 +34,11 @@ Examples:
 @click.argument("arguments", metavar="[-- TENSORBOARD OPTIONS]", nargs=-1)
 @click.option("--logdir", type=click.Path(), help="Keep the event files here. [default: a cache]")
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at.")
-@click.option("--port", type=int, help="The port to listen at. [default: a free one from 6006 on]")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    help="The port to listen at. [default: a free one from 6006 on]",
+)
 @click.option("--runs", metavar="GLOB", help="Show only runs whose name matches GLOB.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only the address, errors and problems.")
 @click.option("--debug", is_flag=True, help="Show where in the program an error arose.")
@@ -53,26 +63,40 @@ def view(
     """
     with reporting_errors(debug=debug):
         from rec_summary.export.follow import follow_tensorboard
-        from rec_summary.export.options import ArgumentError
-        from rec_summary.export.view import Viewer, exposed, prepare_cache, wait_while_running
+        from rec_summary.export.view import Viewer, exposed, wait_while_running
 
-        if logdir is None:
-            logdir = prepare_cache(source)
-        os.makedirs(logdir, exist_ok=True)
-        if not os.path.exists(source) and not quiet:
-            click.echo(f"{one_line(source)} does not exist yet: waiting for records.", err=True)
+        logdir = _prepared(source, logdir)
+        tell_what_is_awaited(source, quiet=quiet)
         address = exposed(host, arguments)
         if address is not None:
             click.echo(WARNING.format(one_line(address)), err=True)
         with stopping() as stop, Viewer(logdir, host=host, port=port, arguments=arguments) as board:
             click.echo(f"TensorBoard: {board.url} (Ctrl-C to stop)")
+            if not quiet:
+                click.echo(_RELOADING, err=True)
             waiter = threading.Thread(target=wait_while_running, args=(board, stop), daemon=True)
             waiter.start()
-            try:
-                report = follow_tensorboard(source, logdir, stop=stop, runs=runs)
-            except ArgumentError as error:
-                raise click.UsageError(str(error)) from error
+            report = follow_tensorboard(source, logdir, stop=stop, runs=runs)
             ended, said = not board.running, board.said
         print_some([str(problem) for problem in report.problems], report.problem_count)
         if ended:
             raise click.ClickException(f"TensorBoard has ended. It said:\n{said}")
+
+
+def _prepared(source: str, logdir: str | None) -> str:
+    """Makes the directory of the event files, before anything is shown; returns its path."""
+    from rec_summary.export.options import ArgumentError, check_apart
+    from rec_summary.export.view import cache_directory, prepare_cache
+
+    try:
+        check_apart(source, logdir or cache_directory(source), "the log directory")
+        if logdir is None:
+            return prepare_cache(source)
+        os.makedirs(logdir, exist_ok=True)
+    except ArgumentError as error:
+        raise click.UsageError(str(error)) from error
+    except OSError as error:
+        received = verbatim(f"{error.filename or logdir}: {error.strerror or error}")
+        text = three_part("the log directory", received, "a directory that can be written to")
+        raise click.ClickException(text) from error
+    return logdir

@@ -21,6 +21,7 @@ from rec_summary.cli.common import (
     reporting_errors,
     stopping,
 )
+from rec_summary.cli.waiting import tell_what_is_awaited
 
 if TYPE_CHECKING:
     import threading
@@ -164,6 +165,8 @@ def _watch(
         if not quiet and not once:
             names = ", ".join(one_line(rule.title) for rule in gathered)
             click.echo(f"Watching {one_line(source)} for: {names}; Ctrl-C to stop.", err=True)
+        if not once:
+            tell_what_is_awaited(source, quiet=quiet)
         seen = watch_records(
             source,
             gathered,

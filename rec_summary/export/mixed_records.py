@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from rec_summary.export.dashboards.image_size import png_size
+from rec_summary.export.image_size import png_size
 from rec_summary.export.limits import LONGEST_TAG, MOST_PIXELS
 from rec_summary.values import wire
 

@@ -168,8 +168,9 @@ def plot(lines: Sequence[Line], path: str, options: PlotOptions) -> list[str]:
     form = check_output(path)
     tags = list(dict.fromkeys(sorted(line.tag for line in lines)))
     if not tags:
-        expected = "scalars: `rec-summary inspect` tells which tags there are"
-        raise NothingToPlot(three_part("the choice of tags", verbatim("no scalars"), expected))
+        received = verbatim("a choice in which there are no scalars")
+        expected = "--tags, --since and --until that leave some: `rec-summary inspect` tells tags"
+        raise NothingToPlot(three_part("the choice of tags", received, expected))
     if len(tags) > MOST_PANELS:
         received = verbatim(f"{len(tags)} tags, such as {', '.join(map(printable, tags[:3]))}")
         expected = f"at most {MOST_PANELS} in one picture: choose with --tags"

@@ -121,7 +121,7 @@ class Viewer:
 _PROGRAM: Final = """
 import os, sys, threading
 def end_with_parent():
-    sys.stdin.buffer.read()
+    os.read(0, 1)  # not sys.stdin: its lock is in the way of an exit
     os._exit(0)
 threading.Thread(target=end_with_parent, daemon=True).start()
 from tensorboard.main import run_main

@@ -104,7 +104,15 @@ class SummaryLandscape:
             ImportError: MindSpore cannot be imported.
         """
         old_mindspore.check()
-        from rec_summary.landscape.mindspore_model import ModelMaker, device_target
+        try:
+            from rec_summary.landscape.mindspore_model import ModelMaker, device_target
+        except ModuleNotFoundError as error:
+            if error.name is None or error.name.partition(".")[0] != "mindspore":
+                raise
+            raise ImportError(
+                "computing landscapes needs MindSpore, which is not installed: "
+                "pip install 'rec_summary[mindspore,landscape]'"
+            ) from error
 
         metadata = changed(read_metadata(self._summary_dir), collect_landscape or {})
         target = "CPU" if device_ids is None else device_target()

@@ -7,7 +7,8 @@ import os
 import re
 from typing import Any
 
-from rec_summary.errors import three_part
+from rec_summary.errors import three_part, verbatim
+from rec_summary.records.directory import make_directory
 
 
 def check_type(name: str, value: object, types: Any, expected: str) -> None:
@@ -52,3 +53,17 @@ def check_directory(name: str, path: str | os.PathLike[str]) -> str:
     if not isinstance(text, str) or not text or "\0" in text:
         raise ValueError(three_part(name, path, "the path of a directory"))
     return os.path.abspath(text)
+
+
+def made_directory(name: str, path: str) -> None:
+    """Makes a record directory that an argument names.
+
+    Raises:
+        OSError: It cannot be made, or a file is in the way; with the number of the cause.
+    """
+    try:
+        make_directory(path)
+    except OSError as error:
+        received = verbatim(f"{path!r} ({error.strerror or error})")
+        expected = "a directory that can be made and written to, not a file"
+        raise OSError(error.errno or 0, three_part(name, received, expected)) from error

@@ -13,11 +13,11 @@ from mindspore.train import Callback
 
 from rec_summary._pb import lineage_pb2
 from rec_summary.records.background import DEFAULT_FLUSH_SECS
-from rec_summary.records.directory import make_directory
 from rec_summary.records.durability import Durability
 from rec_summary.records.trouble import Troubles
 from rec_summary.training import lineage, operators
 from rec_summary.training.checkpoints import LandscapeCheckpoints
+from rec_summary.training.checks import made_directory
 from rec_summary.training.custom_lineage import CustomValue, custom_lineage
 from rec_summary.training.dataset_info import describe_dataset
 from rec_summary.training.environment import Environment, this_environment
@@ -147,7 +147,7 @@ class SummaryCollector(Callback):
             lineage_secs=lineage_secs,
             durability=durability,
         )
-        make_directory(self._options.summary_dir)
+        made_directory("summary_dir", self._options.summary_dir)
         self._troubles = Troubles()
         self._recorder = Recorder(
             self._options.summary_dir,

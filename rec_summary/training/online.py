@@ -187,12 +187,14 @@ class OnlineRun:
 
     def _note_exhausted(self) -> None:
         self._parameters.stop_reason = SOURCE_EXHAUSTED
+        passes = self._parameters.get("cur_epoch_num", 0)
         _log.warning(
             "The data source has run dry: a whole pass gave no batch. Training ends after %d steps "
-            "in %d passes. A source that can be read again, such as a generator function, would "
+            "in %d %s. A source that can be read again, such as a generator function, would "
             "have been repeated.",
             self._parameters.cur_step_num,
-            self._parameters.get("cur_epoch_num", 0),
+            passes,
+            "pass" if passes == 1 else "passes",
         )
 
     def _check_elements(self, batch: Any) -> None:

@@ -18,7 +18,12 @@ from rec_summary.records.names import DEFAULT_PREFIX, DEFAULT_SUFFIX, check_affi
 from rec_summary.records.run_writer import RunWriter
 from rec_summary.records.trouble import Troubles
 from rec_summary.training import operators
-from rec_summary.training.checks import check_directory, check_positive_int, check_type
+from rec_summary.training.checks import (
+    check_directory,
+    check_positive_int,
+    check_type,
+    made_directory,
+)
 from rec_summary.training.environment import this_environment
 from rec_summary.training.graphs import graph_record
 from rec_summary.training.npy_export import NpyExporter
@@ -87,6 +92,7 @@ class SummaryRecord:
         retention = check_retention(max_file_size, None, None)
         exports = check_export_options(export_options)
         durability = check_durability(durability)
+        made_directory("log_dir", directory)
         self._network = network
         self._failures = _Failures() if raise_exception else None
         self._troubles = self._failures or Troubles()

@@ -105,6 +105,16 @@ def test_a_source_that_is_not_there_is_no_traceback(name: str, tmp_path: Path) -
     assert list(tmp_path.iterdir()) == []
 
 
+def test_landscapes_without_mindspore_say_what_to_install(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.modules['mindspore'] = None; from rec_summary.cli import main; "
+        "sys.exit(main(['landscape', sys.argv[1], '--model', 'no:thing']))"
+    )
+    done = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "pip install 'rec_summary[mindspore,landscape]'" in " ".join(done.stderr.split())
+
+
 def test_verbose_shows_all_problems(tmp_path: Path) -> None:
     broken = bytearray(frame(event(1, scalar("loss", 1)).SerializeToString()))
     broken[-1] ^= 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -62,6 +63,7 @@ def test_two_short_runs_end_up_beside_each_other(tmp_path: Path) -> None:
         assert "SYNTHETIC" in done.stdout
         assert "step 40/40" in done.stdout
         assert "--logdir o/tensorboard --host 127.0.0.1" in done.stdout
+        assert re.search(r"source \S+/activate && cd o$", done.stdout, re.MULTILINE)
     runs = [
         sorted(run.name for run in (tmp_path / "o" / part).glob("[!.]*"))
         for part in ("records", "tensorboard")

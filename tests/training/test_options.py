@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("mindspore")
 
-from rec_summary import SummaryCollector
+from rec_summary import SummaryCollector, SummaryRecord
 
 
 def make(path, **arguments):
@@ -171,3 +171,12 @@ def test_same_types_and_bounds_as_mindspores(tmp_path, name, value):
         else:
             outcomes.append(None)
     assert outcomes[0] == outcomes[1]
+
+
+@pytest.mark.parametrize("name", ["taken", "taken/below"])
+def test_a_file_in_the_place_of_the_directory_is_told(tmp_path, name):
+    (tmp_path / "taken").write_text("mine")
+    for made, argument in ((SummaryCollector, "summary_dir"), (SummaryRecord, "log_dir")):
+        with pytest.raises(OSError, match=f"{argument} is invalid. Received: .*taken.*Expected"):
+            made(tmp_path / name)
+    assert (tmp_path / "taken").read_text() == "mine"

@@ -160,6 +160,10 @@ Records:     {shown(run)}
 TensorBoard: {shown(logdir)}, open it with
 
   {viewer.command_line(logdir)}
+
+or go on with the commands of the README:
+
+  source {shlex.quote(shown(viewer.script("activate")))} && cd {shlex.quote(shown(run.parents[1]))}
 """
 
 

@@ -9,8 +9,8 @@ from tensorboard.compat.proto import summary_pb2 as tensorboard_pb2
 
 from rec_summary._pb.summary_pb2 import Summary
 from rec_summary.errors import three_part, verbatim
-from rec_summary.export.dashboards.image_size import declared_size
 from rec_summary.export.dashboards.points import Point, plugin
+from rec_summary.export.image_size import declared_size
 from rec_summary.export.limits import MOST_PIXELS
 
 IMAGES: Final = plugin("images", tensorboard_pb2.DATA_CLASS_BLOB_SEQUENCE)

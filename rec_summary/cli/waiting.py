@@ -1,0 +1,38 @@
+"""What commands that go on until they are stopped say of a source that has no records yet."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from rec_summary.cli.common import one_line
+from rec_summary.errors import SourceError
+
+
+def tell_what_is_awaited(source: str, *, quiet: bool) -> None:
+    """Says that there are no records yet, and where they are looked for.
+
+    They may come; but whoever has mistyped the name, or is in another directory than they
+    think, would wait for ever, looking at nothing.
+
+    Args:
+        source: The directory to come, or the local copy of a URL.
+        quiet: Whether to say nothing, unless records can never come.
+
+    Raises:
+        click.UsageError: It is a file, not a directory.
+    """
+    from rec_summary.records.directory import find_runs
+
+    try:
+        find_runs(source)
+    except SourceError as error:
+        if os.path.exists(source) and not os.path.isdir(source):
+            raise click.UsageError(str(error)) from error
+        if not quiet:
+            place = one_line(os.path.abspath(source))
+            known = f"There are no records in {place} yet"
+            if not os.path.exists(source):
+                known = f"{place} does not exist yet"
+            click.echo(f"{known}: waiting for records.", err=True)
