@@ -71,9 +71,13 @@ class Ledger:
 
     def lines(self) -> dict[str, str]:
         """Returns the lines of the table, by fault."""
-        return {
-            name: f"| {name} | {row.tried:,} | {row.survived:,} | {row.promised:,} | {row.found:,} |"
+        numbers = {
+            name: (row.tried, row.survived, row.promised, row.found)
             for name, row in self.rows.items()
+        }
+        return {
+            name: f"| {name} | {' | '.join(f'{number:,}' for number in four)} |"
+            for name, four in numbers.items()
         }
 
 
