@@ -1,7 +1,7 @@
 """The light half of a recommender's metrics: what it does on the training thread.
 
-Small arrays of each step are copied and kept; some thousand examples at a time, or with a
-report, they are handed to the writer's thread, where everything is counted.
+The Tensors of each step are kept, or copied if they are on a device; some thousand examples at
+a time, or with a report, they are handed to the writer's thread, where everything is counted.
 """
 
 from __future__ import annotations
