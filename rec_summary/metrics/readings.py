@@ -163,7 +163,7 @@ def _read_users(readings: Readings, window: str, state: State, detail: Detail) -
     assert isinstance(state, UserScores)
     found = state.gauc()
     readings.put(f"gauc/{window}", found.value)
-    readings.put(f"gauc_users/{window}", found.users)
+    readings.put(f"grouped_users/{window}", found.users)
 
 
 def _read_table(readings: Readings, table: str, state: State, detail: Detail) -> None:

@@ -7,8 +7,12 @@ import math
 import numpy as np
 import pytest
 
+from rec_summary.alerts.builtin import BUILTIN
+from rec_summary.alerts.conditions import patterns
+from rec_summary.alerts.grammar import parse
 from rec_summary.metrics import score_quality
 from rec_summary.metrics.click_quality import ClickQuality
+from rec_summary.metrics.grouped_auc import UserScores
 from rec_summary.metrics.log_loss import LogLoss
 from rec_summary.metrics.ratings import RatingErrors
 from rec_summary.metrics.readings import Detail, read
@@ -88,3 +92,14 @@ def test_curves_are_read_only_where_they_are_wanted() -> None:
     assert set(short.scalars) < set(whole.scalars)
     assert whole.tops["recommender/table/item/top_ids"][0].tolist()[:1] == [1]
     assert whole.scalars["recommender/table/item/out_of_range_share"] == 0.25
+
+
+def test_the_alert_about_a_drop_of_an_auc_is_about_aucs_only() -> None:
+    users = UserScores()
+    scores, labels = clicks(1)
+    users.update(np.arange(len(scores)) % 7, scores, labels)
+    found = read({"quality/lifetime": quality(1), "users/lifetime": users}, Detail()).scalars
+    [pattern] = patterns(parse(BUILTIN["auc-drop"]).condition)
+    meant = {tag for tag in found if pattern.matches_tag(tag)}
+    assert meant == {"recommender/auc/lifetime", "recommender/gauc/lifetime"}
+    assert found["recommender/grouped_users/lifetime"] == 7
