@@ -99,6 +99,8 @@ class RecommenderTelemetry:
         samples = view.samples or max((len(a) for a in values.values() if a.ndim), default=0)
         batch = Batch(values, samples, max(ended - self._ended, waited), waited, time.time())
         self._ended, self._step = ended, step
+        if self._batches:
+            self._batches[-1].own()
         if self._nbytes <= _MOST_BYTES:
             self._batches.append(batch)
             self._examples += samples

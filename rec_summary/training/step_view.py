@@ -15,7 +15,7 @@ from typing import Any, Final
 import mindspore
 import numpy as np
 import numpy.typing as npt
-from mindspore import Parameter, Tensor, get_context
+from mindspore import Tensor, get_context
 
 from rec_summary.errors import three_part
 
@@ -112,18 +112,18 @@ def as_number(tensor: Tensor) -> float:
     return float(tensor.item())
 
 
-def copy_of(parameter: Parameter) -> npt.NDArray[Any] | None:
-    """Returns a parameter's own numbers, copied; None where `asnumpy` has to be asked.
+def copy_of(tensor: Tensor) -> npt.NDArray[Any] | None:
+    """Returns the numbers of a contiguous tensor, copied; None where `asnumpy` is to be asked.
 
     On the CPU, MindSpore copies a tensor's bytes in a tenth of the time that numpy takes to
     look at it.
     """
-    dtype = _DTYPES.get(parameter.dtype)
+    dtype = _DTYPES.get(tensor.dtype)
     if dtype is None or not _is_on_cpu():
         return None
-    shape, data = parameter.shape, parameter.get_bytes()
+    shape, data = tensor.shape, tensor.get_bytes()
     if len(data) != math.prod(shape) * dtype.itemsize:
-        return None  # the parameter has no numbers yet
+        return None  # it has no numbers yet
     return np.frombuffer(data, dtype).reshape(shape)
 
 
