@@ -54,6 +54,11 @@ def _each(check: Check) -> Check:
     return lambda value: isinstance(value, list) and all(map(check, value))
 
 
+def _some(check: Check) -> Check:
+    """A list that is not empty."""
+    return lambda value: bool(value) and _each(check)(value)
+
+
 def _row(*checks: Check) -> Check:
     return lambda value: (
         isinstance(value, list)
@@ -109,6 +114,11 @@ _LINEAGE: Final = _fields(
     metrics=_mapping(_text, _row(_STEP, _text)),
     train=_or_none(_train),
 )
+_MERGING: Final = _fields(
+    places=_mapping(_rank_name, _some(_row(_COUNT, _STEP, _text, _COUNT, _truth))),
+    rank_size=_COUNT,
+    done=_row(_COUNT, _STEP),
+)
 _STATE: Final = _fields(
     options=_text,
     targets=_mapping(_text, _text),
@@ -124,6 +134,7 @@ _STATE: Final = _fields(
         ended=_or_none(_COUNT),
         running=_truth,
     ),
+    merging=_MERGING,
     began=_or_none(_number),
     reached=_STEP,
     furthest=_STEP,

@@ -178,8 +178,7 @@ class RunExport:
             for name in state["outputs"]:
                 self._output(name)
             self._writers.restore(state["writers"])
-            if "merging" in state:
-                self._merging.restore(state["merging"])
+            self._merging.restore(state["merging"])
             self._description.restore(state["description"], self._open_running)
 
     def _can_begin_anew(self) -> bool:

@@ -14,12 +14,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rec_summary._pb.summary_pb2 import MetricStates, Summary
 from rec_summary.errors import DestinationError
 from rec_summary.export.cursor import CURSOR_NAME
 from rec_summary.export.cursor_check import is_sound
 from rec_summary.export.logdir import LogDir
 from rec_summary.export.tensorboard import export_tensorboard
 from tests.export.record_dirs import custom, event, lineage, scalar, train, tree, write_segment
+
+STATES = Summary.Value(tag="states", metric_states=MetricStates(rank_size=2))  # of one of two ranks
 
 
 def write_source(base: Path) -> None:
@@ -28,6 +31,7 @@ def write_source(base: Path) -> None:
         lineage(train_lineage=train(rank_size=2)),
         lineage(user_defined_info=custom({"team": "ads", "share": 0.5})),
         *(event(step, scalar("loss", step)) for step in (1, 2, 3)),
+        *(event(step, STATES) for step in (4, 5)),
     )
 
 
@@ -143,7 +147,7 @@ def test_whatever_is_changed_in_a_cursor_nothing_is_written_elsewhere(
         for step in path:
             holder = holder[step]
         if data.draw(st.booleans()):
-            holder[last] = data.draw(ODD)
+            holder[last] = copy.deepcopy(data.draw(ODD))  # the lists drawn are shared
         else:
             del holder[last]
     plant(logdir, state)
