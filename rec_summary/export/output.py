@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, Final
 
 from rec_summary._pb.summary_pb2 import Summary
 from rec_summary.export import dashboards
-from rec_summary.export.append import AppendFile, is_intact
 from rec_summary.export.blocks import Block, passable
+from rec_summary.export.continued_file import ContinuedFile
 from rec_summary.export.dashboards.graphs import tagged_graph
 from rec_summary.export.dashboards.images import IMAGES
 from rec_summary.export.dashboards.layout import layout_point
 from rec_summary.export.dashboards.points import HISTOGRAMS, SCALARS, Plugin, Point
-from rec_summary.export.event_file import EventFileWriter
 from rec_summary.export.limits import MOST_GRAPHS
 from rec_summary.export.logdir import LogDir
 from rec_summary.export.options import ExportOptions, Selection
@@ -64,7 +63,6 @@ class TensorBoardRun:
         """
         self.name = name
         self.restarts = 0
-        self._logdir = logdir
         self._tally = tally
         self._selection = Selection(options)
         self._files = TensorFiles(logdir, name) if options.tensors == "npy" else None
@@ -80,17 +78,14 @@ class TensorBoardRun:
         self._refusals = 0  # of blocks, in a row
         self._waits = 0  # how many blocks to let pass before another one is looked at
         self._stamp = stamp
-        self._size = 0  # of the file, as far as it is written for good
-        self._last = 0  # where its last event begins
-        self._file: AppendFile | None = None
-        self._writer: EventFileWriter | None = None
+        self._file = ContinuedFile(logdir, name, stamp)
         if state is not None:
             self._restore(state)
 
     @property
     def begun(self) -> bool:
         """Whether anything has been written to the event file, now or earlier."""
-        return bool(self._size) or self._file is not None
+        return self._file.begun
 
     @property
     def step(self) -> int | None:
@@ -158,7 +153,7 @@ class TensorBoardRun:
             return first
         self._refusals = 0
         self._buffer.pass_by(int(block.steps[last - 1]), part.lasts)
-        self._opened().write_framed(block.framed(first, last))
+        self._file.writer().write_framed(block.framed(first, last))
         self._tally.exported.update(part.values)
         return last
 
@@ -232,7 +227,7 @@ class TensorBoardRun:
         known.append(zlib.crc32(serialized))
         self._buffer.pause()
         if kind == _COMPUTATION and len(known) == 1:
-            self._opened().write_graph(wall_time, serialized)
+            self._file.writer().write_graph(wall_time, serialized)
         else:
             tag = kind if len(known) == 1 else f"{kind}_{len(known)}"
             self._write(0, wall_time, kind, [tagged_graph(tag, graph)])
@@ -251,8 +246,7 @@ class TensorBoardRun:
         if self._thinner is not None:
             for step, values in self._thinner.drain():
                 self._emit(step, values)
-        if self._file is not None:
-            self._file.flush()
+        self._file.flush()
 
     def settle(self) -> None:
         """Flushes, and cuts off what an earlier export has written beyond.
@@ -261,8 +255,7 @@ class TensorBoardRun:
             DestinationError: The event file cannot be written.
         """
         self.flush()
-        if self._file is not None:
-            self._file.settle()
+        self._file.settle()
 
     def state(self) -> State | None:
         """Flushes, and returns what another object needs to go on; None if nothing is there.
@@ -271,15 +264,12 @@ class TensorBoardRun:
             DestinationError: The event file cannot be written.
         """
         self.flush()
-        if self._file is not None and self._writer is not None:
-            self._size, self._last = self._file.size, self._writer.last
-        if not self._size:
+        file = self._file.state()
+        if not file["size"]:
             return None
         memories = {kind: sorted(memory) for kind, memory in self._memories()}
         return {
-            "stamp": self._stamp,
-            "size": self._size,
-            "last": self._last,
+            **file,
             "steps": self._buffer.state(),
             "tags": self._tags.state(),
             "memories": memories,
@@ -294,11 +284,7 @@ class TensorBoardRun:
         Raises:
             DestinationError: It cannot be removed.
         """
-        if self._file is not None:
-            self._file.close()
-        self._file = self._writer = None
-        self._size = 0
-        self._logdir.remove(self.name)
+        self._file.discard()
 
     def close(self) -> None:
         """Closes the event file, and counts what was written; `flush` comes before it."""
@@ -306,17 +292,11 @@ class TensorBoardRun:
             note = getattr(mapper, "note", None)
             if note is not None and note not in self._tally.notes:
                 self._tally.note(note)
-        if self._file is None or self._writer is None:
-            return
-        self._file.close()
-        self._tally.bytes_written += self._writer.bytes_written
-        self._tally.runs.append(self.name)
-        if self._file.replaced:
-            self._tally.replaced.append(self.name)
-        self._file = self._writer = None
+        self._file.close(self._tally)
 
     def _restore(self, state: State) -> None:
-        self._stamp, self._size, self._last = state["stamp"], state["size"], state["last"]
+        self._stamp = state["stamp"]
+        self._file.restore(state)
         self._buffer.restore(state["steps"])
         self._tags.restore(state["tags"])
         self._graphs = state["graphs"]
@@ -346,12 +326,12 @@ class TensorBoardRun:
             placed.extend(self._placed(points, recorded.kind))
             self._tally.exported[recorded.kind] += 1
         if placed:
-            self._opened().write(step, wall_time, placed)
+            self._file.writer().write(step, wall_time, placed)
 
     def _write(self, step: int, wall_time: float, kind: str, points: Iterable[Point]) -> None:
         placed = self._placed(points, kind)
         if placed:
-            self._opened().write(step, wall_time, placed)
+            self._file.writer().write(step, wall_time, placed)
 
     def _placed(self, points: Iterable[Point], kind: str) -> list[Any]:
         return [self._tags.place(point, kind) for point in points if self.wants(point.plugin)]
@@ -360,19 +340,4 @@ class TensorBoardRun:
         self.restarts += 1
         self._layout = 0  # one loader forgets it, too
         if self.begun:
-            self._opened().write_restart(step, origin.wall_time)
-
-    def _opened(self) -> EventFileWriter:
-        if self._writer is None:
-            self._file = AppendFile(self._logdir, self.name, self._stamp, self._size)
-            self._writer = EventFileWriter(self._file, self._size)
-        return self._writer
-
-
-def can_go_on(logdir: LogDir, name: str, state: Mapping[str, Any]) -> bool:
-    """Whether the event file of a run is still as it was when `state` was taken.
-
-    Raises:
-        DestinationError: The file cannot be read.
-    """
-    return is_intact(logdir, name, state["stamp"], state["size"], state["last"])
+            self._file.writer().write_restart(step, origin.wall_time)

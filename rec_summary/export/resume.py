@@ -6,9 +6,9 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from rec_summary.export.continued_file import can_go_on
 from rec_summary.export.logdir import LogDir
 from rec_summary.export.options import ExportOptions
-from rec_summary.export.output import can_go_on
 from rec_summary.export.targets import Names, Targets
 from rec_summary.records.directory import Run
 from rec_summary.records.names import Kind

@@ -19,6 +19,7 @@ from rec_summary.export.logdir import LogDir
 from rec_summary.export.merging import KIND, Merging
 from rec_summary.export.options import ExportOptions
 from rec_summary.export.output import UNKNOWN_KIND, TensorBoardRun
+from rec_summary.export.outputs import Outputs
 from rec_summary.export.repeats import Origin
 from rec_summary.export.report import Tally
 from rec_summary.export.resume import is_in_force
@@ -115,9 +116,7 @@ class RunExport:
                     f"run {printable(run.name)}: what its hyper-parameters or its status are "
                     "now is in its text only; the HParams dashboard keeps the first ones"
                 )
-        for name, output in self._outputs.items():
-            output.lay_out(evaluation=name == self._targets.evaluation())
-            output.settle()
+        self._outputs.settle()
 
     def commit(self) -> None:
         """Notes down how far the export has come, for the next one.
@@ -127,8 +126,7 @@ class RunExport:
         """
         if not self.has_records:
             return
-        outputs = {name: output.state() for name, output in self._outputs.items()}
-        written = {name: state for name, state in outputs.items() if state is not None}
+        written = self._outputs.states()
         state = {
             "options": self._options.fingerprint(),
             "targets": self._targets.state(),
@@ -151,17 +149,22 @@ class RunExport:
 
     def close(self) -> None:
         """Closes all files, whatever has happened."""
-        for output in self._outputs.values():
-            output.close()
+        self._outputs.close()
 
     # What is known
 
     def _begin(self, state: Mapping[str, Any] | None) -> None:
         known = None if state is None else state["targets"]
         self._targets = Targets(self._run, self._names, known)
-        self._outputs: dict[str, TensorBoardRun] = {}
-        self._states: dict[str, Any] = {} if state is None else dict(state["outputs"])
-        self._writers = Writers(self._open_writer)
+        self._outputs = Outputs(
+            lambda: self._run,
+            self._targets,
+            self._logdir,
+            self._tally,
+            self._options,
+            {} if state is None else state["outputs"],
+        )
+        self._writers = Writers(self._outputs.writer)
         self._merging = Merging(self._run.name, self._tally)
         self._description = Description(self._run.name, self._tally)
         self._places: dict[str, tuple[int, bool]] = {}  # by file: offset, nothing more to read
@@ -175,11 +178,9 @@ class RunExport:
             self._began, self._reached = state["began"], state["reached"]
             self._furthest = state["furthest"]
             self._evaluating_rank = state["evaluating_rank"]
-            for name in state["outputs"]:
-                self._output(name)
             self._writers.restore(state["writers"])
             self._merging.restore(state["merging"])
-            self._description.restore(state["description"], self._open_running)
+            self._description.restore(state["description"], self._outputs.running)
 
     def _can_begin_anew(self) -> bool:
         """Whether all that was ever exported of this run can still be read."""
@@ -193,40 +194,6 @@ class RunExport:
         remove_cursor(self._logdir, self._run.name)
         self._begin(None)
 
-    # TensorBoard runs
-
-    def _output(self, name: str, rank: int | None = None) -> TensorBoardRun:
-        """Returns the TensorBoard run of a name; with a rank, one of that rank's own."""
-        output = self._outputs.get(name)
-        if output is None:
-            self._logdir.check(name)
-            own = rank is not None and name != self._run.name
-            files = [file for file in self._run.files if not own or file.name.rank == rank]
-            stamp = min((file.name.stamp for file in files), default=0)
-            state = self._states.pop(name, None)
-            output = self._outputs[name] = TensorBoardRun(
-                name, stamp, self._logdir, self._tally, self._options, state
-            )
-        return output
-
-    def _session(self) -> TensorBoardRun:
-        return self._output(self._run.name)
-
-    def _evaluation(self) -> TensorBoardRun:
-        return self._output(self._targets.evaluation())
-
-    def _open_writer(self, rank: int, number: int) -> TensorBoardRun:
-        return self._output(self._targets.writer(rank, number), rank)
-
-    def _open_rank(self, rank: int) -> TensorBoardRun:
-        return self._open_writer(rank, 1)
-
-    def _open_running(self) -> TensorBoardRun:
-        name = self._targets.running()
-        if name in self._outputs and not self._outputs[name].begun:
-            del self._outputs[name]  # it has been discarded: this is another one
-        return self._output(name)
-
     # Reading
 
     def _read_all(self, *, final: bool) -> None:
@@ -239,7 +206,9 @@ class RunExport:
                     self._take_lineage(rank, decoded)
         for point in self._merging.points(self._run.files):
             # The run's own: those of its ranks are in sub-runs.
-            self._session().record(point.step, point.nbytes, point.values, _origin(point.origin))
+            self._outputs.session().record(
+                point.step, point.nbytes, point.values, _origin(point.origin)
+            )
 
     def _read(self, file: RecordFile, *, final: bool) -> Iterator[Decoded]:
         name = os.path.basename(file.path)
@@ -326,7 +295,7 @@ class RunExport:
         if kind == dashboards.EVALUATION:
             self._take_evaluation(rank, decoded, lineage)
         elif kind == dashboards.DATASET_GRAPH:
-            self._take_graph(self._open_rank(rank), decoded, kind)
+            self._take_graph(self._outputs.rank(rank), decoded, kind)
             return
         elif kind in dashboards.LINEAGE:
             try:
@@ -363,7 +332,7 @@ class RunExport:
         if self._evaluating_rank is None:
             self._evaluating_rank = rank
         if self._evaluating_rank == rank:
-            own = self._open_rank(rank)
+            own = self._outputs.rank(rank)
             values = [
                 Summary.Value(tag=name, scalar_value=number)
                 for name, value in metrics_of(evaluation)
@@ -371,17 +340,17 @@ class RunExport:
                 if (number := numeric(value)) is not None
                 and not own.shows(f"{EVALUATION_RUN}/{name}")
             ]
-            self._evaluation().record(step, decoded.nbytes, values, _origin(decoded))
+            self._outputs.evaluation().record(step, decoded.nbytes, values, _origin(decoded))
 
     def _describe(self, *, final: bool) -> bool:
         """Writes what is known of the run as a whole; tells whether the result is right."""
         description = self._description
         if not description.lineages:
             return True
-        session = self._session()
-        description.write_texts(session, self._open_rank, self._reached, final=final)
+        session = self._outputs.session()
+        description.write_texts(session, self._outputs.rank, self._reached, final=final)
         return description.write_session(
-            session, self._open_running, self._began, self._furthest, final=final
+            session, self._outputs.running, self._began, self._furthest, final=final
         )
 
 

@@ -1,8 +1,9 @@
-"""Protection against tests that hang, which is the failure that this room fears most."""
+"""Protection against tests that hang, and the mode in which a test begins."""
 
 from __future__ import annotations
 
 import faulthandler
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -16,3 +17,11 @@ def end_process_when_hanging() -> Iterator[None]:
     faulthandler.dump_traceback_later(_HANG_SECONDS, exit=True)
     yield
     faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.fixture(autouse=True)
+def begin_in_graph_mode() -> None:
+    # MindSpore's default is PyNative: a test alone would not be what it is after others.
+    mindspore = sys.modules.get("mindspore")
+    if mindspore is not None:
+        mindspore.set_context(mode=mindspore.GRAPH_MODE)
