@@ -17,6 +17,7 @@ MOST_BINS: Final = 254
 _BLOCK: Final = 1 << 15
 _PAIRS_FROM: Final = 1 << 17  # below, 65,536 counters cost more than they save
 _MOST_DOUBT: Final = 0.1  # of a bin: beyond that, too many guesses would be looked up
+_MOST_SCALE: Final = 1e30  # beyond, the guesses would overflow, or come from subnormal numbers
 
 Vector = npt.NDArray[np.float32]
 
@@ -52,13 +53,14 @@ def count_float32(
     bins = edges.size - 1
     # What rounding may be off by, in bins: of the guess itself, and of the edges.
     doubt = 1e-4 + 2 * bins * resolution / (high - low)
-    if bins > MOST_BINS or doubt > _MOST_DOUBT:
+    scale = bins / (high - low)
+    if bins > MOST_BINS or doubt > _MOST_DOUBT or scale > _MOST_SCALE:
         return None
     size = values.size
     places = np.empty(size + size % 2, np.uint8)
     for start in range(0, size, _BLOCK):
         block = values[start : start + _BLOCK]
-        _place(block, low, bins / (high - low), edges, doubt, places[start : start + block.size])
+        _place(block, low, scale, edges, doubt, places[start : start + block.size])
     if size < _PAIRS_FROM:
         return np.bincount(places[:size], minlength=bins)
     if size % 2:

@@ -118,7 +118,7 @@ def _buckets(finite: npt.NDArray[Any], low: float, high: float) -> bytes:
         margin = max(0.5, abs(low) * 2.0**-45)  # half a unit is nothing beside 1e16
         low, high = max(low - margin, -_LARGEST), min(high + margin, _LARGEST)
     bins = bin_count(finite.size)
-    work, scale = finite, 1.0
+    work, scale, origin = finite, 1.0, 0.0
     resolution = max(abs(low), abs(high)) * _EPS32
     narrow = (high - low) / bins < max(4 * resolution, _TINY32)
     counts = None
@@ -126,6 +126,10 @@ def _buckets(finite: npt.NDArray[Any], low: float, high: float) -> bytes:
         # Half-precision edges would collide, 64-bit integers would wrap, the distance between
         # two float32 would overflow.
         work = work.astype(np.float64)
+        if (high - low) / bins < 4 * max(abs(low), abs(high)) * _EPS64:
+            # Neighbours: edges would collide, which newer numpy refuses. Their distances are exact.
+            origin = low
+            work, low, high = work - low, 0.0, high - low
         scale = _scale(low, high)
     else:
         edges = _edges(low, high, bins)
@@ -135,7 +139,7 @@ def _buckets(finite: npt.NDArray[Any], low: float, high: float) -> bytes:
             work / scale if scale != 1.0 else work, bins, (low / scale, high / scale)
         )
     widths = (edges[1:] - edges[:-1]) * scale
-    return _encode_buckets(edges[:-1] * scale, widths, counts)
+    return _encode_buckets(edges[:-1] * scale + origin, widths, counts)
 
 
 def _edges(low: float, high: float, bins: int) -> npt.NDArray[np.float32]:
@@ -200,5 +204,6 @@ _KEYS: Final = (
     wire.number_of(_HISTOGRAM.bucket, "count") << 3 | wire.VARINT,
 )
 _EPS32: Final = float(np.finfo(np.float32).eps)
+_EPS64: Final = float(np.finfo(np.float64).eps)
 _NUMBERS: Final = np.arange(MAX_BINS + 1, dtype=np.float64)
 _SMALL: Final = [wire.varint(count) for count in range(1 << 12)]

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -16,11 +16,14 @@ def both(values, bins):
     low, high = float(values.min()), float(values.max())
     edges = np.linspace(low, high, bins + 1, dtype=np.float32)
     ours = count_float32(values, low, high, edges, max(abs(low), abs(high)) * EPS)
+    if ours is None:
+        return None, None  # newer numpy refuses some of these
     theirs, their_edges = np.histogram(values, bins, (low, high))
     assert np.array_equal(edges, their_edges)
     return ours, theirs
 
 
+@example(np.array([1.1754944e-38, 0], np.float32), 4)
 @given(
     hnp.arrays(
         np.float32,
@@ -56,4 +59,5 @@ def test_blocks_and_pairs(size, bins):
 def test_where_float32_cannot_tell_bins_apart_nothing_is_guessed():
     values = np.array([1e6, 1e6 + 1], np.float32)
     assert both(values, 90)[0] is None
+    assert both(np.array([0, 2.0**-126], np.float32), 4)[0] is None
     assert both(np.arange(300, dtype=np.float32), counting.MOST_BINS + 1)[0] is None

@@ -123,3 +123,14 @@ def test_float32_values_further_apart_than_float32_reaches():
     found = histogram(np.array([-3e38, 1, 3e38, 1e38], np.float32))
     assert sum(bucket.count for bucket in found.buckets) == 4
     assert found.buckets[0].left == float(np.float32(-3e38))
+
+
+@pytest.mark.parametrize("start", [1e16, -1e16, 2.0**53, 1e300, 1e-300, 5e-324, 1.0])
+def test_neighbouring_values_have_a_histogram(start):
+    """Between the edges of their bins there is no float64; newer numpy refuses to count these."""
+    values = np.array([start] * 50 + [np.nextafter(start, np.inf)] * 60)
+    found = histogram(values)
+    assert (found.min, found.max, found.count) == (values.min(), values.max(), 110)
+    counts = [bucket.count for bucket in found.buckets]
+    assert (counts[0], counts[-1], sum(counts)) == (50, 60, 110)
+    assert all(bucket.left == start for bucket in found.buckets[:1])
