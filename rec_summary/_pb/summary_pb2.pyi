@@ -36,7 +36,7 @@ class Summary(_message.Message):
         encoded_image: bytes
         def __init__(self, height: _Optional[int] = ..., width: _Optional[int] = ..., colorspace: _Optional[int] = ..., encoded_image: _Optional[bytes] = ...) -> None: ...
     class Histogram(_message.Message):
-        __slots__ = ("buckets", "nan_count", "pos_inf_count", "neg_inf_count", "max", "min", "sum", "count")
+        __slots__ = ("buckets", "nan_count", "pos_inf_count", "neg_inf_count", "max", "min", "sum", "count", "population")
         class bucket(_message.Message):
             __slots__ = ("left", "width", "count")
             LEFT_FIELD_NUMBER: _ClassVar[int]
@@ -54,6 +54,7 @@ class Summary(_message.Message):
         MIN_FIELD_NUMBER: _ClassVar[int]
         SUM_FIELD_NUMBER: _ClassVar[int]
         COUNT_FIELD_NUMBER: _ClassVar[int]
+        POPULATION_FIELD_NUMBER: _ClassVar[int]
         buckets: _containers.RepeatedCompositeFieldContainer[Summary.Histogram.bucket]
         nan_count: int
         pos_inf_count: int
@@ -62,7 +63,8 @@ class Summary(_message.Message):
         min: float
         sum: float
         count: int
-        def __init__(self, buckets: _Optional[_Iterable[_Union[Summary.Histogram.bucket, _Mapping]]] = ..., nan_count: _Optional[int] = ..., pos_inf_count: _Optional[int] = ..., neg_inf_count: _Optional[int] = ..., max: _Optional[float] = ..., min: _Optional[float] = ..., sum: _Optional[float] = ..., count: _Optional[int] = ...) -> None: ...
+        population: int
+        def __init__(self, buckets: _Optional[_Iterable[_Union[Summary.Histogram.bucket, _Mapping]]] = ..., nan_count: _Optional[int] = ..., pos_inf_count: _Optional[int] = ..., neg_inf_count: _Optional[int] = ..., max: _Optional[float] = ..., min: _Optional[float] = ..., sum: _Optional[float] = ..., count: _Optional[int] = ..., population: _Optional[int] = ...) -> None: ...
     class Value(_message.Message):
         __slots__ = ("tag", "scalar_value", "image", "tensor", "histogram", "loss_landscape", "pr_curve", "reliability", "top_ids", "metric_states")
         TAG_FIELD_NUMBER: _ClassVar[int]

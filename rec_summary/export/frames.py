@@ -32,6 +32,7 @@ from rec_summary.export.values import (
 from rec_summary.export.words import printable
 from rec_summary.records.directory import Run, find_runs
 from rec_summary.records.mirror import fetched
+from rec_summary.values.histogram import population
 from rec_summary.values.landscape import Landscape, from_landscape
 from rec_summary.values.tensor import from_tensor
 
@@ -191,12 +192,13 @@ class Records:
         """Returns all histograms, a row for each.
 
         Returns:
-            `run`, `rank`, `tag`, `step`, `wall_time`; `count` of all values, `min`, `max` and
-            `sum` of the finite ones, `nan_count`, `pos_inf_count`, `neg_inf_count`; and of
-            the buckets the arrays `left`, `right` (float64) and `counts` (int64), shape
+            `run`, `rank`, `tag`, `step`, `wall_time`; `count` of all values that were counted,
+            `min`, `max` and `sum` of the finite ones, `nan_count`, `pos_inf_count`,
+            `neg_inf_count`; `population`, which is larger than `count` where they are a sample;
+            and of the buckets the arrays `left`, `right` (float64) and `counts` (int64), shape
             (buckets,).
         """
-        names = (*_STATISTICS, "left", "right", "counts")
+        names = (*_STATISTICS, "population", "left", "right", "counts")
         return self._table("histogram", names, lambda value: _histogram(value.histogram))
 
     def images(self) -> pd.DataFrame:
@@ -308,7 +310,7 @@ def _histogram(histogram: Any) -> tuple[Any, ...]:
     width = np.array([bucket.width for bucket in buckets], dtype=np.float64)
     counts = np.array([bucket.count for bucket in buckets], dtype=np.int64)
     stated = (getattr(histogram, name) for name in _STATISTICS)
-    return (*stated, left, left + width, counts)
+    return (*stated, population(histogram), left, left + width, counts)
 
 
 def _pandas() -> Any:

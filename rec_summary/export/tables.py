@@ -35,6 +35,7 @@ from rec_summary.export.values import Value, evaluations, recorded_values
 from rec_summary.export.words import printable
 from rec_summary.records.directory import Run, find_runs
 from rec_summary.records.plain_files import create_plain
+from rec_summary.values.histogram import population
 from rec_summary.values.landscape import from_landscape
 
 FORMATS: Final = ("csv", "jsonl", "parquet")
@@ -52,7 +53,7 @@ _SCHEMAS: Final[Mapping[str, Mapping[str, str]]] = {
     "scalars": {**_PLACE, "value": "float32"},
     "histograms": {
         **_PLACE,
-        "count": "int64",
+        **dict.fromkeys(("count", "population"), "int64"),
         **dict.fromkeys(("min", "max", "sum"), "float64"),
         **dict.fromkeys(("nan_count", "pos_inf_count", "neg_inf_count"), "int64"),
         **dict.fromkeys(("left", "right"), "list<float64>"),
@@ -231,6 +232,7 @@ def _histogram_rows(value: Value) -> Iterator[Row]:
     row = _place(value)
     for name in ("count", "min", "max", "sum", "nan_count", "pos_inf_count", "neg_inf_count"):
         row[name] = getattr(histogram, name)
+    row["population"] = population(histogram)
     row["left"] = [bucket.left for bucket in histogram.buckets]
     row["right"] = [bucket.left + bucket.width for bucket in histogram.buckets]
     row["counts"] = [bucket.count for bucket in histogram.buckets]

@@ -24,7 +24,7 @@ from rec_summary.training.environment import Environment, this_environment
 from rec_summary.training.graphs import dataset_graph, graph_record
 from rec_summary.training.health import Health
 from rec_summary.training.npy_export import NpyExporter
-from rec_summary.training.options import check_options
+from rec_summary.training.options import MOST_HISTOGRAM_VALUES, check_options
 from rec_summary.training.recommender import RecommenderTelemetry
 from rec_summary.training.recommender_options import RecommenderMetrics, check_recommender
 from rec_summary.training.recorder import Recorder
@@ -88,6 +88,7 @@ class SummaryCollector(Callback):
         lineage_on_all_ranks: bool = False,
         flush_secs: float = DEFAULT_FLUSH_SECS,
         lineage_secs: float = 30.0,
+        max_histogram_values: int | None = MOST_HISTOGRAM_VALUES,
         durability: Durability | None = None,
         recommender: RecommenderMetrics | None = None,
     ) -> None:
@@ -119,6 +120,10 @@ class SummaryCollector(Callback):
             lineage_on_all_ranks: Whether every rank writes lineage, and not rank 0 alone.
             flush_secs: How long a record may wait in memory, in seconds.
             lineage_secs: How often the train lineage is refreshed, in seconds.
+            max_histogram_values: How many values of a parameter are counted at most. Of a larger
+                one, an embedding table as a rule, every k-th row is counted, each time
+                others, and the record says of how many values that is a sample. None counts
+                all, which copies the table on the training thread.
             durability: What is forced to the disk when, and what happens when the disk
                 cannot keep up; None for the defaults of `Durability`.
             recommender: Metrics that only a recommender needs: quality of its predictions,
@@ -145,6 +150,7 @@ class SummaryCollector(Callback):
             lineage_on_all_ranks=lineage_on_all_ranks,
             flush_secs=flush_secs,
             lineage_secs=lineage_secs,
+            max_histogram_values=max_histogram_values,
             durability=durability,
         )
         made_directory("summary_dir", self._options.summary_dir)

@@ -36,6 +36,8 @@ _SWITCHES: Final = (
 )
 _KEYS: Final = (*_SWITCHES, "histogram_regular", "collect_landscape")
 
+MOST_HISTOGRAM_VALUES: Final = 1 << 17
+
 
 @dataclass(frozen=True)
 class HistogramChoice:
@@ -45,10 +47,13 @@ class HistogramChoice:
         pattern: Matched against the start of a parameter's name; None takes the first
             `count` parameters of the optimizer.
         count: How many parameters are taken when there is no pattern.
+        most_values: How many values of a parameter are counted at most, of a larger one those
+            of a sample; None for all.
     """
 
     pattern: re.Pattern[str] | None = None
     count: int = 5
+    most_values: int | None = MOST_HISTOGRAM_VALUES
 
 
 @dataclass(frozen=True)
@@ -127,6 +132,7 @@ def check_options(
     max_total_bytes: int | None,
     lineage_on_all_ranks: bool,
     durability: Durability | None,
+    max_histogram_values: int | None = MOST_HISTOGRAM_VALUES,
 ) -> CollectorOptions:
     """Checks the collector's arguments and converts them.
 
@@ -138,13 +144,15 @@ def check_options(
     check_positive_int("num_process", num_process)
     if collect_tensor_freq is not None:
         check_positive_int("collect_tensor_freq", collect_tensor_freq)
+    if max_histogram_values is not None:
+        check_positive_int("max_histogram_values", max_histogram_values)
     check_type("keep_default_action", keep_default_action, bool, "a bool")
     check_type("lineage_on_all_ranks", lineage_on_all_ranks, bool, "a bool")
     return CollectorOptions(
         summary_dir=check_directory("summary_dir", summary_dir),
         collect_freq=collect_freq,
         collect_tensor_freq=collect_tensor_freq,
-        collect=_check_specified(collect_specified_data, keep_default_action),
+        collect=_check_specified(collect_specified_data, keep_default_action, max_histogram_values),
         custom_lineage=with_environment(check_custom_lineage(custom_lineage_data)),
         export_npy=check_export_options(export_options),
         retention=check_retention(max_file_size, max_files, max_total_bytes),
@@ -207,7 +215,9 @@ def check_retention(size: int | None, files: int | None, total: int | None) -> R
     return Retention(**limits)
 
 
-def _check_specified(specified: Mapping[str, Any] | None, keep_default: bool) -> Collect:
+def _check_specified(
+    specified: Mapping[str, Any] | None, keep_default: bool, most_values: int | None
+) -> Collect:
     asked: Mapping[str, Any] = {} if specified is None else specified
     check_type("collect_specified_data", asked, Mapping, "a dict or None")
     for key, value in asked.items():
@@ -221,7 +231,7 @@ def _check_specified(specified: Mapping[str, Any] | None, keep_default: bool) ->
     if keep_default or "histogram_regular" in asked:
         regular = asked.get("histogram_regular")
         name = "collect_specified_data['histogram_regular']"
-        histogram = HistogramChoice(check_pattern(name, regular))
+        histogram = HistogramChoice(check_pattern(name, regular), most_values=most_values)
     switches = {key.removeprefix("collect_"): asked.get(key, keep_default) for key in _SWITCHES}
     # Off unless asked for, as MindSpore documents and does not do.
     landscape = check_landscape(asked.get("collect_landscape"))

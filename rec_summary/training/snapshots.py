@@ -9,9 +9,10 @@ from typing import Any, Final
 import numpy as np
 
 from rec_summary.records.trouble import Troubles
-from rec_summary.training.operators import Mailbox, Operator, own_array, snapshot
+from rec_summary.training.operators import Mailbox, Operator, snapshot
 from rec_summary.training.optimizers import LearningRates, parameters_of
 from rec_summary.training.options import Collect
+from rec_summary.training.sampling import sample
 from rec_summary.training.step_view import StepView, as_array
 from rec_summary.values.image import MAX_TILES, is_image
 from rec_summary.values.scalar import to_number
@@ -42,6 +43,8 @@ class Snapshots:
         self._rates = LearningRates(optimizers)
         chosen = self._chosen(parameters_of(optimizers, view.network))
         self._parameters = [(parameter.name + _AUTO, parameter) for parameter in chosen]
+        self._most = None if collect.histogram is None else collect.histogram.most_values
+        self._turn = 0  # how often histograms have been taken
         self._images = collect.input_data
         self._mailbox = Mailbox(troubles)
 
@@ -104,9 +107,10 @@ class Snapshots:
         return [ScalarValue(name + _AUTO, rate) for name, rate in self._rates.read()]
 
     def _histograms(self) -> Iterable[HistogramValue]:
+        turn, self._turn = self._turn, self._turn + 1
         for tag, parameter in self._parameters:
-            # On CPU, asnumpy is a view of live weights: copy before the next step moves them.
-            yield HistogramValue(tag, own_array(parameter, tag))
+            # Copied before the next step moves the weights.
+            yield HistogramValue(tag, *sample(parameter, self._most, turn))
 
     def _chosen(self, parameters: list[Any]) -> list[Any]:
         choice = self._collect.histogram

@@ -119,7 +119,7 @@ def copy_of(tensor: Tensor) -> npt.NDArray[Any] | None:
     look at it.
     """
     dtype = _DTYPES.get(tensor.dtype)
-    if dtype is None or not _is_on_cpu():
+    if dtype is None or not is_on_cpu():
         return None
     shape, data = tensor.shape, tensor.get_bytes()
     if len(data) != math.prod(shape) * dtype.itemsize:
@@ -128,7 +128,8 @@ def copy_of(tensor: Tensor) -> npt.NDArray[Any] | None:
 
 
 @functools.cache
-def _is_on_cpu() -> bool:
+def is_on_cpu() -> bool:
+    """Whether MindSpore computes on the CPU."""
     # Asked for once: it cannot change any more, and asking takes as long as all the rest.
     return bool(get_context("device_target") == "CPU")
 

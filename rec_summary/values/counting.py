@@ -90,5 +90,4 @@ def _place(
     np.less(guess, np.float32(doubt), out=doubtful)
     (where,) = doubtful.nonzero()
     if where.size:
-        found = np.searchsorted(edges, block[where], "right") - 1
-        places[where] = np.clip(found, 0, edges.size - 2)
+        places[where] = edges[1:-1].searchsorted(block[where], "right")

@@ -38,6 +38,12 @@ def histogram(values: npt.ArrayLike) -> Summary.Histogram:
     return Summary.Histogram.FromString(encode_histogram(values))
 
 
+def population(histogram: Summary.Histogram) -> int:
+    """Returns how many values there are; a histogram of a sample counts fewer."""
+    stated = histogram.population if histogram.HasField("population") else histogram.count
+    return int(stated)
+
+
 def encode_histogram(values: npt.ArrayLike) -> bytes:
     """Returns the histogram of an array as the bytes of a `Summary.Histogram`.
 
@@ -154,20 +160,29 @@ def _encode_buckets(
     lefts: npt.NDArray[Any], widths: npt.NDArray[Any], counts: npt.NDArray[Any]
 ) -> bytes:
     """Returns the field of all buckets; the arrays are of shape [bins]."""
-    rows = np.empty(counts.size, _ROW)
-    rows["keys"], rows["left_key"], rows["width_key"], rows["count_key"] = _KEYS
+    size = counts.size
+    rows = _ROWS[:size].copy() if size <= _ROWS.size else np.repeat(_ROWS[:1], size)
     rows["left"], rows["width"] = lefts, widths
     most = int(counts.max())
-    if most < 0x80:  # as in most bins of most arrays; and each row is as long as the next
-        rows["length"] = _BUCKET_BYTES + 1
+    if most < 1 << 7:  # as in most bins of most arrays; and each row is as long as the next
         rows["count"] = counts
         return rows.tobytes()
-    numbers = [_SMALL[n] if n < len(_SMALL) else wire.varint(n) for n in counts.tolist()]
+    if most < 1 << 14:
+        longer = counts >= 1 << 7
+        rows["length"] += longer
+        both = np.empty(size, _TWO_BYTES)
+        both["row"] = rows
+        both["row"]["count"] = counts & 0x7F | longer * np.uint8(0x80)
+        both["high"] = counts >> 7
+        taken = np.ones((size, _TWO_BYTES.itemsize), np.bool_)
+        taken[:, -1] = longer
+        return both.view(np.uint8).reshape(taken.shape)[taken].tobytes()
+    numbers = [wire.varint(number) for number in counts.tolist()]
     rows["length"] = [_BUCKET_BYTES + len(number) for number in numbers]
-    data, size = rows.tobytes(), _ROW.itemsize
+    data, width = rows.tobytes(), _ROW.itemsize
     found: list[bytes] = []
     for place, number in enumerate(numbers, start=1):
-        found += (data[(place - 1) * size : place * size - 1], number)
+        found += (data[(place - 1) * width : place * width - 1], number)
     return b"".join(found)
 
 
@@ -206,4 +221,7 @@ _KEYS: Final = (
 _EPS32: Final = float(np.finfo(np.float32).eps)
 _EPS64: Final = float(np.finfo(np.float64).eps)
 _NUMBERS: Final = np.arange(MAX_BINS + 1, dtype=np.float64)
-_SMALL: Final = [wire.varint(count) for count in range(1 << 12)]
+_TWO_BYTES: Final = np.dtype([("row", _ROW), ("high", "u1")])
+_ROWS: Final = np.zeros(MAX_BINS, _ROW)  # with all that is the same in each
+_ROWS["keys"], _ROWS["left_key"], _ROWS["width_key"], _ROWS["count_key"] = _KEYS
+_ROWS["length"] = _BUCKET_BYTES + 1

@@ -22,6 +22,7 @@ from rec_summary.values.tensor import encode_tensor
 _SCALAR, _IMAGE, _TENSOR, _HISTOGRAM = (
     wire.number_of(Summary.Value, name) for name in ("scalar_value", "image", "tensor", "histogram")
 )
+_POPULATION: Final = wire.number_of(Summary.Histogram, "population")
 _TAG: Final = wire.number_of(Summary.Value, "tag")
 _WALL_TIME, _STEP, _SUMMARY = (
     wire.number_of(Event, name) for name in ("wall_time", "step", "summary")
@@ -83,10 +84,19 @@ class ArrayValue:
 
 @dataclass(frozen=True)
 class HistogramValue(ArrayValue):
-    """An array of any shape that is shown as the distribution of its elements."""
+    """An array of any shape that is shown as the distribution of its elements.
+
+    Attributes:
+        population: How many values there are that the array is a sample of; None if it is all.
+    """
+
+    population: int | None = None
 
     def encode(self) -> bytes:
-        return _tag(self.tag) + wire.bytes_field(_HISTOGRAM, encode_histogram(self.array))
+        histogram = encode_histogram(self.array)
+        if self.population is not None:
+            histogram += wire.int_field(_POPULATION, self.population)
+        return _tag(self.tag) + wire.bytes_field(_HISTOGRAM, histogram)
 
 
 @dataclass(frozen=True)

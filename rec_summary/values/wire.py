@@ -9,6 +9,7 @@ Source: https://protobuf.dev/programming-guides/encoding/
 
 from __future__ import annotations
 
+import functools
 import math
 import struct
 from typing import Any, Final
@@ -38,6 +39,7 @@ def varint(number: int) -> bytes:
     return bytes(parts)
 
 
+@functools.cache
 def key(field: int, wire_type: int) -> bytes:
     """Returns what stands in front of a field's value."""
     return varint(field << 3 | wire_type)

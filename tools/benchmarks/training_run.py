@@ -21,6 +21,7 @@ from .child import peak_memory
 from .event_files import check, frames
 
 BATCH, FIELDS = 64, 26
+BLOCK = 200  # steps between two switches of the collector
 WARM_UP = 10  # steps whose times do not count: the graph is compiled in the first
 _LAYERS_WIDTH = 64
 
@@ -104,6 +105,46 @@ def wide_deep(
     return _train(work, who, lambda: WideDeep(rows, width), rows, steps, collect_freq, ".*")
 
 
+def in_turns(
+    work: str, who: str, rows: int, width: int, steps: int, collect_freq: int
+) -> dict[str, float]:
+    """Trains the click network, with the collector's hooks called in every second block of steps.
+
+    Two processes differ by more than a good collector costs: which thread runs on which core is
+    settled when they begin. The blocks of one process do not.
+
+    Args:
+        work: A directory for the records.
+        who: `ours` or `mindspore`.
+        rows: Of the embedding tables.
+        width: Of the deep one.
+        steps: How many.
+        collect_freq: Of the collector.
+    """
+    model, data = _model(lambda: WideDeep(rows, width), rows, steps)
+    collector, last = _collector(who, Path(work, "records"), collect_freq, ".*"), Last()
+    for name in ("on_train_step_begin", "on_train_step_end"):
+        setattr(collector, name, _every_second_block(getattr(collector, name), last.ends))
+    model.train(1, data, callbacks=[collector, last], dataset_sink_mode=False)
+    times = np.diff(last.ends) * 1000  # of the second step, and so on
+    starts = range(2 * BLOCK, steps - BLOCK, BLOCK)  # without the compilation
+    blocks = [float(times[start - 1 : start - 1 + BLOCK].mean()) for start in starts]
+    # Each block without hooks is compared with those beside it: a machine's pace changes.
+    beside = zip(blocks[1::2], blocks[0::2], blocks[2::2], strict=False)
+    return {
+        "without": statistics.median(blocks[1::2]),
+        "added": statistics.median((one + other) / 2 - off for off, one, other in beside),
+    }
+
+
+def _every_second_block(hook: Callable[[Any], None], ends: list[float]) -> Callable[[Any], None]:
+    def switched(run_context: Any) -> None:
+        if len(ends) // BLOCK % 2 == 0:
+            hook(run_context)
+
+    return switched
+
+
 def histograms(work: str, layers: int, chosen: int, steps: int) -> dict[str, float]:
     """Trains a network of `layers` layers; the weights of `chosen` of them become histograms."""
     names = "|".join(re.escape(f"layers.{number}.weight") for number in range(chosen))
@@ -119,14 +160,7 @@ def _train(
     collect_freq: int,
     histogram_regular: str,
 ) -> dict[str, float]:
-    mindspore.set_context(mode=mindspore.GRAPH_MODE)
-    mindspore.set_seed(1)
-    random = np.random.default_rng(0)
-    ids = random.integers(0, rows, (steps * BATCH, FIELDS), dtype=np.int32)
-    labels = (ids[:, :1] % 2).astype(np.float32)
-    data = NumpySlicesDataset((ids, labels), ["ids", "label"], shuffle=False).batch(BATCH)
-    made = network()
-    model = Model(made, nn.BCEWithLogitsLoss(), nn.Adam(made.trainable_params(), 1e-3))
+    model, data = _model(network, rows, steps)
     records = Path(work, "records")
     hooks: list[float] = []
     first, last = First(), Last()
@@ -157,6 +191,17 @@ def _train(
         result["hook"] = 1000 * statistics.median(hooks)
         result["hook_p95"] = 1000 * sorted(hooks)[int(0.95 * len(hooks))]
     return result
+
+
+def _model(network: Callable[[], nn.Cell], rows: int, steps: int) -> tuple[Model, Any]:
+    mindspore.set_context(mode=mindspore.GRAPH_MODE)
+    mindspore.set_seed(1)
+    random = np.random.default_rng(0)
+    ids = random.integers(0, rows, (steps * BATCH, FIELDS), dtype=np.int32)
+    labels = (ids[:, :1] % 2).astype(np.float32)
+    data = NumpySlicesDataset((ids, labels), ["ids", "label"], shuffle=False).batch(BATCH)
+    made = network()
+    return Model(made, nn.BCEWithLogitsLoss(), nn.Adam(made.trainable_params(), 1e-3)), data
 
 
 def _collector(who: str, records: Path, collect_freq: int, histogram_regular: str) -> Any:
