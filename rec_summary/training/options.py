@@ -36,7 +36,7 @@ _SWITCHES: Final = (
 )
 _KEYS: Final = (*_SWITCHES, "histogram_regular", "collect_landscape")
 
-MOST_HISTOGRAM_VALUES: Final = 1 << 17
+MOST_HISTOGRAM_VALUES: Final = 1 << 16
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """Copies of parameters for histograms: whole, or of large tables a sample.
 
 A table of a recommender may have more values than can be copied between two steps, and more than
-a histogram needs: of 131,072 values, the count of a bin with one value in ninety is right within
-3 % (one standard deviation). So of a larger parameter every k-th row is taken. Each time it is
+a histogram needs: of 65,536 values, the count of a bin with one value in ninety is right within
+4 % (one standard deviation). So of a larger parameter every k-th row is taken. Each time it is
 the next row of every k, and after k times all have been seen.
 """
 
