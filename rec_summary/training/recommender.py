@@ -23,6 +23,7 @@ from rec_summary.training.recommender_report import Engine, Report, Work
 from rec_summary.training.recommender_tables import RowSampler, find_tables
 from rec_summary.training.step_view import StepView
 
+_LOOSE_STEPS: Final = 16  # whose Tensors may be kept alive: hundreds of them cost a step more
 _EXAMPLES: Final = 8192  # at once: counting few costs nearly as much as counting many
 _TABLES: Final = 4  # of which rows are taken in one step
 _MOST_WAITING: Final = 4  # pieces of work that the writer's thread has not come to
@@ -56,6 +57,7 @@ class RecommenderTelemetry:
         self._reader: Reader | None = None
         self._sampler: RowSampler | None = None
         self._batches: list[Batch] = []
+        self._owned = 0  # how many of them hold no small Tensor any more
         self._examples = 0
         self._nbytes = 0
         self._waiting: list[weakref.ref[Work]] = []
@@ -99,9 +101,9 @@ class RecommenderTelemetry:
         samples = view.samples or max((len(a) for a in values.values() if a.ndim), default=0)
         batch = Batch(values, samples, max(ended - self._ended, waited), waited, time.time())
         self._ended, self._step = ended, step
-        if self._batches:
-            self._batches[-1].own()
         if self._nbytes <= _MOST_BYTES:
+            if len(self._batches) - self._owned >= _LOOSE_STEPS:
+                self._own()
             self._batches.append(batch)
             self._examples += samples
             self._nbytes += batch.nbytes
@@ -156,10 +158,18 @@ class RecommenderTelemetry:
         ids = self._roles.column(batches.IDS + table, last)
         return batches.NO_IDS if ids is None else ids
 
+    def _own(self) -> None:
+        """Lets go of the small Tensors of the steps so far."""
+        # Many in a row: from a cold cache, those of one step take several times as long.
+        for batch in self._batches[self._owned :]:
+            batch.own()
+        self._owned = len(self._batches)
+
     def _hand_over(self, report: Report | None) -> None:
         assert self._engine is not None
+        self._own()
         work = Work(self._engine, self._batches, report)
-        self._batches, self._examples, self._nbytes = [], 0, 0
+        self._batches, self._owned, self._examples, self._nbytes = [], 0, 0, 0
         self._waiting.append(weakref.ref(work))
         self._write(work)
 

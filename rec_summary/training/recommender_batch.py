@@ -56,12 +56,14 @@ class Batch:
         self.nbytes = 512 + sum([value.nbytes for value in values.values()])
 
     def own(self) -> None:
-        """Copies small Tensors, of a step that has ended long ago, and lets go of them.
+        """Copies small outputs of a step that has ended, and lets go of their Tensors.
 
-        A microsecond each; hundreds of Tensors that are kept alive cost a step more.
+        A microsecond each; hundreds that are kept alive cost the network's memory, and a step
+        time. What comes from the data set is not in that memory.
         """
         for place, value in self.values.items():
-            if type(value) is Tensor and value.nbytes < _SMALL and value.is_contiguous():
+            small = place[0] == "output" and type(value) is Tensor and value.nbytes < _SMALL
+            if small and value.is_contiguous():
                 copy = copy_of(value)
                 if copy is not None:
                     self.values[place] = copy
@@ -119,12 +121,16 @@ def join(batches: Sequence[Batch], places: Iterable[Any], troubles: Troubles) ->
 
 def _in_a_row(values: list[Any]) -> tuple[Array, list[int]]:
     """Returns arrays or Tensors as one array, and how long each was."""
-    last = np.atleast_1d(as_array(values[-1], "a value"))
-    if len(values) > 1 and last.nbytes < _SMALL and type(values[-1]) is Tensor:
+    last = as_array(values[-1], "a value")
+    if len(values) > 1 and last.ndim and last.nbytes < _SMALL and type(values[0]) is Tensor:
         found = _small_tensors(values, last)
         if found is not None:
             return found
-    several = [*(np.atleast_1d(as_array(value, "a value")) for value in values[:-1]), last]
+    several = [
+        value if type(value) is np.ndarray else as_array(value, "a value") for value in values
+    ]
+    if not last.ndim:
+        several = [np.atleast_1d(each) for each in several]
     return np.concatenate(several), [len(each) for each in several]
 
 

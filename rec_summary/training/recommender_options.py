@@ -89,8 +89,8 @@ class RecommenderMetrics:
     features: Mapping[str, Source] = field(default_factory=dict)
     last: Sequence[int] = (100_000,)
     half_lives: Sequence[int] = (100_000,)
-    report_steps: int = 100
-    detail_every: int = 10
+    report_steps: int = 500
+    detail_every: int = 4
     reference: str | os.PathLike[str] | None = None
     reference_examples: int = 10_000
     bins: int = 1024

@@ -1,7 +1,7 @@
 """What the metrics of recommenders cost: for a large batch, and for the steps of the demo.
 
     python -m tools.benchmarks.recommender batch [--times 300]
-    python -m tools.benchmarks.recommender demo [--steps 6000] [--rounds 3]
+    python -m tools.benchmarks.recommender demo [--steps 12000] [--rounds 3] [--report-steps 500]
 
 `batch` hands 4,096 x 26 ids, predictions, labels and users to the step hook, as a training would,
 and times the training thread; 26 tables of 100,000 rows. `demo` trains the model of `tools/demo`
@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,6 @@ from typing import Any
 _ROOT = Path(__file__).resolve().parents[2]
 _ROWS, _TABLES, _BATCH = 100_000, 26, 4096
 _WARM = 600  # steps that are left out
-_REPORT, _BLOCK = 100, 200
 
 
 def main() -> None:
@@ -31,15 +31,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("what", choices=("batch", "demo", "train"))
     parser.add_argument("--times", type=int, default=300)
-    parser.add_argument("--steps", type=int, default=6000)
+    parser.add_argument("--steps", type=int, default=12_000)
+    parser.add_argument("--report-steps", type=int, default=500)
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
     if arguments.what == "batch":
         batch(arguments.times)
     elif arguments.what == "demo":
-        demo(arguments.steps, arguments.rounds)
+        demo(arguments.steps, arguments.rounds, arguments.report_steps)
     else:
-        train(arguments.steps)
+        train(arguments.steps, arguments.report_steps)
 
 
 def batch(times: int) -> None:
@@ -124,7 +125,7 @@ def _environment() -> Any:
     return this_environment()
 
 
-def demo(steps: int, rounds: int) -> None:
+def demo(steps: int, rounds: int, report_steps: int) -> None:
     """Compares steps of the demo with and without the metrics."""
     for _ in range(rounds):
         # A process each: MindSpore compiles once for a process.
@@ -134,15 +135,16 @@ def demo(steps: int, rounds: int) -> None:
             "tools.benchmarks.recommender",
             "train",
             f"--steps={steps}",
+            f"--report-steps={report_steps}",
         ]
         subprocess.run(command, cwd=_ROOT, check=True)
 
 
-def train(steps: int) -> None:
+def train(steps: int, report_steps: int) -> None:
     """Trains once, with the metrics switched on and off in turn, and prints the times of steps.
 
-    Blocks of 200 steps begin and end half-way between two reports, so that what the writer's
-    thread does for a block falls within it.
+    Blocks of two reports begin and end half-way between two, so that what the writer's thread
+    does for a block falls within it.
     """
     import mindspore
     from mindspore.train import Callback
@@ -155,8 +157,10 @@ def train(steps: int) -> None:
     from tools.click_demo.progress import ProgressLine
     from tools.click_demo.stream import ClickStream
 
+    block_steps = 2 * report_steps
+
     def is_on(step: int) -> bool:
-        return (step + _REPORT // 2) // _BLOCK % 2 == 1
+        return (step + report_steps // 2) // block_steps % 2 == 1
 
     class Watch(Callback):
         def __init__(self) -> None:
@@ -180,6 +184,7 @@ def train(steps: int) -> None:
         collector = training.make_collector(source, Path(folder), seed=1, batch_size=64)
         telemetry = collector._recommender
         assert telemetry is not None
+        telemetry._options = replace(telemetry._options, report_steps=report_steps)
         take, spent = telemetry.step_ended, []
 
         def step_ended(view: Any, step: int) -> None:
@@ -208,8 +213,9 @@ def train(steps: int) -> None:
     steps_of: dict[bool, list[float]] = {False: [], True: []}
     blocks: dict[bool, list[float]] = {False: [], True: []}
     taken = [1000 * (after - before) for before, after in pairwise(watch.ends)]
-    for first in range(_WARM + _BLOCK - _REPORT // 2, steps - _BLOCK, _BLOCK):
-        block = taken[first - 2 : first - 2 + _BLOCK]  # the first step has no time
+    warm = block_steps * -(-_WARM // block_steps)
+    for first in range(warm + block_steps - report_steps // 2, steps - block_steps, block_steps):
+        block = taken[first - 2 : first - 2 + block_steps]  # the first step has no time
         steps_of[is_on(first)] += block
         blocks[is_on(first)].append(statistics.mean(block))
     # Of the blocks the median: what other processes of the machine have done comes in bursts.

@@ -112,6 +112,7 @@ def recommender_metrics() -> RecommenderMetrics:
         features={"item": "item", "age_group": ("context", 0)},
         last=(20_000,),
         half_lives=(50_000,),
+        report_steps=100,  # the training is short
         detail_every=5,
     )
 

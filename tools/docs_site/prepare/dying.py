@@ -55,6 +55,7 @@ metrics = RecommenderMetrics(
     ids={"user": "user", "item": "item"},
     unknown_ids={"item": 0},
     last=(25_600,),
+    report_steps=100,
     detail_every=1,
 )
 model.train(
