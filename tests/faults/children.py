@@ -15,6 +15,7 @@ from rec_summary.records.names import Kind
 from rec_summary.records.reader import RecordReader, TruncatedRecord
 
 ROOT = Path(__file__).parents[2]
+TRAINER_FLUSH_SECS = 0.2
 COMMAND = [sys.executable, "-m", "rec_summary.cli"]
 
 

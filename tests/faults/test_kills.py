@@ -16,9 +16,8 @@ from rec_summary.export.tensorboard import export_tensorboard
 from rec_summary.records.reader import RecordReader, TruncatedRecord
 from tests.export import event_files
 from tests.export.record_dirs import event, histo, scalar, tree, write_segment
-from tests.faults.children import COMMAND, left_in, start
+from tests.faults.children import COMMAND, TRAINER_FLUSH_SECS, left_in, start
 from tests.faults.ledger import Ledger, times
-from tests.faults.train import FLUSH_SECS as TRAINER_FLUSH_SECS
 from tests.faults.write import FLUSH_SECS as WRITER_FLUSH_SECS
 
 LATE_SECS = 0.5  # for the writer's thread to get a turn, on a machine that is busy with tests

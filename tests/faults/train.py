@@ -26,10 +26,10 @@ from mindspore.train import Callback
 
 from rec_summary import Durability, SummaryCollector
 from tests.fakes.slow_disk import slow_down
+from tests.faults.children import TRAINER_FLUSH_SECS
 from tests.faults.rows import Rows
 from tests.training._nets import COLUMNS, batch_of_clicks, click_model, clicks
 
-FLUSH_SECS = 0.2
 DAY = 86_400.0
 NOBODY = 65534
 AT_STEP = 20  # the trouble comes
@@ -142,7 +142,7 @@ def main() -> None:
     collector = None
     if not scenario.startswith("alone"):
         collector = SummaryCollector(
-            folder, collect_freq=1, flush_secs=FLUSH_SECS, **options(scenario)
+            folder, collect_freq=1, flush_secs=TRAINER_FLUSH_SECS, **options(scenario)
         )
     model = click_model()
     data = source(scenario, steps)

@@ -50,7 +50,7 @@ def message(kind: Any, source: random.Random, depth: int = 0) -> Any:
             if chosen[field.containing_oneof.name] is field:
                 _fill(found, field, source, depth)
             continue
-        needed = field.is_required and source.random() < 0.98
+        needed = _has(field, "required") and source.random() < 0.98
         if not needed and source.random() < 0.5 + 0.06 * depth:
             continue
         _fill(found, field, source, depth)
@@ -94,13 +94,13 @@ def _fill(found: Any, field: Any, source: random.Random, depth: int) -> None:
     elif inner is not None:
         if depth >= 6:
             return
-        for _ in range(source.choice(_FEW) if field.is_repeated else 1):
+        for _ in range(source.choice(_FEW) if _has(field, "repeated") else 1):
             below = message(inner._concrete_class, source, depth + 1)
-            if field.is_repeated:
+            if _has(field, "repeated"):
                 getattr(found, field.name).append(below)
             else:
                 getattr(found, field.name).CopyFrom(below)
-    elif field.is_repeated:
+    elif _has(field, "repeated"):
         count = source.choice(_FEW)
         getattr(found, field.name).extend(_value(field, source) for _ in range(count))
     else:
@@ -124,3 +124,9 @@ def _value(field: Any, source: random.Random) -> Any:
         number = max(-(2**31), min(number, 2**31 - 1))
     unsigned = (FieldDescriptor.CPPTYPE_UINT32, FieldDescriptor.CPPTYPE_UINT64)
     return abs(number) if kind in unsigned else number
+
+
+def _has(field: Any, label: str) -> bool:
+    """Whether a field is required or repeated: older releases of protobuf know the label only."""
+    known = getattr(field, f"is_{label}", None)
+    return bool(field.label == getattr(field, f"LABEL_{label.upper()}") if known is None else known)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 
-import mindspore
 import numpy as np
 import pytest
+
+pytest.importorskip("mindspore")
+
+import mindspore
 from mindspore import Tensor, nn, ops
 from mindspore.train import Model
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import mindspore
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
+
+pytest.importorskip("mindspore")
+
+import mindspore
 from mindspore import Tensor, ops
 
 from rec_summary.records.trouble import Troubles

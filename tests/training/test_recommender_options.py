@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+pytest.importorskip("mindspore")
+
 from rec_summary import RecommenderMetrics, SummaryCollector
 
 

@@ -12,6 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+pytest.importorskip("mindspore")
+
 from rec_summary import RecommenderMetrics, export_tensorboard
 from rec_summary._pb.summary_pb2 import Event
 from rec_summary.metrics.score_histogram import ScoreHistogram

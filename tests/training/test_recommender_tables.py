@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
+
+pytest.importorskip("mindspore")
+
 from mindspore import Parameter, Tensor, nn
 from mindspore import dtype as mstype
 from mindspore.experimental import MapParameter

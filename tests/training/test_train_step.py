@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import mindspore
 import numpy as np
 import pytest
+
+pytest.importorskip("mindspore")
+
+import mindspore
 from mindspore import nn
 from mindspore.train import Model
 

@@ -23,6 +23,11 @@ def main(logdir: Path, folder: Path) -> None:
     ):
         for page, shows in (
             (pages.time_series("^(loss|user_emb)"), ("loss/auto", "Smoothed", "user_embedding")),
+            (
+                pages.time_series("recommender/(auc|calibration)/last", "recommender"),
+                ("recommender/auc/last", "Smoothed"),
+            ),
+            (pages.PR_CURVES, ("recommender/pr_curve",)),
             (pages.histograms("embedding"), ("embedding",)),
             (pages.HPARAMS, ("optimizer", "batch_size")),
             (pages.TEXT, ("lineage", "Hyper-parameters")),

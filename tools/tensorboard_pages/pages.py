@@ -35,14 +35,15 @@ GRAPHS = Page("graphs", "graphs")
 DISTRIBUTIONS = Page("distributions", "distributions")
 MESH = Page("mesh", "mesh")
 PROJECTOR = Page("projector", "projector")
+PR_CURVES = Page("pr_curves", "pr_curves")
 
 
 # Cards are drawn only when they are scrolled to; a filter brings those of interest to the top.
 
 
-def time_series(tags: str) -> Page:
+def time_series(tags: str, name: str = "timeseries") -> Page:
     """The Time Series page with the tags that a regular expression finds."""
-    return Page("timeseries", "timeseries", f"tagFilter={urllib.parse.quote(tags)}")
+    return Page(name, "timeseries", f"tagFilter={urllib.parse.quote(tags)}")
 
 
 def histograms(tags: str) -> Page:
