@@ -21,6 +21,7 @@ _REST: Final = np.frombuffer(b"\x10\0\x18\0\x20\0\x29", np.uint8)
 _MAX_AT, _MIN_KEY_AT, _SUM_KEY_AT, _COUNT_KEY_AT = 7, 15, 24, 33
 _MIN_KEY, _SUM_KEY, _COUNT_KEY = 0x31, 0x39, 0x40
 _LONGEST_COUNT: Final = 8  # bytes
+_POPULATION: Final = (0xC0, 0x3E)  # the key of field 1000
 _EIGHT: Final = np.arange(8)
 
 Bytes = npt.NDArray[np.uint8]
@@ -67,6 +68,7 @@ def convert(data: Bytes, starts: Integers, ends: Integers) -> list[bytes | None]
     Returns:
         For each its bytes; None where it is not as expected.
     """
+    ends = _without_population(data, starts, ends)
     places, numbers, tails = _find_buckets(data, starts, ends)
     firsts = np.cumsum(numbers) - numbers
     fits = _has_tail(data, tails, ends) & (numbers > 0)
@@ -102,6 +104,18 @@ def _find_buckets(
         at[which] = np.minimum(here + 2 + padded[here + 1], ends[which])
     order = np.argsort(np.concatenate(owners), kind="stable")
     return np.concatenate(rows)[order], numbers, at
+
+
+def _without_population(data: Bytes, starts: Integers, ends: Integers) -> Integers:
+    """Returns the ends without the field that says of how many values a histogram is a sample."""
+    first = ends - 1  # of the last number
+    for _ in range(_LONGEST_COUNT - 1):
+        before = np.maximum(first - 1, 0)
+        first = np.where((first > starts) & (data[before] >= 0x80), first - 1, first)
+    key = np.maximum(first - 2, 0)
+    stated = (first - 2 >= starts) & (data[key] == _POPULATION[0])
+    stated &= (data[key + 1] == _POPULATION[1]) & (data[ends - 1] < 0x80)
+    return np.where(stated, first - 2, ends)
 
 
 def _has_tail(data: Bytes, tails: Integers, ends: Integers) -> npt.NDArray[np.bool_]:

@@ -120,10 +120,10 @@ class SummaryCollector(Callback):
             lineage_on_all_ranks: Whether every rank writes lineage, and not rank 0 alone.
             flush_secs: How long a record may wait in memory, in seconds.
             lineage_secs: How often the train lineage is refreshed, in seconds.
-            max_histogram_values: How many values of a parameter are counted at most. Of a larger
-                one, an embedding table as a rule, every k-th row is counted, each time
-                others, and the record says of how many values that is a sample. None counts
-                all, which copies the table on the training thread.
+            max_histogram_values: How many values of a parameter are counted at most, but for
+                one row. Of a larger one, an embedding table as a rule, every k-th row is
+                counted, each time others, and the record says of how many values that is a
+                sample. None counts all, which copies the table on the training thread.
             durability: What is forced to the disk when, and what happens when the disk
                 cannot keep up; None for the defaults of `Durability`.
             recommender: Metrics that only a recommender needs: quality of its predictions,

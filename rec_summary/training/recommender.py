@@ -159,11 +159,12 @@ class RecommenderTelemetry:
         return batches.NO_IDS if ids is None else ids
 
     def _own(self) -> None:
-        """Lets go of the small Tensors of the steps so far."""
-        # Many in a row: from a cold cache, those of one step take several times as long.
-        for batch in self._batches[self._owned :]:
+        """Lets go of the small Tensors of the steps before this one."""
+        # Many in a row: from a cold cache, those of one step take several times as long. What
+        # computes this step's may not have ended yet.
+        for batch in self._batches[self._owned : -1]:
             batch.own()
-        self._owned = len(self._batches)
+        self._owned = max(len(self._batches) - 1, 0)
 
     def _hand_over(self, report: Report | None) -> None:
         assert self._engine is not None

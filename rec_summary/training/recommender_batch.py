@@ -129,8 +129,7 @@ def _in_a_row(values: list[Any]) -> tuple[Array, list[int]]:
     several = [
         value if type(value) is np.ndarray else as_array(value, "a value") for value in values
     ]
-    if not last.ndim:
-        several = [np.atleast_1d(each) for each in several]
+    several = [each if each.ndim else each.reshape(1) for each in several]
     return np.concatenate(several), [len(each) for each in several]
 
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from mindspore import Tensor, ops
 
 from rec_summary.training.operators import own_array
-from rec_summary.training.step_view import as_array, is_on_cpu
+from rec_summary.training.step_view import is_on_cpu
 
 _FEWEST_ROWS: Final = 16  # with fewer, a row is too large a part of the sample
 
@@ -52,7 +52,7 @@ def sample(parameter: Any, most: int | None, turn: int) -> Sample:
     by_rows = shape[0] >= _FEWEST_ROWS * every
     first = turn % every
     if is_on_cpu():
-        view = as_array(parameter, parameter.name)  # of live weights
+        view = np.asarray(parameter.asnumpy())  # of live weights, of any type
         part = (view if by_rows else view.reshape(-1))[first::every]
         return Sample(own_array(part, parameter.name), size)
     whole = parameter if by_rows else parameter.reshape(-1)

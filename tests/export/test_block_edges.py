@@ -184,3 +184,18 @@ def test_vain_looks_become_rare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     report = export_tensorboard(tmp_path / "records", tmp_path / "logs")
     assert report.exported == {"histogram": 1, "scalar_value": 4998}
     assert 0 < len(looks) < 50
+
+
+def test_histograms_of_samples_pass_in_blocks() -> None:
+    """The field beyond `count` is ours, and must not send a record the slow way."""
+    payloads = []
+    for population in (None, 1, 127, 128, 1_600_000, 1 << 40):
+        value = histo("w", np.arange(1.0, 501.0, dtype=np.float32))
+        if population is not None:
+            value.histogram.population = population
+        payloads.append(value.histogram.SerializeToString())
+    data = np.frombuffer(b"".join(payloads), np.uint8)
+    ends = np.cumsum([len(each) for each in payloads])
+    found = convert(data, ends - [len(each) for each in payloads], ends)
+    assert found[0] is not None
+    assert set(found) == {found[0]}

@@ -88,6 +88,9 @@ def recorded(draw: st.DrawFn) -> list[bytes]:
         values = [scalar(tag, draw(st.floats(width=32))) for tag in tags]
         if draw(st.integers(0, 2)) == 0:
             values.append(histo(draw(st.sampled_from(["a", "w", "v"])), draw(spread)))
+            if draw(st.booleans()):
+                population = draw(st.sampled_from([0, 5, 127, 8000, 70_000, 1 << 62, -1]))
+                values[-1].histogram.population = population
         if draw(st.integers(0, 3)) == 0:
             values.append(draw(pictures))
         if draw(st.integers(0, 30)) == 0 and values[-1].HasField("histogram"):

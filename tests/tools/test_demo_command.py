@@ -83,6 +83,7 @@ def test_paths_are_shown_as_the_user_would_type_them(
 
 @pytest.mark.mindspore
 def test_the_demo_learns_and_is_calibrated(tmp_path: Path) -> None:
+    pytest.importorskip("mindspore")
     done = demo("--data", "synthetic", "--steps", "600", "--out", "o", cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     table = load(tmp_path / "o" / "records", tags="^recommender/").scalars()

@@ -47,6 +47,23 @@ def test_tensors_become_one_array(parts: list[np.ndarray]) -> None:
     assert found.lengths[PLACE] == [len(part) for part in parts]
 
 
+def test_steps_of_one_example_may_have_lost_their_axis() -> None:
+    for order in ([0, 1, 0], [0, 0, 1], [1, 0, 0], [1, 1]):
+        parts = [np.float32(0.5) if squeezed else np.ones(4, np.float32) for squeezed in order]
+        for make in (np.asarray, Tensor):
+            found = joined(*map(make, parts))
+            assert found.lengths[PLACE] == [1 if squeezed else 4 for squeezed in order]
+            assert found.arrays[PLACE].sum() == sum(np.sum(part) for part in parts)
+
+
+def test_small_outputs_are_let_go_of() -> None:
+    values = {("output", 1): Tensor(np.arange(4.0)), ("name", "user"): Tensor(np.arange(4))}
+    batch = Batch(values, 4, 0.5, 0.25, 9.0)
+    batch.own()
+    assert type(batch.values["output", 1]) is np.ndarray
+    assert batch.values["output", 1].tolist() == [0, 1, 2, 3]
+
+
 def test_views_of_tensors_are_read_as_what_they_show() -> None:
     mindspore.set_context(mode=mindspore.PYNATIVE_MODE)
     matrices = [np.arange(12, dtype=np.float32).reshape(3, 4) + n for n in range(3)]

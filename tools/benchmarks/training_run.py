@@ -126,6 +126,7 @@ def in_turns(
     for name in ("on_train_step_begin", "on_train_step_end"):
         setattr(collector, name, _every_second_block(getattr(collector, name), last.ends))
     model.train(1, data, callbacks=[collector, last], dataset_sink_mode=False)
+    _check_troubles(collector)
     times = np.diff(last.ends) * 1000  # of the second step, and so on
     starts = range(2 * BLOCK, steps - BLOCK, BLOCK)  # without the compilation
     blocks = [float(times[start - 1 : start - 1 + BLOCK].mean()) for start in starts]
@@ -176,8 +177,8 @@ def _train(
     if who != "none":
         [path] = [path for path in records.glob("*_MS") if "lineage" not in path.name]
         check(frames(path), steps // collect_freq)
-    if getattr(collectors[0] if collectors else None, "troubles", None):
-        raise RuntimeError(f"telemetry failed: {collectors[0].troubles}")
+    for collector in collectors:
+        _check_troubles(collector)
     times = np.diff(last.ends)[WARM_UP - 1 :] * 1000
     result = {
         "mean": float(times.mean()),
@@ -221,6 +222,12 @@ def _collector(who: str, records: Path, collect_freq: int, histogram_regular: st
         },
         keep_default_action=False,  # no landscape, which MindSpore's has on by default
     )
+
+
+def _check_troubles(collector: Any) -> None:
+    """Raises if ours has failed, which would be fast."""
+    if getattr(collector, "troubles", None):
+        raise RuntimeError(f"telemetry failed: {collector.troubles}")
 
 
 def _time_hook(collector: Any, times: list[float]) -> None:

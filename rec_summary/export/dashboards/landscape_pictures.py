@@ -108,7 +108,10 @@ def _figure(**options: Any) -> tuple[Any, Any]:
 
 def _png(figure: Any) -> bytes:
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", metadata={"Software": None})
+    try:
+        figure.savefig(buffer, format="png", metadata={"Software": None})
+    except IndexError as error:  # of matplotlib 3.7, where numbers are close to the largest
+        raise ArithmeticError("its numbers are too large to be drawn") from error
     return buffer.getvalue()
 
 
