@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from google.protobuf.internal import api_implementation
 from google.protobuf.message import DecodeError
 
 import rec_summary
@@ -31,6 +32,7 @@ from tests.export.record_dirs import event, scalar
 from tests.hostile.crafted import WALL_TIME, field, good, header, nested, run, write, write_lineage
 
 COMMANDS = ("verify", "inspect", "lineage")
+IN_PYTHON = api_implementation.Type() == "python"  # beside MindSpore 2.7, see docs/versions.md
 
 
 def sparse(path: Path, length: int, *after: bytes) -> None:
@@ -152,7 +154,8 @@ def test_deep_nesting_is_told_or_shown(tmp_path: Path, depth: int, number: int) 
     write_lineage(tmp_path / "records", WALL_TIME + wrap(nested(1, depth)))
     report = export_tensorboard(tmp_path / "records", tmp_path / "logs")
     assert report.exported["scalar_value"] == 1
-    assert report.problem_count == (depth > 100)
+    # In Python, protobuf of before 5 knows no limit.
+    assert report.problem_count == (depth > 100) or (IN_PYTHON and not report.problem_count)
     assert run("lineage", tmp_path / "records").returncode == 0
     assert run("inspect", tmp_path / "records").returncode == 0
 
@@ -448,8 +451,13 @@ def test_names_that_are_no_text_are_shown_or_told(tmp_path: Path) -> None:
         WALL_TIME + field(6, field(1000, field(16, field(1, bad)) + field(2, bad))),
     )
     report = export_tensorboard(tmp_path / "records", tmp_path / "logs")
-    assert report.exported["scalar_value"] == 2
-    assert "a name in it is not UTF-8" in "".join(each.text for each in report.problems)
+    texts = "".join(each.text for each in report.problems)
+    if IN_PYTHON:  # protobuf itself refuses these records
+        assert report.exported["scalar_value"] == 1
+        assert "not a lineage record; skipped" in texts
+    else:
+        assert report.exported["scalar_value"] == 2
+        assert "a name in it is not UTF-8" in texts
     for command in COMMANDS:
         done = run(command, tmp_path / "records")
         assert done.returncode == (command == "verify"), done.stdout
@@ -464,7 +472,8 @@ def test_names_of_custom_data_may_be_text_beside_none(tmp_path: Path, number: in
     write_lineage(tmp_path / "records", WALL_TIME + field(10, info))
     report = export_tensorboard(tmp_path / "records", tmp_path / "logs")
     assert report.exported == {"scalar_value": 1}
-    assert "a name in it is not UTF-8" in report.problems[0].text
+    told = "not a lineage record; skipped" if IN_PYTHON else "a name in it is not UTF-8"
+    assert told in report.problems[0].text
 
 
 def test_a_reader_gives_up_at_a_length_beyond_the_limit(tmp_path: Path) -> None:
