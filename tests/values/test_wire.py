@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from google.protobuf.internal import api_implementation
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -34,6 +35,8 @@ def test_histograms(array):
 
 @given(arrays)
 def test_tensors(array):
+    if api_implementation.Type() == "python" and array.dtype.kind == "f":
+        array = np.nan_to_num(array)  # protobuf in Python forgets the sign of a NaN
     same(TensorProto, encode_tensor(array))
 
 
