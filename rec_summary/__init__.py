@@ -18,18 +18,18 @@ import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from rec_summary.export.follow import follow_tensorboard
-    from rec_summary.export.frames import load
-    from rec_summary.export.options import ExportOptions
-    from rec_summary.export.tables import export_tables
-    from rec_summary.export.tensorboard import export_tensorboard
     from rec_summary.landscape.summary_landscape import SummaryLandscape
-    from rec_summary.records.durability import Durability
-    from rec_summary.training.collector import SummaryCollector
-    from rec_summary.training.rec_model import RecModel
-    from rec_summary.training.recommender_options import RecommenderMetrics
-    from rec_summary.training.summary_record import SummaryRecord
-    from rec_summary.training.train_step import TrainStep
+    from rec_summary.records.writing.durability import Durability
+    from rec_summary.series.options import ExportOptions
+    from rec_summary.tables.formats import export_tables
+    from rec_summary.tables.frames import load
+    from rec_summary.tensorboard.event_files.export import export_tensorboard
+    from rec_summary.tensorboard.event_files.follow import follow_tensorboard
+    from rec_summary.training.collector.collector import SummaryCollector
+    from rec_summary.training.online.rec_model import RecModel
+    from rec_summary.training.online.train_step import TrainStep
+    from rec_summary.training.recommender.config import RecommenderMetrics
+    from rec_summary.training.summary_record.summary_record import SummaryRecord
 
 __all__ = [
     "Durability",
@@ -48,18 +48,18 @@ __all__ = [
 ]
 
 _HOME: Final = {
-    "Durability": "rec_summary.records.durability",
-    "ExportOptions": "rec_summary.export.options",
-    "RecModel": "rec_summary.training.rec_model",
-    "RecommenderMetrics": "rec_summary.training.recommender_options",
-    "SummaryCollector": "rec_summary.training.collector",
+    "Durability": "rec_summary.records.writing.durability",
+    "ExportOptions": "rec_summary.series.options",
+    "RecModel": "rec_summary.training.online.rec_model",
+    "RecommenderMetrics": "rec_summary.training.recommender.config",
+    "SummaryCollector": "rec_summary.training.collector.collector",
     "SummaryLandscape": "rec_summary.landscape.summary_landscape",
-    "SummaryRecord": "rec_summary.training.summary_record",
-    "TrainStep": "rec_summary.training.train_step",
-    "export_tables": "rec_summary.export.tables",
-    "export_tensorboard": "rec_summary.export.tensorboard",
-    "follow_tensorboard": "rec_summary.export.follow",
-    "load": "rec_summary.export.frames",
+    "SummaryRecord": "rec_summary.training.summary_record.summary_record",
+    "TrainStep": "rec_summary.training.online.train_step",
+    "export_tables": "rec_summary.tables.formats",
+    "export_tensorboard": "rec_summary.tensorboard.event_files.export",
+    "follow_tensorboard": "rec_summary.tensorboard.event_files.follow",
+    "load": "rec_summary.tables.frames",
 }
 
 

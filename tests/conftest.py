@@ -7,3 +7,5 @@ from hypothesis import settings
 # A busy machine makes single examples slow; no test measures time.
 settings.register_profile("rec_summary", deadline=None)
 settings.load_profile("rec_summary")
+
+pytest_plugins = ["tests.support.tensorboard_servers"]

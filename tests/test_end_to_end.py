@@ -24,7 +24,7 @@ def training(tmp_path_factory):
     from mindspore.train import Callback
 
     from rec_summary import SummaryCollector
-    from tests.training._nets import Journal, click_model, stream
+    from tests.support.nets import Journal, click_model, stream
 
     class Losses(Callback):
         def __init__(self):

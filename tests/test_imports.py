@@ -26,7 +26,7 @@ def test_public_names_resolve_when_used():
         "print(rec_summary.export_tensorboard.__module__, rec_summary.__version__)\n"
         "assert 'mindspore' not in sys.modules\n"
     )
-    expected = ["rec_summary.export.tensorboard", version("rec_summary")]
+    expected = ["rec_summary.tensorboard.event_files.export", version("rec_summary")]
     assert done.stdout.split() == expected, done.stderr
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 def write(folder: str) -> None:
     """Writes a run of ten scalars, as MindSpore would."""
     from rec_summary._pb.summary_pb2 import Event, Summary
-    from rec_summary.records.framing import frame
+    from rec_summary.records.format.framing import frame
 
     run = Path(folder) / "run"
     run.mkdir(parents=True)

@@ -16,9 +16,9 @@ import numpy as np
 
 from rec_summary.alerts.states import Transition
 from rec_summary.errors import three_part, verbatim
-from rec_summary.export.options import ArgumentError
-from rec_summary.export.outlets import plain
-from rec_summary.export.words import printable
+from rec_summary.series.options import ArgumentError
+from rec_summary.series.words import printable
+from rec_summary.tables.outlets import plain
 
 if TYPE_CHECKING:
     from rich.console import Console

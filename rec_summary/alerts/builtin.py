@@ -12,8 +12,8 @@ from rec_summary.alerts.conditions import Rule
 from rec_summary.alerts.grammar import parse
 from rec_summary.alerts.tokens import RuleError
 from rec_summary.errors import three_part, verbatim
-from rec_summary.export.options import ArgumentError
-from rec_summary.export.words import printable
+from rec_summary.series.options import ArgumentError
+from rec_summary.series.words import printable
 
 BUILTIN: Final[Mapping[str, str]] = MappingProxyType(
     {

@@ -26,7 +26,7 @@ from typing import Final, Protocol
 from rec_summary.alerts.actions import Report, as_json
 from rec_summary.alerts.states import Transition
 from rec_summary.errors import three_part
-from rec_summary.export.options import ArgumentError
+from rec_summary.series.options import ArgumentError
 
 EXEC_SECS: Final = 60.0
 WEBHOOK_SECS: Final = 10.0

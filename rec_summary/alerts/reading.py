@@ -15,12 +15,12 @@ from typing import Final, NamedTuple
 from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary.alerts.conditions import float32
 from rec_summary.alerts.states import Point
-from rec_summary.export.events import Decoded, EventReader
-from rec_summary.export.lineage import metrics_of, numeric
-from rec_summary.export.report import Tally
-from rec_summary.export.words import valid
-from rec_summary.records.directory import RecordFile, Run
-from rec_summary.records.names import Kind
+from rec_summary.records.format.names import Kind
+from rec_summary.records.reading.runs import RecordFile, Run
+from rec_summary.series.event_reader import Decoded, EventReader
+from rec_summary.series.lineage import metrics_of, numeric
+from rec_summary.series.report import Tally
+from rec_summary.series.words import valid
 
 _EVALUATION: Final = "eval/"
 _OVER: Final = frozenset((RunState.FINISHED, RunState.STOPPED, RunState.FAILED))

@@ -6,8 +6,8 @@ import re
 from typing import Final, NamedTuple
 
 from rec_summary.errors import three_part, verbatim
-from rec_summary.export.options import ArgumentError
-from rec_summary.export.words import printable
+from rec_summary.series.options import ArgumentError
+from rec_summary.series.words import printable
 
 _SHOWN: Final = 36  # characters of a long rule that are shown on each side of a mistake
 _TOKEN: Final = re.compile(

@@ -18,11 +18,11 @@ from rec_summary.alerts.reading import RunReader
 from rec_summary.alerts.rules import Engine
 from rec_summary.alerts.states import Transition
 from rec_summary.errors import three_part
-from rec_summary.export.options import ArgumentError, matching_runs
-from rec_summary.export.report import Problem, Tally
-from rec_summary.export.watch import Watch
-from rec_summary.export.words import valid
-from rec_summary.records.directory import Run
+from rec_summary.records.reading.runs import Run
+from rec_summary.series.options import ArgumentError, matching_runs
+from rec_summary.series.report import Problem, Tally
+from rec_summary.series.run_poller import Watch
+from rec_summary.series.words import valid
 
 INTERVAL_SECS: Final = 1.0
 _LONG_SECS: Final = 1.0  # reading for longer than this, something may have been written meanwhile

@@ -18,7 +18,7 @@ import click
 from rec_summary.cli.common import VERBOSE, one_line, progress_shown, reporting_errors
 
 if TYPE_CHECKING:
-    from rec_summary.export.tensorboard import Progress
+    from rec_summary.tensorboard.event_files.export import Progress
 
 Params = Mapping[str, Any]
 Asks = Callable[[Params], bool]
@@ -100,7 +100,7 @@ class RecordsCommand(click.Command):
         writes = ctx.params[self._writes] if self._writes is not None else None
         if not any("://" in place for place in (source, writes) if place is not None):
             return []
-        from rec_summary.records.places import local_path
+        from rec_summary.records.remote.places import local_path
 
         finish: list[Finish] = []
         path = local_path(source)
@@ -119,8 +119,8 @@ class RecordsCommand(click.Command):
             path = local_path(writes)
             if path is None:
                 from rec_summary.errors import three_part
-                from rec_summary.records.places import DESTINATION
-                from rec_summary.records.upload import Upload
+                from rec_summary.records.remote.places import DESTINATION
+                from rec_summary.records.remote.upload import Upload
 
                 if not self._writes_beside:
                     _check_apart(source, writes)
@@ -138,7 +138,7 @@ class RecordsCommand(click.Command):
 
 def _check_apart(source: str, destination: str) -> None:
     from rec_summary.errors import three_part
-    from rec_summary.records.places import DESTINATION, clean
+    from rec_summary.records.remote.places import DESTINATION, clean
 
     places = [f"{clean(place)}/" for place in (source, destination)]
     if places[0].startswith(places[1]) or places[1].startswith(places[0]):
@@ -155,7 +155,7 @@ def _mirrored(
     follows: bool,
     quiet: bool,
 ) -> str:
-    from rec_summary.records.mirror import Mirror, is_record_file
+    from rec_summary.records.remote.mirror import Mirror, is_record_file
 
     mirror = Mirror(url, cache, wanted=(lambda name: True) if everything else is_record_file)
     with progress_shown(quiet=quiet, doing="fetching") as progress:

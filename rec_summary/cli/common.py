@@ -22,8 +22,8 @@ from rec_summary.errors import RecSummaryError, SourceError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from rec_summary.export.tensorboard import Progress
-    from rec_summary.records.directory import Run
+    from rec_summary.records.reading.runs import Run
+    from rec_summary.tensorboard.event_files.export import Progress
 
 _WIDE: Final = 10_000
 SHOWN: Final = 20  # problems and notes that are printed; the rest is counted
@@ -46,7 +46,7 @@ def reporting_errors(*, debug: bool) -> Iterator[None]:
     except BrokenPipeError:
         raise  # nobody reads any more: click ends quietly
     except Exception as error:
-        from rec_summary.records.places import NoSuchPlace, scrubbed
+        from rec_summary.records.remote.places import NoSuchPlace, scrubbed
 
         if debug:
             _print_traceback(error)
@@ -62,7 +62,7 @@ def reporting_errors(*, debug: bool) -> Iterator[None]:
 
 
 def _print_traceback(error: BaseException) -> None:
-    from rec_summary.records.places import scrubbed
+    from rec_summary.records.remote.places import scrubbed
 
     click.echo(scrubbed("".join(traceback.format_exception(error))), err=True, nl=False)
 
@@ -196,8 +196,8 @@ def bytes_progress(
 
 def choose_runs(source: str, pattern: str | None) -> list[Run]:
     """Returns the runs of a source whose names match a pattern; tells mistakes as such."""
-    from rec_summary.export.options import ArgumentError, some_matching_runs
-    from rec_summary.records.directory import find_runs
+    from rec_summary.records.reading.runs import find_runs
+    from rec_summary.series.options import ArgumentError, some_matching_runs
 
     try:
         return some_matching_runs(find_runs(source), pattern)
@@ -268,14 +268,14 @@ def is_verbose() -> bool:
 
 def one_line(text: str) -> str:
     """Returns text for a line of a terminal, with URLs for their local copies."""
-    from rec_summary.export.words import printable
+    from rec_summary.series.words import printable
 
     return printable(called(text))
 
 
 def called(text: str) -> str:
     """Returns text with URLs for their local copies."""
-    from rec_summary.records.places import called as with_urls
+    from rec_summary.records.remote.places import called as with_urls
 
     return with_urls(text)
 

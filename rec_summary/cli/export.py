@@ -24,7 +24,7 @@ from rec_summary.cli.waiting import tell_what_is_awaited
 from rec_summary.errors import SourceError
 
 if TYPE_CHECKING:
-    from rec_summary.export.report import ExportReport
+    from rec_summary.series.report import ExportReport
 
 EXAMPLES: Final = """\b
 Examples:
@@ -131,7 +131,7 @@ def _export(
         _refuse(form, follow=follow, projector=projector, jobs=jobs > 1, **selection)
         _export_tables(source, destination, form, quiet=quiet, as_json=as_json, **selection)
         return
-    from rec_summary.export.tensorboard import ArgumentError
+    from rec_summary.tensorboard.event_files.export import ArgumentError
 
     tables = {"checkpoint": checkpoint, "labels": labels}
     _check_projector(projector, follow=follow, **tables)
@@ -157,7 +157,7 @@ def _export(
 def _export_once(
     source: str, logdir: str, *, jobs: int, quiet: bool, **selection: Any
 ) -> ExportReport:
-    from rec_summary.export.tensorboard import export_tensorboard
+    from rec_summary.tensorboard.event_files.export import export_tensorboard
 
     with progress_shown(quiet=quiet) as progress:
         return export_tensorboard(source, logdir, jobs=jobs, progress=progress, **selection)
@@ -166,8 +166,8 @@ def _export_once(
 def _follow(
     source: str, logdir: str, *, quiet: bool, runs: str | None, **selection: Any
 ) -> ExportReport:
-    from rec_summary.export.follow import follow_tensorboard
-    from rec_summary.export.options import ExportOptions
+    from rec_summary.series.options import ExportOptions
+    from rec_summary.tensorboard.event_files.follow import follow_tensorboard
 
     options = ExportOptions(**selection)
     if not quiet:
@@ -190,8 +190,8 @@ def _refuse(form: str, **options: Any) -> None:
 def _export_tables(
     source: str, destination: str, form: str, *, quiet: bool, as_json: bool, **selection: Any
 ) -> None:
-    from rec_summary.export.options import ArgumentError
-    from rec_summary.export.tables import export_tables
+    from rec_summary.series.options import ArgumentError
+    from rec_summary.tables.formats import export_tables
 
     choice = {name: selection[name] for name in ("tags", "runs", "since", "until")}
     try:
@@ -224,7 +224,7 @@ def _check_projector(pattern: str | None, *, follow: bool, **tables: str | None)
 def _project(
     source: str, logdir: str, pattern: str, runs: str | None, *, quiet: bool, **tables: str | None
 ) -> None:
-    from rec_summary.export.projector import export_projector
+    from rec_summary.tensorboard.event_files.projector import export_projector
 
     for run, names in export_projector(source, logdir, pattern, runs=runs, **tables).items():
         if not quiet:

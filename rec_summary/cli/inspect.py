@@ -24,7 +24,7 @@ from rec_summary.cli.common import (
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from rec_summary.export.inspection import RunSummary, TagSummary
+    from rec_summary.series.inspection import RunSummary, TagSummary
 
 _SHOWN = 50
 EXAMPLES = """\b
@@ -49,7 +49,7 @@ def inspect(
     SRC is a record directory or a tree of them, or a URL.
     """
     with reporting_errors(debug=debug):
-        from rec_summary.export.inspection import inspect_run
+        from rec_summary.series.inspection import inspect_run
 
         chosen = choose_runs(source, runs)
         with reading_progress(chosen, quiet=quiet) as advance:

@@ -68,9 +68,9 @@ def lineage(
     SRC is a tree of record directories, or a URL; each run is a row.
     """
     with reporting_errors(debug=debug):
-        from rec_summary.export.options import ArgumentError
-        from rec_summary.export.report import Tally
-        from rec_summary.export.runs_table import rows
+        from rec_summary.series.options import ArgumentError
+        from rec_summary.series.report import Tally
+        from rec_summary.series.runs import rows
 
         form = "json" if as_json else form
         tally, found = Tally(), []
@@ -99,8 +99,8 @@ def _query(
     limit: int | None,
 ) -> tuple[list[str], list[Mapping[str, Any]]]:
     """Returns the columns and the rows that are asked for."""
-    from rec_summary.export.lineage_query import check_columns, parse_filter, sort_rows
-    from rec_summary.export.runs_table import columns as all_columns
+    from rec_summary.series.runs import columns as all_columns
+    from rec_summary.tables.query import check_columns, parse_filter, sort_rows
 
     known = all_columns(found)
     conditions = [parse_filter(text) for text in filters]
@@ -157,7 +157,7 @@ def _print_table(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Non
 
 
 def _print_csv(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
-    from rec_summary.export.outlets import without_nul
+    from rec_summary.tables.outlets import without_nul
 
     # A file gets what was recorded; a terminal nothing that it would obey.
     text = one_line if sys.stdout.isatty() else str
@@ -171,7 +171,7 @@ def _print_csv(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _print_json(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
-    from rec_summary.export.outlets import plain
+    from rec_summary.tables.outlets import plain
 
     found = [{name: plain(row[name]) for name in names if name in row} for row in rows]
     print_json(found)

@@ -90,10 +90,10 @@ def plot(
     'rec_summary[pictures]'.
     """
     with reporting_errors(debug=debug):
-        from rec_summary.export.options import ArgumentError, ExportOptions, Selection
-        from rec_summary.export.plot import PlotOptions, check_output, read_lines
-        from rec_summary.export.plot import plot as draw
-        from rec_summary.export.report import Tally
+        from rec_summary.series.options import ArgumentError, ExportOptions, Selection
+        from rec_summary.series.report import Tally
+        from rec_summary.tables.plot import PlotOptions, check_output, read_lines
+        from rec_summary.tables.plot import plot as draw
 
         try:
             width, height = _read_size(size)
@@ -121,7 +121,7 @@ def plot(
 
 def _read_size(text: str) -> tuple[float, float]:
     from rec_summary.errors import three_part
-    from rec_summary.export.options import ArgumentError
+    from rec_summary.series.options import ArgumentError
 
     match = _SIZE.fullmatch(text)
     if match is None:

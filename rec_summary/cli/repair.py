@@ -38,7 +38,7 @@ def repair(source: str, destination: str, as_json: bool, quiet: bool, debug: boo
     of a record directory, such as checkpoints, are not copied. Both may be URLs.
     """
     with reporting_errors(debug=debug):
-        from rec_summary.records.repair import repair as copy
+        from rec_summary.records.reading.repair import repair as copy
 
         try:
             with progress_shown(quiet=quiet, doing="copying") as progress:

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from rec_summary.export.series import Series
-    from rec_summary.export.tail import Point, Tail
-    from rec_summary.records.directory import Run
+    from rec_summary.records.reading.runs import Run
+    from rec_summary.series.glance import Series
+    from rec_summary.series.tail import Point, Tail
 
 EXAMPLES: Final = """\b
 Examples:
@@ -74,8 +74,8 @@ def tail(
     tag comes first, then each new one, in a line each. Ctrl-C ends it.
     """
     with reporting_errors(debug=debug):
-        from rec_summary.export.options import ArgumentError
-        from rec_summary.export.tail import Tail
+        from rec_summary.series.options import ArgumentError
+        from rec_summary.series.tail import Tail
 
         try:
             reading = Tail(source, runs=runs, tags=tags)
@@ -103,8 +103,8 @@ def tail(
 
 def _runs_so_far(source: str, pattern: str | None) -> list[Run]:
     from rec_summary.errors import SourceError
-    from rec_summary.export.options import matching_runs
-    from rec_summary.records.directory import find_runs
+    from rec_summary.records.reading.runs import find_runs
+    from rec_summary.series.options import matching_runs
 
     try:
         return matching_runs(find_runs(source), pattern)

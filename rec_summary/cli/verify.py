@@ -45,7 +45,7 @@ def verify(
     training at work leaves, is a warning.
     """
     with reporting_errors(debug=debug):
-        from rec_summary.records.verify import DAMAGE, verify_file
+        from rec_summary.records.reading.verify import DAMAGE, verify_file
 
         reports, unreadable = [], []
         if os.path.isfile(source):

@@ -62,8 +62,8 @@ def view(
     with another --host, everybody who can reach that address can see the records.
     """
     with reporting_errors(debug=debug):
-        from rec_summary.export.follow import follow_tensorboard
-        from rec_summary.export.view import Viewer, exposed, wait_while_running
+        from rec_summary.tensorboard.event_files.follow import follow_tensorboard
+        from rec_summary.tensorboard.view import Viewer, exposed, wait_while_running
 
         logdir = _prepared(source, logdir)
         tell_what_is_awaited(source, quiet=quiet)
@@ -85,8 +85,8 @@ def view(
 
 def _prepared(source: str, logdir: str | None) -> str:
     """Makes the directory of the event files, before anything is shown; returns its path."""
-    from rec_summary.export.options import ArgumentError, check_apart
-    from rec_summary.export.view import cache_directory, prepare_cache
+    from rec_summary.series.options import ArgumentError, check_apart
+    from rec_summary.tensorboard.view import cache_directory, prepare_cache
 
     try:
         check_apart(source, logdir or cache_directory(source), "the log directory")

@@ -23,7 +23,7 @@ def tell_what_is_awaited(source: str, *, quiet: bool) -> None:
     Raises:
         click.UsageError: It is a file, not a directory.
     """
-    from rec_summary.records.directory import find_runs
+    from rec_summary.records.reading.runs import find_runs
 
     try:
         find_runs(source)

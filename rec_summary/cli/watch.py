@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from rec_summary.alerts.states import Transition
     from rec_summary.alerts.watching import Seen, Since
-    from rec_summary.export.report import Problem
+    from rec_summary.series.report import Problem
 
 EXAMPLES: Final = """\b
 Examples:
@@ -150,7 +150,7 @@ def _watch(
     from rec_summary.alerts.builtin import gather
     from rec_summary.alerts.watching import watch as watch_records
     from rec_summary.cli import INTERRUPTED
-    from rec_summary.export.options import ArgumentError
+    from rec_summary.series.options import ArgumentError
 
     with contextlib.ExitStack() as stack:
         stop = stack.enter_context(stopping())

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from rec_summary.records.plain_files import create_plain, refuse_link
+from rec_summary.records.files import create_plain, refuse_link
 from rec_summary.values.landscape import Landscape
 
 FORMATS: Final = ("npz", "vtk")

@@ -17,7 +17,7 @@ from mindspore import ParameterTuple, Tensor, nn
 from rec_summary.errors import three_part, verbatim
 from rec_summary.landscape.evaluate import ModelError
 from rec_summary.landscape.npz import read_npz
-from rec_summary.records.plain_files import refuse_link
+from rec_summary.records.files import refuse_link
 
 _MOST_ROW_BYTES: Final = 1 << 33
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from rec_summary.records.plain_files import open_plain
+from rec_summary.records.files import open_plain
 
 _read_array: Any = np.lib.format.read_array
 _MOST_ARRAYS: Final = 10_000

@@ -10,9 +10,9 @@ from typing import Any, Final
 import numpy.typing as npt
 
 from rec_summary.errors import SourceError, three_part, verbatim
-from rec_summary.records.checkpoint_file import CheckpointError, CheckpointFile
-from rec_summary.records.plain_files import read_plain, refuse_link
-from rec_summary.records.sparse import BASE, ROWS, VALUES, dense_name, restored
+from rec_summary.records.checkpoints.file import CheckpointError, CheckpointFile
+from rec_summary.records.checkpoints.sparse import BASE, ROWS, VALUES, dense_name, restored
+from rec_summary.records.files import read_plain, refuse_link
 
 CHECKPOINT_FOLDER: Final = "ckpt_dir"
 METADATA_NAME: Final = "train_metadata.json"

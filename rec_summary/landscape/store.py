@@ -22,14 +22,14 @@ import numpy.typing as npt
 from rec_summary.errors import RecSummaryError, three_part, verbatim
 from rec_summary.landscape.npz import read_npz
 from rec_summary.landscape.plane import Plane, Vector
-from rec_summary.records.directory import make_directory
-from rec_summary.records.locks import file_lock
-from rec_summary.records.plain_files import (
+from rec_summary.records.files import (
     create_plain,
     open_plain,
     read_plain,
     refuse_link,
 )
+from rec_summary.records.locks import file_lock
+from rec_summary.records.reading.runs import make_directory
 
 _LOSSES: Final = "losses.npz"
 _PLAN: Final = "plan.json"

@@ -32,8 +32,8 @@ from rec_summary.landscape.plane import Plane, pca_plane, random_plane
 from rec_summary.landscape.point import CHECKPOINT_FOLDER, Metadata, read_metadata
 from rec_summary.landscape.store import Store, locked
 from rec_summary.landscape.trajectory import TOUCHED, Trajectory, choose
-from rec_summary.records.run_writer import RunWriter
-from rec_summary.records.sink import MessageRecord
+from rec_summary.records.writing.run_writer import RunWriter
+from rec_summary.records.writing.sink import MessageRecord
 from rec_summary.values.landscape import from_landscape
 from rec_summary.values.tensor import to_tensor
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from rec_summary.errors import three_part
 from rec_summary.metrics.hashing import mix
 from rec_summary.metrics.state import register
-from rec_summary.metrics.stored import (
+from rec_summary.metrics.state_io import (
     Arrays,
     check_int,
     check_same,

@@ -24,7 +24,7 @@ from rec_summary.metrics.distribution import (
     psi_by_chance,
 )
 from rec_summary.metrics.state import register
-from rec_summary.metrics.stored import Arrays, check_int, check_same, of_prefix, with_prefix
+from rec_summary.metrics.state_io import Arrays, check_int, check_same, of_prefix, with_prefix
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from rec_summary.errors import three_part
 from rec_summary.metrics.state import register
-from rec_summary.metrics.stored import Arrays, check_same, stored_array, stored_counts
+from rec_summary.metrics.state_io import Arrays, check_same, stored_array, stored_counts
 
 if TYPE_CHECKING:
     from typing_extensions import Self

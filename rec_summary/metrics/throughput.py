@@ -17,7 +17,7 @@ import numpy.typing as npt
 from rec_summary.errors import three_part
 from rec_summary.metrics.log_histogram import LogHistogram
 from rec_summary.metrics.state import register
-from rec_summary.metrics.stored import (
+from rec_summary.metrics.state_io import (
     Arrays,
     check_int,
     check_same,

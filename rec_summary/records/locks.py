@@ -18,7 +18,7 @@ from typing import Final
 import filelock
 
 from rec_summary.errors import three_part
-from rec_summary.records.plain_files import refuse_link, refuse_lock
+from rec_summary.records.files import refuse_link, refuse_lock
 
 KINDS: Final = ("flock", "soft")
 ENVIRONMENT: Final = "REC_SUMMARY_LOCK"

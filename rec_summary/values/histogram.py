@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from rec_summary._pb.summary_pb2 import Summary
 from rec_summary.errors import three_part
-from rec_summary.values import wire
+from rec_summary.records.format import wire
 from rec_summary.values.counting import count_float32
 
 MAX_BINS: Final = 90

@@ -12,7 +12,7 @@ from PIL import Image
 
 from rec_summary._pb.summary_pb2 import Summary
 from rec_summary.errors import three_part, verbatim
-from rec_summary.values import wire
+from rec_summary.records.format import wire
 
 COLUMNS: Final = 8
 _ROWS: Final = 8

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from rec_summary._pb.summary_pb2 import MetricStates, PrCurve, Reliability, Summary, TopIds
 from rec_summary.errors import three_part
-from rec_summary.values import wire
+from rec_summary.records.format import wire
 from rec_summary.values.histogram import encode_counted
 from rec_summary.values.summary import ScalarValue
 

@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 import numpy.typing as npt
 
 from rec_summary._pb.summary_pb2 import Event, Summary
-from rec_summary.values import wire
+from rec_summary.records.format import wire
 from rec_summary.values.histogram import encode_histogram
 from rec_summary.values.image import encode_image
 from rec_summary.values.tensor import encode_tensor

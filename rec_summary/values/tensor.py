@@ -10,7 +10,7 @@ import numpy.typing as npt
 from rec_summary._pb import anf_ir_pb2
 from rec_summary._pb.anf_ir_pb2 import TensorProto
 from rec_summary.errors import three_part
-from rec_summary.values import wire
+from rec_summary.records.format import wire
 
 _TYPES: Final = {
     "bool": anf_ir_pb2.DT_BOOL,

@@ -12,9 +12,9 @@ import sys
 import time
 
 from rec_summary._pb import lineage_pb2, summary_pb2
-from rec_summary.records.run_writer import Retention, RunWriter
-from rec_summary.records.sink import MessageRecord
-from tests.export.record_dirs import scalar
+from rec_summary.records.writing.run_writer import Retention, RunWriter
+from rec_summary.records.writing.sink import MessageRecord
+from tests.support.record_dirs import scalar
 
 
 def main(directory: str) -> None:

@@ -17,7 +17,7 @@ from rich.console import Console
 from rec_summary.alerts.actions import InJson, InWords, ToLog, as_json, sentence
 from rec_summary.alerts.grammar import parse
 from rec_summary.alerts.states import Transition
-from rec_summary.export.options import ArgumentError
+from rec_summary.series.options import ArgumentError
 
 
 def transition(value: float | None = 1.5, *, firing: bool = True, run: str = "run") -> Transition:

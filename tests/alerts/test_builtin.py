@@ -10,7 +10,7 @@ from rec_summary.alerts.builtin import BUILTIN, gather, read_rules_file
 from rec_summary.alerts.conditions import patterns
 from rec_summary.alerts.grammar import parse
 from rec_summary.alerts.tokens import RuleError
-from rec_summary.export.options import ArgumentError
+from rec_summary.series.options import ArgumentError
 
 
 def test_without_rules_the_built_in_ones_are_watched() -> None:

@@ -18,7 +18,7 @@ from rec_summary.alerts import delivery
 from rec_summary.alerts.delivery import Command, Delivery, DeliveryError, Webhook, environment
 from rec_summary.alerts.grammar import parse
 from rec_summary.alerts.states import Transition
-from rec_summary.export.options import ArgumentError
+from rec_summary.series.options import ArgumentError
 
 
 def transition(step: int = 3, run: str = "ctr/a b", value: float = float("nan")) -> Transition:

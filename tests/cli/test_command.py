@@ -12,8 +12,8 @@ from click.testing import CliRunner
 
 from rec_summary.cli.command import RecordsCommand
 from rec_summary.errors import DestinationError
-from rec_summary.records.upload import Upload
-from tests.export.record_dirs import summary_name
+from rec_summary.records.remote.upload import Upload
+from tests.support.record_dirs import summary_name
 
 fsspec = pytest.importorskip("fsspec")
 RECORD = summary_name()

@@ -18,10 +18,10 @@ import pytest
 from PIL import Image
 
 from rec_summary.cli import EXIT_CODES, cli
-from rec_summary.export.tensorboard import export_tensorboard
-from rec_summary.records.framing import frame
-from tests.export.record_dirs import event, scalar, summary_name, tree, write_segment
-from tests.test_cli import PROGRAM, run
+from rec_summary.records.format.framing import frame
+from rec_summary.tensorboard.event_files.export import export_tensorboard
+from tests.cli.test_cli import PROGRAM, run
+from tests.support.record_dirs import event, scalar, summary_name, tree, write_segment
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = sorted(cli.commands)

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from rec_summary.export.options import ArgumentError
-from rec_summary.export.plot import Line, NothingToPlot, PlotOptions, plot, smoothed
-from tests.export.record_dirs import event, scalar, write_segment
-from tests.test_cli import _environment, flat, run
+from rec_summary.series.options import ArgumentError
+from rec_summary.tables.plot import Line, NothingToPlot, PlotOptions, plot, smoothed
+from tests.cli.test_cli import _environment, flat, run
+from tests.support.record_dirs import event, scalar, write_segment
 
 pytest.importorskip("matplotlib")
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.export.record_dirs import event, scalar, write_segment
-from tests.test_cli import flat, run
-from tests.test_cli_commands import start
+from tests.cli.test_cli import flat, run
+from tests.cli.test_cli_commands import start
+from tests.support.record_dirs import event, scalar, write_segment
 
 FOLLOWING = {
     "view": ["--logdir", "logs"],

@@ -16,7 +16,7 @@ import nbclient
 import nbformat
 
 import rec_summary
-from rec_summary.records.directory import find_runs
+from rec_summary.records.reading.runs import find_runs
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "docs" / "examples"

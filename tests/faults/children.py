@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from rec_summary._pb import lineage_pb2, summary_pb2
-from rec_summary.records.directory import find_runs
-from rec_summary.records.names import Kind
-from rec_summary.records.reader import RecordReader, TruncatedRecord
+from rec_summary.records.format.names import Kind
+from rec_summary.records.reading.reader import RecordReader, TruncatedRecord
+from rec_summary.records.reading.runs import find_runs
 
 ROOT = Path(__file__).parents[2]
 TRAINER_FLUSH_SECS = 0.2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.training._nets import batch_of_clicks
+from tests.support.nets import batch_of_clicks
 
 
 class Rows:

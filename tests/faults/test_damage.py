@@ -13,22 +13,22 @@ from pathlib import Path
 import pytest
 
 from rec_summary.errors import RecordError, SourceError
-from rec_summary.export.events import read_events
-from rec_summary.export.inspection import inspect_run
-from rec_summary.export.report import Tally
-from rec_summary.export.tensorboard import export_tensorboard
-from rec_summary.records.checkpoint_file import CheckpointFile
-from rec_summary.records.directory import RecordFile, find_runs, list_files
-from rec_summary.records.reader import (
+from rec_summary.records.checkpoints.file import CheckpointFile
+from rec_summary.records.reading.reader import (
     BadDataChecksum,
     BadLengthChecksum,
     RecordReader,
     TruncatedRecord,
 )
-from rec_summary.records.repair import repair
-from rec_summary.records.verify import verify_file
-from tests.export.record_dirs import custom, event, histo, lineage, scalar, train, write_segment
+from rec_summary.records.reading.repair import repair
+from rec_summary.records.reading.runs import RecordFile, find_runs, list_files
+from rec_summary.records.reading.verify import verify_file
+from rec_summary.series.event_reader import read_events
+from rec_summary.series.inspection import inspect_run
+from rec_summary.series.report import Tally
+from rec_summary.tensorboard.event_files.export import export_tensorboard
 from tests.faults.ledger import Ledger, times
+from tests.support.record_dirs import custom, event, histo, lineage, scalar, train, write_segment
 
 MOST_BYTES = 64 << 20  # far more than the files have, far less than a damaged length may say
 

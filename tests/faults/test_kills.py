@@ -12,13 +12,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from rec_summary.export.tensorboard import export_tensorboard
-from rec_summary.records.reader import RecordReader, TruncatedRecord
-from tests.export import event_files
-from tests.export.record_dirs import event, histo, scalar, tree, write_segment
+from rec_summary.records.reading.reader import RecordReader, TruncatedRecord
+from rec_summary.tensorboard.event_files.export import export_tensorboard
 from tests.faults.children import COMMAND, TRAINER_FLUSH_SECS, left_in, start
 from tests.faults.ledger import Ledger, times
 from tests.faults.write import FLUSH_SECS as WRITER_FLUSH_SECS
+from tests.support import event_files
+from tests.support.record_dirs import event, histo, scalar, tree, write_segment
 
 LATE_SECS = 0.5  # for the writer's thread to get a turn, on a machine that is busy with tests
 

@@ -45,8 +45,8 @@ if whose == "theirs":
 else:
     import mindspore
     import numpy as np
-    from rec_summary.training.checkpoints import Snapshot, _Files
-    from rec_summary.training.landscape_options import check_landscape
+    from rec_summary.training.landscape.checkpoints import Snapshot, _Files
+    from rec_summary.training.landscape.options import check_landscape
     mindspore.save_checkpoint = save
     files = _Files(folder, check_landscape({"unit": "step"}), "flock")
     take = lambda: files.write(Snapshot(1, "Net", {"w": np.zeros(3, np.float32)}, 1))

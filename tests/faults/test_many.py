@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from rec_summary.export.tensorboard import export_tensorboard
-from rec_summary.records.directory import find_runs, list_files
-from rec_summary.records.names import Kind
-from rec_summary.records.run_writer import Retention, RunWriter
-from rec_summary.records.sink import MessageRecord
-from tests.export.record_dirs import event, scalar
+from rec_summary.records.format.names import Kind
+from rec_summary.records.reading.runs import find_runs, list_files
+from rec_summary.records.writing.run_writer import Retention, RunWriter
+from rec_summary.records.writing.sink import MessageRecord
+from rec_summary.tensorboard.event_files.export import export_tensorboard
 from tests.faults.children import COMMAND, left_in, start
 from tests.faults.ledger import Ledger, times
 from tests.faults.test_kills import count, shown
+from tests.support.record_dirs import event, scalar
 
 STEPS = 400
 

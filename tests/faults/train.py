@@ -25,10 +25,10 @@ from mindspore.dataset import GeneratorDataset
 from mindspore.train import Callback
 
 from rec_summary import Durability, SummaryCollector
-from tests.fakes.slow_disk import slow_down
 from tests.faults.children import TRAINER_FLUSH_SECS
 from tests.faults.rows import Rows
-from tests.training._nets import COLUMNS, batch_of_clicks, click_model, clicks
+from tests.support.nets import COLUMNS, batch_of_clicks, click_model, clicks
+from tests.support.slow_disk import slow_down
 
 DAY = 86_400.0
 NOBODY = 65534

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 from rec_summary._pb.summary_pb2 import MetricStates, Summary
 from rec_summary.errors import DestinationError
-from rec_summary.export.cursor import CURSOR_NAME
-from rec_summary.export.cursor_check import is_sound
-from rec_summary.export.logdir import LogDir
-from rec_summary.export.tensorboard import export_tensorboard
-from tests.export.record_dirs import custom, event, lineage, scalar, train, tree, write_segment
+from rec_summary.tensorboard.event_files.cursor import CURSOR_NAME
+from rec_summary.tensorboard.event_files.cursor_check import is_sound
+from rec_summary.tensorboard.event_files.export import export_tensorboard
+from rec_summary.tensorboard.event_files.logdir import LogDir
+from tests.support.record_dirs import custom, event, lineage, scalar, train, tree, write_segment
 
 STATES = Summary.Value(tag="states", metric_states=MetricStates(rank_size=2))  # of one of two ranks
 

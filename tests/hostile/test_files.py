@@ -9,18 +9,18 @@ import pytest
 
 import rec_summary
 from rec_summary.errors import DestinationError
-from rec_summary.export.logdir import LOCK_NAME, LogDir
-from rec_summary.export.projector import export_projector
-from rec_summary.export.tables import export_tables
-from rec_summary.export.tensorboard import export_tensorboard
-from rec_summary.export.watch import Watch
-from rec_summary.records.directory import RecordFile, begin_segments, find_runs
-from rec_summary.records.names import parse_name
-from rec_summary.records.reader import RecordReader
-from rec_summary.records.repair import repair
-from tests.export.event_files import scalars
-from tests.export.record_dirs import summary_name
-from tests.hostile.crafted import good, run, write
+from rec_summary.records.format.names import parse_name
+from rec_summary.records.reading.reader import RecordReader
+from rec_summary.records.reading.repair import repair
+from rec_summary.records.reading.runs import RecordFile, begin_segments, find_runs
+from rec_summary.series.run_poller import Watch
+from rec_summary.tables.formats import export_tables
+from rec_summary.tensorboard.event_files.export import export_tensorboard
+from rec_summary.tensorboard.event_files.logdir import LOCK_NAME, LogDir
+from rec_summary.tensorboard.event_files.projector import export_projector
+from tests.support.crafted import good, run, write
+from tests.support.event_files import scalars
+from tests.support.record_dirs import summary_name
 
 LINK = "a link, which is not followed"
 
@@ -150,7 +150,7 @@ def test_tables_are_not_written_through_links(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_folder_that_is_a_link_is_not_looked_into(tmp_path: Path) -> None:
-    from tests.records.test_checkpoint_file import DATA
+    from tests.records.checkpoints.test_file import DATA
 
     write(tmp_path / "records" / "run", good())
     (tmp_path / "private").mkdir()

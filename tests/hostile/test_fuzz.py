@@ -21,18 +21,18 @@ import rec_summary
 from rec_summary._pb.lineage_pb2 import LineageEvent
 from rec_summary._pb.summary_pb2 import Event
 from rec_summary.errors import SourceError
-from rec_summary.export.inspection import inspect_run
-from rec_summary.export.report import Tally
-from rec_summary.export.runs_table import rows
-from rec_summary.export.tables import export_tables
-from rec_summary.export.tensorboard import export_tensorboard
-from rec_summary.records.directory import find_runs
-from rec_summary.records.framing import frame
-from rec_summary.records.repair import repair
-from rec_summary.records.verify import verify_file
-from tests.export.record_dirs import summary_name, tree
-from tests.hostile.crafted import good, header
-from tests.hostile.messages import message
+from rec_summary.records.format.framing import frame
+from rec_summary.records.reading.repair import repair
+from rec_summary.records.reading.runs import find_runs
+from rec_summary.records.reading.verify import verify_file
+from rec_summary.series.inspection import inspect_run
+from rec_summary.series.report import Tally
+from rec_summary.series.runs import rows
+from rec_summary.tables.formats import export_tables
+from rec_summary.tensorboard.event_files.export import export_tensorboard
+from tests.support.crafted import good, header
+from tests.support.messages import message
+from tests.support.record_dirs import summary_name, tree
 
 LINEAGE_NAME = summary_name().replace("_MS", "_lineage")
 

@@ -22,11 +22,11 @@ from rec_summary.landscape.point import METADATA_NAME, Point, read_metadata
 from rec_summary.landscape.store import BusyError, locked
 from rec_summary.landscape.summary_landscape import FOLDER, SummaryLandscape, _folder_name
 from rec_summary.landscape.trajectory import Trajectory
-from rec_summary.records.checkpoint_file import CheckpointError, CheckpointFile
-from rec_summary.records.sparse import restored
-from tests.hostile.crafted import field, varint
-from tests.landscape.quadratic import Maker, write_run
-from tests.records.test_checkpoint_file import DATA, value
+from rec_summary.records.checkpoints.file import CheckpointError, CheckpointFile
+from rec_summary.records.checkpoints.sparse import restored
+from tests.records.checkpoints.test_file import DATA, value
+from tests.support.crafted import field, varint
+from tests.support.quadratic import Maker, write_run
 
 OPTIONS = Options(engine="sequential")
 
@@ -200,7 +200,7 @@ def test_a_million_dimensions_take_no_time(tmp_path: Path) -> None:
 
 
 def test_very_many_values_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rec_summary.records.checkpoint_file.MOST_VALUES", 10)
+    monkeypatch.setattr("rec_summary.records.checkpoints.file.MOST_VALUES", 10)
     opened(tmp_path, b"".join(value(str(n), (), "Int8", b"x") for n in range(10))).close()
     with pytest.raises(CheckpointError, match="at most 10"):
         opened(tmp_path, b"".join(value(str(n), (), "Int8", b"x") for n in range(11)))

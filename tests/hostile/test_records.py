@@ -14,22 +14,23 @@ from google.protobuf.message import DecodeError
 
 import rec_summary
 from rec_summary._pb import anf_ir_pb2, lineage_pb2, summary_pb2
-from rec_summary.export import limits
-from rec_summary.export.dashboards.computation_graph import graph_def
-from rec_summary.export.dashboards.images import ImageMapper, declared_size
-from rec_summary.export.dashboards.landscape_pictures import contour_picture, title
-from rec_summary.export.dashboards.landscapes import LandscapeMapper
-from rec_summary.export.dashboards.layout import layout_point
-from rec_summary.export.dashboards.tensors import TensorMapper
-from rec_summary.export.tensorboard import export_tensorboard
-from rec_summary.records import bounds, repair, verify
-from rec_summary.records.framing import frame
-from rec_summary.records.names import Kind
-from rec_summary.records.reader import BadLength, LostRecord, RecordReader
+from rec_summary.records.format import bounds
+from rec_summary.records.format.framing import frame
+from rec_summary.records.format.names import Kind
+from rec_summary.records.reading import repair, verify
+from rec_summary.records.reading.reader import BadLength, LostRecord, RecordReader
+from rec_summary.series import limits
+from rec_summary.tensorboard.dashboards.computation_graph import graph_def
+from rec_summary.tensorboard.dashboards.images import ImageMapper, declared_size
+from rec_summary.tensorboard.dashboards.landscape_pictures import contour_picture, title
+from rec_summary.tensorboard.dashboards.landscapes import LandscapeMapper
+from rec_summary.tensorboard.dashboards.layout import layout_point
+from rec_summary.tensorboard.dashboards.tensors import TensorMapper
+from rec_summary.tensorboard.event_files.export import export_tensorboard
 from rec_summary.values.landscape import Landscape, from_landscape
 from rec_summary.values.tensor import from_tensor, to_tensor
-from tests.export.record_dirs import event, scalar
-from tests.hostile.crafted import WALL_TIME, field, good, header, nested, run, write, write_lineage
+from tests.support.crafted import WALL_TIME, field, good, header, nested, run, write, write_lineage
+from tests.support.record_dirs import event, scalar
 
 COMMANDS = ("verify", "inspect", "lineage")
 IN_PYTHON = api_implementation.Type() == "python"  # beside MindSpore 2.7, see docs/versions.md
@@ -124,8 +125,8 @@ def test_a_record_of_very_many_parts_is_not_decoded(
 ) -> None:
     path = write(tmp_path / "records", frame(WALL_TIME + payload), good())
     assert bounds.has_too_many_parts(summary_pb2.Event, WALL_TIME + payload, 100_000)
-    monkeypatch.setattr("rec_summary.export.events.has_too_many_parts", many)
-    monkeypatch.setattr("rec_summary.records.verify.has_too_many_parts", many)
+    monkeypatch.setattr("rec_summary.series.event_reader.has_too_many_parts", many)
+    monkeypatch.setattr("rec_summary.records.reading.verify.has_too_many_parts", many)
     report = export_tensorboard(tmp_path / "records", tmp_path / "logs")
     assert report.exported == {"scalar_value": 1}
     assert "parts" in report.problems[0].text
@@ -290,8 +291,8 @@ def test_metrics_may_be_any_text(tmp_path: Path, text: str) -> None:
 def test_tags_are_bounded_in_length_and_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rec_summary.export.repeats.MOST_SERIES", 3)
-    monkeypatch.setattr("rec_summary.export.inspection.MOST_SERIES", 3)
+    monkeypatch.setattr("rec_summary.series.step_buffer.MOST_SERIES", 3)
+    monkeypatch.setattr("rec_summary.series.inspection.MOST_SERIES", 3)
     values = [scalar(tag, 1) for tag in ("a", "b", "c", "d", "e", "x" * 1001)]
     write(tmp_path / "records", frame(event(1, *values).SerializeToString()), good(2, "a"))
     report = export_tensorboard(tmp_path / "records", tmp_path / "logs")
@@ -395,7 +396,7 @@ def test_words_in_a_landscape_are_drawn_as_they_are() -> None:
 
 
 def test_of_very_many_landscapes_the_first_get_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rec_summary.export.dashboards.landscapes.MOST_PICTURES", 2)
+    monkeypatch.setattr("rec_summary.tensorboard.dashboards.landscapes.MOST_PICTURES", 2)
     mapper = LandscapeMapper()
     value = summary_pb2.Summary.Value(
         tag="l", loss_landscape=landscape([0, 1], [0, 1], range(4), decomposition="PCA")
@@ -419,7 +420,7 @@ def test_steps_of_evaluations_are_exact_beside_missing_ones(tmp_path: Path) -> N
 def test_a_wide_table_that_fits_no_memory_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rec_summary.export.frames.MOST_CELLS", 99)
+    monkeypatch.setattr("rec_summary.tables.frames.MOST_CELLS", 99)
     write(tmp_path / "records", *(good(step, f"t{step}") for step in range(10)))
     with pytest.raises(ValueError, match="10 steps × 10 tags"):
         rec_summary.load(tmp_path / "records").scalars(wide=True)

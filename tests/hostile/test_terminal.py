@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from rec_summary._pb import lineage_pb2
-from rec_summary.export.dashboards.text import table
-from rec_summary.export.words import printable, printable_lines
-from rec_summary.records.framing import frame
-from tests.export.record_dirs import custom, event, lineage, scalar, train, write_segment
-from tests.hostile.crafted import MAIN, field, run
-from tests.records.test_checkpoint_file import value
+from rec_summary.records.format.framing import frame
+from rec_summary.series.words import printable, printable_lines
+from rec_summary.tensorboard.dashboards.text import table
+from tests.records.checkpoints.test_file import value
+from tests.support.crafted import MAIN, field, run
+from tests.support.record_dirs import custom, event, lineage, scalar, train, write_segment
 
 TRICKS = "\x1b]0;title\x07\x1b[2J\x9b31m\r\n\x08[red]:boom:[/red]\u202etxt\\"
 SHOWN = "[red]:boom:[/red]"

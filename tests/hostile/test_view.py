@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from rec_summary.cli.view import view
-from rec_summary.export.view import Viewer, cache_directory, exposed, prepare_cache
-from tests.hostile.crafted import MAIN, good, write
+from rec_summary.tensorboard.view import Viewer, cache_directory, exposed, prepare_cache
+from tests.support.crafted import MAIN, good, write
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "LOCALHOST", "127.0.0.2", "::1"])

@@ -9,8 +9,8 @@ from rec_summary.landscape.evaluate import Task, _claim_device, release_devices
 from rec_summary.landscape.plane import pca_plane
 from rec_summary.landscape.store import Store, read_plane
 from rec_summary.landscape.trajectory import Trajectory
-from tests.landscape import quadratic
-from tests.landscape.quadratic import Maker, write_run
+from tests.support import quadratic
+from tests.support.quadratic import Maker, write_run
 
 
 def test_each_worker_gets_a_device_of_its_own(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from rec_summary.landscape.files import write_files
 from rec_summary.landscape.options import Options
 from rec_summary.landscape.summary_landscape import SummaryLandscape
 from rec_summary.values.landscape import from_landscape
-from tests.export.landscape_cases import landscape
-from tests.landscape.quadratic import Maker, write_run
+from tests.support.landscape_cases import landscape
+from tests.support.quadratic import Maker, write_run
 
 
 def test_npz_has_the_arrays(tmp_path: Path) -> None:

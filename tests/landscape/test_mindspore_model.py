@@ -14,12 +14,12 @@ import pytest
 mindspore = pytest.importorskip("mindspore")
 
 from rec_summary import SummaryCollector, SummaryLandscape  # noqa: E402
-from rec_summary.export.frames import load  # noqa: E402
 from rec_summary.landscape.evaluate import ModelError  # noqa: E402
 from rec_summary.landscape.mindspore_model import ModelMaker, imported  # noqa: E402
+from rec_summary.tables.frames import load  # noqa: E402
 from rec_summary.values.landscape import Landscape  # noqa: E402
-from tests.landscape.click_landscape import SAMPLES, parts  # noqa: E402
-from tests.training._nets import Journal, click_model, stream  # noqa: E402
+from tests.support.click_landscape import SAMPLES, parts  # noqa: E402
+from tests.support.nets import Journal, click_model, stream  # noqa: E402
 
 pytestmark = pytest.mark.mindspore
 
@@ -83,7 +83,7 @@ def test_the_command_does_the_same_where_the_directory_has_been_moved_to(
 ) -> None:
     moved = tmp_path / "moved"
     shutil.copytree(run / "ckpt_dir", moved / "ckpt_dir")
-    place = "tests.landscape.click_landscape:parts"
+    place = "tests.support.click_landscape:parts"
     command = [sys.executable, "-m", "rec_summary.cli", "landscape", str(moved), "--model", place]
     done = subprocess.run(
         [*command, "--engine", "loky", "--jobs", "2", "--seed", "1", "--no-replay"],

@@ -16,16 +16,16 @@ import numpy as np
 import pytest
 
 from rec_summary.errors import SourceError
-from rec_summary.export.dashboards.landscape_mesh import landscape_mesh
-from rec_summary.export.frames import load
 from rec_summary.landscape.evaluate import ModelError, parse_engine
 from rec_summary.landscape.options import Options, changed
 from rec_summary.landscape.store import BusyError
 from rec_summary.landscape.summary_landscape import SummaryLandscape
-from rec_summary.records.checkpoint_file import CheckpointFile
+from rec_summary.records.checkpoints.file import CheckpointFile
+from rec_summary.tables.frames import load
+from rec_summary.tensorboard.dashboards.landscape_mesh import landscape_mesh
 from rec_summary.values.landscape import Landscape
-from tests.landscape import quadratic
-from tests.landscape.quadratic import Maker, write_run
+from tests.support import quadratic
+from tests.support.quadratic import Maker, write_run
 
 SEQUENTIAL = Options(engine="sequential")
 

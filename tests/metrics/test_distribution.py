@@ -16,7 +16,7 @@ from rec_summary.metrics.distribution import (
     psi,
     psi_by_chance,
 )
-from tests.metrics.laws import (
+from tests.support.laws import (
     assert_equal_states,
     assert_independent,
     assert_laws,

@@ -15,7 +15,7 @@ from rec_summary.metrics.drift import (
     reference_arrays,
     reference_from_arrays,
 )
-from tests.metrics.laws import (
+from tests.support.laws import (
     assert_equal_states,
     assert_independent,
     assert_laws,

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rec_summary.metrics.log_histogram import LogHistogram
-from tests.metrics.laws import (
+from tests.support.laws import (
     assert_equal_states,
     assert_independent,
     assert_laws,

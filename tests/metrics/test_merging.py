@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rec_summary.metrics.exact_sum import ExactSum
-from rec_summary.metrics.grouped_auc import UserScores
-from rec_summary.metrics.log_loss import LogLoss
-from rec_summary.metrics.ratings import RatingErrors
-from rec_summary.metrics.score_histogram import ScoreHistogram
+from rec_summary.metrics.quality.grouped_auc import UserScores
+from rec_summary.metrics.quality.log_loss import LogLoss
+from rec_summary.metrics.quality.ratings import RatingErrors
+from rec_summary.metrics.quality.score_histogram import ScoreHistogram
 from rec_summary.metrics.state import Scalable, State, kind_of, restore
 from rec_summary.metrics.windows import Decayed, LastExamples, Lifetime
-from tests.metrics.click_streams import calibrated, states_equal
+from tests.support.click_streams import calibrated, states_equal
 
 
 def clicks(rng, size):

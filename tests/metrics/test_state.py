@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from rec_summary.metrics import ratings  # noqa: F401  (registers its states)
+from rec_summary.metrics.quality import ratings  # noqa: F401  (registers its states)
 from rec_summary.metrics.state import nested, positive_int, restore, take, take_weights, unnested
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rec_summary.metrics.throughput import StepClock, Throughput
-from tests.metrics.laws import (
+from tests.support.laws import (
     assert_equal_states,
     assert_independent,
     assert_laws,

@@ -1,14 +1,14 @@
 import numpy as np
 import pytest
 
-from rec_summary.metrics.click_quality import ClickQuality
-from rec_summary.metrics.clicks import clean
-from rec_summary.metrics.grouped_auc import UserScores
-from rec_summary.metrics.log_loss import LogLoss
-from rec_summary.metrics.ratings import RatingErrors
-from rec_summary.metrics.score_histogram import ScoreHistogram
+from rec_summary.metrics.quality.click_quality import ClickQuality
+from rec_summary.metrics.quality.clicks import clean
+from rec_summary.metrics.quality.grouped_auc import UserScores
+from rec_summary.metrics.quality.log_loss import LogLoss
+from rec_summary.metrics.quality.ratings import RatingErrors
+from rec_summary.metrics.quality.score_histogram import ScoreHistogram
 from rec_summary.metrics.windows import Decayed, LastExamples, Lifetime
-from tests.metrics.click_streams import calibrated, states_equal
+from tests.support.click_streams import calibrated, states_equal
 
 
 @pytest.fixture(scope="module")

@@ -18,14 +18,14 @@ from rec_summary._pb import anf_ir_pb2, lineage_pb2, summary_pb2
 from rec_summary._pb.summary_pb2 import Summary
 from rec_summary.landscape.options import Options
 from rec_summary.landscape.summary_landscape import SummaryLandscape
-from rec_summary.records.directory import list_files
-from rec_summary.records.framing import frame
-from rec_summary.records.names import Kind, RecordName
-from rec_summary.records.run_writer import Retention, RunWriter
-from rec_summary.records.sink import MessageRecord
+from rec_summary.records.format.framing import frame
+from rec_summary.records.format.names import Kind, RecordName
+from rec_summary.records.reading.runs import list_files
+from rec_summary.records.writing.run_writer import Retention, RunWriter
+from rec_summary.records.writing.sink import MessageRecord
 from rec_summary.values.summary import ImageValue, TensorValue
-from tests.export.record_dirs import START, event, histo, lineage, scalar, train
-from tests.landscape import quadratic
+from tests.support import quadratic
+from tests.support.record_dirs import START, event, histo, lineage, scalar, train
 
 RunState: Final = lineage_pb2.RunState
 

@@ -13,14 +13,14 @@ import pytest
 from PIL import Image
 
 from rec_summary._pb import lineage_pb2
-from rec_summary.export.frames import load
-from rec_summary.records.names import Kind
-from rec_summary.records.run_writer import RunWriter
+from rec_summary.records.format.names import Kind
+from rec_summary.records.writing.run_writer import RunWriter
+from rec_summary.tables.frames import load
 from rec_summary.values.image import to_image
-from tests.export.record_dirs import event, scalar
 from tests.mindinsight import records
 from tests.mindinsight.records import STEPS, points
 from tests.mindinsight.server import MindInsightServer, is_installed
+from tests.support.record_dirs import event, scalar
 
 pytestmark = pytest.mark.skipif(
     not is_installed(),
@@ -334,7 +334,7 @@ def test_of_two_ranks_that_go_on_only_one_is_followed(
 def test_what_our_collector_records_is_shown(base: Path, server: MindInsightServer) -> None:
     pytest.importorskip("mindspore")
     from rec_summary import SummaryCollector
-    from tests.training._nets import LEARNING_RATE, Journal, click_model, stream
+    from tests.support.nets import LEARNING_RATE, Journal, click_model, stream
 
     # an empty message among them would cost MindInsight the lineage of every run
     custom = {"team": "ads", "depth": 3, "empty": {}, "flag": True, "large": 2**40}

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from rec_summary.records.lease import LOCK_NAME
-from tests.export import event_files
-from tests.export.record_dirs import event, scalar, tree, write_segment
+from rec_summary.records.remote.lease import LOCK_NAME
+from tests.cli.test_cli import flat, run
+from tests.cli.test_cli_commands import start
 from tests.remote.conftest import SECRET
-from tests.test_cli import flat, run
-from tests.test_cli_commands import start
+from tests.support import event_files
+from tests.support.record_dirs import event, scalar, tree, write_segment
 
 TIMEOUT = 60
 

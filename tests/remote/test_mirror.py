@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from rec_summary.errors import DestinationError, SourceError
-from rec_summary.records import fetch as fetch_module
-from rec_summary.records.mirror import Mirror, fetched
-from rec_summary.records.places import NoSuchPlace
-from tests.export.record_dirs import summary_name, tree
+from rec_summary.records.remote import fetch as fetch_module
+from rec_summary.records.remote.mirror import Mirror, fetched
+from rec_summary.records.remote.places import NoSuchPlace
+from tests.support.record_dirs import summary_name, tree
 
 fsspec = pytest.importorskip("fsspec")
 
@@ -260,7 +260,7 @@ def test_progress_adds_up(place: tuple[str, Any, str], monkeypatch: pytest.Monke
 def test_load_takes_urls(place: tuple[str, Any, str], tmp_path: Path) -> None:
     pytest.importorskip("pandas")
     import rec_summary
-    from tests.export.record_dirs import event, scalar, write_segment
+    from tests.support.record_dirs import event, scalar, write_segment
 
     local, _ = write_segment(tmp_path / "r", event(1, scalar("loss", 2.0)))
     put(place, f"run/{local.name}", local.read_bytes())

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from rec_summary.errors import SourceError
-from rec_summary.records.mirror import fetched
-from rec_summary.records.places import (
+from rec_summary.records.remote.mirror import fetched
+from rec_summary.records.remote.places import (
     SOURCE,
     NoSuchPlace,
     base_name,

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from rec_summary.errors import DestinationError
-from rec_summary.records import lease as lease_module
-from rec_summary.records.lease import LOCK_NAME
-from rec_summary.records.upload import Upload
+from rec_summary.records.remote import lease as lease_module
+from rec_summary.records.remote.lease import LOCK_NAME
+from rec_summary.records.remote.upload import Upload
 
 fsspec = pytest.importorskip("fsspec")
 from fsspec.implementations.local import LocalFileSystem  # noqa: E402

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.versions import skip_without_their_collector
+from tests.support.versions import skip_without_their_collector
 from tools.acceptance_check.trees import ROOT
 
 

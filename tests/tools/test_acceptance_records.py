@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.export.record_dirs import START, event, histo, lineage, scalar, train, write_segment
+from tests.support.record_dirs import START, event, histo, lineage, scalar, train, write_segment
 from tools.acceptance_check import records, scalars, series
 
 

@@ -14,16 +14,16 @@ from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.compat.proto.graph_pb2 import GraphDef
 
 from rec_summary._pb import anf_ir_pb2, lineage_pb2, summary_pb2
-from rec_summary.export.tensorboard import export_tensorboard
-from rec_summary.records.framing import frame
-from rec_summary.records.reader import RecordReader
+from rec_summary.records.format.framing import frame
+from rec_summary.records.reading.reader import RecordReader
+from rec_summary.tensorboard.event_files.export import export_tensorboard
 from rec_summary.values.recommender import (
     encode_pr_curve,
     encode_reliability,
     encode_top_ids,
 )
 from rec_summary.values.tensor import to_tensor
-from tests.export.record_dirs import (
+from tests.support.record_dirs import (
     START,
     custom,
     event,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from rec_summary._pb.summary_pb2 import LossLandscape
 from rec_summary.values.landscape import from_landscape
 from rec_summary.values.tensor import to_tensor
-from tests.export.landscape_cases import landscape
+from tests.support.landscape_cases import landscape
 
 
 def test_a_landscape_comes_back_as_arrays() -> None:

@@ -6,7 +6,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from rec_summary.export.tensorboard import export_tensorboard
+from rec_summary.tensorboard.event_files.export import export_tensorboard
 from tools.acceptance_check import trees
 from tools.acceptance_check.check import check
 

@@ -20,9 +20,9 @@ from typing import Any, Final
 
 from rec_summary._pb.lineage_pb2 import LineageEvent
 from rec_summary._pb.summary_pb2 import Event, Summary
-from rec_summary.records.directory import RecordFile, Run, find_runs
-from rec_summary.records.names import Kind
-from rec_summary.records.reader import LostRecord, RecordError, RecordReader
+from rec_summary.records.format.names import Kind
+from rec_summary.records.reading.reader import LostRecord, RecordError, RecordReader
+from rec_summary.records.reading.runs import RecordFile, Run, find_runs
 
 _STEP_BY_STEP: Final = ("scalar_value", "histogram")
 

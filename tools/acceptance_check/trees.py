@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from tests.export import cases
+from tests.support import cases
 
 ROOT: Final = Path(__file__).parents[2]
 PROGRAM: Final = ROOT / "tests" / "export" / "mindspore_everything.py"

@@ -22,8 +22,8 @@ from pathlib import Path
 import psutil
 
 from rec_summary._pb.summary_pb2 import Event, Summary
-from rec_summary.records.run_writer import RunWriter
-from rec_summary.records.sink import MessageRecord
+from rec_summary.records.writing.run_writer import RunWriter
+from rec_summary.records.writing.sink import MessageRecord
 
 from .contest import Contestant, Settings, alternate, column
 from .results import Row, Target

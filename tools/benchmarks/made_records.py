@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from rec_summary._pb.summary_pb2 import Event, Summary
-from rec_summary.records.run_writer import RunWriter
-from rec_summary.records.sink import MessageRecord
+from rec_summary.records.writing.run_writer import RunWriter
+from rec_summary.records.writing.sink import MessageRecord
 from rec_summary.values.histogram import histogram
 
 START = 1_700_000_000.0

@@ -49,12 +49,12 @@ def batch(times: int) -> None:
     from mindspore import Parameter, Tensor, nn
 
     from rec_summary import RecommenderMetrics
-    from rec_summary.records.durability import Durability
-    from rec_summary.records.run_writer import Retention
-    from rec_summary.records.trouble import Troubles
-    from rec_summary.training.recommender import RecommenderTelemetry
-    from rec_summary.training.recorder import Recorder
-    from rec_summary.training.step_view import StepView
+    from rec_summary.records.failures import Troubles
+    from rec_summary.records.writing.durability import Durability
+    from rec_summary.records.writing.run_writer import Retention
+    from rec_summary.training.collector.recorder import Recorder
+    from rec_summary.training.collector.step_view import StepView
+    from rec_summary.training.recommender.hook import RecommenderTelemetry
 
     class Network(nn.Cell):
         def __init__(self) -> None:
@@ -120,7 +120,7 @@ def batch(times: int) -> None:
 
 
 def _environment() -> Any:
-    from rec_summary.training.environment import this_environment
+    from rec_summary.training.lineage.environment import this_environment
 
     return this_environment()
 
@@ -151,7 +151,7 @@ def train(steps: int, report_steps: int) -> None:
     from rich.console import Console
 
     from rec_summary import RecModel
-    from rec_summary.training.recommender_report import Engine
+    from rec_summary.training.recommender.aggregator import Engine
     from tools.click_demo import model, sources, training
     from tools.click_demo.meter import Meter
     from tools.click_demo.progress import ProgressLine

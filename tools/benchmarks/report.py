@@ -44,8 +44,9 @@ they keep busy. Ten of them cost 0.2 ms in hooks and 0.4 to 0.6 ms of the writer
 4 % of one core; whether that comes out as 1 % or as 15 % of a step is settled when the process
 begins, by which thread is on which core. Where all of it is
 on the way of a step, it is below 3 % from 3 ms a step on; that is computed from these times, not
-measured. The sample of large tables took the cost from 20 % to what it is. A next design would count the histograms of all parameters in one
-pass, or in a process of its own with shared memory, which no lock of Python's couples to training.
+measured. The sample of large tables took the cost from 20 % to what it is. A next design would
+count the histograms of all parameters in one pass, or in a process of its own with shared memory,
+which no lock of Python's couples to training.
 """
 
 

@@ -19,10 +19,10 @@ import mindspore
 import numpy as np
 from mindspore import Tensor, nn
 
-from rec_summary.records.trouble import Troubles
-from rec_summary.training.checkpoints import LandscapeCheckpoints
-from rec_summary.training.landscape_options import LandscapeOptions
-from rec_summary.training.save_policy import EverySteps, SavePolicy
+from rec_summary.records.failures import Troubles
+from rec_summary.training.landscape.checkpoints import LandscapeCheckpoints
+from rec_summary.training.landscape.options import LandscapeOptions
+from rec_summary.training.landscape.policy import EverySteps, SavePolicy
 
 _TABLES = ((1_000, 8), (100_000, 16))
 _BATCH, _FIELDS = 64, 26

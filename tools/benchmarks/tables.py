@@ -14,9 +14,9 @@ import time
 
 import numpy as np
 
-from rec_summary.metrics.id_frequency import FrequencyOptions, IdFrequency
-from rec_summary.metrics.table_health import TableHealth
-from rec_summary.metrics.touched_rows import TouchedOptions, TouchedRows
+from rec_summary.metrics.tables.cardinality import TouchedOptions, TouchedRows
+from rec_summary.metrics.tables.frequency import FrequencyOptions, IdFrequency
+from rec_summary.metrics.tables.health import TableHealth
 
 _TABLES, _BATCH, _BATCHES = 26, 4096, 20
 

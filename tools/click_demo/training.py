@@ -12,7 +12,7 @@ from mindspore.train import Callback
 from rich.console import Console
 
 from rec_summary import RecModel, RecommenderMetrics, SummaryCollector, SummaryLandscape
-from rec_summary.training.save_policy import KeepLogSpaced, LogSpaced, SavePolicy
+from rec_summary.training.landscape.policy import KeepLogSpaced, LogSpaced, SavePolicy
 
 from . import model
 from .features import Batch

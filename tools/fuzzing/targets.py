@@ -14,25 +14,25 @@ from typing import Any, Final
 from rec_summary._pb.lineage_pb2 import LineageEvent
 from rec_summary._pb.summary_pb2 import Event
 from rec_summary.errors import RecordError, SourceError
-from rec_summary.export.cursor import CURSOR_NAME
-from rec_summary.export.cursor_check import is_sound
-from rec_summary.export.inspection import inspect_run
-from rec_summary.export.report import Tally
-from rec_summary.export.runs_table import rows
-from rec_summary.export.tensorboard import export_tensorboard
 from rec_summary.landscape.npz import read_npz
 from rec_summary.landscape.point import METADATA_NAME, read_metadata
-from rec_summary.records.checkpoint_file import CheckpointError, CheckpointFile
-from rec_summary.records.directory import find_runs
-from rec_summary.records.framing import frame
-from rec_summary.records.reader import BadLength, RecordReader, TruncatedRecord
-from rec_summary.records.repair import repair
-from rec_summary.records.verify import verify_file
-from tests.export.record_dirs import summary_name
-from tests.hostile.crafted import good
-from tests.hostile.messages import message
-from tests.landscape.quadratic import write_run
-from tests.records.test_checkpoint_file import DATA
+from rec_summary.records.checkpoints.file import CheckpointError, CheckpointFile
+from rec_summary.records.format.framing import frame
+from rec_summary.records.reading.reader import BadLength, RecordReader, TruncatedRecord
+from rec_summary.records.reading.repair import repair
+from rec_summary.records.reading.runs import find_runs
+from rec_summary.records.reading.verify import verify_file
+from rec_summary.series.inspection import inspect_run
+from rec_summary.series.report import Tally
+from rec_summary.series.runs import rows
+from rec_summary.tensorboard.event_files.cursor import CURSOR_NAME
+from rec_summary.tensorboard.event_files.cursor_check import is_sound
+from rec_summary.tensorboard.event_files.export import export_tensorboard
+from tests.records.checkpoints.test_file import DATA
+from tests.support.crafted import good
+from tests.support.messages import message
+from tests.support.quadratic import write_run
+from tests.support.record_dirs import summary_name
 
 Target = Callable[[bytes, Path], None]
 

@@ -27,8 +27,8 @@ _DOCUMENT = ROOT / "docs" / "versions.md"
 _ALL_TESTS = ["-q", "-m", "not browser", "--ignore=tests/mindinsight", "tests"]
 # What takes longest is left to the full run: TensorBoard watched at work, the commands, landscapes.
 _QUICK_TESTS = [
-    *("-q", "-m", "not browser", "--ignore=tests/export/test_live.py"),
-    *("--ignore=tests/export/dashboards/test_graphs_served.py",),
+    *("-q", "-m", "not browser", "--ignore=tests/tensorboard/event_files/test_live.py"),
+    *("--ignore=tests/tensorboard/dashboards/test_graphs_served.py",),
     *("tests/records", "tests/values", "tests/export", "tests/test_old_mindspore.py"),
 ]
 _COUNTS = ["passed", "failed", "skipped", "seconds", "day"]

@@ -1,0 +1,1 @@
+"""Quality of scores: AUC, log loss, calibration, grouped AUC, rating errors."""

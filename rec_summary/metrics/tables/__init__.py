@@ -1,0 +1,1 @@
+"""Embedding tables: health, cardinality, frequency of ids, row norms."""

@@ -1,0 +1,1 @@
+"""MindSpore's record format: framing, file names, the protobuf wire format."""

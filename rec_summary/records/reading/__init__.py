@@ -1,0 +1,1 @@
+"""Finding, reading, verifying and repairing record files."""

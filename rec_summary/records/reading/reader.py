@@ -1,0 +1,216 @@
+"""A resumable reader of framed records.
+
+One reader serves a finished file, a file that another process is appending to, and a
+file that a crash cut short: it never loses its place. What went wrong is told by type,
+because each asks for something else of the caller:
+
+* `TruncatedRecord`: the file ends inside a record. Come back later; the same call then
+  goes on where it was.
+* `BadLength`: the length cannot be trusted, so the next record cannot be found. Stop
+  reading this file.
+* `LostRecord`: this payload cannot be trusted or is too large to be read, but its end is
+  known. The reader has already stepped over it; the caller decides whether to go on.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from rec_summary.errors import RecordError, verbatim
+from rec_summary.records.files import open_plain
+from rec_summary.records.format import framing
+from rec_summary.records.format.bounds import MOST_BYTES, VARIABLE
+
+_CHUNK_BYTES: Final = 1 << 18
+
+
+class TruncatedRecord(RecordError):
+    """The file ends inside a record; nothing is wrong with what is there so far."""
+
+
+class BadLength(RecordError):
+    """The end of a record cannot be found.
+
+    Attributes:
+        reason: Why, in a few words.
+    """
+
+    reason = "the length cannot be true"
+
+
+class BadLengthChecksum(BadLength):
+    """A record's header does not match its checksum."""
+
+    reason = "the length's checksum is wrong"
+
+
+class LostRecord(RecordError):
+    """A record that is stepped over, since its payload cannot be had.
+
+    Attributes:
+        reason: Why, in a few words.
+    """
+
+    reason = f"the record is larger than {MOST_BYTES >> 20} MiB ({VARIABLE} can allow more)"
+
+
+class BadDataChecksum(LostRecord):
+    """A record's payload does not match its checksum."""
+
+    reason = "the data's checksum is wrong"
+
+
+class RawRecord(NamedTuple):
+    """A payload and the byte offset at which its record begins."""
+
+    offset: int
+    payload: bytes
+
+
+class RecordReader:
+    """Reads framed records one after another, from any record boundary on.
+
+    Attributes:
+        path: The file being read.
+        offset: The boundary that reading has reached, in bytes: store it, and a later
+            reader that starts there continues without a gap or a duplicate.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], offset: int = 0) -> None:
+        """Opens `path` for reading.
+
+        Args:
+            path: A file of framed records.
+            offset: The record boundary to start at, in bytes.
+
+        Raises:
+            OSError: The file cannot be opened, is a link, or is no regular file.
+        """
+        self.path = os.fspath(path)
+        self.offset = offset
+        self._file = os.fdopen(open_plain(self.path), "rb", buffering=0)  # `close` closes it
+        self._buffer = b""
+        self._buffer_start = offset  # where in the file `_buffer` begins
+
+    def read(self) -> RawRecord | None:
+        """Returns the next record, or None where the file ends at a record boundary.
+
+        None is not final: a file that grows yields more on a later call.
+
+        Raises:
+            TruncatedRecord: The rest of the record has not been written (yet).
+            BadLength: The record's end cannot be found.
+            LostRecord: The payload is damaged or too large; the next call reads the next
+                record.
+            OSError: Reading failed.
+        """
+        start = self.offset
+        header = self._peek(start, framing.HEADER_BYTES)
+        if not header:
+            return None
+        if len(header) < framing.HEADER_BYTES:
+            raise self._truncated(len(header), framing.HEADER_BYTES)
+        length = framing.unpack_header(header)
+        if length is None:
+            raise BadLengthChecksum(
+                self.path,
+                start,
+                "the checksum of a record's length",
+                verbatim(f"header {header.hex()}"),
+                "a 12-byte TFRecord header (is this a record file, and undamaged?)",
+            )
+        # Compare with the file's size first: a damaged length must never make us allocate.
+        needed = length + framing.OVERHEAD_BYTES
+        present = os.fstat(self._file.fileno()).st_size - start
+        if length > MOST_BYTES:
+            raise self._too_large(length, ends=needed <= present)
+        begin = self._fill(start, needed) if needed <= present else len(self._buffer)
+        end = begin + needed
+        if len(self._buffer) < end:
+            raise self._truncated(present, needed)
+        payload = self._buffer[begin + framing.HEADER_BYTES : end - framing.FOOTER_BYTES]
+        self.offset = start + needed
+        if not framing.footer_matches(payload, self._buffer[end - framing.FOOTER_BYTES : end]):
+            raise BadDataChecksum(
+                self.path,
+                start,
+                "the checksum of a record's data",
+                verbatim(f"{length} bytes that do not match it"),
+                "the bytes that were written",
+            )
+        return RawRecord(start, payload)
+
+    def ahead(self, nbytes: int) -> tuple[bytes, int]:
+        """Returns what comes next in the file, as it is there, without reading on.
+
+        Args:
+            nbytes: About how much is wanted.
+
+        Returns:
+            Bytes, and where in them the next record begins.
+
+        Raises:
+            OSError: Reading failed.
+        """
+        begin = self.offset - self._buffer_start
+        if not 0 <= begin <= len(self._buffer) - nbytes:
+            # Read again what is left, rather than copied together with what follows.
+            self._buffer = os.pread(self._file.fileno(), nbytes, self.offset)
+            self._buffer_start, begin = self.offset, 0
+        return self._buffer, begin
+
+    def __iter__(self) -> Iterator[RawRecord]:
+        """Yields records until the file ends at a boundary; errors as `read` raises them."""
+        while (record := self.read()) is not None:
+            yield record
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._file.close()
+
+    def __enter__(self) -> RecordReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _too_large(self, length: int, *, ends: bool) -> RecordError:
+        start = self.offset
+        if ends:
+            self.offset = start + length + framing.OVERHEAD_BYTES
+        kind = LostRecord if ends else BadLength
+        expected = f"at most {MOST_BYTES:,} bytes (the environment variable {VARIABLE}, in MiB)"
+        received = verbatim(f"{length:,} bytes")
+        return kind(self.path, start, "the length of a record", received, expected)
+
+    def _truncated(self, present: int, needed: int) -> TruncatedRecord:
+        return TruncatedRecord(
+            self.path,
+            self.offset,
+            "the last record",
+            verbatim(f"{present} of its {needed} bytes"),
+            "a whole record (a writer may still be at work)",
+        )
+
+    def _peek(self, start: int, size: int) -> bytes:
+        """Returns up to `size` bytes from `start` on, through the read-ahead buffer."""
+        begin = self._fill(start, size)
+        return self._buffer[begin : begin + size]
+
+    def _fill(self, start: int, size: int) -> int:
+        """Makes sure that the buffer has up to `size` bytes from `start` on; says where."""
+        begin = start - self._buffer_start
+        if not 0 <= begin <= len(self._buffer) or begin + size > len(self._buffer):
+            # Keep what is already read; the kernel's file position is never relied upon.
+            kept = self._buffer[begin:] if 0 <= begin <= len(self._buffer) else b""
+            parts, have = [kept], len(kept)
+            while have < size:
+                block = os.pread(self._file.fileno(), max(size - have, _CHUNK_BYTES), start + have)
+                if not block:
+                    break
+                parts.append(block)
+                have += len(block)
+            self._buffer, self._buffer_start, begin = b"".join(parts), start, 0
+        return begin

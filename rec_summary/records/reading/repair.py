@@ -1,0 +1,294 @@
+"""Copying what is readable of damaged records.
+
+Behind a length that cannot be trusted, the next record is searched for: a place where the
+checksums of a length and of the data behind it both hold. By chance that happens once in
+2^64 bytes.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from rec_summary.errors import DestinationError, three_part, verbatim
+from rec_summary.records.files import create_plain, open_plain
+from rec_summary.records.format import framing
+from rec_summary.records.format.bounds import MOST_BYTES
+from rec_summary.records.reading.reader import (
+    BadLength,
+    LostRecord,
+    RecordReader,
+    TruncatedRecord,
+)
+from rec_summary.records.reading.runs import Run, find_runs
+
+_WINDOW: Final = 1 << 22
+_SMALLEST_WINDOW: Final = 1 << 12
+_SHORT: Final = 1 << 12  # bytes; a record of so few is always looked at
+_TRIED: Final = 8  # times the size of a file
+_TEMPORARY: Final = ".rec_summary-repair.tmp"  # no record file is named so
+_PERMISSIONS: Final = 0o777  # nobody's set-user-ID bit is copied
+
+
+@dataclass(frozen=True)
+class FileRepair:
+    """What was copied of a file.
+
+    Attributes:
+        source: The file.
+        destination: Its copy.
+        records: How many records were copied.
+        nbytes: Their size.
+        lost: The places that were left out: offset and size in bytes.
+    """
+
+    source: str
+    destination: str
+    records: int
+    nbytes: int
+    lost: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class RepairReport:
+    """What a repair did.
+
+    Attributes:
+        files: All record files.
+        unreadable: Files that could not be opened, and why.
+        other: How many other files lie in the record directories; these are not copied.
+    """
+
+    files: tuple[FileRepair, ...]
+    unreadable: tuple[tuple[str, str], ...]
+    other: int
+
+
+def repair(
+    source: str | os.PathLike[str],
+    destination: str | os.PathLike[str],
+    *,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> RepairReport:
+    """Copies every readable record to another directory, byte for byte, under the same names.
+
+    The source is only read. Each copy is complete or not there at all, and has the time of
+    modification of what it is a copy of.
+
+    Args:
+        source: A record directory, or a tree of them.
+        destination: A directory that is empty or does not exist; neither in `source` nor
+            around it.
+        progress: Told the run at hand, the bytes read so far, the bytes in all.
+
+    Raises:
+        SourceError: There are no record files.
+        DestinationError: The destination is not empty, or cannot be written to.
+    """
+    source, destination = os.fspath(source), os.fspath(destination)
+    _check(source, destination)
+    runs = find_runs(source)
+    files: list[FileRepair] = []
+    unreadable: list[tuple[str, str]] = []
+    other, done, total = 0, 0, sum(run.nbytes for run in runs)
+    for run in runs:
+        target = os.path.join(destination, os.path.relpath(run.path, source))
+        try:
+            os.makedirs(target, exist_ok=True)
+        except OSError as error:
+            raise _unusable(destination, error) from error
+        for file in run.files:
+            if progress is not None:
+                progress(run.name, done, max(total, done))
+            try:
+                reader = RecordReader(file.path)
+            except OSError as error:
+                unreadable.append((file.path, error.strerror or str(error)))
+                continue
+            with reader:
+                copy = os.path.join(target, os.path.basename(file.path))
+                try:
+                    files.append(_copy(reader, copy))
+                except OSError as error:
+                    raise _unusable(destination, error) from error
+            done += file.nbytes
+        other += _others(run)
+    if progress is not None:
+        progress("", done, done)
+    return RepairReport(tuple(files), tuple(unreadable), other)
+
+
+def _check(source: str, destination: str) -> None:
+    places = [os.path.realpath(source), os.path.realpath(destination)]
+    what = "the destination of the repair"
+    if os.path.commonpath(places) in places:
+        expected = "two directories of which neither is in the other"
+        raise DestinationError(three_part(what, destination, expected))
+    try:
+        if os.path.exists(destination) and os.listdir(destination):
+            expected = "an empty directory, or one that does not exist"
+            raise DestinationError(three_part(what, destination, expected))
+    except OSError as error:
+        raise _unusable(destination, error) from error
+
+
+def _copy(reader: RecordReader, path: str) -> FileRepair:
+    """Copies the sound records of a file."""
+    records = nbytes = 0
+    lost: list[tuple[int, int]] = []
+    temporary = os.path.join(os.path.dirname(path), _TEMPORARY)
+    try:
+        with create_plain(temporary) as out:
+            reached = 0
+            for start, payload in sound_records(reader):
+                if start > reached:
+                    lost.append((reached, start - reached))
+                data = framing.frame(payload)
+                out.write(data)
+                records += 1
+                nbytes += len(data)
+                reached = start + len(data)
+            size = os.path.getsize(reader.path)
+            if size > reached:
+                lost.append((reached, size - reached))
+        status = os.lstat(reader.path)
+        os.utime(temporary, ns=(status.st_atime_ns, status.st_mtime_ns))
+        os.chmod(temporary, status.st_mode & _PERMISSIONS)
+        os.replace(temporary, path)
+    except BaseException:
+        if os.path.exists(temporary):
+            os.unlink(temporary)
+        raise
+    return FileRepair(reader.path, path, records, nbytes, tuple(lost))
+
+
+def sound_records(reader: RecordReader) -> Iterator[tuple[int, bytes]]:
+    """Yields offset and payload of every record that can be found, whatever lies between.
+
+    Raises:
+        OSError: Reading failed.
+    """
+    budget = Budget(_TRIED * os.path.getsize(reader.path) + _WINDOW)
+    while True:
+        start = reader.offset
+        try:
+            record = reader.read()
+        except LostRecord:
+            continue  # its end is known: the reader stands there
+        except (BadLength, TruncatedRecord):
+            found = find_record(reader.path, start + 1, budget)
+            if found is None:
+                return
+            reader.offset = found
+            continue
+        if record is None:
+            return
+        yield record
+
+
+class Budget:
+    """How many bytes may be read in vain while records of one file are searched for.
+
+    A stranger can fill a file with lengths that are right and data that is not; each would be
+    read to its end. By chance that does not happen.
+    """
+
+    def __init__(self, nbytes: int) -> None:
+        """Begins with `nbytes`."""
+        self.nbytes = nbytes
+
+
+def find_record(
+    path: str | os.PathLike[str], start: int, budget: Budget | None = None
+) -> int | None:
+    """Returns the offset of the first whole record at `start` or behind it; None without one.
+
+    Args:
+        path: The file.
+        start: Where to begin.
+        budget: What may still be read in vain; places that need more are passed over.
+
+    Raises:
+        OSError: Reading failed.
+    """
+    with os.fdopen(open_plain(path), "rb", buffering=0) as file:
+        fd, size = file.fileno(), os.fstat(file.fileno()).st_size
+        budget = Budget(_TRIED * size + _WINDOW) if budget is None else budget
+        window = _SMALLEST_WINDOW
+        while start + framing.OVERHEAD_BYTES <= size:
+            start = _behind_a_hole(fd, start, size)
+            data = os.pread(fd, window + framing.HEADER_BYTES, start)
+            for offset in _plausible(data, size - start, window):
+                length = framing.unpack_header(data[offset : offset + framing.HEADER_BYTES])
+                if length is None or length > max(min(MOST_BYTES, budget.nbytes), _SHORT):
+                    continue
+                rest = _read(fd, length + framing.FOOTER_BYTES, start + offset)
+                if len(rest) == length + framing.FOOTER_BYTES and framing.footer_matches(
+                    rest[:length], rest[length:]
+                ):
+                    return start + offset
+                budget.nbytes -= length if length > _SHORT else 0
+            start += window
+            window = min(2 * window, _WINDOW)  # the next record is usually near
+    return None
+
+
+def _read(fd: int, nbytes: int, header: int) -> bytes:
+    """Returns what stands behind a header."""
+    parts, at = [], header + framing.HEADER_BYTES
+    while nbytes and (block := os.pread(fd, nbytes, at)):
+        parts.append(block)
+        nbytes, at = nbytes - len(block), at + len(block)
+    return b"".join(parts)
+
+
+def _behind_a_hole(fd: int, start: int, size: int) -> int:
+    """Returns where a record could begin: a file may have holes that take no space on the disk."""
+    try:
+        data = os.lseek(fd, start, os.SEEK_DATA)
+    except OSError as error:
+        # No data behind `start`; or a file system that does not know.
+        return size if error.errno == errno.ENXIO else start
+    return max(start, data - framing.HEADER_BYTES)
+
+
+def _plausible(window: bytes, remaining: int, most: int) -> Iterator[int]:
+    """Yields the offsets below `most` at which a length could stand that the file has room for."""
+    count = min(len(window) - framing.HEADER_BYTES + 1, most)
+    if count <= 0:
+        return
+    data = np.frombuffer(window, dtype=np.uint8)
+    offsets = np.arange(count, dtype=np.int64)
+    # The upper bytes of a length are zero: that alone leaves few places.
+    empty = np.ones(count, dtype=bool)
+    for byte in range(4, 8):
+        empty &= data[byte : byte + count] == 0
+    offsets = offsets[empty]
+    lengths = np.zeros(len(offsets), dtype=np.int64)
+    for byte in range(4):
+        lengths |= data[offsets + byte].astype(np.int64) << (8 * byte)
+    # No event is empty; without this, every zero would be looked at.
+    fits = (lengths > 0) & (lengths + framing.OVERHEAD_BYTES <= remaining - offsets)
+    yield from offsets[fits].tolist()
+
+
+def _others(run: Run) -> int:
+    ours = {file.path for file in run.files}
+    with os.scandir(run.path) as entries:
+        return sum(
+            entry.path not in ours and not entry.name.startswith(".")
+            for entry in entries
+            if entry.is_file(follow_symlinks=False)
+        )
+
+
+def _unusable(destination: str, error: OSError) -> DestinationError:
+    received = verbatim(f"{destination}: {error.strerror or error}")
+    return DestinationError(
+        three_part("the destination of the repair", received, "a directory that can be written to")
+    )

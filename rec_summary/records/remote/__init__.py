@@ -1,0 +1,1 @@
+"""Record directories and log directories at URLs."""

@@ -1,0 +1,1 @@
+"""Writing record files, in a background thread."""

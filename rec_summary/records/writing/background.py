@@ -1,0 +1,243 @@
+"""Writing records from a thread of their own, so that the caller never waits for a disk."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import os
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Final, Generic, TypeVar
+
+from rec_summary.records.failures import Troubles
+from rec_summary.records.writing.sink import Held, Sink
+
+DEFAULT_FLUSH_SECS: Final = 1.0
+_CAPACITY: Final = 256
+_CAPACITY_BYTES: Final = 256 << 20
+BLOCK_SECS: Final = 5.0
+_CLOSE_SECS: Final = 60.0
+_RETRY_SECS: Final = 1.0
+_FLUSH: Final[Any] = object()  # stands in the place of a record where there is none
+
+
+_Item = TypeVar("_Item", bound=Held)
+
+
+class BackgroundWriter(Generic[_Item]):
+    """A `Sink` that hands records to another one through a bounded queue.
+
+    One thread takes them out, encodes and writes them, and flushes every `flush_secs`
+    while there is something to flush; with nothing to do it sleeps. The queue is bounded
+    by number and by bytes. When it is full the caller waits, but not for ever: once
+    nothing was written for `block_secs` the record is dropped and counted, and so are the
+    following ones, without a wait, until there is room again.
+
+    No method raises because of a failure of the wrapped sink: failures go to `troubles`.
+
+    After a fork, the child's copy does nothing at all: its thread stayed behind.
+    """
+
+    def __init__(
+        self,
+        sink: Sink[_Item],
+        troubles: Troubles,
+        *,
+        flush_secs: float = DEFAULT_FLUSH_SECS,
+        capacity: int = _CAPACITY,
+        capacity_bytes: int = _CAPACITY_BYTES,
+        block_secs: float = BLOCK_SECS,
+    ) -> None:
+        """Starts the thread.
+
+        Args:
+            sink: Where the records go in the end; used by the thread alone from now on.
+            troubles: Told of every failure.
+            flush_secs: The most that a record may be younger than the last flush, in seconds.
+            capacity: The most records that may wait.
+            capacity_bytes: The most bytes that they may hold; one record is always let in.
+            block_secs: How long a disk that stands still may hold up the caller, in
+                seconds; 0 for never.
+        """
+        self._sink = sink
+        self._troubles = troubles
+        self._flush_secs = flush_secs
+        self._capacity = capacity
+        self._capacity_bytes = capacity_bytes
+        self._block_secs = block_secs
+        self._waiting: collections.deque[_Item] = collections.deque()
+        self._held_bytes = 0  # of the waiting records and of the one being written
+        # Records are counted from the first to the last; a flush concerns all up to a number.
+        self._accepted = 0  # taken into the queue
+        self._done = 0  # finished with, well or not
+        self._flush_wanted = 0  # to be flushed as soon as they are done
+        self._tried = 0  # a flush was tried
+        self._flushed = 0  # a flush succeeded
+        self._flush_due: float | None = None  # the monotonic time of the next regular flush
+        self._overflowing = False
+        self._dropped = 0
+        self._longest = 0  # the longest queue since somebody asked
+        self._closing = False
+        self._ended = False  # the thread has done its last
+        self._pid = os.getpid()
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(target=self._run, name="rec_summary-writer", daemon=True)
+        self._thread.start()
+
+    def write(self, record: _Item) -> None:
+        """Queues a record; drops and counts it if the queue stays full."""
+        if os.getpid() != self._pid:
+            return
+        nbytes = record.nbytes
+        with self._changed:
+            if self._closing:
+                self._troubles.report("record after close", "a record came too late and is lost")
+                return
+            if not self._has_room(nbytes) and not self._overflowing:
+                self._wait_for_room(nbytes)
+                if self._closing:  # meanwhile, by another thread
+                    self._troubles.report("record after close", "a record came too late")
+                    return
+            self._overflowing = not self._has_room(nbytes)
+            if self._overflowing:
+                self._dropped += 1
+                self._troubles.report(
+                    "record dropped", f"the queue of {self._capacity} records stayed full"
+                )
+                return
+            self._waiting.append(record)
+            self._held_bytes += nbytes
+            self._accepted += 1
+            self._longest = max(self._longest, len(self._waiting))
+            self._changed.notify_all()
+
+    def _wait_for_room(self, nbytes: int) -> None:
+        """Waits while the disk is slow, and `block_secs` at most while it stands still."""
+        moves = True
+        while moves and not self._has_room(nbytes):
+            done = self._done
+            moves = self._changed.wait_for(functools.partial(self._beyond, done), self._block_secs)
+
+    def _beyond(self, done: int) -> bool:
+        return self._done > done
+
+    def flush(self, timeout: float = _CLOSE_SECS) -> bool:
+        """Waits until everything queued so far is with the operating system.
+
+        Returns:
+            Whether that was reached, within `timeout` seconds.
+        """
+        if os.getpid() != self._pid:
+            return False
+        with self._changed:
+            target = self._accepted
+            if self._ended:
+                return self._flushed >= target
+            if self._flushed < target <= self._tried:
+                self._tried = self._flushed  # it failed before: whoever asks again wants a new try
+            self._flush_wanted = max(self._flush_wanted, target)
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._tried >= target or self._ended, timeout)
+            return self._flushed >= target
+
+    def close(self, timeout: float = _CLOSE_SECS) -> None:
+        """Writes what is queued, closes the sink and ends the thread; twice is allowed."""
+        if os.getpid() != self._pid:
+            return
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+            # Not a join: a signal's handler that closes may have interrupted who has the lock.
+            ended = self._changed.wait_for(lambda: self._ended, timeout)
+        if ended:
+            self._thread.join()
+        else:
+            self._troubles.report("close", f"the writer is still busy after {timeout} s")
+
+    @property
+    def queue_length(self) -> int:
+        """How many records are waiting right now."""
+        return len(self._waiting)
+
+    @property
+    def accepted(self) -> int:
+        """How many records were taken into the queue."""
+        return self._accepted
+
+    @property
+    def dropped(self) -> int:
+        """How many records were refused because the queue stayed full."""
+        return self._dropped
+
+    def take_longest(self) -> int:
+        """Returns the longest that the queue has been since this was last asked."""
+        if os.getpid() != self._pid:  # nobody would ever let go of the lock
+            return self._longest
+        with self._changed:
+            longest, self._longest = self._longest, len(self._waiting)
+        return longest
+
+    def _has_room(self, nbytes: int) -> bool:
+        if not self._waiting:
+            return True
+        fits = self._held_bytes + nbytes <= self._capacity_bytes
+        return fits and len(self._waiting) < self._capacity
+
+    def _run(self) -> None:
+        try:
+            self._serve()
+        finally:
+            with self._changed:
+                self._ended = True
+                self._changed.notify_all()
+
+    def _serve(self) -> None:
+        while (record := self._next()) is not None:
+            if record is not _FLUSH:
+                self._attempt("write", functools.partial(self._sink.write, record))
+                with self._changed:
+                    self._done += 1
+                    self._held_bytes -= record.nbytes
+                    self._flush_due = self._flush_due or time.monotonic() + self._flush_secs
+                    self._changed.notify_all()
+            if self._must_flush():
+                self._flush_now(self._sink.flush)
+        self._flush_now(self._sink.close)
+
+    def _next(self) -> Any:
+        """Waits for work: a `Record`, `_FLUSH` if only a flush is due, None at the end."""
+        with self._changed:
+            while True:
+                if self._waiting:
+                    return self._waiting.popleft()
+                if self._closing:
+                    return None
+                if self._must_flush():
+                    return _FLUSH
+                left = self._flush_due - time.monotonic() if self._flush_due else None
+                self._changed.wait(left)
+
+    def _must_flush(self) -> bool:
+        due = self._flush_due is not None and time.monotonic() >= self._flush_due
+        return due or self._tried < self._flush_wanted <= self._done
+
+    def _flush_now(self, flush: Callable[[], object]) -> None:
+        done = self._done  # only this thread changes it
+        succeeded = self._attempt("flush", flush)
+        with self._changed:
+            self._tried = done
+            if succeeded:
+                self._flushed = done
+                self._flush_due = None
+            else:  # what is left is tried again, no more often than this
+                self._flush_due = time.monotonic() + max(self._flush_secs, _RETRY_SECS)
+            self._changed.notify_all()
+
+    def _attempt(self, what: str, action: Callable[[], object]) -> bool:
+        try:
+            action()
+        except Exception as error:  # noqa: BLE001  # telemetry never kills training
+            self._troubles.report(what, error)
+            return False
+        return True

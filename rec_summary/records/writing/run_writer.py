@@ -1,0 +1,251 @@
+"""One rank's records of one run: a pair of files, and the next pair when the first is full."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import os
+import time
+from dataclasses import dataclass
+from typing import Final
+
+from rec_summary._pb import lineage_pb2, summary_pb2
+from rec_summary.records.failures import Troubles
+from rec_summary.records.format.names import DEFAULT_PREFIX, DEFAULT_SUFFIX, Kind
+from rec_summary.records.reading.runs import begin_segments, make_directory, sync_directory
+from rec_summary.records.writing.durability import Durability
+from rec_summary.records.writing.segment import SegmentWriter
+from rec_summary.records.writing.sink import Record
+
+FILE_VERSION: Final = "MindSpore.Event:1"
+
+
+@dataclass(frozen=True)
+class Retention:
+    """How much of an endless run stays on disk.
+
+    Attributes:
+        max_file_size: The size in bytes at which the next file is begun; None for never. A
+            file is never cut within a record, so it may be larger by one record.
+        max_files: The most summary files of this writer that are kept; None for all.
+        max_total_bytes: The most bytes that they may have together; None for no limit.
+    """
+
+    max_file_size: int | None = None
+    max_files: int | None = None
+    max_total_bytes: int | None = None
+
+
+@dataclass
+class _Finished:
+    """A full file that may be dropped."""
+
+    path: str
+    size: int
+
+
+class RunWriter:
+    """Writes one rank's records of one run into files of its own.
+
+    The pair of files (summary and lineage) is created at once, so that a directory that
+    cannot be written is noticed where the user can see it, and so that viewers which look
+    for a summary file first also find a lineage that stands alone. Lineage has one file for
+    the whole run, and is never dropped; nor is a file with a record that is written once
+    for a run, such as its graph.
+
+    Attributes:
+        directory: The record directory.
+        rank: The rank of this process.
+    """
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        rank: int = 0,
+        retention: Retention | None = None,
+        *,
+        prefix: str = DEFAULT_PREFIX,
+        suffix: str = DEFAULT_SUFFIX,
+        durability: Durability | None = None,
+        troubles: Troubles | None = None,
+    ) -> None:
+        """Creates the directory if need be (mode 0700), and the files (mode 0600).
+
+        Args:
+            directory: The record directory.
+            rank: The rank of this process.
+            retention: When files are full, and how many stay; None for one file.
+            prefix: What the files' names begin with (see `names.check_affixes`).
+            suffix: What the names of summary files end with.
+            durability: When files are forced to the disk, and how they are locked; None for
+                the defaults.
+            troubles: Told of files that were deleted under the writer; None for nobody.
+
+        Raises:
+            OSError: The directory or the files cannot be created.
+        """
+        self.directory = os.path.abspath(os.fspath(directory))
+        self.rank = rank
+        self._retention = retention or Retention()
+        self._prefix, self._suffix = prefix, suffix
+        self._durability = durability or Durability()
+        self._troubles = troubles or Troubles()
+        self._gone_bytes = 0  # of files that are finished with
+        self._finished: collections.deque[_Finished] = collections.deque()
+        self._finished_bytes = 0
+        self._keeps = False  # the summary file at hand holds a record that must stay
+        pair = self._begin(Kind.SUMMARY, Kind.LINEAGE)
+        self._summary, self._lineage = pair[Kind.SUMMARY], pair[Kind.LINEAGE]
+        self.flush()
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The files being written."""
+        return (self._summary.path, self._lineage.path)
+
+    @property
+    def bytes_written(self) -> int:
+        """How many bytes were handed to the operating system, in all files so far."""
+        return self._gone_bytes + self._summary.bytes_written + self._lineage.bytes_written
+
+    def write(self, record: Record) -> None:
+        """Encodes a record and appends it to the file of its kind.
+
+        Raises:
+            OSError: The file cannot be written, or the next one cannot be begun.
+            Exception: Whatever `record.encode` raises; nothing is written then.
+        """
+        payload = record.encode()
+        if not payload:  # it had work to do and nothing to say
+            return
+        failure: OSError | None = None
+        try:
+            self._replace_lost()
+            if record.kind is Kind.SUMMARY and self._is_full():
+                self._rotate()
+        except OSError as error:  # the record comes first; the file at hand still takes it
+            failure = error
+        if record.kind is Kind.LINEAGE:
+            self._lineage.write(payload)
+        else:
+            self._keeps = self._keeps or record.once
+            self._summary.write(payload)
+        if failure is not None:
+            raise failure
+
+    def flush(self) -> None:
+        """Hands all records to the operating system.
+
+        Raises:
+            OSError: A file cannot be written; its records are kept for the next try.
+        """
+        failure: OSError | None = None
+        try:
+            self._replace_lost()
+        except OSError as error:  # a file that is not lost is served all the same
+            failure = error
+        self._both("flush", *(("sync",) if self._durability.fsync == "flush" else ()))
+        if failure is not None:
+            raise failure
+
+    def close(self) -> None:
+        """Flushes and closes the files.
+
+        Raises:
+            OSError: A file's last records could not be written.
+        """
+        try:
+            # Where nothing is left to be written, what was deleted stays so.
+            if any(each.is_lost and each.has_pending for each in (self._summary, self._lineage)):
+                self._replace_lost()
+            if self._durability.fsync != "never":
+                self._both("flush", "sync")
+        finally:
+            self._both("close")
+
+    def _both(self, *actions: str) -> None:
+        # One file's failure must not keep the other from being served.
+        failure: OSError | None = None
+        for segment in (self._summary, self._lineage):
+            try:
+                for action in actions:
+                    getattr(segment, action)()
+            except OSError as error:
+                failure = error
+        if failure is not None:
+            raise failure
+
+    def _is_full(self) -> bool:
+        limit = self._retention.max_file_size
+        return limit is not None and self._summary.size >= limit and self._summary.records > 1
+
+    def _rotate(self) -> None:
+        """Begins the next summary file; if that fails, the one at hand goes on growing."""
+        self._summary.flush()  # on a full disk, it still holds what the next one would not
+        following = self._begin(Kind.SUMMARY)[Kind.SUMMARY]
+        full, self._summary = self._summary, following
+        self._gone_bytes += full.bytes_written
+        if not self._keeps:
+            self._finished.append(_Finished(full.path, full.size))
+            self._finished_bytes += full.size
+        self._keeps = False
+        try:
+            if self._durability.fsync != "never":
+                full.sync()
+        finally:
+            try:
+                full.close()
+            finally:
+                self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        files, budget = self._retention.max_files, self._retention.max_total_bytes
+        room = self._retention.max_file_size or 0  # for the file at hand
+        while self._finished and (
+            (files is not None and len(self._finished) + 1 > files)
+            or (budget is not None and self._finished_bytes + room > budget)
+        ):
+            oldest = self._finished.popleft()
+            self._finished_bytes -= oldest.size
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(oldest.path)
+
+    def _replace_lost(self) -> None:
+        """Begins anew what was deleted; what is not written yet goes there.
+
+        Somebody cleaned up too much, or a job's directory was emptied under it: what was
+        written is gone, what comes must not be.
+        """
+        lost = {
+            kind: segment
+            for kind, segment in ((Kind.SUMMARY, self._summary), (Kind.LINEAGE, self._lineage))
+            if segment.is_lost
+        }
+        if not lost:
+            return
+        begun = self._begin(*lost)
+        for kind, segment in lost.items():
+            self._troubles.report("record file deleted", f"{segment.path}; a new one was begun")
+            self._gone_bytes += segment.bytes_written
+            segment.hand_over(begun[kind])
+        self._summary = begun.get(Kind.SUMMARY, self._summary)
+        self._lineage = begun.get(Kind.LINEAGE, self._lineage)
+
+    def _begin(self, *kinds: Kind) -> dict[Kind, SegmentWriter]:
+        """Creates the next files, each with the version record that it begins with."""
+        make_directory(self.directory)
+        begun = begin_segments(
+            self.directory,
+            self.rank,
+            kinds,
+            prefix=self._prefix,
+            suffix=self._suffix,
+            lock=self._durability.lock,
+        )
+        if self._durability.fsync != "never":
+            sync_directory(self.directory)
+        now = time.time()
+        for kind, segment in begun.items():
+            event = summary_pb2.Event if kind is Kind.SUMMARY else lineage_pb2.LineageEvent
+            segment.write(event(wall_time=now, version=FILE_VERSION).SerializeToString())
+        return begun

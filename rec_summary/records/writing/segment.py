@@ -1,0 +1,166 @@
+"""Writing one record file.
+
+A file is created exclusively, so no two writers ever share one. It only grows, by whole
+records: after a failed write the file is cut back to the last boundary, so that a reader
+meets a torn record only if the process or the machine died in the middle of a write.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from typing import Final
+
+from rec_summary.records.format.framing import frame
+
+FILE_MODE: Final = 0o600
+DIRECTORY_MODE: Final = 0o700
+
+_FLUSH_BYTES: Final = 1 << 16  # write to the file once this much has gathered
+_PENDING_BYTES: Final = 1 << 23  # hold this much while the file cannot be written
+
+
+class DeletedFile(OSError):
+    """A record file was deleted while it was being written: nothing more goes there."""
+
+
+class SegmentWriter:
+    """Appends framed records to a file of its own.
+
+    Not thread-safe: one thread writes. Records gather in memory until `flush`, or until
+    64 KiB are there. While the file cannot be written, up to 8 MiB are held for the next
+    try; beyond that the newest record is refused.
+
+    Attributes:
+        path: The file.
+        bytes_written: The size of what is in the file.
+        records: How many records were taken.
+    """
+
+    def __init__(self, path: str) -> None:
+        """Creates `path` (mode 0600).
+
+        Raises:
+            FileExistsError: The file exists already; another writer owns it.
+            OSError: The file cannot be created.
+        """
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+        self.path = path
+        self.bytes_written = 0
+        self.records = 0
+        self._fd = os.open(path, flags, FILE_MODE)
+        self._pending: list[bytes] = []
+        self._pending_bytes = 0
+        self._torn = False  # half a record stands at the end, and could not be cut off
+        self._linked = os.fstat(self._fd).st_nlink > 0  # some file systems do not tell
+
+    @property
+    def size(self) -> int:
+        """The size of the file, in bytes, once everything is flushed."""
+        return self.bytes_written + self._pending_bytes
+
+    def write(self, payload: bytes) -> None:
+        """Appends one record.
+
+        Raises:
+            OSError: The file cannot be written. The record is kept for the next try
+                unless 8 MiB are waiting already, in which case it is not taken.
+        """
+        if self._pending_bytes >= _PENDING_BYTES:
+            self.flush()
+        record = frame(payload)
+        self._pending.append(record)
+        self._pending_bytes += len(record)
+        self.records += 1
+        if self._pending_bytes >= _FLUSH_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Hands everything to the operating system: it survives the death of the process.
+
+        Raises:
+            DeletedFile: The file is lost; the records are kept, to be handed over.
+            OSError: The file cannot be written; the records are kept for the next try.
+        """
+        if not self._pending:
+            return
+        if self.is_lost:
+            raise DeletedFile(errno.ENOENT, "the record file was deleted", self.path)
+        if self._torn:
+            self._cut_back()
+        data = memoryview(b"".join(self._pending))
+        done = 0
+        try:
+            while done < len(data):
+                done += os.write(self._fd, data[done:])
+        except OSError:
+            if done:
+                # Half a record must not stay: whatever comes next would be unreadable.
+                self._torn = True
+                with contextlib.suppress(OSError):
+                    self._cut_back()
+            raise
+        self.bytes_written += done
+        self._pending.clear()
+        self._pending_bytes = 0
+
+    def _cut_back(self) -> None:
+        os.ftruncate(self._fd, self.bytes_written)
+        self._torn = False
+
+    def sync(self) -> None:
+        """Forces what was flushed to the disk: it survives the death of the machine.
+
+        Raises:
+            OSError: The disk refuses.
+        """
+        if self._fd >= 0:
+            os.fsync(self._fd)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the file was deleted while it was being written: nobody can ever read it.
+
+        A file that was moved, alone or with its directory, is not lost.
+        """
+        if self._fd < 0 or not self._linked:
+            return False
+        try:
+            status = os.fstat(self._fd)
+        except OSError as error:
+            return error.errno == errno.ESTALE  # what NFS says when another host has deleted it
+        if status.st_nlink:
+            return False
+        try:  # some file systems forget how many names a file has: the name itself decides
+            return not os.path.samestat(status, os.lstat(self.path))
+        except OSError:
+            return True
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether records wait to be flushed."""
+        return bool(self._pending)
+
+    def hand_over(self, successor: SegmentWriter) -> None:
+        """Gives what is not written yet to another file, behind what that has; closes this."""
+        successor._pending += self._pending
+        successor._pending_bytes += self._pending_bytes
+        successor.records += len(self._pending)
+        self._pending, self._pending_bytes = [], 0
+        with contextlib.suppress(OSError):  # nothing is left that could be lost
+            self.close()
+
+    def close(self) -> None:
+        """Flushes and closes the file; the file is closed even if the flush fails.
+
+        Raises:
+            OSError: The last records could not be written.
+        """
+        if self._fd < 0:
+            return
+        try:
+            self.flush()
+        finally:
+            fd, self._fd = self._fd, -1  # closed even if that fails
+            os.close(fd)

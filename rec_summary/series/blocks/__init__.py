@@ -1,0 +1,1 @@
+"""Many records of the same shape, decoded together as columns."""

@@ -1,0 +1,192 @@
+"""Records with histograms or images, taken apart on the wire and put together again."""
+
+from __future__ import annotations
+
+import math
+import struct
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from rec_summary.records.format import wire
+from rec_summary.series.image_size import png_size
+from rec_summary.series.limits import LONGEST_TAG, MOST_PIXELS
+
+Series = tuple[str, str]
+"""A kind of value, by its field's name in the records' protobuf, and a tag."""
+
+SCALAR: Final = "scalar_value"
+HISTOGRAM: Final = "histogram"
+IMAGE: Final = "image"
+
+_DOUBLE: Final = struct.Struct("<d")
+_FLOAT: Final = struct.Struct("<f")
+_WALL_TIME, _STEP, _SUMMARY, _VALUE, _TAG = 0x09, 0x10, 0x2A, 0x0A, 0x0A
+_RECORDED_SCALAR, _RECORDED_HISTOGRAM, _IMAGE = 0x1D, 0x4A, 0x22
+_SHOWN_SCALAR, _SHOWN_HISTOGRAM = b"\x15", 5
+_IMAGE_KEYS: Final = (0x08, 0x10, 0x18)  # height, width, channels; then the image itself
+_ENCODED: Final = 0x22
+_HEADER_BYTES: Final = 64  # enough for the size that a PNG declares
+_LONGEST_STEP: Final = 1 << 35
+
+
+class MixedRecord(NamedTuple):
+    """A record of scalars, histograms and images; of images alone, both formats are the same.
+
+    Attributes:
+        start: Where its payload begins.
+        wall_time: In seconds since the epoch; finite, not 0.
+        step: Above 0.
+        head: Where the fields of time and step end.
+        series: Its series, in order.
+        tags: Where each value's field of the tag begins and ends.
+        contents: Where each value's content begins and ends, without key and length.
+        histograms: Those of them that are histograms.
+    """
+
+    start: int
+    wall_time: float
+    step: int
+    head: int
+    series: tuple[Series, ...]
+    tags: list[tuple[int, int]]
+    contents: list[tuple[int, int]]
+    histograms: list[tuple[int, int]]
+
+    @property
+    def is_as_shown(self) -> bool:
+        """Whether TensorBoard has the same bytes."""
+        return all(kind == IMAGE for kind, _ in self.series)
+
+    def scalars(self, data: bytes) -> npt.NDArray[np.float32]:
+        """Returns the scalars, of shape [1, scalars]."""
+        found = [
+            _FLOAT.unpack_from(data, start)[0]
+            for (kind, _), (start, _) in zip(self.series, self.contents, strict=True)
+            if kind == SCALAR
+        ]
+        return np.array([found], np.float32)
+
+    def rebuild(self, data: bytes, histograms: list[bytes | None]) -> bytes | None:
+        """Returns the event as TensorBoard has it; None if a histogram was not converted."""
+        parts, following = [], iter(histograms)
+        for (kind, _), (begin, end), (start, stop) in zip(
+            self.series, self.tags, self.contents, strict=True
+        ):
+            if kind == SCALAR:
+                content = data[begin:end] + _SHOWN_SCALAR + data[start:stop]
+            elif kind == IMAGE:
+                content = data[begin:end] + wire.bytes_field(_IMAGE >> 3, data[start:stop])
+            else:
+                converted = next(following)
+                if converted is None:
+                    return None
+                content = data[begin:end] + wire.bytes_field(_SHOWN_HISTOGRAM, converted)
+            parts.append(wire.bytes_field(1, content))
+        return data[self.start : self.head] + wire.bytes_field(5, b"".join(parts))
+
+
+def take_apart(data: bytes, start: int, end: int) -> MixedRecord | None:
+    """Takes a record apart; None if anything is in it that is not as expected.
+
+    Args:
+        data: What it is in.
+        start: Where its payload begins.
+        end: Where that ends.
+    """
+    if end - start < 16 or data[start] != _WALL_TIME or data[start + 9] != _STEP:
+        return None
+    wall_time = _DOUBLE.unpack_from(data, start + 1)[0]
+    step, at = _varint(data, start + 10, end)
+    if not 0 < step < _LONGEST_STEP or not math.isfinite(wall_time) or not wall_time:
+        return None
+    head = at
+    if at >= end or data[at] != _SUMMARY:
+        return None
+    size, at = _varint(data, at + 1, end)
+    if at + size != end:
+        return None
+    series: dict[Series, None] = {}  # in order; there may be very many
+    tags: list[tuple[int, int]] = []
+    contents: list[tuple[int, int]] = []
+    histograms: list[tuple[int, int]] = []
+    while at < end:
+        if data[at] != _VALUE:
+            return None
+        size, at = _varint(data, at + 1, end)
+        value_end = at + size
+        if size < 2 or value_end > end or data[at] != _TAG:
+            return None
+        tag_start = at
+        size, at = _varint(data, at + 1, value_end)
+        tag_end = at + size
+        if size < 1 or tag_end + 2 > value_end:
+            return None
+        key = data[tag_end]
+        if key == _RECORDED_SCALAR:
+            kind, content = SCALAR, tag_end + 1
+            if content + 4 != value_end or _is_signal(data, content):
+                return None
+        elif key in (_RECORDED_HISTOGRAM, _IMAGE):
+            kind = HISTOGRAM if key == _RECORDED_HISTOGRAM else IMAGE
+            size, content = _varint(data, tag_end + 1, value_end)
+            if size < 0 or content + size != value_end:
+                return None
+            if kind == HISTOGRAM:
+                histograms.append((content, value_end))
+            elif not _is_plain_image(data, content, value_end):
+                return None
+        else:
+            return None
+        try:
+            tag = data[at:tag_end].decode("utf-8")
+        except UnicodeDecodeError:
+            return None
+        if len(tag) > LONGEST_TAG or (kind, tag) in series:
+            return None
+        series[kind, tag] = None
+        tags.append((tag_start, tag_end))
+        contents.append((content, value_end))
+        at = value_end
+    if all(kind == SCALAR for kind, _ in series):
+        return None
+    place = start, wall_time, step, head
+    return MixedRecord(*place, tuple(series), tags, contents, histograms)
+
+
+def _is_plain_image(data: bytes, at: int, end: int) -> bool:
+    """Whether a field is a PNG of a size that can be shown, with that size beside it."""
+    for key in _IMAGE_KEYS:
+        if at >= end or data[at] != key:
+            return False
+        number, at = _varint(data, at + 1, end)
+        if not 0 < number < 1 << 31:
+            return False
+    if at >= end or data[at] != _ENCODED:
+        return False
+    size, at = _varint(data, at + 1, end)
+    if at + size != end:
+        return False
+    declared = png_size(data[at : min(end, at + _HEADER_BYTES)])
+    return declared is not None and declared[0] * declared[1] <= MOST_PIXELS
+
+
+def _varint(data: bytes, at: int, end: int) -> tuple[int, int]:
+    """Returns a number of up to five bytes in its shortest form, and where it ends; else -1."""
+    value = 0
+    for shift in range(0, 35, 7):
+        if at >= end:
+            break
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value, at) if byte or not shift else (-1, at)
+    return -1, end
+
+
+def _is_signal(data: bytes, at: int) -> bool:
+    """Whether a float32 is a signalling NaN, which becomes another one in Python's hands."""
+    bits = int.from_bytes(data[at : at + 4], "little")
+    return bits & 0x7FC0_0000 == 0x7F80_0000 and bits & 0x3F_FFFF != 0

@@ -1,0 +1,248 @@
+"""Records of scalars and histograms, many at a time.
+
+A record of scalars alone has the same bytes in MindSpore's format and in TensorBoard's, but for
+the key of each number. And in a training, thousands of them differ only in their time, step and
+numbers. So they are told apart by their fixed bytes, checked and converted by columns: with a
+few dozen operations of numpy for thousands of records, where one by one each takes a dozen
+itself. Records with histograms are taken apart one by one, and their histograms converted
+together.
+
+Whatever is not exactly as expected is left to the ordinary way, record by record; both give
+the same bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from itertools import chain
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from rec_summary.records.format import framing
+from rec_summary.records.format.row_checksums import contribution, masked, row_checksums
+from rec_summary.series.blocks.block import Block, Bytes, Floats, Integers
+from rec_summary.series.blocks.histograms import convert
+from rec_summary.series.blocks.layout import (
+    RECORDED,
+    Layout,
+    alike,
+    are_quiet,
+    are_shortest,
+    layout_of,
+    steps_of,
+    variable,
+)
+from rec_summary.series.blocks.mixed import SCALAR, Series, take_apart
+
+_HEADER: Final = struct.Struct("<QI")
+_LONGEST: Final = 2048  # of a payload
+_MOST_LAYOUTS: Final = 128  # of the records of one length
+_MOST_LENGTHS: Final = 64
+_ROWS: Final = 4096  # that are gathered at a time: their places take eight times their bytes
+_FEW: Final = 32  # of fewer records of one layout, one by one costs less
+_MOST_POOR: Final = 64  # layouts of few records, in a block
+_SHOWN: Final = 0x15  # the key of a number in an event file
+
+
+def scan(buffer: bytes, at: int, offset: int) -> Block | None:
+    """Looks at the whole records in a buffer.
+
+    Args:
+        buffer: A piece of a record file.
+        at: Where in it a record begins.
+        offset: Where in the file that is.
+
+    Returns:
+        The records up to the first that is incomplete or has a wrong header; None if there
+        is none, or if hardly any is of scalars alone.
+    """
+    starts = _starts(buffer, at)
+    if len(starts) < 2:
+        return None
+    bounds = np.array(starts, np.int64)
+    bounds -= at
+    block = _Scan(buffer, at, bounds)
+    block.run()
+    if np.count_nonzero(block.kind >= 0) * 2 < len(block.kind):
+        return None
+    block.leave_repetitions()
+    goes_back = np.diff(block.steps, prepend=block.steps[0]) < 0
+    places = [np.concatenate(each) for each in block.places]
+    orders = [np.argsort(each) for each in places]
+    values = [np.concatenate(each)[order] for each, order in zip(block.values, orders, strict=True)]
+    return Block(
+        bounds + offset,
+        block.kind,
+        tuple(block.series),
+        block.steps,
+        block.wall_times,
+        tuple(values),
+        tuple(each[order] for each, order in zip(places, orders, strict=True)),
+        block.data,
+        block.larger,
+        np.array(sorted(block.larger), np.int64),
+        np.flatnonzero((block.kind < 0) | goes_back),
+    )
+
+
+def _starts(buffer: bytes, at: int) -> list[int]:
+    """Returns where records begin, and where the last whole one ends."""
+    end = len(buffer) - framing.OVERHEAD_BYTES
+    unpack, overhead = _HEADER.unpack_from, framing.OVERHEAD_BYTES
+    checksums: dict[int, int] = {}
+    found = [at]
+    while at <= end:
+        length, checksum = unpack(buffer, at)
+        expected = checksums.get(length)
+        if expected is None:
+            if length > end - at:
+                break
+            expected = checksums[length] = framing.masked_crc32c(buffer[at : at + 8])
+        at += length + overhead
+        if expected != checksum or at > end + overhead:
+            break
+        found.append(at)
+    return found
+
+
+class _Scan:
+    """The work on one block.
+
+    Attributes:
+        data: What TensorBoard has.
+    """
+
+    def __init__(self, buffer: bytes, at: int, bounds: Integers) -> None:
+        count = len(bounds) - 1
+        self._buffer, self._at = buffer, at
+        # Copied when the first record is to be changed.
+        self.data: Bytes = np.frombuffer(buffer, np.uint8)[at : at + bounds[-1]]
+        self._bounds = bounds
+        self.kind: Integers = np.full(count, -1, np.int64)
+        self.steps: Integers = np.zeros(count, np.int64)
+        self.wall_times: Floats = np.zeros(count, np.float64)
+        self.series: list[tuple[Series, ...]] = []
+        self.larger: dict[int, bytes] = {}
+        self.values: list[list[npt.NDArray[np.float32]]] = []
+        self.places: list[list[Integers]] = []
+        self._numbers: dict[tuple[Series, ...], int] = {}  # of the series
+        self._poor = 0  # layouts of few records so far
+
+    def run(self) -> None:
+        sizes = np.diff(self._bounds)
+        lengths, counts = np.unique(sizes, return_counts=True)
+        for size in lengths[np.argsort(-counts)][:_MOST_LENGTHS].tolist():
+            if framing.OVERHEAD_BYTES < size <= _LONGEST:
+                places = np.flatnonzero(sizes == size)
+                for start in range(0, len(places), _ROWS):
+                    self._take_length(places[start : start + _ROWS], size)
+        self._take_mixed()
+
+    def leave_repetitions(self) -> None:
+        """Leaves the steps in which a series may come twice to the ordinary way."""
+        known = self.kind >= 0
+        keys = self.steps[known]
+        shared = len(set(chain(*self.series))) < sum(map(len, self.series))
+        count = 1 if shared else len(self.series)
+        if not shared:
+            keys = keys * count + self.kind[known]
+        found, counts = np.unique(keys, return_counts=True)
+        if len(found) < len(keys):
+            steps = found[counts > 1] // count
+            self.kind[known & np.isin(self.steps, steps)] = -1
+
+    def _take_length(self, places: Integers, size: int) -> None:
+        """Takes the records of one size, layout by layout."""
+        rows = self.data[self._bounds[places][:, None] + np.arange(size)]
+        for _ in range(_MOST_LAYOUTS):
+            if not len(places) or self._poor > _MOST_POOR:
+                return
+            layout = layout_of(rows[0, framing.HEADER_BYTES : -framing.FOOTER_BYTES].tobytes())
+            if layout is None:
+                places, rows = places[1:], rows[1:]
+                continue
+            same = alike(rows, layout)
+            self._poor += np.count_nonzero(same) < _FEW
+            self._take(places[same], rows[same], layout)
+            places, rows = places[~same], rows[~same]
+
+    def _take(self, places: Integers, rows: Bytes, layout: Layout) -> None:
+        payloads = rows[:, framing.HEADER_BYTES : -framing.FOOTER_BYTES]
+        checksums = row_checksums(payloads, variable(layout))
+        stored = np.ascontiguousarray(rows[:, -framing.FOOTER_BYTES :]).view("<u4")[:, 0]
+        wall_times = np.ascontiguousarray(payloads[:, 1:9]).view("<f8")[:, 0]
+        steps = steps_of(payloads, *layout.step)
+        # TensorBoard's events have no field for a step or a time of zero.
+        sound = (stored == masked(checksums)) & np.isfinite(wall_times)
+        sound &= (steps != 0) & (wall_times != 0) & are_shortest(payloads, *layout.step)
+        for number in layout.numbers:
+            sound &= are_quiet(payloads, number)
+        if not sound.all():
+            places, rows, payloads = places[sound], rows[sound], payloads[sound]
+            checksums, wall_times, steps = checksums[sound], wall_times[sound], steps[sound]
+        if not len(places):
+            return
+        self.steps[places], self.wall_times[places] = steps, wall_times
+        kind = self._kind_of(tuple((SCALAR, tag) for tag in layout.tags))
+        self.kind[places] = kind
+        numbers = [np.ascontiguousarray(payloads[:, n : n + 4]).view("<f4") for n in layout.numbers]
+        self.values[kind].append(np.hstack(numbers))
+        self.places[kind].append(places)
+        self._convert(places, rows, checksums, layout)
+
+    def _kind_of(self, series: tuple[Series, ...]) -> int:
+        kind = self._numbers.setdefault(series, len(self.series))
+        if kind == len(self.series):
+            self.series.append(series)
+            self.values.append([])
+            self.places.append([])
+        return kind
+
+    def _take_mixed(self) -> None:
+        """Takes what is left and has histograms or images."""
+        if self._poor > _MOST_POOR:
+            return
+        left = np.flatnonzero(self.kind < 0).tolist()
+        data, at = self._buffer, self._at
+        records = []
+        for place in left:
+            begin, end = at + int(self._bounds[place]), at + int(self._bounds[place + 1])
+            record = take_apart(data, begin + framing.HEADER_BYTES, end - framing.FOOTER_BYTES)
+            if record is not None:
+                records.append((place, end, record))
+        spans = [span for _, _, record in records for span in record.histograms]
+        converted: Iterator[bytes | None] = iter(())
+        if spans:
+            starts, ends = np.array(spans, np.int64).T
+            converted = iter(convert(np.frombuffer(data, np.uint8), starts, ends))
+        for place, end, record in records:
+            content = data[record.start : end - framing.FOOTER_BYTES]
+            payload: bytes | None = content
+            if not record.is_as_shown:
+                payload = record.rebuild(data, [next(converted) for _ in record.histograms])
+            if payload is None or len(self.series) >= _MOST_LAYOUTS:
+                continue
+            if not framing.footer_matches(content, data[end - framing.FOOTER_BYTES : end]):
+                continue
+            self.kind[place] = kind = self._kind_of(record.series)
+            self.steps[place], self.wall_times[place] = record.step, record.wall_time
+            if not record.is_as_shown:
+                self.larger[place] = framing.frame(payload)
+            self.places[kind].append(np.array([place], np.int64))
+            self.values[kind].append(record.scalars(data))
+
+    def _convert(
+        self, places: Integers, rows: Bytes, checksums: npt.NDArray[np.uint32], layout: Layout
+    ) -> None:
+        length = rows.shape[1] - framing.OVERHEAD_BYTES
+        for number in layout.numbers:
+            rows[:, framing.HEADER_BYTES + number - 1] = _SHOWN
+            checksums = checksums ^ contribution(length, number - 1)[RECORDED ^ _SHOWN]
+        footers = masked(checksums).astype("<u4").reshape(-1, 1).view(np.uint8)
+        rows[:, -framing.FOOTER_BYTES :] = footers
+        if not self.data.flags.writeable:
+            self.data = self.data.copy()
+        self.data[self._bounds[places][:, None] + np.arange(rows.shape[1])] = rows

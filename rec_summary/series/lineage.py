@@ -1,0 +1,208 @@
+"""What the lineage of one rank says in the end.
+
+Lineage is written again and again while a run goes on; the last record is in force. So the
+records are gathered here first, and dashboards look at the result.
+"""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from rec_summary._pb.lineage_pb2 import (
+    EvaluationLineage,
+    LineageEvent,
+    RunState,
+    TrainLineage,
+    UserDefinedInfo,
+)
+from rec_summary.errors import three_part
+from rec_summary.series.limits import LONGEST_METRICS, LONGEST_TAG, LONGEST_TEXT, MOST_ENTRIES
+from rec_summary.series.words import valid
+
+Plain = str | bool | int | float
+
+# Our own maps come last: for readers that do not know them, MindSpore's hold a stand-in.
+_CUSTOM_MAPS: Final = ("map_double", "map_int32", "map_str", "map_bool", "map_int64")
+
+
+# The fields of `Lineage` that JSON holds as they are.
+_PLAIN: Final = (*("train_time", "last_time", "custom", "evaluations", "valid_dataset", "metrics"),)
+
+
+class Metric(NamedTuple):
+    """The last value of an evaluation metric, and the step it belongs to."""
+
+    step: int
+    value: str
+
+
+@dataclass
+class Lineage:
+    """The lineage of one rank of a run, as far as it has been read.
+
+    Attributes:
+        train: The last training lineage, if there was one.
+        train_time: When it was written, in seconds since the epoch.
+        last_time: When the last lineage of any kind was written.
+        custom: The user's own data; nested names are joined with dots.
+        evaluations: How many evaluations there were.
+        valid_dataset: The path and size in samples of the last evaluation's data.
+        metrics: The last value of each metric, numeric or not, by name.
+    """
+
+    train: TrainLineage | None = None
+    train_time: float = 0.0
+    last_time: float = 0.0
+    custom: dict[str, Plain] = field(default_factory=dict)
+    evaluations: int = 0
+    valid_dataset: tuple[str, int] | None = None
+    metrics: dict[str, Metric] = field(default_factory=dict)
+
+    @property
+    def describes_training(self) -> bool:
+        """Whether there is anything that makes a session of the run."""
+        return self.train is not None or bool(self.custom)
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing at all has been read."""
+        return not self.describes_training and not self.evaluations
+
+    @property
+    def status(self) -> int:
+        """How the run ended, as a `RunState.Status`.
+
+        MindSpore writes its lineage when training has ended, and states nothing else.
+        """
+        if self.train is None:
+            return RunState.UNKNOWN
+        if not self.train.HasField("run_state"):
+            return RunState.FINISHED
+        return self.train.run_state.status
+
+    def state(self) -> dict[str, Any]:
+        """Returns what `restored` needs; JSON can hold it."""
+        train = None if self.train is None else self.train.SerializeToString()
+        return {
+            **{name: getattr(self, name) for name in _PLAIN},
+            "train": None if train is None else base64.b64encode(train).decode("ascii"),
+        }
+
+    @classmethod
+    def restored(cls, state: dict[str, Any]) -> Lineage:
+        """Returns the lineage of which `state` was taken."""
+        lineage = cls(**{name: state[name] for name in _PLAIN})
+        if state["train"] is not None:
+            lineage.train = TrainLineage.FromString(base64.b64decode(state["train"]))
+        if lineage.valid_dataset is not None:
+            path, size = lineage.valid_dataset
+            lineage.valid_dataset = (path, size)
+        lineage.metrics = {name: Metric(*metric) for name, metric in lineage.metrics.items()}
+        return lineage
+
+    def take_train(self, event: LineageEvent, wall_time: float) -> None:
+        """Puts a training lineage in force.
+
+        Raises:
+            ValueError: A name is not valid Unicode.
+        """
+        train = event.train_lineage
+        # Names of a map are decoded when they are looked at, or, by protobuf 4, looked up.
+        sorted(train.run_state.troubles.items())
+        self.train = train
+        self.train_time = self.last_time = wall_time
+
+    def take_custom(self, event: LineageEvent, wall_time: float) -> None:
+        """Adds the user's own data; a name that comes again has its new value.
+
+        Raises:
+            ValueError: A name is not valid Unicode, or there is more than can be shown.
+        """
+        entries = dict(itertools.islice(flattened(event.user_defined_info), MOST_ENTRIES + 1))
+        count = len(self.custom.keys() | entries.keys())
+        if count > MOST_ENTRIES:
+            expected = f"at most {MOST_ENTRIES:,}"
+            raise ValueError(three_part("the number of entries of custom data", count, expected))
+        self.custom.update(entries)
+        self.last_time = wall_time
+
+    def take_evaluation(self, evaluation: EvaluationLineage, step: int, wall_time: float) -> None:
+        """Adds an evaluation made at `step`."""
+        found = {name: Metric(step, _shown(value)) for name, value in metrics_of(evaluation)}
+        self.last_time = wall_time
+        self.evaluations += 1
+        data = evaluation.valid_dataset
+        size = max(evaluation.valid_dataset_size64, data.valid_dataset_size)
+        if data.valid_dataset_path or size:
+            self.valid_dataset = (valid(data.valid_dataset_path), size)
+        for name, metric in found.items():
+            if name in self.metrics or len(self.metrics) < MOST_ENTRIES:
+                self.metrics[name] = metric
+
+
+def metrics_of(evaluation: EvaluationLineage) -> Iterator[tuple[str, Any]]:
+    """Yields an evaluation's metrics: names and what JSON made of their values.
+
+    Text that is not a JSON object, or one with too much in it, yields one metric, called
+    `metric`, with the beginning of that text.
+    """
+    text = valid(evaluation.metric)
+    try:
+        metrics = json.loads(text) if 0 < len(text) <= LONGEST_METRICS else text or {}
+    except (ValueError, RecursionError):
+        metrics = text
+    if not isinstance(metrics, dict) or len(metrics) > MOST_ENTRIES:
+        metrics = {"metric": text[:LONGEST_TEXT]}
+    for name, value in metrics.items():
+        yield valid(name)[:LONGEST_TAG], value
+
+
+def numeric(value: Any) -> float | None:
+    """Returns a metric's value as a float, or None if it is not a number."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, str):
+        return valid(value)[:LONGEST_TEXT]
+    try:
+        return valid(json.dumps(value, ensure_ascii=False))[:LONGEST_TEXT]
+    except RecursionError:
+        return "(nested too deeply to be shown)"
+
+
+def flattened(info: UserDefinedInfo, prefix: str = "") -> Iterator[tuple[str, Plain]]:
+    """Yields the entries of custom data in the order of the message, nested names dotted.
+
+    Raises:
+        ValueError: A name is not valid Unicode, or too long.
+    """
+    # Each name below would repeat it: a few megabytes could become any number of them.
+    _check_length(len(prefix))
+    for part in info.user_info:
+        yield from flattened(part, prefix)
+    for name in _CUSTOM_MAPS:
+        for key, value in sorted(getattr(info, name).items()):
+            _check_length(len(prefix) + len(key))
+            text = isinstance(value, str | bytes)
+            yield prefix + key, valid(value)[:LONGEST_TEXT] if text else value
+    # Looked up before they are compared: a name that is no text is told so.
+    for key, below in sorted(info.map_dict.items(), key=lambda entry: entry[0]):
+        yield from flattened(below, f"{prefix}{key}.")
+
+
+def _check_length(length: int) -> None:
+    if length > LONGEST_TAG:
+        expected = f"at most {LONGEST_TAG:,} characters"
+        raise ValueError(three_part("the length of a name in custom data", length, expected))

@@ -1,0 +1,191 @@
+"""What of the records is exported: chosen by the user, checked once."""
+
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+import json
+import os
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from rec_summary.errors import three_part, verbatim
+from rec_summary.records.reading.runs import Run
+from rec_summary.series.words import printable
+
+DASHBOARDS: Final = (
+    *("scalars", "histograms", "images", "text", "graphs", "hparams", "mesh", "custom_scalars"),
+    "pr_curves",
+)
+"""TensorBoard's plugins that records are exported to; Time Series and Distributions show the
+first two again."""
+
+TENSOR_FILES: Final = ("npy",)
+_FEWEST_POINTS: Final = 10
+
+
+class ArgumentError(ValueError):
+    """What was asked for cannot be meant: a mistake in the arguments, found before any work."""
+
+
+@dataclass(frozen=True)
+class ExportOptions:
+    """What is exported.
+
+    Attributes:
+        tags: A regular expression; only values in whose tag it is found are exported,
+            evaluation results included. Lineage and graphs are exported in any case.
+        plugins: Only what is for these of TensorBoard's plugins (see `DASHBOARDS`); None
+            means all.
+        since: Only values of this step or later.
+        until: Only values of this step or earlier.
+        max_points: At most so many values of a series. Of scalars, the least and the
+            greatest of each stretch are kept, NaN and infinities among them, so that no
+            peak is lost; of everything else, values at even distances. None means all.
+        tensors: `npy` writes each recorded tensor to a file of its own besides.
+    """
+
+    tags: str | None = None
+    plugins: Sequence[str] | None = None
+    since: int | None = None
+    until: int | None = None
+    max_points: int | None = None
+    tensors: str | None = None
+
+    def __post_init__(self) -> None:
+        """Checks.
+
+        Raises:
+            ArgumentError: A value cannot be meant.
+        """
+        if self.tags is not None:
+            compiled(self.tags, "the choice of tags")
+        if self.plugins is not None:
+            chosen = (self.plugins,) if isinstance(self.plugins, str) else tuple(self.plugins)
+            unknown = [name for name in chosen if name not in DASHBOARDS]
+            if unknown or not chosen:
+                received = unknown[0] if unknown else "none"
+                expected = f"one or more of {', '.join(DASHBOARDS)}"
+                raise ArgumentError(three_part("the choice of plugins", received, expected))
+            object.__setattr__(self, "plugins", tuple(sorted(set(chosen))))
+        for name in ("since", "until", "max_points"):
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+                raise ArgumentError(three_part(name, value, "an int"))
+        if self.since is not None and self.until is not None and self.since > self.until:
+            expected = f"a step not after `until`, which is {self.until}"
+            raise ArgumentError(three_part("since", self.since, expected))
+        if self.max_points is not None and self.max_points < _FEWEST_POINTS:
+            expected = f"an int of at least {_FEWEST_POINTS}"
+            raise ArgumentError(three_part("max_points", self.max_points, expected))
+        if self.tensors is not None and self.tensors not in TENSOR_FILES:
+            raise ArgumentError(three_part("tensors", self.tensors, "'npy', or None"))
+
+    @property
+    def resumable(self) -> bool:
+        """Whether later records can be added to what was exported: not when it was thinned."""
+        return self.max_points is None
+
+    def fingerprint(self) -> str:
+        """Returns a text that is the same for the same options only."""
+        return json.dumps(dataclasses.asdict(self), sort_keys=True)
+
+
+class Selection:
+    """Says which values are wanted."""
+
+    def __init__(self, options: ExportOptions) -> None:
+        self._tag = None if options.tags is None else re.compile(options.tags)
+        self._plugins = None if options.plugins is None else frozenset(options.plugins)
+        self._since = options.since
+        self._until = options.until
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether all tags and steps are wanted."""
+        return self._tag is None and self._since is None and self._until is None
+
+    def tag(self, tag: str) -> bool:
+        """Whether values under a tag are wanted."""
+        return self._tag is None or self._tag.search(tag) is not None
+
+    def step(self, step: int) -> bool:
+        """Whether values of a step are wanted."""
+        if self._since is not None and step < self._since:
+            return False
+        return self._until is None or step <= self._until
+
+    def steps(self, steps: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Which of many steps are wanted."""
+        wanted = np.ones(steps.shape, np.bool_)
+        if self._since is not None:
+            wanted &= steps >= self._since
+        if self._until is not None:
+            wanted &= steps <= self._until
+        return wanted
+
+    def plugin(self, dashboard: str) -> bool:
+        """Whether a dashboard is wanted, by one of the names in `DASHBOARDS`."""
+        return self._plugins is None or dashboard in self._plugins
+
+
+def compiled(pattern: str, what: str) -> re.Pattern[str]:
+    """Returns a user's regular expression, compiled.
+
+    Raises:
+        ArgumentError: It does not compile.
+    """
+    try:
+        return re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as error:
+        expected = f"a regular expression that compiles ({error})"
+        raise ArgumentError(three_part(what, pattern, expected)) from error
+
+
+def matching_runs(found: Iterable[Run], pattern: str | None) -> list[Run]:
+    """Returns the runs whose names match a pattern as of `fnmatch`; all of them for None."""
+    if pattern is None:
+        return list(found)
+    return [run for run in found if fnmatch.fnmatchcase(run.name, pattern)]
+
+
+def some_matching_runs(found: Sequence[Run], pattern: str | None) -> list[Run]:
+    """Returns the runs that match, as `matching_runs` does.
+
+    Raises:
+        ArgumentError: None matches.
+    """
+    matching = matching_runs(found, pattern)
+    if not matching:
+        names = ", ".join(printable(run.name) for run in found[:5])
+        more = f" and {len(found) - 5} more" if len(found) > 5 else ""
+        expected = f"a pattern that matches a run; there are: {names}{more}"
+        raise ArgumentError(three_part("the choice of runs", pattern, expected))
+    return matching
+
+
+def check_apart(source: str, destination: str, what: str) -> None:
+    """Makes sure that an export cannot read what it writes.
+
+    Args:
+        source: The directory that is read.
+        destination: The directory that is written to.
+        what: What that one is called.
+
+    Raises:
+        ArgumentError: One directory is in the other.
+    """
+    places = [os.path.realpath(source), os.path.realpath(destination)]
+    if os.path.commonpath(places) in places:
+        raise ArgumentError(
+            three_part(
+                what,
+                verbatim(f"{printable(destination)} for the source {printable(source)}"),
+                "two directories of which neither is in the other",
+            )
+        )

@@ -1,0 +1,42 @@
+"""Strings that came from outside, made fit for where they go."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from rec_summary.series.limits import LONGEST_TEXT
+
+_UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+
+
+def valid(text: str | bytes) -> str:
+    """Returns `text` with what is not Unicode replaced, so that it can be serialised.
+
+    Protobuf hands out a `bytes` for a string field that is not UTF-8; file names and JSON
+    can bring lone surrogates.
+    """
+    raw = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
+    return raw.decode("utf-8", "replace")
+
+
+def shown(text: str | bytes) -> str:
+    """Returns the beginning of `text`, as much as anybody wants to see."""
+    return valid(text[: 4 * LONGEST_TEXT])[:LONGEST_TEXT]
+
+
+def printable(text: str) -> str:
+    """Returns `text` for one line of a terminal: no control characters, no broken Unicode."""
+    return _UNPRINTABLE.sub(lambda match: repr(match[0])[1:-1], valid(text))
+
+
+def printable_lines(text: str) -> str:
+    """Returns `text` for a terminal, in the lines that it has."""
+    return "\n".join(map(printable, text.split("\n")))
+
+
+def reason(error: Exception) -> str:
+    """Returns why something cannot be done, in a few words."""
+    if isinstance(error, UnicodeError):
+        return "a name in it is not UTF-8"
+    return str(error) or type(error).__name__

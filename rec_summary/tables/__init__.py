@@ -1,0 +1,1 @@
+"""Records as tables: pandas DataFrames, CSV, JSON Lines, Parquet, HTML and plots."""

@@ -1,0 +1,324 @@
+"""Records as pandas DataFrames: `rec_summary.load`."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from rec_summary.errors import three_part, verbatim
+from rec_summary.records.reading.runs import Run, find_runs
+from rec_summary.records.remote.mirror import fetched
+from rec_summary.series.limits import MOST_CELLS
+from rec_summary.series.options import (
+    ArgumentError,
+    ExportOptions,
+    Selection,
+    some_matching_runs,
+)
+from rec_summary.series.report import Problem, Tally
+from rec_summary.series.runs import columns, rows
+from rec_summary.series.values import (
+    ScalarColumns,
+    Value,
+    evaluations,
+    recorded_values,
+    scalar_columns,
+)
+from rec_summary.series.words import printable
+from rec_summary.tables.notebook import RunView, overview_html
+from rec_summary.tables.scalar_frames import goes_on, scalar_frame, split
+from rec_summary.values.histogram import population
+from rec_summary.values.landscape import Landscape, from_landscape
+from rec_summary.values.tensor import from_tensor
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_CHUNK: Final = 65_536
+_STATISTICS: Final = ("count", "min", "max", "sum", "nan_count", "pos_inf_count", "neg_inf_count")
+
+
+@dataclass(frozen=True)
+class RecordedLandscape:
+    """A loss landscape and where it was recorded.
+
+    Attributes:
+        run: The run's name.
+        rank: The rank that recorded it.
+        tag: Its tag.
+        step: Its step.
+        wall_time: Seconds since the epoch.
+        landscape: Its arrays.
+    """
+
+    run: str
+    rank: int
+    tag: str
+    step: int
+    wall_time: float
+    landscape: Landscape
+
+
+def load(
+    source: str | os.PathLike[str],
+    *,
+    runs: str | None = None,
+    tags: str | None = None,
+    since: int | None = None,
+    until: int | None = None,
+) -> Records:
+    """Opens records for analysis; they are read when they are asked for.
+
+    Args:
+        source: A record directory, or a tree of them; ours or MindSpore's. A URL such as
+            `s3://bucket/records` is mirrored to a local cache first (see `records.mirror`).
+        runs: A pattern as of `fnmatch`, where `*` also matches `/`: only these runs.
+        tags: A regular expression: only values in whose tag it is found.
+        since: Only values of this step or later.
+        until: Only values of this step or earlier.
+
+    Raises:
+        ArgumentError: A choice cannot be meant, or no run matches.
+        SourceError: There are no records.
+        ImportError: pandas is not installed.
+    """
+    _pandas()
+    selection = Selection(ExportOptions(tags=tags, since=since, until=until))
+    path = fetched(source)
+    return Records(os.fspath(source), some_matching_runs(find_runs(path), runs), selection)
+
+
+class Records:
+    """Runs whose values can be had as DataFrames.
+
+    In all of them `run` and `tag` are categories, `step` is an int64, and `wall_time` is in
+    seconds since the epoch. Of a value that was recorded several times for a step, the last
+    counts. What is damaged is passed over, with one warning for each table.
+
+    Attributes:
+        source: Where the records are.
+        runs: The names of the runs.
+        problems: What could not be read, as far as anything has been read.
+    """
+
+    def __init__(self, source: str, runs: list[Run], selection: Selection) -> None:
+        """Use `load`."""
+        self.source = source
+        self.runs = tuple(run.name for run in runs)
+        self.problems: tuple[Problem, ...] = ()
+        self._runs = runs
+        self._selection = selection
+
+    def __repr__(self) -> str:
+        count = len(self.runs)
+        return f"<Records of {count} run{'' if count == 1 else 's'} in {printable(self.source)}>"
+
+    def _repr_html_(self) -> str:
+        return overview_html(self.source, self._runs, self._selection)
+
+    def run(self, name: str) -> RunView:
+        """Returns one run at a glance: status, lineage, last values; nice in a notebook.
+
+        Raises:
+            ArgumentError: There is no such run.
+        """
+        found = [run for run in self._runs if run.name == name]
+        if not found:
+            expected = f"one of the runs, such as {', '.join(map(printable, self.runs[:5]))}"
+            raise ArgumentError(three_part("the run", name, expected))
+        return RunView(found[0], self._selection)
+
+    def scalars(self, *, wide: bool = False) -> pd.DataFrame:
+        """Returns all scalars.
+
+        Args:
+            wide: Whether there is a column for each tag.
+
+        Returns:
+            A row for each value: `run`, `rank`, `tag`, `step`, `wall_time`, `value` (a
+            float64). If `wide`, a row for each run, rank and step, which are the index, and
+            a column for each tag, NaN where there is none.
+
+        Raises:
+            ValueError: A wide table would have more than a hundred million cells.
+        """
+        parts = list(self._columns())
+        found = scalar_frame(parts)
+        # After a restart a step may come again.
+        if not goes_on(parts):
+            found = found.drop_duplicates(["run", "rank", "tag", "step"], keep="last")
+        if not wide:
+            return found.reset_index(drop=True)
+        _check_width(found)
+        table = found.pivot(index=["run", "rank", "step"], columns="tag", values="value")
+        table.columns = [str(name) for name in table.columns]
+        return table.sort_index()
+
+    def iter_scalars(self, chunk: int = _CHUNK) -> Iterator[pd.DataFrame]:
+        """Yields the scalars in tables of at most `chunk` rows, in bounded memory.
+
+        Values that come again after a restart are yielded again.
+
+        Raises:
+            ValueError: `chunk` is not an int of at least 1.
+        """
+        if isinstance(chunk, bool) or not isinstance(chunk, int) or chunk < 1:
+            raise ValueError(three_part("chunk", chunk, "an int of at least 1"))
+        held: list[ScalarColumns] = []
+        size = 0
+        for rest in self._columns():
+            while size + len(rest.steps) >= chunk:
+                part, rest = split(rest, chunk - size)
+                yield scalar_frame([*held, part])
+                held, size = [], 0
+            if len(rest.steps):
+                held.append(rest)
+                size += len(rest.steps)
+        if held:
+            yield scalar_frame(held)
+
+    def _columns(self) -> Iterator[ScalarColumns]:
+        tally = Tally()
+        for run in self._runs:
+            yield from scalar_columns(run, self._selection, tally)
+        self._take_problems(tally)
+
+    def histograms(self) -> pd.DataFrame:
+        """Returns all histograms, a row for each.
+
+        Returns:
+            `run`, `rank`, `tag`, `step`, `wall_time`; `count` of all values that were counted,
+            `min`, `max` and `sum` of the finite ones, `nan_count`, `pos_inf_count`,
+            `neg_inf_count`; `population`, which is larger than `count` where they are a sample;
+            and of the buckets the arrays `left`, `right` (float64) and `counts` (int64), shape
+            (buckets,).
+        """
+        names = (*_STATISTICS, "population", "left", "right", "counts")
+        return self._table("histogram", names, lambda value: _histogram(value.histogram))
+
+    def images(self) -> pd.DataFrame:
+        """Returns all images, a row for each: `height`, `width`, and the bytes `encoded`."""
+        return self._table(
+            "image",
+            ("height", "width", "encoded"),
+            lambda value: (value.image.height, value.image.width, value.image.encoded_image),
+        )
+
+    def tensors(self) -> pd.DataFrame:
+        """Returns all tensors, a row for each, with an array of its own shape in `tensor`."""
+        return self._table("tensor", ("tensor",), lambda value: (from_tensor(value.tensor),))
+
+    def landscapes(self) -> list[RecordedLandscape]:
+        """Returns all loss landscapes."""
+        found = []
+        for value in self._values("loss_landscape"):
+            recorded = value.recorded
+            origin = recorded.origin
+            try:
+                landscape = from_landscape(recorded.value.loss_landscape)
+            except ValueError as error:
+                self._add_problem(recorded, error)
+                continue
+            place = (value.run, value.rank, recorded.tag, value.step, origin.wall_time)
+            found.append(RecordedLandscape(*place, landscape))
+        return found
+
+    def evaluations(self) -> pd.DataFrame:
+        """Returns the results of all evaluations, a row for each metric.
+
+        `step` is missing where MindSpore has not recorded it; `value` is NaN where it is not
+        a number.
+        """
+        pd = _pandas()
+        tally = Tally()
+        found = [each for run in self._runs for each in evaluations(run, tally)]
+        self._take_problems(tally)
+        names = ["run", "rank", "step", "wall_time", "metric", "value"]
+        table = pd.DataFrame(found, columns=names)
+        # Not by way of float64, which a missing step would lead to: it rounds large steps.
+        table["step"] = pd.array([each.step for each in found], dtype="Int64")
+        return table.astype({"value": "float64"})
+
+    def lineage(self) -> pd.DataFrame:
+        """Returns a row for each run: status, hyper-parameters, metrics, custom data.
+
+        The columns are those of `rec-summary lineage`; `run` is the index.
+        """
+        pd = _pandas()
+        tally = Tally()
+        found = rows(self._runs, tally)
+        self._take_problems(tally)
+        table = pd.DataFrame(found, columns=columns(found) or ["run"])
+        return table.set_index("run")
+
+    def _table(self, kind: str, names: tuple[str, ...], fields: Any) -> pd.DataFrame:
+        pd = _pandas()
+        found = []
+        for value in self._values(kind):
+            recorded = value.recorded
+            try:
+                parts = fields(recorded.value)
+            except ValueError as error:
+                self._add_problem(recorded, error)
+                continue
+            place = (value.run, value.rank, recorded.tag, value.step, recorded.origin.wall_time)
+            found.append((*place, *parts))
+        table = pd.DataFrame(found, columns=["run", "rank", "tag", "step", "wall_time", *names])
+        types = {"run": "category", "tag": "category", "step": "int64", "wall_time": "float64"}
+        return table.astype(types)
+
+    def _values(self, kind: str) -> Iterator[Value]:
+        tally = Tally()
+        for run in self._runs:
+            yield from recorded_values(run, [kind], self._selection, tally)
+        self._take_problems(tally)
+
+    def _add_problem(self, recorded: Any, error: ValueError) -> None:
+        tally = Tally()
+        what = f"{recorded.kind} {recorded.tag!r} cannot be read: {error}"
+        tally.problem(recorded.origin.path, recorded.origin.offset, what)
+        self._take_problems(tally)
+
+    def _take_problems(self, tally: Tally) -> None:
+        new = [problem for problem in tally.problems if problem not in self.problems]
+        self.problems = (*self.problems, *new)
+        if new:
+            warnings.warn(
+                f"{tally.problem_count} problems in {self.source}, the first one: {new[0]} "
+                "(all are in `problems`)",
+                stacklevel=4,
+            )
+
+
+def _check_width(found: pd.DataFrame) -> None:
+    steps = len(found[["run", "rank", "step"]].drop_duplicates())
+    tags = found["tag"].nunique()
+    if steps * tags > MOST_CELLS:
+        received = verbatim(f"{steps:,} steps × {tags:,} tags")
+        expected = f"at most {MOST_CELLS:,} cells: choose tags, runs or steps"
+        raise ValueError(three_part("a wide table", received, expected))
+
+
+def _histogram(histogram: Any) -> tuple[Any, ...]:
+    buckets = histogram.buckets
+    left = np.array([bucket.left for bucket in buckets], dtype=np.float64)
+    width = np.array([bucket.width for bucket in buckets], dtype=np.float64)
+    counts = np.array([bucket.count for bucket in buckets], dtype=np.int64)
+    stated = (getattr(histogram, name) for name in _STATISTICS)
+    return (*stated, population(histogram), left, left + width, counts)
+
+
+def _pandas() -> Any:
+    try:
+        import pandas
+    except ModuleNotFoundError as error:
+        raise ImportError(
+            "rec_summary.load needs pandas, which is not installed: "
+            "pip install 'rec_summary[tables]'"
+        ) from error
+    return pandas

@@ -1,0 +1,1 @@
+"""Records in TensorBoard. Only this package loads TensorBoard."""

@@ -1,0 +1,61 @@
+"""What each kind of record becomes in TensorBoard.
+
+This is the one place that says so: a kind is the name of its field in the records'
+protobuf, and what is not named here is counted and reported as not exported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Protocol
+
+from rec_summary._pb.lineage_pb2 import LineageEvent
+from rec_summary._pb.summary_pb2 import Summary
+from rec_summary.series.lineage import Lineage
+from rec_summary.tensorboard.dashboards.histograms import HistogramMapper
+from rec_summary.tensorboard.dashboards.images import ImageMapper
+from rec_summary.tensorboard.dashboards.landscapes import LandscapeMapper
+from rec_summary.tensorboard.dashboards.points import Point
+from rec_summary.tensorboard.dashboards.recommenders import (
+    PrCurveMapper,
+    ReliabilityMapper,
+    TopIdsMapper,
+)
+from rec_summary.tensorboard.dashboards.scalars import ScalarMapper
+from rec_summary.tensorboard.dashboards.tensors import TensorMapper
+
+
+class ValueMapper(Protocol):
+    """Makes points of the values of one kind in one run.
+
+    What it has to remember, it keeps in an attribute `memory`, a set of strings, for a later
+    export to go on with. It raises a ValueError for a value that cannot be shown.
+    """
+
+    def __call__(self, tag: str, value: Summary.Value) -> Iterable[Point]:
+        """Returns the points for a value recorded under `tag`."""
+
+
+VALUES: Final[Mapping[str, Callable[[], ValueMapper]]] = {
+    "scalar_value": ScalarMapper,
+    "histogram": HistogramMapper,
+    "image": ImageMapper,
+    "tensor": TensorMapper,
+    "loss_landscape": LandscapeMapper,
+    "pr_curve": PrCurveMapper,
+    "reliability": ReliabilityMapper,
+    "top_ids": TopIdsMapper,
+}
+"""The kinds of a summary's values, each with its mapper."""
+
+LINEAGE: Final[Mapping[str, Callable[[Lineage, LineageEvent, float], None]]] = {
+    "train_lineage": Lineage.take_train,
+    "user_defined_info": Lineage.take_custom,
+}
+"""The kinds of lineage that describe a run as a whole; `hparams` and `text` show the sum."""
+
+EVALUATION: Final = "evaluation_lineage"
+"""The kind of lineage that has a step: its metrics become scalars of a TensorBoard run."""
+
+DATASET_GRAPH: Final = "dataset_graph"
+"""The kind of lineage that shows where the data comes from: a graph beside the computation's."""

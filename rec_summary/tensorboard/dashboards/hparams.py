@@ -1,0 +1,87 @@
+"""Lineage to the HParams dashboard: one session for each run.
+
+There is no experiment record: TensorBoard then infers the columns from all sessions, and
+which of them differ. The metadata of a tag cannot be changed later, so a session gets its
+end only once its run has ended; until then a session of a sub-run, in the same group, says
+that it is running, and disappears with that sub-run.
+Source: `tensorboard/plugins/hparams/plugin_data.proto`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from google.protobuf.struct_pb2 import Value
+from tensorboard.compat.proto import summary_pb2, tensor_pb2, tensor_shape_pb2, types_pb2
+from tensorboard.plugins.hparams import api_pb2, plugin_data_pb2
+
+from rec_summary._pb.lineage_pb2 import RunState
+from rec_summary.series.lineage import Lineage, Plain
+from rec_summary.series.parameters import hyper_parameters
+from rec_summary.series.words import valid
+from rec_summary.tensorboard.dashboards.points import Point, plugin
+
+START_TAG: Final = "_hparams_/session_start_info"
+END_TAG: Final = "_hparams_/session_end_info"
+
+RUNNING: Final[int] = api_pb2.STATUS_RUNNING
+HPARAMS: Final = plugin("hparams", summary_pb2.DATA_CLASS_TENSOR, reserved=True)
+_ENDED: Final[dict[int, int]] = {
+    RunState.FINISHED: api_pb2.STATUS_SUCCESS,
+    RunState.STOPPED: api_pb2.STATUS_SUCCESS,
+    RunState.FAILED: api_pb2.STATUS_FAILURE,
+}
+_EXACT: Final = 1 << 53  # larger integers lose digits in a double
+
+
+def start_point(run: str, lineage: Lineage, started: float) -> Point:
+    """Returns the start of a session.
+
+    Args:
+        run: The run's name; it becomes the name of the session's group.
+        lineage: What is known of the run.
+        started: When it began if its lineage does not say, in seconds since the epoch.
+    """
+    state = lineage.train.run_state if lineage.train is not None else RunState()
+    if state.HasField("start_time") and math.isfinite(state.start_time):
+        started = state.start_time
+    start = plugin_data_pb2.SessionStartInfo(group_name=valid(run), start_time_secs=started)
+    for name, value in hyper_parameters(lineage).items():
+        start.hparams[name].CopyFrom(_to_value(value))
+    return _point(START_TAG, plugin_data_pb2.HParamsPluginData(session_start_info=start))
+
+
+def end_point(status: int, ended: float | None = None) -> Point:
+    """Returns the end of a session.
+
+    Args:
+        status: An `api_pb2.Status`.
+        ended: When it ended, in seconds since the epoch.
+    """
+    end = plugin_data_pb2.SessionEndInfo(status=status, end_time_secs=ended)
+    return _point(END_TAG, plugin_data_pb2.HParamsPluginData(session_end_info=end))
+
+
+def ended_status(lineage: Lineage) -> int | None:
+    """Returns the `api_pb2.Status` of a run that has ended; None for any other."""
+    return _ENDED.get(lineage.status)
+
+
+def _to_value(value: Plain) -> Value:
+    if isinstance(value, bool):
+        return Value(bool_value=value)
+    if isinstance(value, str):
+        return Value(string_value=value)
+    if math.isfinite(value) and (isinstance(value, float) or abs(value) <= _EXACT):
+        return Value(number_value=value)
+    return Value(string_value=str(value))  # TensorBoard drops NaN and Inf
+
+
+def _point(tag: str, content: plugin_data_pb2.HParamsPluginData) -> Point:
+    serialized = content.SerializeToString(deterministic=True)
+    owner = plugin("hparams", summary_pb2.DATA_CLASS_TENSOR, serialized, reserved=True)
+    # Everything is in the metadata; the smallest tensor stands in for a value.
+    shape = tensor_shape_pb2.TensorShapeProto(dim=[tensor_shape_pb2.TensorShapeProto.Dim(size=0)])
+    tensor = tensor_pb2.TensorProto(dtype=types_pb2.DT_FLOAT, tensor_shape=shape)
+    return Point(tag, owner, summary_pb2.Summary.Value(tensor=tensor))

@@ -1,0 +1,58 @@
+"""Images to the Images dashboard, their bytes untouched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from tensorboard.compat.proto import summary_pb2 as tensorboard_pb2
+
+from rec_summary._pb.summary_pb2 import Summary
+from rec_summary.errors import three_part, verbatim
+from rec_summary.series.image_size import declared_size
+from rec_summary.series.limits import MOST_PIXELS
+from rec_summary.tensorboard.dashboards.points import Point, plugin
+
+IMAGES: Final = plugin("images", tensorboard_pb2.DATA_CLASS_BLOB_SEQUENCE)
+
+
+class ImageMapper:
+    """Maps an image to the same image."""
+
+    def __call__(self, tag: str, value: Summary.Value) -> Iterator[Point]:
+        """Yields the point for a value that holds an image.
+
+        Raises:
+            ValueError: It has no content, or declares more pixels than a browser can bear.
+        """
+        image = value.image
+        if not image.encoded_image:
+            raise ValueError("an image without a byte")
+        width, height = declared_size(image.encoded_image) or (0, 0)
+        if width * height > MOST_PIXELS:
+            received = verbatim(f"{width:,} × {height:,} pixels")
+            expected = f"at most {MOST_PIXELS:,} pixels"
+            raise ValueError(three_part("the size of an image", received, expected))
+        yield encoded(tag, image.encoded_image, image.height, image.width, image.colorspace)
+
+
+def encoded(tag: str, data: bytes, height: int, width: int, channels: int) -> Point:
+    """Returns the point of an encoded image, usually PNG.
+
+    The size is only shown beside it. If it cannot be true, a PNG's own is taken.
+
+    Args:
+        tag: The series.
+        data: The image.
+        height: In pixels.
+        width: In pixels.
+        channels: 1 grey, 2 grey and alpha, 3 red, green, blue, 4 with alpha.
+    """
+    if height <= 0 or width <= 0:
+        found = declared_size(data)
+        if found is not None and max(found) < 1 << 31:
+            width, height = found
+    image = tensorboard_pb2.Summary.Image(
+        height=height, width=width, colorspace=channels, encoded_image_string=data
+    )
+    return Point(tag, IMAGES, tensorboard_pb2.Summary.Value(image=image))

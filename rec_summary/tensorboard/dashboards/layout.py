@@ -1,0 +1,77 @@
+"""The layout of the Custom Scalars dashboard: the charts that matter, on one page.
+
+TensorBoard merges the layouts of all runs by the titles of their categories, so a chart is
+the same message in every run that has it, and every category has one chart. A chart is
+there only if a run has something to show in it.
+Source: `tensorboard/plugins/custom_scalar/layout.proto` and `custom_scalars_plugin.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from tensorboard.compat.proto import summary_pb2, tensor_pb2, tensor_shape_pb2, types_pb2
+from tensorboard.plugins.custom_scalar import layout_pb2
+
+from rec_summary.series.limits import MOST_CHARTS
+from rec_summary.tensorboard.dashboards.points import Point, plugin
+
+LAYOUT: Final = plugin("custom_scalars", summary_pb2.DATA_CLASS_TENSOR, reserved=True)
+_LONGEST: Final = 250  # characters of a tag; the patterns take the square of that in time
+_TAG: Final = "custom_scalars__config__"
+_EVALUATION: Final = "eval/"
+
+# Titles, and the tags that belong there; the page matches from the beginning of a tag.
+_CHARTS: Final = (
+    ("Loss", r"(?!eval/)(.*/)?[^/]*[lL]oss[^/]*(/auto)?$"),
+    ("Learning rate", r"(learning_rate|lr)\b.*|.*/(learning_rate|lr)$"),
+    ("AUC", r"recommender/g?auc/.*"),
+    ("Calibration", r"recommender/calibration/.*"),
+)
+_MORE_CHARTS: Final = (
+    ("Values that are not finite", r".*/(nan|pos_inf|neg_inf)_count$"),
+    ("Telemetry", r"rec_summary/.*"),
+)
+
+
+def layout_point(tags: Iterable[str], *, evaluation: bool = False) -> Point | None:
+    """Returns the layout for the scalars of a run; None if there is nothing that matters.
+
+    Args:
+        tags: The tags of its scalars.
+        evaluation: Whether they are metrics, each of which gets a chart; otherwise those are
+            the ones that begin with `eval/`.
+    """
+    layout = layout_pb2.Layout()
+    for title, pattern in _charts(sorted(tags), evaluation):
+        content = layout_pb2.MultilineChartContent(tag=[pattern])
+        chart = layout_pb2.Chart(title=title, multiline=content)
+        layout.category.add(title=title, chart=[chart])
+    if not layout.category:
+        return None
+    tensor = tensor_pb2.TensorProto(
+        dtype=types_pb2.DT_STRING,
+        tensor_shape=tensor_shape_pb2.TensorShapeProto(),
+        string_val=[layout.SerializeToString(deterministic=True)],
+    )
+    return Point(_TAG, LAYOUT, summary_pb2.Summary.Value(tensor=tensor))
+
+
+def _charts(tags: list[str], evaluation: bool) -> Iterator[tuple[str, str]]:
+    if not evaluation:
+        yield from _matching(_CHARTS, tags)
+    start = "" if evaluation else _EVALUATION
+    metrics = [tag.removeprefix(start) for tag in tags if tag.startswith(start)]
+    for metric in list(dict.fromkeys(metrics))[:MOST_CHARTS]:
+        # The metrics of one training may be in the run or in its sub-run, by who wrote them.
+        yield f"Evaluation: {metric}", f"({_EVALUATION})?{re.escape(metric)}$"
+    if not evaluation:
+        yield from _matching(_MORE_CHARTS, tags)
+
+
+def _matching(charts: Any, tags: list[str]) -> Iterator[tuple[str, str]]:
+    for title, pattern in charts:
+        if any(len(tag) <= _LONGEST and re.match(pattern, tag) for tag in tags):
+            yield title, pattern

@@ -1,0 +1,141 @@
+"""What only recommenders record: to the PR Curves, Images and Text dashboards."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+from PIL import Image, ImageDraw
+from tensorboard.compat.proto import summary_pb2 as tensorboard_pb2
+from tensorboard.compat.proto import tensor_pb2, tensor_shape_pb2, types_pb2
+from tensorboard.plugins.pr_curve import plugin_data_pb2
+
+from rec_summary._pb.summary_pb2 import Reliability, Summary
+from rec_summary.errors import three_part
+from rec_summary.tensorboard.dashboards.images import encoded
+from rec_summary.tensorboard.dashboards.points import Point, plugin
+from rec_summary.tensorboard.dashboards.text import table, text_point
+
+POINTS: Final = "points"
+_ROWS: Final = (
+    *("true_positives", "false_positives", "true_negatives", "false_negatives"),
+    *("precision", "recall"),
+)
+_SIDE, _MARGIN = 360, 36  # pixels of the picture
+_GREY, _BLUE, _PALE = (150, 150, 150), (31, 105, 180), (215, 226, 240)
+_DOT: Final = 4
+
+
+class PrCurveMapper:
+    """Maps a precision-recall curve to the dashboard of that name.
+
+    Source: `tensorboard/plugins/pr_curve/summary.py`: a tensor of shape (6, thresholds), the
+    thresholds evenly spaced from 0 to 1.
+    """
+
+    def __call__(self, tag: str, value: Summary.Value) -> Iterator[Point]:
+        """Yields the point for a value that holds a curve.
+
+        Raises:
+            ValueError: Its rows differ in length, or are too short.
+        """
+        rows = [list(getattr(value.pr_curve, name)) for name in _ROWS]
+        sizes = {len(row) for row in rows}
+        if len(sizes) != 1 or min(sizes) < 2:
+            raise ValueError(three_part("the lengths of its rows", sorted(sizes), "one, from 2 up"))
+        data = np.array(rows, "<f4")
+        content = plugin_data_pb2.PrCurvePluginData(version=0, num_thresholds=data.shape[1])
+        owner = plugin("pr_curves", tensorboard_pb2.DATA_CLASS_TENSOR, content.SerializeToString())
+        dims = [tensor_shape_pb2.TensorShapeProto.Dim(size=size) for size in data.shape]
+        tensor = tensor_pb2.TensorProto(
+            dtype=types_pb2.DT_FLOAT,
+            tensor_shape=tensor_shape_pb2.TensorShapeProto(dim=dims),
+            tensor_content=data.tobytes(),
+        )
+        yield Point(tag, owner, tensorboard_pb2.Summary.Value(tensor=tensor))
+
+
+class ReliabilityMapper:
+    """Maps a reliability curve to a picture, and to a table `<tag>/points`."""
+
+    def __call__(self, tag: str, value: Summary.Value) -> Iterator[Point]:
+        """Yields the points for a value that holds such a curve.
+
+        Raises:
+            ValueError: Its columns differ in length, or are empty or not finite.
+        """
+        curve = value.reliability
+        columns = np.array(_equal(curve.predicted, curve.observed, curve.weights))
+        if not columns.size or not np.isfinite(columns).all():
+            raise ValueError(three_part("its numbers", columns.size, "finite ones, some"))
+        yield encoded(tag, reliability_picture(columns), _SIDE, _SIDE, 3)
+        yield text_point(f"{tag}/{POINTS}", table("", _rates(curve)))
+
+
+class TopIdsMapper:
+    """Maps the most frequent ids to a table in Text."""
+
+    def __call__(self, tag: str, value: Summary.Value) -> Iterator[Point]:
+        """Yields the point for a value that holds ids.
+
+        Raises:
+            ValueError: Its columns differ in length.
+        """
+        top = value.top_ids
+        columns = _equal(top.ids, top.counts, top.low, top.high)
+        yield text_point(tag, table("", _frequencies(zip(*columns, strict=True))))
+
+
+def reliability_picture(columns: Any) -> bytes:
+    """Returns a PNG: observed over predicted click rate, and how many examples each group has.
+
+    Args:
+        columns: Predicted rates, observed rates and weights, (3, groups).
+    """
+    predicted, observed, weights = columns
+    most = max(float(predicted.max()), float(observed.max()), 1e-9)
+    reach = _SIDE - 2 * _MARGIN
+    picture = Image.new("RGB", (_SIDE, _SIDE), "white")
+    draw = ImageDraw.Draw(picture)
+
+    def place(x: float, y: float) -> tuple[float, float]:
+        return _MARGIN + x / most * reach, _SIDE - _MARGIN - y / most * reach
+
+    for x, weight in zip(predicted, weights / weights.max(), strict=True):
+        left, base = place(float(x), 0.0)
+        draw.rectangle((left - 5, base - 0.3 * reach * float(weight), left + 5, base), fill=_PALE)
+    draw.rectangle((*place(0, most), *place(most, 0)), outline=_GREY)
+    draw.line((*place(0, 0), *place(most, most)), fill=_GREY)
+    line = [place(float(x), float(y)) for x, y in zip(predicted, observed, strict=True)]
+    if len(line) > 1:
+        draw.line(line, fill=_BLUE, width=2)
+    for x, y in line:
+        draw.ellipse((x - _DOT, y - _DOT, x + _DOT, y + _DOT), fill=_BLUE)
+    draw.text((_MARGIN, _MARGIN - 16), "observed over predicted click rate", fill="black")
+    draw.text((_MARGIN - 8, _SIDE - _MARGIN + 8), "0", fill="black")
+    draw.text((_SIDE - _MARGIN - 24, _SIDE - _MARGIN + 8), f"{most:.3g}", fill="black")
+    buffer = io.BytesIO()
+    picture.save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def _rates(curve: Reliability) -> Iterator[tuple[str, object]]:
+    for predicted, observed, weight in zip(
+        curve.predicted, curve.observed, curve.weights, strict=True
+    ):
+        yield f"predicted {predicted:.6g}", f"observed {observed:.6g} of {weight:.10g} examples"
+
+
+def _frequencies(rows: Any) -> Iterator[tuple[str, object]]:
+    for place, (number, count, low, high) in enumerate(rows, 1):
+        bounds = "" if low == high else f" ({low:,.0f} to {high:,.0f})"
+        yield f"{place}. id {number}", f"{count:,.0f}{bounds}"
+
+
+def _equal(*columns: Any) -> list[list[Any]]:
+    found = [list(column) for column in columns]
+    if len({len(column) for column in found}) != 1:
+        raise ValueError(three_part("its columns", [len(c) for c in found], "equally long ones"))
+    return found

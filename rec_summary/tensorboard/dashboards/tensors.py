@@ -1,0 +1,160 @@
+"""Tensors to the dashboards that can show something of them.
+
+TensorBoard has no dashboard for tensors. What one wants to know of them is in others: the
+distribution of the elements as a histogram, shape and statistics as a table in Text, and
+a matrix as a picture in Images.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from rec_summary._pb import anf_ir_pb2
+from rec_summary._pb.summary_pb2 import Summary
+from rec_summary.tensorboard.dashboards import colours
+from rec_summary.tensorboard.dashboards.histograms import HistogramMapper
+from rec_summary.tensorboard.dashboards.images import encoded
+from rec_summary.tensorboard.dashboards.points import Point
+from rec_summary.tensorboard.dashboards.scalars import scalar
+from rec_summary.tensorboard.dashboards.text import table, text_point
+from rec_summary.values.histogram import histogram
+from rec_summary.values.tensor import from_tensor
+
+Array = npt.NDArray[Any]
+
+STATISTICS: Final = "statistics"
+HEAT_MAP: Final = "heat_map"
+_SHOWN: Final = 20  # elements in the table
+_LARGEST: Final = 512  # pixels of a heat map's side
+_SMALLEST: Final = 128  # so that a small matrix can be seen
+_OUTLIERS: Final = (0.5, 99.5)  # percentiles; what is beyond has the last colour
+
+
+class TensorMapper:
+    """Maps a tensor to a histogram, a table `<tag>/statistics` and, if it is a matrix, a
+    picture `<tag>/heat_map`; a tensor of one element to a scalar.
+
+    Attributes:
+        memory: What its histograms have to remember.
+    """
+
+    def __init__(self) -> None:
+        self._histograms = HistogramMapper()
+        self.memory = self._histograms.memory
+
+    def __call__(self, tag: str, value: Summary.Value) -> Iterator[Point]:
+        """Yields the points for a value that holds a tensor.
+
+        Raises:
+            ValueError: The tensor's elements do not fit its type or shape.
+        """
+        array = from_tensor(value.tensor)
+        if array.size == 1:
+            yield scalar(tag, float(array.reshape(())))
+            return
+        held = Summary.Value(tag=tag, histogram=histogram(array))
+        yield from self._histograms(tag, held)
+        name = anf_ir_pb2.DataType.Name(value.tensor.data_type).removeprefix("DT_").lower()
+        yield text_point(f"{tag}/{STATISTICS}", table("", statistics(array, name)))
+        if array.ndim == 2 and array.size:
+            yield heat_map(f"{tag}/{HEAT_MAP}", array)
+
+
+def statistics(array: Array, dtype: str) -> Iterator[tuple[str, object]]:
+    """Yields what there is to say about a tensor, name by name.
+
+    Statistics are of the finite elements, in float64.
+    """
+    yield "shape", " × ".join(str(size) for size in array.shape) or "a single number"
+    yield "type", dtype
+    yield "elements", f"{array.size:,}"
+    if not array.size:
+        return
+    numbers = array.astype(np.float64).reshape(-1)
+    finite = numbers[np.isfinite(numbers)]
+    if finite.size:
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = {
+                "minimum": finite.min(),
+                "maximum": finite.max(),
+                "mean": finite.mean(),
+                "standard deviation": finite.std(),
+                "median": np.median(finite),
+                "L2 norm": math.sqrt(float(np.sum(finite * finite))),
+            }
+        for name, number in found.items():
+            yield name, f"{number:.6g}"
+    yield "zeros", f"{int(np.count_nonzero(numbers == 0)):,}"
+    for name, count in (
+        ("NaN", np.count_nonzero(np.isnan(numbers))),
+        ("infinite", np.count_nonzero(np.isinf(numbers))),
+    ):
+        if count:
+            yield name, f"{int(count):,}"
+    shown = ", ".join(f"{number:.6g}" for number in numbers[:_SHOWN])
+    yield "first elements", shown + (", …" if array.size > _SHOWN else "")
+
+
+def heat_map(tag: str, matrix: Array) -> Point:
+    """Returns a matrix as a picture.
+
+    Rows run downwards. Negative numbers are blue, positive ones red, and zero nearly white;
+    if all have one sign, dark is the least and light the greatest. A few outliers do not
+    count for the range of colours; what is no number is magenta. A large matrix is reduced
+    to the means of its blocks, a small one enlarged.
+
+    Args:
+        tag: The series.
+        matrix: Shape (rows, columns), neither of them 0.
+    """
+    picture = _enlarged(colour(_reduced(matrix.astype(np.float64))))
+    buffer = io.BytesIO()
+    Image.fromarray(picture).save(buffer, "PNG")
+    return encoded(tag, buffer.getvalue(), *picture.shape)
+
+
+def colour(matrix: npt.NDArray[np.float64]) -> colours.Pixels:
+    """Returns the colours of a matrix: shape (rows, columns, 3)."""
+    finite = matrix[np.isfinite(matrix)]
+    if not finite.size:
+        return colours.sequential(np.full(matrix.shape, math.nan))
+    low, high = (float(each) for each in np.percentile(finite, _OUTLIERS))
+    if low == high:
+        low, high = float(finite.min()), float(finite.max())
+    if low < 0 < high:
+        most = max(-low, high)
+        return colours.diverging(np.clip(matrix / most, -1, 1))
+    width = high - low
+    if not width or not math.isfinite(width):
+        return colours.sequential(np.where(np.isfinite(matrix), 0.5, math.nan))
+    return colours.sequential((np.clip(matrix, low, high) - low) / width)
+
+
+def _reduced(matrix: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Returns the means of blocks, so many that neither side is too long."""
+    for axis in (0, 1):
+        size = matrix.shape[axis]
+        if size > _LARGEST:
+            starts = np.linspace(0, size, _LARGEST, endpoint=False).astype(np.intp)
+            counts = np.diff(np.append(starts, size))
+            with np.errstate(over="ignore", invalid="ignore"):
+                sums = np.add.reduceat(matrix, starts, axis=axis)
+                matrix = sums / (counts[:, None] if axis == 0 else counts)
+    return matrix
+
+
+def _enlarged(pixels: colours.Pixels) -> colours.Pixels:
+    """Repeats pixels so that both sides can be seen; those of a small matrix stay square."""
+    factor = math.ceil(_SMALLEST / max(pixels.shape[:2]))
+    for axis in (0, 1):
+        side = pixels.shape[axis] * factor
+        stretch = factor * (_SMALLEST // side if side < _SMALLEST // 2 else 1)
+        pixels = np.repeat(pixels, stretch, axis=axis)
+    return pixels

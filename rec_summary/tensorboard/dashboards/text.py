@@ -1,0 +1,167 @@
+"""Lineage to the Text dashboard: readable tables of everything that is known of a run."""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from tensorboard.compat.proto import summary_pb2, tensor_pb2, tensor_shape_pb2, types_pb2
+
+from rec_summary._pb.lineage_pb2 import RunState
+from rec_summary.series.limits import MOST_ENTRIES
+from rec_summary.series.lineage import Lineage
+from rec_summary.series.parameters import recorded_parameters, shortest
+from rec_summary.series.words import valid
+from rec_summary.tensorboard.dashboards.points import TEXT, Point
+
+TAG: Final = "lineage"
+
+_IN_OTHER_TABLES: Final = ("network", "train_dataset_path", "train_dataset_size")
+_LONGEST: Final = 2000  # characters in a cell
+_SPECIAL: Final = re.compile(r"[&<>|\\`*_\[\]~#$\x00-\x1f\x7f]")
+
+Rows = Iterable[tuple[str, object]]
+
+
+def lineage_point(lineage: Lineage) -> Point:
+    """Returns the text point with the tables of a run's lineage, in Markdown."""
+    sections = (
+        ("Run", _run_rows(lineage)),
+        ("Hyper-parameters", _hyper_rows(lineage)),
+        ("Data", _data_rows(lineage)),
+        ("Model", _model_rows(lineage)),
+        ("Custom data", lineage.custom.items()),
+        ("Evaluation", _evaluation_rows(lineage)),
+    )
+    text = "\n\n".join(part for title, rows in sections if (part := table(title, rows)))
+    return text_point(TAG, text)
+
+
+def text_point(tag: str, text: str) -> Point:
+    """Returns the point of a text in Markdown."""
+    tensor = tensor_pb2.TensorProto(
+        dtype=types_pb2.DT_STRING,
+        tensor_shape=tensor_shape_pb2.TensorShapeProto(),
+        string_val=[text.encode()],
+    )
+    return Point(tag, TEXT, summary_pb2.Summary.Value(tensor=tensor))
+
+
+def cell(value: object) -> str:
+    """Returns a value as the text of a Markdown table's cell.
+
+    What means something to Markdown or HTML is written as a character reference, line
+    breaks become `<br>`, and other control characters are replaced.
+    """
+    text = valid(str(value))
+    if len(text) > _LONGEST:
+        text = text[: _LONGEST - 1] + "…"
+    return _SPECIAL.sub(_reference, text.replace("\r\n", "\n"))
+
+
+def _reference(match: re.Match[str]) -> str:
+    character = match[0]
+    if character == "\n":
+        return "<br>"
+    if character == "\t":
+        return " "
+    return (
+        "\N{REPLACEMENT CHARACTER}"
+        if character < " " or character == "\x7f"
+        else f"&#{ord(character)};"
+    )
+
+
+def table(title: str, rows: Rows) -> str:
+    """Returns a Markdown table with a title above it, if it has one; nothing for no rows."""
+    rows = iter(rows)
+    chosen = itertools.islice(rows, MOST_ENTRIES)
+    lines = [f"| {cell(what)} | {cell(value)} |" for what, value in chosen]
+    if not lines:
+        return ""
+    more = sum(1 for _ in rows)
+    if more:
+        lines.append(f"| … | {more:,} more |")
+    heading = [f"### {title}", ""] if title else []
+    return "\n".join([*heading, "| what | value |", "| --- | --- |", *lines])
+
+
+def _run_rows(lineage: Lineage) -> Iterator[tuple[str, object]]:
+    if lineage.train is None:
+        return
+    state = lineage.train.run_state
+    yield "status", RunState.Status.Name(lineage.status)
+    if state.reason:
+        yield "reason", valid(state.reason)
+    for name in ("step", "epoch", "samples"):
+        if state.HasField(name):
+            yield name, getattr(state, name)
+    if state.HasField("start_time"):
+        yield "start", _time(state.start_time)
+    yield "last update", _time(lineage.train_time)
+    if state.host:
+        yield "host", valid(state.host)
+    if state.HasField("pid"):
+        yield "process", state.pid
+    if state.HasField("rank_size"):
+        yield "rank", f"{state.rank} of {state.rank_size}"
+    if state.mindspore_version:
+        yield "MindSpore", valid(state.mindspore_version)
+    if state.rec_summary_version:
+        yield "rec_summary", valid(state.rec_summary_version)
+    for kind, count in sorted(state.troubles.items()):
+        yield f"trouble: {kind}", count
+
+
+def _hyper_rows(lineage: Lineage) -> Iterator[tuple[str, object]]:
+    for name, value in recorded_parameters(lineage).items():
+        if name not in _IN_OTHER_TABLES:
+            yield name, value
+
+
+def _data_rows(lineage: Lineage) -> Iterator[tuple[str, object]]:
+    if lineage.train is not None:
+        state, data = lineage.train.run_state, lineage.train.train_dataset
+        if data.train_dataset_path:
+            yield "training data", valid(data.train_dataset_path)
+        if state.unbounded:
+            yield "training samples", "unbounded stream"
+        elif state.dataset_size or data.HasField("train_dataset_size"):
+            yield "training samples", state.dataset_size or data.train_dataset_size
+    if lineage.valid_dataset is not None:
+        path, size = lineage.valid_dataset
+        if path:
+            yield "validation data", path
+        yield "validation samples", size
+
+
+def _model_rows(lineage: Lineage) -> Iterator[tuple[str, object]]:
+    if lineage.train is None:
+        return
+    algorithm, model = lineage.train.algorithm, lineage.train.model
+    if algorithm.network:
+        yield "network", valid(algorithm.network)
+    if algorithm.HasField("loss"):
+        yield "last loss", shortest(algorithm.loss)
+    if model.path:
+        yield "checkpoint", valid(model.path)
+    if model.HasField("size"):
+        yield "checkpoint bytes", model.size
+
+
+def _evaluation_rows(lineage: Lineage) -> Iterator[tuple[str, object]]:
+    if lineage.evaluations:
+        yield "evaluations", lineage.evaluations
+    for name, metric in lineage.metrics.items():
+        yield f"{name} (step {metric.step})", metric.value
+
+
+def _time(seconds: float) -> str:
+    try:
+        moment = datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc)
+    except (OverflowError, ValueError, OSError):
+        return str(seconds)  # no calendar reaches that far
+    return moment.isoformat(sep=" ", timespec="seconds").replace("+00:00", " UTC")

@@ -1,0 +1,1 @@
+"""Records exported to TensorBoard event files."""

@@ -1,0 +1,224 @@
+"""The log directory: run directories in it, one event file of ours in each.
+
+Everything is reached from the directory's own descriptor, one name at a time and without
+following links, so a link planted in it leads nowhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+from collections.abc import Iterator
+from typing import Final
+
+import filelock
+
+from rec_summary.errors import DestinationError, three_part, verbatim
+from rec_summary.records.locks import file_lock
+from rec_summary.series.words import printable
+
+LOCK_NAME: Final = ".rec_summary-export.lock"
+_OURS: Final = re.compile(r"events\.out\.tfevents\.\d{1,19}\.rec_summary")
+_MARK: Final = "tfevents"  # TensorBoard reads every file with this in its name
+_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+def event_file_name(stamp: int) -> str:
+    """Returns the name of our event file for records begun at `stamp`, in whole seconds."""
+    return f"events.out.tfevents.{stamp}.rec_summary"
+
+
+class LogDir:
+    """A log directory that one exporter at a time writes to.
+
+    Use it as a context: entering makes the directory if need be and takes its lock.
+
+    Attributes:
+        path: Where it is.
+    """
+
+    def __init__(self, path: str, *, lock: bool = True) -> None:
+        """Names a log directory.
+
+        Args:
+            path: Where it is.
+            lock: Whether entering takes the lock; not where a parent process holds it.
+        """
+        self.path = path
+        self._lock = lock
+        self._fd = -1
+        self._exit = contextlib.ExitStack()
+
+    def __enter__(self) -> LogDir:
+        """Makes and locks the directory.
+
+        Raises:
+            DestinationError: It cannot be made or written to, or another export holds it.
+        """
+        with contextlib.ExitStack() as stack:
+            try:
+                os.makedirs(self.path, exist_ok=True)
+                self._fd = os.open(self.path, _DIRECTORY)
+            except OSError as error:
+                raise unusable("the log directory", self.path, error) from error
+            stack.callback(os.close, self._fd)
+            if self._lock:
+                stack.enter_context(_locked(os.path.join(self.path, LOCK_NAME)))
+            self._exit = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._exit.close()
+
+    def check(self, run: str) -> None:
+        """Makes sure that nobody else writes to a run's directory.
+
+        Raises:
+            DestinationError: There is an event file that is not ours, or the directory
+                cannot be reached without following a link.
+        """
+        with self.opened(run) as fd:
+            if fd is None:
+                return
+            with os.scandir(fd) as entries:
+                foreign = sorted(
+                    entry.name
+                    for entry in entries
+                    if _MARK in entry.name
+                    and not _OURS.fullmatch(entry.name)
+                    and not entry.is_dir(follow_symlinks=False)
+                )
+        if foreign:
+            raise DestinationError(
+                three_part(
+                    f"the run directory {printable(os.path.join(self.path, run))}",
+                    verbatim(f"an event file of another writer, {printable(foreign[0])}"),
+                    "one writer for each run directory: export to another log directory, or "
+                    "move that file away",
+                )
+            )
+
+    def remove(self, run: str) -> bool:
+        """Removes our event file from a run's directory; tells whether there was one.
+
+        Raises:
+            DestinationError: It cannot be removed.
+        """
+        with self.opened(run) as fd:
+            found = ours(fd) if fd is not None else []
+            for name in found:
+                os.unlink(name, dir_fd=fd)
+        self.remove_empty([run])
+        return bool(found)
+
+    @contextlib.contextmanager
+    def made(self, run: str) -> Iterator[int]:
+        """Gives the descriptor of a run's directory, which is made if there is none.
+
+        Raises:
+            DestinationError: It cannot be made or reached, or an OSError came out of the
+                context. Directories that were made for it are removed then.
+        """
+        new: list[str] = []
+        try:
+            fd = self._descend(run, new)
+            assert fd is not None  # missing directories were made
+            try:
+                yield fd
+            finally:
+                os.close(fd)
+        except OSError as error:
+            self.remove_empty(new)
+            raise unusable("the run directory", os.path.join(self.path, run), error) from error
+
+    def remove_empty(self, runs: list[str]) -> None:
+        """Removes directories, the last one first, as far as they are empty."""
+        for run in reversed(runs):
+            parent, _, name = run.rpartition("/")
+            with contextlib.suppress(OSError):
+                fd = self._descend(parent)
+                if fd is not None:
+                    try:
+                        os.rmdir(name, dir_fd=fd)
+                    finally:
+                        os.close(fd)
+
+    @contextlib.contextmanager
+    def opened(self, run: str) -> Iterator[int | None]:
+        """Gives the descriptor of a run's directory; None if there is no such directory.
+
+        Raises:
+            DestinationError: It cannot be reached, or an OSError came out of the context.
+        """
+        try:
+            fd = self._descend(run)
+            try:
+                yield fd
+            finally:
+                if fd is not None:
+                    os.close(fd)
+        except OSError as error:
+            raise unusable("the run directory", os.path.join(self.path, run), error) from error
+
+    def _descend(self, run: str, made: list[str] | None = None) -> int | None:
+        """Opens a run's directory, never through a link.
+
+        Args:
+            run: Names with `/` between them; an empty one means the log directory itself.
+            made: If given, missing directories are made, and added to it.
+        """
+        names = run.split("/") if run else []
+        if any(name in ("", ".", "..") for name in names):
+            raise OSError(errno.EINVAL, "it is not below the log directory")
+        fd = os.dup(self._fd)
+        for depth, name in enumerate(names, start=1):
+            try:
+                if made is not None:
+                    with contextlib.suppress(FileExistsError):
+                        os.mkdir(name, dir_fd=fd)
+                        made.append("/".join(names[:depth]))
+                below = os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=fd)
+            except FileNotFoundError:
+                return None
+            finally:
+                os.close(fd)
+            fd = below
+        return fd
+
+
+def ours(fd: int) -> list[str]:
+    """Returns the names of our event files in a directory."""
+    return [name for name in os.listdir(fd) if _OURS.fullmatch(name)]
+
+
+@contextlib.contextmanager
+def _locked(path: str) -> Iterator[None]:
+    try:
+        lock = file_lock(path, timeout=0)
+        lock.acquire()
+    except filelock.Timeout as error:
+        raise DestinationError(
+            three_part(
+                "the log directory",
+                verbatim(f"one that another export writes to; its lock is {printable(path)}"),
+                "a log directory that no other export uses: wait for that one to end",
+            )
+        ) from error
+    except NotImplementedError:
+        # A file system without locks: two exports at once are then the user's to avoid.
+        yield
+        return
+    except OSError as error:
+        raise unusable("the lock of the log directory", path, error) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def unusable(what: str, path: str, error: OSError) -> DestinationError:
+    """Returns the error that says why something in the log directory cannot be used."""
+    received = verbatim(f"{printable(path)}: {error.strerror or error}")
+    return DestinationError(three_part(what, received, "a directory that can be written to"))

@@ -1,0 +1,1 @@
+"""`SummaryCollector`: the callback and what it records from a step."""

@@ -1,0 +1,1 @@
+"""Checkpoints for the loss landscape."""

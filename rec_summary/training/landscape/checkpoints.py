@@ -1,0 +1,273 @@
+"""Checkpoints for the loss landscape, at the steps or epochs that were asked for.
+
+Files and metadata are MindSpore's: `ckpt_dir/<Network>_<number>_<unit>.ckpt` and
+`ckpt_dir/train_metadata.json`, which is rewritten at each checkpoint, because an online run
+has no end. A file gets its name only when it is complete.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import mindspore
+import numpy as np
+import numpy.typing as npt
+
+from rec_summary.records.checkpoints.sparse import is_large, sparse_parameters
+from rec_summary.records.failures import Troubles
+from rec_summary.records.locks import file_lock
+from rec_summary.records.reading.runs import make_directory
+from rec_summary.records.writing.background import BackgroundWriter
+from rec_summary.records.writing.segment import FILE_MODE
+from rec_summary.training.collector.step_view import as_array
+from rec_summary.training.landscape.options import LandscapeOptions
+from rec_summary.training.landscape.replay import FILE_NAME, Columns, ReplayBuffer
+
+DIRECTORY_NAME: Final = "ckpt_dir"
+METADATA_NAME: Final = "train_metadata.json"
+LOCK_NAME: Final = ".rec_summary.lock"
+
+logger = logging.getLogger("rec_summary")
+
+_LOCK_SECS: Final = 60.0
+_WAITING: Final = 2  # snapshots; each is a copy of all parameters
+_INT32_MAX: Final = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The parameters of a network at one step or epoch.
+
+    Attributes:
+        number: The step or epoch.
+        network: The class of the network.
+        parameters: Copies of all parameters, by name.
+        steps_per_epoch: As far as it is known; 0 if it is not.
+        rows: The input rows that are frozen, if they have changed.
+        batch_size: How many rows a batch had.
+    """
+
+    number: int
+    network: str
+    parameters: Mapping[str, npt.NDArray[Any]]
+    steps_per_epoch: int
+    rows: Columns | None = None
+    batch_size: int = 0
+
+    @property
+    def nbytes(self) -> int:
+        """How much memory the copies take."""
+        arrays = (*self.parameters.values(), *(self.rows or ()))
+        return sum(array.nbytes for array in arrays)
+
+
+class LandscapeCheckpoints:
+    """Keeps the parameters of a run at the numbers that were asked for, each once.
+
+    The training thread copies the parameters; a thread of its own writes them. All ranks
+    of a run hold the same parameters, so rank 0 alone should have one of these. A lock
+    keeps another run in the same directory from writing at the same time; its files, and
+    those that an earlier run has left, are replaced and never taken for this run's own.
+    """
+
+    def __init__(
+        self,
+        summary_dir: str,
+        options: LandscapeOptions,
+        troubles: Troubles,
+        lock: str | None = None,
+    ) -> None:
+        """Starts the writer's thread.
+
+        Args:
+            summary_dir: The record directory.
+            options: What was asked for.
+            troubles: Told of every failure.
+            lock: The kind of lock (see `records.locks`).
+        """
+        self.unit = options.unit
+        self._wanted = {number for interval in options.intervals for number in interval}
+        self._policy = options.policy
+        self._last: int | None = None
+        self._last_time = time.monotonic()
+        self._troubles = troubles
+        self._replay: ReplayBuffer | None = None
+        if options.replay is not None:
+            self._replay = ReplayBuffer(options.replay, options.num_samples)
+        self._writer = BackgroundWriter(
+            _Files(os.path.join(summary_dir, DIRECTORY_NAME), options, lock),
+            troubles,
+            flush_secs=3600,  # every file is complete by itself
+            capacity=_WAITING,
+        )
+
+    def take(self, network: Any, number: int, steps_per_epoch: int) -> None:
+        """Copies the parameters of a network if they are wanted at this number.
+
+        Args:
+            network: The user's own network, a Cell.
+            number: The step or epoch that has just ended.
+            steps_per_epoch: As far as it is known; 0 if it is not.
+        """
+        if not self._is_due(number):
+            return
+        self._wanted.discard(number)
+        self._last, self._last_time = number, time.monotonic()
+        parameters = {}
+        for parameter in network.get_parameters():
+            parameter.init_data()
+            parameters[parameter.name] = np.array(as_array(parameter, parameter.name), copy=True)
+        replay = self._replay
+        rows = None if replay is None else replay.take_changes()
+        size = 0 if replay is None else replay.batch_size
+        name = type(network).__name__
+        self._writer.write(Snapshot(number, name, parameters, steps_per_epoch, rows, size))
+
+    def see(self, element: Any) -> None:
+        """Takes the input rows of a step; those that are to be frozen are copied.
+
+        Args:
+            element: What MindSpore gives as the step's data: a list of tensors, or None.
+        """
+        replay = self._replay
+        if replay is None or not isinstance(element, list | tuple) or not replay.wants_more:
+            return
+        try:
+            replay.add([as_array(column, "a column of the input") for column in element])
+        except (TypeError, ValueError) as error:
+            self._replay = None  # what was frozen so far stays on disk
+            self._troubles.report("replay buffer", error)
+
+    def _is_due(self, number: int) -> bool:
+        if self._policy is None:
+            return number in self._wanted
+        seconds = time.monotonic() - self._last_time
+        return self._policy.when.due(number, self._last, seconds)
+
+    def close(self) -> None:
+        """Waits until all snapshots are written."""
+        self._writer.close()
+
+
+class _Files:
+    """The directory of the checkpoints; used by the writer's thread alone."""
+
+    def __init__(self, directory: str, options: LandscapeOptions, lock: str | None) -> None:
+        self._directory = directory
+        self._options = options
+        self._lock = lock
+        self._written: dict[int, str] = {}  # of this run: number to file name
+        self._base: tuple[int, dict[str, npt.NDArray[Any]]] | None = None  # number, large tables
+
+    def write(self, snapshot: Snapshot) -> None:
+        """Writes a checkpoint, then the metadata that names it.
+
+        Raises:
+            OSError: Something cannot be written; nothing half-made is left.
+        """
+        make_directory(self._directory)
+        name = f"{snapshot.network}_{snapshot.number}_{self._options.unit}.ckpt"
+        path = os.path.join(self._directory, LOCK_NAME)
+        with file_lock(path, timeout=_LOCK_SECS, kind=self._lock):
+            parameters = [
+                {"name": key, "data": mindspore.Tensor(array)}
+                for key, array in self._to_write(snapshot).items()
+            ]
+            self._replace(name, lambda path: mindspore.save_checkpoint(parameters, path))
+            self._written[snapshot.number] = name
+            size = os.path.getsize(os.path.join(self._directory, name))
+            logger.info("checkpoint %s: %s bytes (%s in memory)", name, size, snapshot.nbytes)
+            if snapshot.rows is not None:
+                self._replace(FILE_NAME, lambda path: _write_rows(path, snapshot))
+            dropped = self._drop()
+            text = json.dumps(self._metadata(snapshot.steps_per_epoch), indent=1)
+            self._replace(METADATA_NAME, lambda path: _write_text(path, text))
+            for old in dropped:  # nothing names them any more
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(os.path.join(self._directory, old))
+
+    def _to_write(self, snapshot: Snapshot) -> Mapping[str, Any]:
+        """Returns the parameters of a checkpoint, or what differs from the first one's."""
+        if not self._options.sparse:
+            return snapshot.parameters
+        if self._base is None:
+            tables = {name: each for name, each in snapshot.parameters.items() if is_large(each)}
+            self._base = (snapshot.number, tables)
+            return snapshot.parameters
+        number, tables = self._base
+        return sparse_parameters(snapshot.parameters, tables, number)
+
+    def _drop(self) -> list[str]:
+        """Forgets the checkpoints that are not to stay; returns their files."""
+        if self._options.policy is None:
+            return []
+        kept = self._options.policy.keep.kept(sorted(self._written))
+        if self._base is not None:
+            kept = {*kept, self._base[0]}  # the others are nothing without it
+        gone = [number for number in self._written if number not in kept]
+        return [self._written.pop(number) for number in gone]
+
+    def flush(self) -> None:
+        """Does nothing: every file is complete by itself."""
+
+    def close(self) -> None:
+        """Does nothing: no file stays open."""
+
+    def _replace(self, name: str, make: Any) -> None:
+        """Makes a file under another name first, so that nobody ever sees half of it."""
+        prefix = f".{os.getpid()}-"
+        temporary = os.path.join(self._directory, prefix + name)
+        try:
+            make(temporary)
+            os.chmod(temporary, FILE_MODE)
+            with open(temporary, "rb") as file:
+                os.fsync(file.fileno())
+            os.replace(temporary, os.path.join(self._directory, name))
+        except BaseException:
+            for left in os.listdir(self._directory):  # MindSpore leaves a temporary of its own
+                if left.startswith(prefix):
+                    os.unlink(os.path.join(self._directory, left))
+            raise
+
+    def _metadata(self, steps_per_epoch: int) -> dict[str, Any]:
+        """Returns MindSpore's metadata, of what there is so far.
+
+        MindSpore's reader refuses a name that it does not know, and takes paths as they are,
+        so they are absolute; all files lie beside the metadata, whose place is known to a
+        reader when the directory has been moved.
+        """
+        options, numbers = self._options, sorted(self._written)
+        intervals = options.intervals if options.policy is None else (numbers,)
+        groups = [[n for n in interval if n in self._written] for interval in intervals]
+        return {
+            "epoch_group": {str(i): group for i, group in enumerate(groups) if group},
+            "model_params_file_map": {
+                str(n): os.path.join(self._directory, self._written[n]) for n in numbers
+            },
+            "step_per_epoch": max(1, min(steps_per_epoch, _INT32_MAX)),
+            "unit": options.unit,
+            "num_samples": options.num_samples,
+            "landscape_size": options.landscape_size,
+            "create_landscape": {
+                "train": options.create_landscape_train,
+                "result": options.create_landscape_result,
+            },
+        }
+
+
+def _write_rows(path: str, snapshot: Snapshot) -> None:
+    columns = {f"column_{index}": array for index, array in enumerate(snapshot.rows or ())}
+    with open(path, "wb") as file:
+        np.savez(file, batch_size=snapshot.batch_size, **columns)
+
+
+def _write_text(path: str, text: str) -> None:
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)

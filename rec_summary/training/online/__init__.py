@@ -1,0 +1,1 @@
+"""Online training: `RecModel`, its loop, its sources and its signals."""

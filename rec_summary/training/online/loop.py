@@ -1,0 +1,213 @@
+"""The loop of online training: passes, steps and the reasons to stop.
+
+It keeps the order of hooks of `Model.train`, with one difference: a pass begins when its first
+batch is there. A source that has run dry therefore makes no empty epochs, in which callbacks
+such as `History` would meet no output.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import numpy as np
+from mindspore import Tensor
+from mindspore.dataset import Dataset
+from mindspore.train.callback import RunContext
+
+from rec_summary.errors import three_part
+from rec_summary.training._mindspore import release_iterator
+from rec_summary.training.online.signals import StopSignals
+from rec_summary.training.online.stream import INT32_MAX, OpenStream
+
+_log = logging.getLogger("rec_summary.training")
+
+UNBOUNDED = INT32_MAX
+"""What `epoch_num`, and for a stream `batch_num`, hold: there is no planned end.
+
+An int32, because MindSpore's lineage stores one, and because its `SummaryCollector` needs
+`epoch_num * batch_num` to fit the length of a `range`. With `sys.maxsize` that overflows.
+"""
+
+REQUEST_STOP = "request_stop"
+SOURCE_EXHAUSTED = "source exhausted"
+
+_PASS_END = object()
+
+
+class OnlineRun:
+    """One call of `RecModel.online_train`, from the begin hook to the end hook.
+
+    Args:
+        model: The `Model` being trained. Its protected methods are used as `Model.train` does.
+        callbacks: MindSpore's manager of the callbacks, already entered.
+        parameters: The callback parameters. `stop_reason` is added to them at the end.
+        signals: Already entered.
+        stream: The opened dataset.
+        batches_in_pass: None for a stream.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        callbacks: Any,
+        parameters: Any,
+        signals: StopSignals,
+        stream: OpenStream,
+        batches_in_pass: int | None,
+    ) -> None:
+        self._model = model
+        self._callbacks = callbacks
+        self._parameters = parameters
+        self._signals = signals
+        self._stream = stream
+        self._endless = batches_in_pass is None
+        self._context = RunContext(parameters)
+        self._steps_in_pass = 0
+
+    def feed(self, dataset: Dataset) -> None:
+        """Trains with batches that are fetched on the host."""
+        model = self._model
+        helper, network = model._exec_preprocess(
+            is_train=True, dataset=dataset, dataset_sink_mode=False, epoch_num=-1
+        )
+        batches = iter(helper)
+        try:
+            self._callbacks.on_train_begin(self._context)
+            while not self._stopping():
+                with self._signals.waiting():
+                    batch = next(batches, _PASS_END)
+                if batch is _PASS_END:
+                    if self._stream.was_woken():
+                        continue
+                    if self._steps_in_pass == 0:
+                        self._note_exhausted()
+                        break
+                    dataset.reset()
+                    self._end_pass()
+                    continue
+                batch = (batch,) if isinstance(batch, Tensor) else batch
+                self._check_elements(batch)
+                if self._steps_in_pass == 0:
+                    self._begin_pass()
+                outputs = self._step(network, batch)
+                self._update_loss_scale(outputs)
+                self._end_step()
+            if self._steps_in_pass:
+                dataset.reset()
+                self._end_pass()
+            self._end()
+        finally:
+            self._stream.close()
+            release_iterator(helper)
+
+    def sink(self, dataset: Dataset) -> None:
+        """Trains with batches that the device takes from a queue, one for each pass.
+
+        The device, not the host, waits for data here, so a stop takes effect after the step
+        under way, and a source that runs dry cannot be noticed.
+        """
+        model = self._model
+        self._callbacks.on_train_begin(self._context)
+        helper = getattr(dataset, "_dataset_helper", None)  # there after `Model.build`
+        while not self._stopping():
+            self._begin_pass()
+            helper, network = model._exec_preprocess(
+                is_train=True,
+                dataset=dataset,
+                dataset_sink_mode=True,
+                sink_size=1,
+                epoch_num=-1,
+                dataset_helper=helper,
+            )
+            self._parameters.train_network = network
+            self._parameters.dataset_helper = helper
+            for inputs in helper:
+                self._step(network, inputs)
+                self._end_step()
+            helper.continue_send()
+            self._end_pass()
+        if helper is not None:
+            helper.stop_send()
+            helper.release()
+        self._end()
+
+    def _begin_pass(self) -> None:
+        parameters = self._parameters
+        parameters.cur_epoch_num = parameters.get("cur_epoch_num", 0) + 1
+        self._model._current_epoch_num = parameters.cur_epoch_num
+        self._callbacks.on_train_epoch_begin(self._context)
+
+    def _step(self, network: Any, batch: Any) -> Any:
+        model, parameters = self._model, self._parameters
+        self._steps_in_pass += 1
+        parameters.cur_step_num += 1
+        model._current_step_num = self._steps_in_pass
+        parameters.train_dataset_element = batch
+        self._callbacks.on_train_step_begin(self._context)
+        # A callback may have evaluated, which leaves the network in the mode for evaluation.
+        network = model._check_network_mode(network, True)
+        parameters.net_outputs = network(*batch)
+        return parameters.net_outputs
+
+    def _end_step(self) -> None:
+        self._note_signal()
+        self._callbacks.on_train_step_end(self._context)
+
+    def _end_pass(self) -> None:
+        parameters = self._parameters
+        planned = parameters.batch_num
+        if self._endless:
+            # Now it is known; `TimeMonitor` divides the time of the epoch by it.
+            parameters.batch_num = self._steps_in_pass
+        self._steps_in_pass = 0
+        self._model._flush_from_cache(parameters)
+        self._callbacks.on_train_epoch_end(self._context)
+        parameters.batch_num = planned
+
+    def _end(self) -> None:
+        if "net_outputs" not in self._parameters:
+            # Nothing was trained; MindSpore's `SummaryCollector` reads this key in its end hook.
+            self._parameters.net_outputs = None
+        self._callbacks.on_train_end(self._context)
+
+    def _stopping(self) -> bool:
+        self._note_signal()
+        if self._context.get_stop_requested():
+            self._parameters.setdefault("stop_reason", REQUEST_STOP)
+        return "stop_reason" in self._parameters
+
+    def _note_signal(self) -> None:
+        """Lets hooks see a signal as a requested stop, with its name as the reason."""
+        name = self._signals.received
+        if name is not None and "stop_reason" not in self._parameters:
+            _log.info("%s received: training stops in good order.", name)
+            self._parameters.stop_reason = name
+            self._context.request_stop()
+
+    def _note_exhausted(self) -> None:
+        self._parameters.stop_reason = SOURCE_EXHAUSTED
+        passes = self._parameters.get("cur_epoch_num", 0)
+        _log.warning(
+            "The data source has run dry: a whole pass gave no batch. Training ends after %d steps "
+            "in %d %s. A source that can be read again, such as a generator function, would "
+            "have been repeated.",
+            self._parameters.cur_step_num,
+            passes,
+            "pass" if passes == 1 else "passes",
+        )
+
+    def _check_elements(self, batch: Any) -> None:
+        if self._model._loss_fn is not None and len(batch) != 2:
+            raise ValueError(
+                three_part(
+                    "The number of elements that 'train_dataset' gives for a batch",
+                    len(batch),
+                    "two, data and label, because 'loss_fn' is not None",
+                )
+            )
+
+    def _update_loss_scale(self, outputs: Any) -> None:
+        manager = self._model._loss_scale_manager
+        if manager and manager.get_drop_overflow_update():
+            manager.update_loss_scale(np.all(outputs[1].asnumpy()))

@@ -1,0 +1,1 @@
+"""`RecommenderMetrics`: telemetry of a recommender inside the training job."""

@@ -1,0 +1,113 @@
+"""States of metrics as files in the record directory: for restarts, and as references for drift."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping
+from typing import Final
+
+from google.protobuf.message import DecodeError
+
+from rec_summary._pb.summary_pb2 import MetricStates
+from rec_summary.errors import RecordError, SourceError, three_part, verbatim
+from rec_summary.metrics.distribution import Distribution
+from rec_summary.metrics.drift import reference_arrays, reference_from_arrays
+from rec_summary.metrics.state import State, kind_of, restore
+from rec_summary.records.format.framing import frame
+from rec_summary.records.reading.reader import RecordReader
+from rec_summary.values.recommender import encode_state, unpack_states
+
+_REFERENCE: Final = "reference"
+
+
+def state_path(directory: str, rank: int) -> str:
+    """Returns where the state of a rank is."""
+    return os.path.join(directory, f"recommender_rank_{rank}.state")
+
+
+def reference_path(directory: str, rank: int) -> str:
+    """Returns where the reference that a rank has gathered is."""
+    return os.path.join(directory, f"recommender_rank_{rank}.reference")
+
+
+def save(path: str, states: bytes) -> None:
+    """Writes serialised `MetricStates` as one framed record; the file is replaced as a whole.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    temporary = f"{path}.tmp{os.getpid()}"
+    try:
+        with open(temporary, "wb", opener=_private) as file:
+            file.write(frame(states))
+        os.replace(temporary, path)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+
+
+def load(path: str) -> MetricStates:
+    """Reads what `save` has written.
+
+    Raises:
+        OSError: It cannot be read.
+        SourceError: It is damaged.
+    """
+    try:
+        with RecordReader(path) as reader:
+            record = reader.read()
+        if record is None:
+            raise DecodeError("the file is empty")
+        return MetricStates.FromString(record.payload)
+    except (RecordError, DecodeError) as error:
+        raise SourceError(_damaged(path, error)) from error
+
+
+def pack(states: Mapping[str, State]) -> bytes:
+    """Returns states by key as bytes of `MetricStates`, to which its other fields are added."""
+    return b"".join(
+        encode_state(key, kind_of(state), state.arrays()) for key, state in states.items()
+    )
+
+
+def unpack(message: MetricStates) -> dict[str, State]:
+    """Returns the states of a message by key.
+
+    Raises:
+        ValueError: One of them is none.
+    """
+    found = unpack_states(message)
+    return {key: restore(kind, arrays) for key, (kind, arrays) in found.items()}
+
+
+def save_reference(path: str, reference: Mapping[str, Distribution]) -> None:
+    """Keeps a reference for drift.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    save(path, encode_state(_REFERENCE, _REFERENCE, reference_arrays(reference)))
+
+
+def load_reference(path: str) -> dict[str, Distribution]:
+    """Reads what `save_reference` has written.
+
+    Raises:
+        OSError: It cannot be read.
+        SourceError: It is damaged, or is something else.
+    """
+    try:
+        _, arrays = unpack_states(load(path))[_REFERENCE]
+        return reference_from_arrays(arrays)
+    except (KeyError, ValueError) as error:
+        raise SourceError(_damaged(path, error)) from error
+
+
+def _damaged(path: str, error: Exception) -> str:
+    received = verbatim(f"{path} ({type(error).__name__}: {error})")
+    return three_part("a file of metrics", received, "one that rec_summary has written")
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

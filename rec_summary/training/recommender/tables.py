@@ -1,0 +1,131 @@
+"""The embedding tables of a network: which parameter a name means, and sampled rows of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import mindspore
+import numpy as np
+from mindspore import Tensor, ops
+
+from rec_summary.metrics.tables.row_norms import sample_rows
+from rec_summary.records.failures import Troubles
+from rec_summary.training.collector.step_view import as_array
+from rec_summary.training.recommender.inputs import Array
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table.
+
+    Attributes:
+        parameter: The parameter that holds it; None if only its ids are known.
+        size: How many rows it has; None if that is open.
+    """
+
+    parameter: Any
+    size: int | None
+
+    @property
+    def is_map(self) -> bool:
+        """Whether it is a `MapParameter`, which has rows for the ids that it has met."""
+        return self.parameter is not None and self.size is None
+
+
+def find_tables(
+    names: Iterable[str], parameters: Iterable[Any], troubles: Troubles
+) -> dict[str, Table]:
+    """Returns the tables of these names.
+
+    A name is that of a parameter, or the beginning of one that ends at a dot; of
+    `nn.Embedding` and `nn.EmbeddingLookup` it is the name of the layer.
+
+    Args:
+        names: The names.
+        parameters: All parameters of the network.
+        troubles: Told of names that no parameter or several have.
+    """
+    known = {str(each.name): each for each in parameters}
+    found = {}
+    for name in names:
+        # Those of optimizers have a word in front: "moment1.item_embedding.embedding_table".
+        begun = [p for full, p in known.items() if full.startswith(f"{name}.")]
+        within = [p for full, p in known.items() if f".{name}." in full]
+        fitting = [known[name]] if name in known else _matrices(begun) or _matrices(within)
+        if len(fitting) != 1:
+            tables = ", ".join(full for full, p in known.items() if len(p.shape) == 2)
+            what = f"{len(fitting) or 'no'} tables are called {name!r}"
+            troubles.report(
+                "recommender metrics: tables",
+                f"{what}; its ids are counted, its rows are not looked at. There are: {tables}",
+            )
+            found[name] = Table(None, None)
+            continue
+        parameter = fitting[0]
+        found[name] = Table(parameter, None if _is_map(parameter) else int(parameter.shape[0]))
+    return found
+
+
+class RowSampler:
+    """Gathers the same few rows of each table again and again; never a whole table."""
+
+    def __init__(self, tables: Mapping[str, Table], count: int, troubles: Troubles) -> None:
+        """Chooses the rows, `count` of each table at most."""
+        self._troubles = troubles
+        self._count = count
+        self._tables = {n: table for n, table in tables.items() if table.parameter is not None}
+        self._rows: dict[str, Array] = {
+            name: sample_rows(table.size, count)
+            for name, table in self._tables.items()
+            if table.size is not None
+        }
+        self._on_host = mindspore.get_context("device_target") == "CPU"
+
+    @property
+    def open_tables(self) -> list[str]:
+        """The tables of open size whose rows are still to be chosen."""
+        return [name for name in self._tables if name not in self._rows]
+
+    def choose(self, table: str, ids: Array) -> None:
+        """Chooses the rows of a table of open size: the first of the ids that were looked up."""
+        if ids.size:
+            self._rows[table] = np.unique(ids[ids >= 0])[: self._count].astype(np.int64)
+
+    @property
+    def names(self) -> list[str]:
+        """The tables whose rows are chosen."""
+        return list(self._rows)
+
+    def take(self, names: Iterable[str]) -> dict[str, tuple[Array, Array]]:
+        """Returns numbers (s,) and values (s, width) by table. A table that fails is left out."""
+        found = {}
+        for name in names:
+            rows = self._rows[name]
+            try:
+                found[name] = rows, self._gather(self._tables[name], rows)
+            except Exception as error:  # noqa: BLE001  # training goes on
+                self._troubles.report(f"recommender metrics: rows of {name}", error)
+                del self._tables[name], self._rows[name]
+        return found
+
+    def _gather(self, table: Table, rows: Array) -> Array:
+        parameter = table.parameter
+        if table.is_map:
+            keys = Tensor(rows, parameter.key_tensor.dtype)
+            return np.array(as_array(parameter.get(keys, False), parameter.name), np.float32)
+        if self._on_host:
+            # A view of the live table, of which fancy indexing copies the rows alone.
+            values = as_array(parameter, parameter.name)[rows]
+        else:
+            values = as_array(ops.gather(parameter, Tensor(rows), 0), parameter.name)
+        return values.reshape(len(rows), -1)
+
+
+def _matrices(parameters: list[Any]) -> list[Any]:
+    return [each for each in parameters if len(each.shape) == 2 or _is_map(each)]
+
+
+def _is_map(parameter: Any) -> bool:
+    return type(parameter).__name__ == "MapParameter"

@@ -1,0 +1,1 @@
+"""`SummaryRecord`: records from a training loop of your own."""

@@ -1,0 +1,342 @@
+"""The commands besides `export`: inspect, lineage, verify, repair, view, and export's outlets."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from rec_summary._pb import lineage_pb2
+from tests.cli.test_cli import PROGRAM, flat, run
+from tests.support import event_files
+from tests.support.record_dirs import (
+    START,
+    custom,
+    event,
+    histo,
+    lineage,
+    scalar,
+    train,
+    write_segment,
+)
+from tests.tensorboard.event_files.test_incremental import shown
+
+RunState = lineage_pb2.RunState
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """Three runs with different learning rates."""
+    for index, rate in enumerate((0.1, 0.01, 0.001)):
+        described = train(status=RunState.FINISHED, step=3, samples=192, host="worker", pid=7)
+        described.hyper_parameters.learning_rate = rate
+        metric = json.dumps({"auc": 0.6 + index / 10})
+        write_segment(
+            tmp_path / "records" / f"run_{index}",
+            event(1, scalar("loss/auto", 0.7), histo("w", [1.0, 2.0])),
+            event(2, scalar("loss/auto", math.nan)),
+            event(3, scalar("loss/auto", 0.5)),
+            lineage(START, train_lineage=described),
+            lineage(START, user_defined_info=custom({"team": "ads"})),
+            lineage(START, evaluation_lineage=lineage_pb2.EvaluationLineage(metric=metric)),
+        )
+    return tmp_path / "records"
+
+
+def damage(source: Path) -> Path:
+    """Flips a bit in the data of a record; returns the file."""
+    [path] = (source / "run_0").glob("*_MS")
+    data = bytearray(path.read_bytes())
+    data[-6] ^= 1
+    path.chmod(0o600)
+    path.write_bytes(bytes(data))
+    return path
+
+
+def test_inspect_tells_what_is_there(source: Path) -> None:
+    done = run("inspect", source, "--runs", "run_1")
+    assert done.returncode == 0
+    text = flat(done.stdout)
+    for words in (
+        "run_1 status FINISHED",
+        "host worker, process 7",
+        "steps 1 to 3",
+        "samples 192",
+        "2 files",
+        "loss/auto scalar 3 1–3",
+        "w histogram 1 1–1",
+        "time 2023-11-14 22:13:20 UTC",
+    ):
+        assert words in text
+    assert "run_0" not in text
+
+
+def test_inspect_as_json(source: Path) -> None:
+    found = json.loads(run("inspect", source, "--json").stdout)["runs"]
+    assert [each["run"] for each in found] == ["run_0", "run_1", "run_2"]
+    [loss] = [tag for tag in found[0]["tags"] if tag["kind"] == "scalar"]
+    assert (loss["values"], loss["last"], loss["not_finite"]) == (3, 0.5, 1)
+    assert (loss["least"], loss["greatest"]) == (0.5, pytest.approx(0.7))
+    assert found[0]["records"]["summary"] == 3
+
+
+def test_inspect_shows_the_first_tags_or_all(tmp_path: Path) -> None:
+    values = [scalar(f"tag_{n:03}", n) for n in range(60)]
+    write_segment(tmp_path / "run", event(1, *values))
+    assert "and 10 more tags (--all shows them)" in run("inspect", tmp_path).stdout
+    assert "tag_059" in run("inspect", tmp_path, "--all").stdout
+
+
+def test_inspect_tells_of_damage(source: Path) -> None:
+    path = damage(source)
+    done = run("inspect", source)
+    assert done.returncode == 0
+    assert f"{path}, offset " in done.stderr
+
+
+def table(text: str) -> list[list[str]]:
+    return [re.split(r"\s{2,}", line.strip()) for line in text.splitlines() if line.strip()]
+
+
+def test_lineage_answers_which_run_was_best(source: Path) -> None:
+    done = run("lineage", source, "--sort", "-auc", "--columns", "run,learning_rate,auc")
+    assert table(done.stdout) == [
+        ["run", "learning_rate", "auc"],
+        ["run_2", "0.001", "0.8"],
+        ["run_1", "0.01", "0.7"],
+        ["run_0", "0.1", "0.6"],
+    ]
+
+
+def test_lineage_tells_once_what_all_runs_share(source: Path) -> None:
+    first, *rest = run("lineage", source).stdout.splitlines()
+    assert first.startswith("The same in all runs: status FINISHED, network DeepFM")
+    assert table(rest[0]) == [["run", "learning_rate", "auc"]]
+
+
+def test_lineage_filters(source: Path) -> None:
+    command = ("lineage", source, "--filter", "learning_rate<0.05", "--filter", "auc!=0.8")
+    rows = list(csv.DictReader(io.StringIO(run(*command, "--format", "csv").stdout)))
+    assert [(row["run"], row["team"]) for row in rows] == [("run_1", "ads")]
+    found = json.loads(run(*command, "--format", "json").stdout)
+    assert [row["auc"] for row in found] == [0.7]
+    assert len(json.loads(run("lineage", source, "--limit", "2", "--format", "json").stdout)) == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--sort", "auk"), "Received: 'auk'. Expected: one of the columns, such as auc"),
+        (("--filter", "auc"), "a name, one of = != < <= > >= ~, and a value"),
+        (("--filter", "auc<high"), "a number after the operator"),
+        (("--columns", "run,nothing"), "Received: 'nothing'"),
+        (("--runs", "nothing"), "a pattern that matches a run"),
+    ],
+)
+def test_mistakes_in_a_query_exit_with_2(
+    source: Path, options: tuple[str, str], words: str
+) -> None:
+    done = run("lineage", source, *options)
+    assert done.returncode == 2
+    assert words in flat(done.stderr)
+
+
+def test_verify_tells_by_its_exit_code(source: Path) -> None:
+    done = run("verify", source)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.search(r"^6 files, \d+ sound records, .* kB: no damage$", done.stdout, re.MULTILINE)
+    path = damage(source)
+    done = run("verify", source)
+    assert done.returncode == 1
+    assert f"damage: {path}, offset " in done.stdout
+    assert "1 damaged file" in done.stdout
+    assert run("verify", "-q", source / "run_1").stdout == ""
+    [report] = json.loads(run("verify", "--json", path).stdout)["files"]
+    assert report["damaged"]
+    assert report["findings"][-1]["severity"] == "damage"
+
+
+def test_a_torn_end_is_damage_only_if_one_is_strict(source: Path) -> None:
+    [path] = (source / "run_0").glob("*_MS")
+    path.chmod(0o600)
+    path.write_bytes(path.read_bytes()[:-1])
+    done = run("verify", source)
+    assert done.returncode == 0
+    assert "warning: " in done.stdout
+    assert run("verify", "--strict", source).returncode == 1
+
+
+def test_what_was_repaired_is_sound(source: Path, tmp_path: Path) -> None:
+    path = damage(source)
+    done = run("repair", source, tmp_path / "copy")
+    assert done.returncode == 0
+    assert f"{path}, offset " in done.stdout
+    assert "Copied " in done.stdout
+    assert run("verify", tmp_path / "copy").returncode == 0
+    again = run("repair", source, tmp_path / "copy")
+    assert again.returncode == 1
+    assert "an empty directory, or one that does not exist" in flat(again.stderr)
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
+def test_tables_are_exported(source: Path, tmp_path: Path, form: str) -> None:
+    done = run("export", source, tmp_path / "out", "--format", form)
+    assert done.returncode == 0
+    assert f"{tmp_path / 'out' / 'scalars'}.{form}: 9 rows" in done.stdout
+    assert (tmp_path / "out" / f"lineage.{form}").stat().st_size > 0
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--format", "csv", "--follow"), "--follow goes with --format tensorboard"),
+        (("--format", "csv", "--max-points", "20"), "--max-points goes with --format"),
+        (("--projector", "x", "--follow"), "does not go with --follow"),
+        (("--labels", "x"), "--labels goes with --projector"),
+        (("--plugins", "scalar"), "Received: 'scalar'. Expected: one or more of scalars"),
+        (("--max-points", "3"), "an int of at least 10"),
+        (("--since", "5", "--until", "4"), "a step not after `until`"),
+        (("--jobs", "0"), "jobs is invalid"),
+        (("--max-points", "20", "--follow"), "a series that still grows cannot be thinned"),
+    ],
+)
+def test_options_that_do_not_go_together_exit_with_2(
+    source: Path, tmp_path: Path, options: tuple[str, ...], words: str
+) -> None:
+    done = run("export", source, tmp_path / "out", *options)
+    assert done.returncode == 2, done.stderr
+    assert words in flat(done.stderr)
+    assert not (tmp_path / "out").exists()
+
+
+def test_selection_is_passed_on(source: Path, tmp_path: Path) -> None:
+    options = ("--plugins", "scalars,text", "--since", "2", "--jobs", "2")
+    done = run("export", source, tmp_path / "logs", *options)
+    assert done.returncode == 0, done.stderr
+    for index in range(3):
+        values = event_files.values(tmp_path / "logs" / f"run_{index}")
+        assert {(step, value.tag) for step, _, value in values} == {
+            *((2, "loss/auto"), (3, "loss/auto"), (3, "lineage")),
+        }
+
+
+def start(*arguments: str | Path, **options: object) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*PROGRAM, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # A job in the background of a shell ignores Ctrl-C, and passes that on.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        **options,  # type: ignore[call-overload]
+    )
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_following_ends_well_when_it_is_asked_to(source: Path, tmp_path: Path, number: int) -> None:
+    process = start("export", source, tmp_path / "logs", "--follow")
+    assert process.stderr is not None
+    assert "Following" in process.stderr.readline()
+    deadline = time.monotonic() + 20
+    while not list((tmp_path / "logs").rglob("*tfevents*")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(number)
+    out, error = process.communicate(timeout=30)
+    assert (process.returncode, error) == (0, "")
+    assert "Exported" in out
+    assert run("export", source, tmp_path / "logs").returncode == 0
+    assert run("export", source, tmp_path / "at once").returncode == 0
+    assert shown(tmp_path / "logs") == shown(tmp_path / "at once")
+
+
+def test_view_shows_and_ends_with_everything(source: Path, tmp_path: Path) -> None:
+    process = start("view", source, "--logdir", tmp_path / "logs")
+    assert process.stdout is not None
+    found = re.search(r"http://127\.0\.0\.1:\d+/", process.stdout.readline())
+    assert found is not None
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    deadline = time.monotonic() + 30
+    runs: list[str] = []
+    while set(runs) < {"run_0", "run_1", "run_2"} and time.monotonic() < deadline:
+        with opener.open(f"{found[0]}data/runs") as answer:
+            runs = json.load(answer)
+        time.sleep(0.2)
+    assert {"run_0", "run_1", "run_2"} <= set(runs)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 0
+    with pytest.raises(urllib.error.URLError):
+        opener.open(f"{found[0]}data/runs", timeout=5)
+
+
+def test_tensorboard_does_not_outlive_a_view_that_is_killed(source: Path, tmp_path: Path) -> None:
+    process = start("view", source, "--logdir", tmp_path / "logs")
+    assert process.stdout is not None
+    found = re.search(r"http://\S+", process.stdout.readline())
+    assert found is not None
+    process.kill()
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        try:
+            opener.open(f"{found[0]}data/runs", timeout=5).close()
+        except OSError:
+            break
+        time.sleep(0.2)
+    else:
+        raise AssertionError("TensorBoard still answers")
+
+
+def test_a_port_that_is_taken_is_told(source: Path, tmp_path: Path) -> None:
+    import socket
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        done = run("view", source, "--logdir", tmp_path / "logs", "--port", port)
+    assert done.returncode == 1
+    assert "TensorBoard does not start" in done.stderr
+    assert port in done.stderr
+
+
+def test_the_cache_is_the_same_for_the_same_source(tmp_path: Path) -> None:
+    code = (
+        "import sys; from rec_summary.tensorboard.view import cache_directory; "
+        "print(cache_directory(sys.argv[1]))"
+    )
+    (tmp_path / "link").symlink_to(tmp_path / "records")
+    places = {
+        subprocess.run(
+            [sys.executable, "-c", code, str(tmp_path / name)],
+            capture_output=True,
+            text=True,
+            env={"XDG_CACHE_HOME": str(tmp_path / "cache"), "PATH": ""},
+        ).stdout
+        for name in ("records", "link")
+    }
+    [place] = places
+    assert place.startswith(f"{tmp_path}/cache/rec_summary/records-")
+
+
+def test_a_reader_that_leaves_ends_it_quietly(source: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)  # as `| head` does once it has enough
+    done = subprocess.run(
+        [*PROGRAM, "inspect", str(source)],
+        stdout=writing, stderr=subprocess.PIPE, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    os.close(writing)
+    assert done.returncode == 1
+    assert done.stderr == ""

@@ -1,0 +1,265 @@
+"""`rec-summary watch` as users meet it: a training in one process, watching in another."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from rec_summary._pb import lineage_pb2
+from tests.alerts.test_delivery import Receiver
+from tests.cli.test_cli import HEAVY, PROGRAM, flat, python, run
+from tests.support.record_dirs import event, lineage, scalar, train, write_segment
+
+GROWING = Path(__file__).parents[1] / "alerts" / "growing.py"
+PATIENCE_SECS = 30.0
+ROOT = Path(__file__).parents[2]
+
+
+class Training:
+    """A training in a process of its own, which does what it is told."""
+
+    def __init__(self, directory: Path) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, str(GROWING), str(directory)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+
+    def do(self, **what: Any) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(what) + "\n")
+        self._process.stdin.flush()
+        assert self._process.stdout.readline() == "done\n"
+
+    def loss(self, step: int, value: float) -> None:
+        self.do(**{"step": step, "loss/auto": value})
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+class Watch:
+    """`rec-summary watch` in a process of its own."""
+
+    def __init__(self, *arguments: str | Path) -> None:
+        self.process = subprocess.Popen(
+            [*PROGRAM, "watch", *map(str, arguments), "--interval", "0.05"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.lines: list[str] = []
+        self.errors: list[str] = []
+        self._threads = [
+            threading.Thread(target=into.extend, args=(stream,), daemon=True)
+            for into, stream in (
+                (self.lines, self.process.stdout), (self.errors, self.process.stderr)
+            )
+        ]  # fmt: skip
+        for thread in self._threads:
+            thread.start()
+
+    def end(self, number: int = signal.SIGINT) -> int:
+        self.process.send_signal(number)
+        code = self.process.wait(PATIENCE_SECS)
+        for thread in self._threads:
+            thread.join(PATIENCE_SECS)
+        return code
+
+
+def eventually(ask: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECS
+    while not ask():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> Path:
+    return tmp_path / "records"
+
+
+@pytest.fixture
+def training(records: Path) -> Iterator[Training]:
+    training = Training(records / "run")
+    with contextlib.ExitStack() as stack:
+        stack.callback(training.kill)
+        yield training
+
+
+@pytest.fixture
+def watching() -> Iterator[Callable[..., Watch]]:
+    started: list[Watch] = []
+
+    def start(*arguments: str | Path) -> Watch:
+        started.append(Watch(*arguments))
+        return started[-1]
+
+    yield start
+    for each in started:
+        if each.process.poll() is None:
+            each.end(signal.SIGKILL)
+
+
+def test_a_training_is_watched_from_outside(
+    tmp_path: Path, records: Path, training: Training, watching: Callable[..., Watch]
+) -> None:
+    log, script = tmp_path / "alerts.jsonl", tmp_path / "page-me"
+    script.write_text(f'#!/bin/sh\necho "$RS_STATE $RS_STEP" >> {tmp_path}/paged\n')
+    script.chmod(0o700)
+    with Receiver() as receiver:
+        watch = watching(
+            *(records, "--rule", "nan-loss", "--rule", "hot: calibration > 1.1 for 10 steps"),
+            *("--log", log, "--exec", script, "--webhook", receiver.url),
+        )
+        eventually(lambda: "Ctrl-C to stop" in "".join(watch.errors))
+        training.loss(1, 0.7)
+        training.loss(2, float("nan"))
+        eventually(lambda: len(watch.lines) == 1)
+        training.do(rotate=True)
+        training.loss(3, float("nan"))
+        training.do(step=10, **{"ctr/calibration": 1.2})
+        training.do(step=15, **{"ctr/calibration": 1.2})
+        training.do(restart=True)
+        training.do(step=12, **{"ctr/calibration": 1.2})
+        training.do(step=20, **{"ctr/calibration": 1.2})
+        training.loss(21, 0.5)
+        eventually(lambda: len(watch.lines) == 3)
+        eventually(lambda: len(receiver.received) == 3)
+        eventually(lambda: (tmp_path / "paged").read_text().count("\n") == 3)
+        assert watch.end() == 0
+    texts = [
+        "firing: run: nan-loss (*[Ll]oss* is not finite): loss/auto = nan at step 2",
+        "firing: run: hot (calibration > 1.1 for 10 steps): ctr/calibration = 1.2 at step 20",
+        "resolved: run: nan-loss (*[Ll]oss* is not finite): loss/auto = 0.5 at step 21",
+    ]
+    assert [each["text"] for each in receiver.received] == texts
+    assert [json.loads(line)["text"] for line in log.read_text().splitlines()] == texts
+    assert (tmp_path / "paged").read_text() == "firing 2\nfiring 20\nresolved 21\n"
+    assert [line.split(" ", 2)[2].partition(" ")[0] for line in watch.lines] == [
+        *("FIRING", "FIRING", "RESOLVED"),
+    ]
+
+
+def test_a_training_that_is_killed_is_a_stall_and_one_that_ends_is_none(
+    records: Path, training: Training, watching: Callable[..., Watch]
+) -> None:
+    watch = watching(records, "--rule", "no data for 1s", "--json")
+    training.do(status="RUNNING")
+    training.loss(1, 0.7)
+    training.kill()
+    eventually(lambda: len(watch.lines) == 1)
+    assert json.loads(watch.lines[0])["state"] == "firing"
+    write_segment(
+        records / "run",
+        lineage(time.time(), train_lineage=train(status=lineage_pb2.RunState.STOPPED)),
+    )
+    eventually(lambda: len(watch.lines) == 2)
+    assert json.loads(watch.lines[1])["reason"] in ("the run has ended", "data again")
+    time.sleep(1.5)
+    assert len(watch.lines) == 2
+    assert watch.end(signal.SIGTERM) == 0
+
+
+@pytest.fixture
+def source(records: Path) -> Path:
+    write_segment(records / "good", *(event(step, scalar("loss", 1)) for step in (1, 2, 3)))
+    write_segment(records / "bad", *(event(step, scalar("loss", step)) for step in (1, 2, 3)))
+    return records
+
+
+def test_once_tells_by_its_exit_code(source: Path) -> None:
+    done = run("watch", source, "--once", "--rule", "loss > 2")
+    assert done.returncode == 1
+    assert done.stdout.endswith("FIRING bad: loss > 2: loss = 3 at step 3\n")
+    assert done.stdout.count("\n") == 1
+    done = run("watch", source, "--once", "--rule", "loss > 5")
+    assert (done.returncode, done.stdout) == (0, "No alert is firing in 2 runs.\n")
+    done = run("watch", source, "--once", "--rule", "loss > 2", "--runs", "good", "-q")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert run("watch", source, "--once", "--rule", "loss > 2", "--since", "4").returncode == 0
+
+
+def test_once_hands_over_before_it_ends(source: Path) -> None:
+    with Receiver() as receiver:
+        done = run(
+            *("watch", source, "--once", "--rule", "loss > 2", "-q"),
+            *("--webhook", receiver.url, "--exec", "sh -c 'sleep 0.5; echo told $RS_RUN'"),
+        )
+    assert done.returncode == 1
+    assert [each["run"] for each in receiver.received] == ["bad"]
+    assert (done.stdout, done.stderr) == ("", "told bad\n")
+
+
+def test_a_rule_that_nothing_is_recorded_for_is_told(source: Path) -> None:
+    done = run("watch", source, "--once", "--rule", "calibraton > 1")
+    assert "nothing is recorded yet that the rule calibraton > 1 is about" in done.stderr
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--rule", "loss >"], "the rule, at column 7, is invalid"),
+        (["--rules", "no-such-file"], "the file of rules is invalid"),
+        (["--webhook", "ftp://host"], "the webhook is invalid"),
+        (["--exec", "no-such-program"], "the command is invalid"),
+        (["--log", "no-such-directory/log"], "the log of alerts is invalid"),
+        (["--since", "soon"], "since is invalid"),
+        (["--once", "--runs", "nothing"], "the choice of runs is invalid"),
+    ],
+)
+def test_mistakes_in_arguments(source: Path, arguments: list[str], message: str) -> None:
+    done = run("watch", source, *arguments)
+    assert done.returncode == 2
+    assert message in flat(done.stderr)
+
+
+def test_a_reader_that_has_enough_ends_it(source: Path, watching: Callable[..., Watch]) -> None:
+    command = [*PROGRAM, "watch", str(source), "--rule", "loss > 2", "--since", "0", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.wait(PATIENCE_SECS) == 0
+        assert process.stderr is not None
+        assert b"Error" not in process.stderr.read()
+
+
+def test_help_loads_nothing_heavy_and_watching_no_tensorboard(source: Path) -> None:
+    code = (
+        "import sys; from rec_summary.cli import main\n"
+        "main(sys.argv[1:])\n"
+        f"print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)"
+    )
+    done = python(code, "watch", "--help")
+    assert done.stderr.splitlines()[-1] == "[]"
+    done = python(code, "watch", source, "--once", "--rule", "loss > 5")
+    loaded = done.stderr.splitlines()[-1]
+    assert "tensorboard" not in loaded
+    assert "mindspore" not in loaded
+
+
+def test_nothing_listens_and_nothing_is_sent_unless_asked(
+    source: Path, watching: Callable[..., Watch]
+) -> None:
+    watch = watching(source, "--since", "0", "--rule", "loss > 2", "--rule", "stall")
+    eventually(lambda: len(watch.lines) > 0)
+    process = psutil.Process(watch.process.pid)
+    assert process.net_connections() == []
+    assert watch.end() == 0

@@ -1,0 +1,170 @@
+import math
+
+import numpy as np
+import pytest
+
+from rec_summary.metrics.quality.grouped_auc import UserScores
+from tests.support.click_streams import exact_auc
+
+
+def stream(rng, users, examples=40):
+    """Users of different activity, click rate and predictability."""
+    active = rng.geometric(1 / examples, users)
+    ids = np.repeat(rng.permutation(10 * users)[:users], active)
+    base = np.repeat(rng.normal(-1, 1, users), active)
+    signal = np.repeat(rng.gamma(1, 1, users), active)
+    taste = rng.normal(size=len(ids))
+    labels = rng.random(len(ids)) < 1 / (1 + np.exp(-base - signal * taste))
+    scores = 1 / (1 + np.exp(-base - taste))
+    order = rng.permutation(len(ids))
+    return ids[order], scores[order], labels[order]
+
+
+def exact_gauc(ids, scores, labels, weigh_by="impressions"):
+    total = heavy = 0.0
+    order = np.argsort(ids, kind="stable")
+    for part in np.split(order, np.flatnonzero(np.diff(ids[order])) + 1):
+        clicks = labels[part].sum()
+        if 0 < clicks < len(part):
+            weight = clicks if weigh_by == "clicks" else len(part)
+            total += weight * exact_auc(scores[part], labels[part])
+            heavy += weight
+    return total / heavy
+
+
+@pytest.mark.parametrize("weigh_by", ["impressions", "clicks"])
+def test_with_room_for_all_users_it_is_exact_up_to_the_bins(weigh_by):
+    data = stream(np.random.default_rng(0), 500)
+    state = UserScores(cells=1 << 16)
+    state.update(*data)
+    result = state.gauc(weigh_by)
+    assert result.rate == 1
+    assert (result.standard_error, result.bias_bound) == (0, 0)
+    assert result.sampled == 500
+    error = abs(result.value - exact_gauc(*data, weigh_by))
+    assert error <= result.bin_error_bound
+    assert error < 1e-3
+
+
+def test_scores_on_the_edges_of_bins_leave_no_error():
+    rng = np.random.default_rng(1)
+    ids, scores, labels = stream(rng, 300)
+    scores = np.round(scores * 64) / 64  # each an edge of 1,024 bins, so that ties are ties
+    state = UserScores(cells=1 << 16)
+    state.update(ids, scores, labels)
+    assert state.gauc().value == pytest.approx(exact_gauc(ids, scores, labels), abs=1e-12)
+
+
+def test_sampled_users_are_complete_and_memory_is_bounded():
+    ids, scores, labels = stream(np.random.default_rng(2), 2000)
+    state = UserScores(cells=4096)
+    for start in range(0, len(ids), 1000):
+        part = slice(start, start + 1000)
+        state.update(ids[part], scores[part], labels[part])
+        assert len(state._keys) + state._waiting < 2 * 4096 + 1000
+    assert state.gauc().rate < 0.3
+    assert len(state.arrays()["keys"]) <= 4096
+    # The same users, fed alone to a state with room for all: the same cells.
+    all_users = UserScores(cells=1 << 20)
+    all_users.update(ids, scores, labels)
+    everything, sample = all_users.arrays(), state.arrays()
+    inside = everything["keys"] >> np.uint64(10) < sample["limit"]
+    for name in ("keys", "negatives", "positives"):
+        np.testing.assert_array_equal(everything[name][inside], sample[name])
+    # and no user more would fit
+    beyond = everything["keys"] >> np.uint64(10) == sample["limit"]
+    assert len(sample["keys"]) + beyond.sum() > 4096
+
+
+def samples(data, seeds, cells):
+    results = []
+    for seed in range(seeds):
+        state = UserScores(cells=cells, bins=64, seed=seed)
+        state.update(*data)
+        results.append(state.gauc())
+    return results
+
+
+def test_sampling_is_unbiased_within_its_bound():
+    data = stream(np.random.default_rng(3), 3000, 10)
+    whole = UserScores(cells=1 << 20, bins=64)
+    whole.update(*data)
+    truth = whole.gauc()
+    results = samples(data, 300, 2000)
+    rates = np.array([each.rate for each in results])
+    assert rates.max() < 0.2
+
+    def off(estimates, true, allowed=0.0):
+        """How many standard errors the mean of the estimates is off, beyond what is allowed."""
+        noise = estimates.std(ddof=1) / math.sqrt(len(estimates))
+        return max(0, abs(estimates.mean() - true) - allowed) / noise
+
+    # Sums over the sample, divided by its rate, are unbiased: here the number of users.
+    assert off(np.array([each.sampled for each in results]) / rates, truth.sampled) < 4
+    assert off(np.array([each.users for each in results]) / rates, truth.users) < 4
+    # Their ratio is biased by no more than the bound.
+    values = np.array([each.value for each in results])
+    bound = np.mean([each.bias_bound for each in results])
+    assert bound < 0.002
+    assert off(values, truth.value, bound) < 4
+    # The standard error that each sample reports is the spread that samples have.
+    errors = np.sqrt(np.mean([each.standard_error**2 for each in results]))
+    assert errors == pytest.approx(values.std(ddof=1), rel=0.2)
+
+
+def test_the_sample_does_not_depend_on_how_ids_are_given():
+    data = stream(np.random.default_rng(4), 300)
+    first, second = UserScores(cells=2048), UserScores(cells=2048)
+    first.update(*data)
+    second.update(data[0].astype(np.int32), *data[1:])
+    np.testing.assert_array_equal(first.arrays()["keys"], second.arrays()["keys"])
+
+
+def test_users_without_both_kinds_of_labels_have_no_auc():
+    state = UserScores()
+    assert math.isnan(state.gauc().value)
+    state.update([1, 1, 2], [0.1, 0.2, 0.3], [1, 1, 0])
+    result = state.gauc()
+    assert math.isnan(result.value)
+    assert (result.users, result.sampled) == (0, 2)
+    state.update([2, 3, 3], [0.5, 0.1, np.nan], [1, 0, 1])
+    result = state.gauc()
+    assert (result.value, result.users, result.sampled) == (1.0, 1, 3)
+    assert state.refused.tolist() == [1, 0, 0, 0]
+
+
+def test_mistakes_are_told():
+    with pytest.raises(TypeError, match="users is invalid"):
+        UserScores().update([1.0], [0.5], [1])
+    with pytest.raises(ValueError, match="users is invalid"):
+        UserScores().update([1, 2], [0.5], [1])
+    with pytest.raises(ValueError, match="cells is invalid"):
+        UserScores(cells=2000)
+    with pytest.raises(ValueError, match="bins is invalid"):
+        UserScores(bins=2048)
+    with pytest.raises(ValueError, match="seed is invalid"):
+        UserScores(seed=1 << 63)
+    with pytest.raises(ValueError, match="weigh_by is invalid"):
+        UserScores().gauc("users")
+    with pytest.raises(ValueError, match="seed of a state to merge"):
+        UserScores(seed=1).merge(UserScores(seed=2))
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("keys", lambda keys: keys[::-1].copy()),
+        ("keys", lambda keys: np.append(keys[:-1], np.uint64(2**64 - 1))),
+        ("negatives", lambda weights: weights[1:]),
+        ("limit", lambda limit: limit // 2),
+        ("limit", lambda limit: np.array(2**55)),
+        ("cells", lambda cells: np.array(5)),
+    ],
+)
+def test_nonsense_is_refused(name, change):
+    state = UserScores(cells=2048)
+    state.update(*stream(np.random.default_rng(5), 300))
+    arrays = state.arrays()
+    arrays[name] = change(arrays[name])
+    with pytest.raises(ValueError, match=r"is invalid\. Received"):
+        UserScores.from_arrays(arrays)

@@ -1,0 +1,86 @@
+import math
+
+import numpy as np
+import pytest
+
+from rec_summary.metrics.quality.log_loss import LogLoss
+from tests.support.click_streams import calibrated
+
+
+def counted(scores, labels, weights=None):
+    state = LogLoss()
+    state.update(scores, labels, weights)
+    return state
+
+
+@pytest.fixture(params=[-0.5, -9.2], ids=["third", "1e-4"])
+def stream(request):
+    return calibrated(np.random.default_rng(0), 100_000, request.param)
+
+
+def test_log_loss_is_the_mean_of_the_losses(stream):
+    scores, labels = stream[0].astype(np.float64), stream[1]
+    losses = -np.where(labels == 1, np.log(scores), np.log1p(-scores))
+    state = counted(*stream)
+    assert state.log_loss() == pytest.approx(losses.mean(), rel=1e-9)
+    assert state.weight == 100_000
+    assert state.click_rate == labels.sum() / 100_000
+
+
+def test_log_loss_is_that_of_scikit_learn(stream):
+    metrics = pytest.importorskip("sklearn.metrics")
+    weights = np.random.default_rng(1).integers(1, 9, 100_000) / 4
+    expected = metrics.log_loss(stream[1], stream[0].astype(np.float64), sample_weight=weights)
+    assert counted(*stream, weights).log_loss() == pytest.approx(expected, rel=1e-6)
+
+
+def test_log_loss_is_that_of_river():
+    river = pytest.importorskip("river.metrics")
+    scores, labels = calibrated(np.random.default_rng(2), 2000, -2)
+    other = river.LogLoss()
+    for score, label in zip(scores.tolist(), labels.tolist(), strict=True):
+        other.update(bool(label), score)
+    assert counted(scores, labels).log_loss() == pytest.approx(other.get(), rel=1e-6)
+
+
+def test_knowing_only_the_rate_has_normalised_entropy_one():
+    labels = np.arange(64) < 8
+    assert counted(np.full(64, 0.125), labels).normalised_entropy() == pytest.approx(1, rel=1e-12)
+    assert counted(np.where(labels, 0.5, 0.05), labels).normalised_entropy() < 0.7
+    assert counted(np.where(labels, 0.05, 0.5), labels).normalised_entropy() > 1
+
+
+def test_weights_weigh_the_click_rate_too():
+    weighted = counted([0.2, 0.7, 0.1], [0, 1, 0], [2, 3, 1])
+    repeated = counted([0.2, 0.2, 0.7, 0.7, 0.7, 0.1], [0, 0, 1, 1, 1, 0])
+    assert weighted.click_rate == 0.5
+    assert weighted.normalised_entropy() == repeated.normalised_entropy()
+
+
+def test_a_wrong_certainty_costs_a_lot_but_not_everything():
+    assert counted([1.0], [0]).log_loss() == pytest.approx(-math.log(1e-7))
+    assert counted([0.0], [1]).log_loss() == pytest.approx(-math.log(1e-7))
+
+
+def test_without_a_value_it_is_nan():
+    assert math.isnan(LogLoss().log_loss())
+    assert math.isnan(LogLoss().click_rate)
+    assert math.isnan(counted([0.5], [1]).normalised_entropy())
+
+
+def test_other_clipping_does_not_merge():
+    with pytest.raises(ValueError, match="epsilon of a state to merge"):
+        LogLoss().merge(LogLoss(1e-6))
+
+
+@pytest.mark.parametrize("epsilon", [0, -1, 0.2, math.nan])
+def test_other_epsilons_are_refused(epsilon):
+    with pytest.raises(ValueError, match="epsilon is invalid"):
+        LogLoss(epsilon)
+
+
+def test_more_clicks_than_examples_are_refused():
+    arrays = counted([0.5, 0.5], [1, 1]).arrays()
+    arrays["weights.units"] = counted([0.5], [1]).arrays()["weights.units"]
+    with pytest.raises(ValueError, match="no more clicks than weight"):
+        LogLoss.from_arrays(arrays)

@@ -1,0 +1,50 @@
+import math
+
+import numpy as np
+import pytest
+
+from rec_summary.metrics.exact_sum import ExactSum
+from rec_summary.metrics.quality.ratings import RatingErrors
+
+
+def test_errors_of_a_few_ratings():
+    errors = RatingErrors()
+    errors.update([[4.0], [2.0], [1.0]], [[5], [2], [-1]])
+    assert errors.bias() == pytest.approx(1 / 3)
+    assert errors.mae() == 1
+    assert errors.rmse() == pytest.approx(math.sqrt(5 / 3))
+    assert errors.weight == 3
+
+
+def test_errors_are_those_of_scikit_learn():
+    metrics = pytest.importorskip("sklearn.metrics")
+    rng = np.random.default_rng(0)
+    ratings, weights = rng.integers(1, 6, 5000), rng.random(5000) + 0.1
+    predictions = ratings + rng.normal(0.2, 1, 5000)
+    errors = RatingErrors()
+    errors.update(predictions, ratings, weights)
+    mse = metrics.mean_squared_error(ratings, predictions, sample_weight=weights)
+    mae = metrics.mean_absolute_error(ratings, predictions, sample_weight=weights)
+    assert errors.rmse() == pytest.approx(math.sqrt(mse), rel=1e-12)
+    assert errors.mae() == pytest.approx(mae, rel=1e-12)
+
+
+def test_what_is_no_number_is_refused():
+    errors = RatingErrors()
+    errors.update([1.0, np.nan, np.inf, 1e200, 2.0], [1, 1, 1, 1, 3], [1, 1, 1, 1, 0])
+    assert errors.refused == 4
+    assert errors.weight == 1
+    assert errors.rmse() == 0
+
+
+def test_without_a_rating_it_is_nan():
+    assert math.isnan(RatingErrors().rmse())
+    assert math.isnan(RatingErrors().bias())
+
+
+def test_nonsense_is_refused():
+    arrays = RatingErrors().arrays()
+    with pytest.raises(ValueError, match="sum of squared is invalid"):
+        RatingErrors.from_arrays({**arrays, "squared.units": ExactSum(-1).arrays()["units"]})
+    with pytest.raises(ValueError, match="refused"):
+        RatingErrors.from_arrays({**arrays, "refused": np.array(-1)})

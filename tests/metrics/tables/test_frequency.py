@@ -1,0 +1,198 @@
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from itertools import chain
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rec_summary.metrics.tables import count_min
+from rec_summary.metrics.tables.frequency import FrequencyOptions, IdFrequency
+from tests.support.laws import (
+    assert_equal_states,
+    assert_independent,
+    assert_laws,
+    assert_rejects_each_missing_array,
+)
+
+EXACT = FrequencyOptions(50, unknown_id=7, sample_one_in=1)
+SKETCH = dataclasses.replace(EXACT, exact_rows=0, width=16)
+OPEN = FrequencyOptions(None, unknown_id=-1, sample_one_in=1, width=16)
+
+BATCHES = st.lists(st.lists(st.integers(-5, 60), max_size=30), min_size=3, max_size=3)
+
+
+def state(options: FrequencyOptions, *batches: list[int] | np.ndarray) -> IdFrequency:
+    found = IdFrequency(options)
+    for batch in batches:
+        found.add(batch)
+    return found
+
+
+def zipf_ids(count: int, size: int, exponent: float, seed: int = 0) -> np.ndarray:
+    """Returns ids of which id r has a frequency that goes with ``(r + 1)**-exponent``."""
+    weights = np.arange(1, size + 1) ** -exponent
+    cumulated = np.cumsum(weights) / weights.sum()
+    draws = np.random.default_rng(seed).random(count)
+    return np.minimum(np.searchsorted(cumulated, draws), size - 1)
+
+
+@pytest.mark.parametrize("options", [EXACT, SKETCH, OPEN])
+@settings(deadline=None)
+@given(BATCHES)
+def test_laws(options: FrequencyOptions, batches: list[list[int]]) -> None:
+    a, b, c = (state(options, batch) for batch in batches)
+    assert_laws(a, b, c)
+    a.merge(b)
+    a.merge(c)
+    assert_equal_states(a, state(options, list(chain(*batches))))
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(-5, 60)), st.integers(0, 12))
+def test_small_tables_are_counted_exactly(ids: list[int], count: int) -> None:
+    found = state(EXACT, ids)
+    assert found.seen == len(ids)
+    assert found.unknown == ids.count(7)
+    assert found.out_of_range == sum(not 0 <= i < 50 for i in ids)
+    exact = Counter(i for i in ids if 0 <= i < 50 and i != 7)
+    expected = sorted(exact.items(), key=lambda item: (-item[1], item[0]))[:count]
+    top = found.top(count)
+    assert list(zip(top.ids.tolist(), top.counts.tolist(), strict=True)) == expected
+    np.testing.assert_allclose(top.low, top.counts)
+    np.testing.assert_allclose(top.high, top.counts)
+
+
+def test_an_unknown_id_outside_the_table_is_not_out_of_range() -> None:
+    found = state(FrequencyOptions(50, unknown_id=-1, sample_one_in=1), [-1, -1, 3, -2, 50])
+    assert (found.seen, found.unknown, found.out_of_range) == (5, 2, 2)
+    assert found.top(5).ids.tolist() == [3]
+
+
+@pytest.mark.parametrize("size", [None, 10**9, 200_000])
+def test_the_sketch_finds_frequent_ids_within_its_bounds(size: int | None) -> None:
+    # Scattered, so that their prefixes differ.
+    names = np.random.default_rng(1).permutation(200_000)
+    ids = names[zipf_ids(300_000, 200_000, 1.1)] * (1 if size == 200_000 else 4_999)
+    found = state(FrequencyOptions(size, sample_one_in=1), *np.array_split(ids, 20))
+    top = found.top(100)
+    exact = Counter(ids.tolist())
+    truth = np.array([exact[i] for i in top.ids.tolist()])
+    assert (top.counts >= truth).all()
+    # Each is that close with 98 %.
+    allowed = count_min.excess(found.options.width) * ids.size
+    assert (top.counts - truth <= allowed).mean() >= 0.95
+    assert (top.low <= truth).mean() >= 0.95
+    sure = {i for i, n in exact.items() if n > ids.size * (1 / 2048 + allowed / ids.size)}
+    assert len(sure) > 20
+    assert sure <= set(top.ids.tolist())
+
+
+def test_the_bounds_of_a_sample_hold_the_truth() -> None:
+    ids = zipf_ids(400_000, 5_000, 1.1)
+    found = state(FrequencyOptions(5_000), *np.array_split(ids, 100))
+    top = found.top(50)
+    truth = np.bincount(ids, minlength=5_000)[top.ids]
+    # 99.7 % each; that the top was chosen by the same sample makes it a little less.
+    assert ((top.low <= truth) & (truth <= top.high)).mean() >= 0.96
+    assert top.counts[0] == pytest.approx(truth[0], rel=0.05)
+    assert ((top.high - top.low)[:5] < truth[:5]).all()
+
+
+def test_the_sample_is_of_all_places_of_a_batch() -> None:
+    # Every 16th place is another feature: a sample of every 16th id would see that or nothing.
+    batch = np.tile(np.arange(16), 256)
+    found = state(FrequencyOptions(16), *[batch] * 50)
+    top = found.top(16)
+    assert sorted(top.ids.tolist()) == list(range(16))
+    np.testing.assert_allclose(top.counts, 50 * 256, rtol=0.2)
+    assert top.counts.sum() == pytest.approx(50 * 4096)
+
+
+def test_the_rate_of_the_sample_holds_for_small_batches() -> None:
+    found = state(FrequencyOptions(4), *[[1, 2, 3]] * 160)
+    assert found.arrays()["totals"].tolist() == [480, 0, 0, 30]
+
+
+@pytest.mark.parametrize("exponent", [0.7, 1.0, 1.3])
+@pytest.mark.parametrize("exact_rows", [0, 2**17])
+def test_the_exponent_of_zipf_is_found(exponent: float, exact_rows: int) -> None:
+    ids = zipf_ids(1_000_000, 2_000, exponent)
+    found = state(FrequencyOptions(2_000, sample_one_in=1, exact_rows=exact_rows), ids)
+    skew = found.skew(100)
+    assert skew.zipf_exponent == pytest.approx(exponent, abs=0.05)
+    truth = np.sort(np.bincount(ids))[::-1][:100].sum() / ids.size
+    assert skew.top_share == pytest.approx(truth, abs=0.05)
+
+
+def test_skew_of_nothing_is_unknown() -> None:
+    for options in (EXACT, SKETCH):
+        skew = state(options, [7, -3]).skew()
+        assert np.isnan([skew.top_share, skew.zipf_exponent]).all()
+
+
+def test_beside_frequent_items_of_datasketches() -> None:
+    datasketches = pytest.importorskip("datasketches")
+    ids = zipf_ids(100_000, 10_000, 1.2)
+    theirs = datasketches.frequent_items_sketch(12)
+    for value in ids.tolist():
+        theirs.update(value)
+    found = theirs.get_frequent_items(datasketches.frequent_items_error_type.NO_FALSE_NEGATIVES)
+    top = state(FrequencyOptions(10_000, sample_one_in=1), ids).top(10)
+    for (item, _, low, high), ours, count in zip(found, top.ids, top.counts, strict=False):
+        assert item == ours
+        assert low <= count <= high
+
+
+def test_beside_heavy_hitters_of_river() -> None:
+    sketch = pytest.importorskip("river.sketch")
+    ids = zipf_ids(50_000, 5_000, 1.2)
+    theirs = sketch.HeavyHitters(support=0.0005, epsilon=0.0005, fading_factor=1.0)
+    for value in ids.tolist():
+        theirs.update(value)
+    for options in (
+        FrequencyOptions(5_000, sample_one_in=1),
+        FrequencyOptions(None, sample_one_in=1),
+    ):
+        top = state(options, ids).top(8)
+        assert {item for item, _ in theirs.most_common(8)} == set(top.ids.tolist())
+        for item, count in zip(top.ids.tolist(), top.counts, strict=True):
+            # Theirs is too small by up to 0.05 %, the sketch too large by up to 0.07 %.
+            assert theirs[item] == pytest.approx(count, abs=0.0012 * ids.size)
+
+
+def test_copies_and_arrays_are_independent() -> None:
+    for options in (EXACT, SKETCH):
+        assert_independent(state(options, [1]), lambda it: it.add([2]))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"size": 51}, {"unknown_id": None}, {"sample_one_in": 2}, {"exact_rows": 7}, {"width": 32}],
+)
+def test_other_settings_are_not_merged(other: dict[str, int | None]) -> None:
+    a, b = IdFrequency(EXACT), IdFrequency(dataclasses.replace(EXACT, **other))
+    with pytest.raises(ValueError, match="the options of the state to be merged is invalid"):
+        a.merge(b)
+
+
+@pytest.mark.parametrize("options", [EXACT, SKETCH])
+def test_missing_and_senseless_arrays(options: FrequencyOptions) -> None:
+    assert_rejects_each_missing_array(state(options, [1, 2]))
+
+
+@pytest.mark.parametrize("options", [EXACT, SKETCH])
+def test_counters_that_contradict_the_totals(options: FrequencyOptions) -> None:
+    arrays = state(options, [1, 2]).arrays()
+    arrays["counters"][..., 3] += 1
+    with pytest.raises(ValueError, match="a sum of 2"):
+        IdFrequency.from_arrays(arrays)
+
+
+@pytest.mark.parametrize("options", [{"size": 0}, {"size": 9, "width": 100}, {"sample_one_in": 0}])
+def test_options_out_of_range(options: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match="is invalid"):
+        FrequencyOptions(**{"size": 9, **options})

@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rec_summary.metrics.tables.row_norms import RowNorms, sample_rows
+from tests.support.laws import (
+    assert_independent,
+    assert_laws,
+    assert_rejects_each_missing_array,
+    merged,
+)
+
+ROWS = np.arange(0, 40, 2)
+TABLES = [np.random.default_rng(seed).normal(size=(40, 3)).astype(np.float32) for seed in range(3)]
+
+
+def state(rows: np.ndarray, tables: list[np.ndarray] = TABLES) -> RowNorms:
+    found = RowNorms(rows, 3)
+    for table in tables:
+        found.snapshot(table[rows])
+    return found
+
+
+@settings(deadline=None)
+@given(st.integers(1, 10**12), st.integers(1, 2000))
+def test_the_sample_is_spread_over_the_table(size: int, count: int) -> None:
+    rows = sample_rows(size, count)
+    assert rows.size == min(size, count)
+    assert (np.diff(rows) > 0).all()
+    assert rows[0] >= 0
+    assert rows[-1] < size
+    # One row in each part: no gap is longer than two parts.
+    assert (np.diff(rows) <= 2 * -(-size // rows.size)).all()
+    np.testing.assert_array_equal(rows, sample_rows(size, count))
+
+
+def test_the_sample_never_changes() -> None:
+    # Other rows would make the drift of a restarted run meaningless.
+    assert sample_rows(100_000, 4).tolist() == [7535, 47465, 73110, 89053]
+
+
+@settings(deadline=None)
+@given(st.lists(st.sets(st.integers(0, 39)), min_size=3, max_size=3))
+def test_laws(parts: list[set[int]]) -> None:
+    a, b, c = (state(np.array(sorted(part), np.int64)) for part in parts)
+    assert_laws(a, b, c)
+    whole = merged(a, b, c)
+    assert whole.rows.tolist() == sorted(set().union(*parts))
+    assert repr(whole.report()) == repr(state(whole.rows).report())
+
+
+def test_norms_and_movement() -> None:
+    found = state(ROWS).report(quantiles=(0.0, 0.5, 1.0))
+    before, now = TABLES[1][ROWS].astype(float), TABLES[2][ROWS].astype(float)
+    norms = np.sqrt((now**2).sum(axis=1))
+    assert found.rows == 20
+    assert found.norms == pytest.approx((norms.min(), np.median(norms), norms.max()))
+    change = np.sqrt(((now - before) ** 2).sum() / (before**2).sum())
+    assert found.relative_change == pytest.approx(change)
+    scipy_distance = pytest.importorskip("scipy.spatial.distance")
+    cosines = [1 - scipy_distance.cosine(x, y) for x, y in zip(before, now, strict=True)]
+    assert found.cosine == pytest.approx(np.mean(cosines))
+
+
+def test_dead_rows() -> None:
+    table = TABLES[0].copy()
+    table[4] = 0
+    later = TABLES[1].copy()
+    later[4] = 0
+    later[6] = table[6]
+    found = state(ROWS, [table, later])
+    report = found.report()
+    assert report.zero_share == 1 / 20
+    assert report.unchanged_share == 2 / 20  # the row that is zero, too
+    assert report.dead_share == 2 / 20
+    touched = np.ones(20, bool)
+    touched[[0, 3]] = False  # rows 0 and 6
+    assert found.report(touched).dead_share == 3 / 20
+
+
+def test_a_small_change_is_no_death() -> None:
+    table = np.full((40, 3), 1000, np.float32)
+    later = table.copy()
+    later[:, 0] = np.nextafter(np.float32(1000), np.float32(2000))
+    assert state(ROWS, [table, later]).report().unchanged_share == 0
+
+
+def test_a_row_that_is_not_finite_is_told_and_left_out() -> None:
+    later = TABLES[1].copy()
+    later[2, 1], later[4, 1] = np.nan, np.inf
+    found = state(ROWS, [TABLES[0], later]).report()
+    assert found.not_finite_share == pytest.approx(2 / 20)
+    rest = np.delete(ROWS, [1, 2])
+    expected = state(rest, [TABLES[0], later]).report()
+    assert found.norms == expected.norms
+    assert (found.relative_change, found.cosine) == (expected.relative_change, expected.cosine)
+
+
+def test_what_one_snapshot_cannot_tell() -> None:
+    found = state(ROWS, TABLES[:1]).report()
+    assert np.isnan([found.unchanged_share, found.relative_change, found.cosine]).all()
+    assert found.dead_share == 0
+    nothing = RowNorms(ROWS, 3).report()
+    assert np.isnan([*nothing.norms, nothing.dead_share]).all()
+
+
+def test_a_snapshot_is_a_copy() -> None:
+    values = TABLES[0][ROWS].copy()
+    found = RowNorms(ROWS, 3)
+    found.snapshot(values)
+    values[:] = 0
+    assert found.report().zero_share == 0
+
+
+def test_copies_and_arrays_are_independent() -> None:
+    assert_independent(state(ROWS), lambda it: it.snapshot(TABLES[0][ROWS]))
+
+
+def test_the_same_rows_with_other_values_are_not_merged() -> None:
+    ours, theirs = state(ROWS), state(ROWS, [TABLES[0], TABLES[0], TABLES[2]])
+    with pytest.raises(ValueError, match="equal rows"):
+        ours.merge(theirs)
+
+
+def test_another_width_or_number_of_snapshots_is_not_merged() -> None:
+    with pytest.raises(ValueError, match="the width"):
+        RowNorms(ROWS, 3).merge(RowNorms(ROWS, 4))
+    with pytest.raises(ValueError, match="the number of snapshots"):
+        state(ROWS).merge(state(ROWS, TABLES[:2]))
+
+
+def test_missing_and_senseless_arrays() -> None:
+    assert_rejects_each_missing_array(state(ROWS))
+
+
+@pytest.mark.parametrize("rows", [[3, 2], [1, 1], [-1, 2], [[1]], [0.5]])
+def test_rows_that_are_none(rows: list[object]) -> None:
+    with pytest.raises(ValueError, match="ascending row numbers"):
+        RowNorms(np.array(rows), 3)
+
+
+def test_values_and_flags_of_another_shape() -> None:
+    with pytest.raises(ValueError, match="the shape of the rows"):
+        RowNorms(ROWS, 3).snapshot(TABLES[0])
+    with pytest.raises(ValueError, match="the shape of touched"):
+        state(ROWS).report(np.ones(3, bool))

@@ -1,0 +1,105 @@
+"""Under which names states are read, and that nothing is told of nothing."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from rec_summary.alerts.builtin import BUILTIN
+from rec_summary.alerts.conditions import patterns
+from rec_summary.alerts.grammar import parse
+from rec_summary.metrics.quality import score_quality
+from rec_summary.metrics.quality.click_quality import ClickQuality
+from rec_summary.metrics.quality.grouped_auc import UserScores
+from rec_summary.metrics.quality.log_loss import LogLoss
+from rec_summary.metrics.quality.ratings import RatingErrors
+from rec_summary.metrics.quality.score_histogram import ScoreHistogram
+from rec_summary.metrics.report import Detail, read
+from rec_summary.metrics.tables.health import TableHealth
+from rec_summary.metrics.throughput import Throughput
+from tests.support.laws import assert_equal_states, assert_laws
+
+
+def clicks(seed: int, size: int = 500):
+    random = np.random.default_rng(seed)
+    scores = random.random(size).astype(np.float32) * 0.5
+    return scores, (random.random(size) < scores).astype(np.float32)
+
+
+def quality(seed: int) -> ClickQuality:
+    state = ClickQuality(128)
+    state.update(*clicks(seed))
+    return state
+
+
+def test_quality_is_its_two_parts_and_obeys_the_laws() -> None:
+    assert_laws(quality(1), quality(2), quality(3))
+    scores, loss = ScoreHistogram(128), LogLoss()
+    scores.update(*clicks(1))
+    loss.update(*clicks(1))
+    assert_equal_states(quality(1).scores, scores)
+    assert_equal_states(quality(1).loss, loss)
+    scaled = quality(1)
+    scaled.scale(0.5)
+    assert scaled.loss.weight == 250
+    assert scaled.scores.positives.sum() == scores.positives.sum() / 2
+
+
+def test_every_number_has_its_name() -> None:
+    state = quality(1)
+    found = read({"quality/lifetime": state}, Detail(thresholds=5))
+    assert found.scalars["recommender/auc/lifetime"] == score_quality.auc(state.scores)
+    assert found.scalars["recommender/log_loss/lifetime"] == state.loss.log_loss()
+    assert found.scalars["recommender/examples/lifetime"] == 500
+    assert found.pr_curves["recommender/pr_curve/lifetime"].shape == (6, 5)
+    edges, counts = found.histograms["recommender/scores/lifetime"]
+    assert counts.sum() == 500
+    assert len(counts) <= 64
+    assert edges[-1] >= 0.49
+    assert (np.diff(edges) > 0).all()
+    _, observed, weights = found.reliabilities["recommender/reliability/lifetime"]
+    assert observed @ weights == pytest.approx(state.scores.positives.sum())
+
+
+def test_nothing_is_told_of_nothing() -> None:
+    empty = {
+        "quality/lifetime": ClickQuality(),
+        "quality/last_100": RatingErrors(),
+        "table/item": TableHealth.of_table(10),
+        "table_window/item": TableHealth.of_table(10),
+        "throughput": Throughput(),
+        "of/another/version": RatingErrors(),
+    }
+    found = read(empty, Detail())
+    assert all(math.isfinite(number) for number in found.scalars.values())
+    assert {tag for tag, number in found.scalars.items() if number} == set()
+    assert not (found.pr_curves)
+    assert not (found.histograms)
+    assert not (found.reliabilities)
+    assert not (found.tops)
+
+
+def test_curves_are_read_only_where_they_are_wanted() -> None:
+    table = TableHealth.of_table(10)
+    table.add(np.tile([1, 1, 2, 99], 200))
+    states = {"quality/lifetime": quality(1), "table/item": table}
+    short, whole = (read(states, Detail(curves=curves)) for curves in (False, True))
+    assert not (short.pr_curves)
+    assert not (short.histograms)
+    assert not (short.tops)
+    assert set(short.scalars) < set(whole.scalars)
+    assert whole.tops["recommender/table/item/top_ids"][0].tolist()[:1] == [1]
+    assert whole.scalars["recommender/table/item/out_of_range_share"] == 0.25
+
+
+def test_the_alert_about_a_drop_of_an_auc_is_about_aucs_only() -> None:
+    users = UserScores()
+    scores, labels = clicks(1)
+    users.update(np.arange(len(scores)) % 7, scores, labels)
+    found = read({"quality/lifetime": quality(1), "users/lifetime": users}, Detail()).scalars
+    [pattern] = patterns(parse(BUILTIN["auc-drop"]).condition)
+    meant = {tag for tag in found if pattern.matches_tag(tag)}
+    assert meant == {"recommender/auc/lifetime", "recommender/gauc/lifetime"}
+    assert found["recommender/grouped_users/lifetime"] == 7

@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rec_summary.records.checkpoints.file import CheckpointError, CheckpointFile
+
+
+def varint(number: int) -> bytes:
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*out, number])
+
+
+def field(number: int, data: bytes) -> bytes:
+    return varint(number << 3 | 2) + varint(len(data)) + data
+
+
+def value(name: str, dims: tuple[int, ...], kind: str, content: bytes) -> bytes:
+    shape = b"".join(varint(1 << 3) + varint(size) for size in dims)
+    tensor = shape + field(2, kind.encode()) + field(3, content)
+    return field(1, field(1, name.encode()) + field(2, tensor))
+
+
+TABLE = np.arange(12, dtype=np.float32).reshape(4, 3)
+DATA = value("table", (4, 3), "Float32", TABLE.tobytes()) + value(
+    "b", (), "Int64", b"\x07" + bytes(7)
+)
+
+
+def opened(folder: Path, data: bytes) -> CheckpointFile:
+    path = folder / "a.ckpt"
+    path.write_bytes(data)
+    return CheckpointFile(path)
+
+
+def test_parameters_are_read_when_they_are_asked_for(tmp_path: Path) -> None:
+    with opened(tmp_path, DATA) as found:
+        assert found.names == ("table", "b")
+        assert found.shape("table") == (4, 3)
+        np.testing.assert_array_equal(found.array("table"), TABLE)
+        assert found.array("b") == 7
+        with pytest.raises(KeyError):
+            found.array("nothing")
+
+
+def test_a_parameter_in_parts_is_put_together(tmp_path: Path) -> None:
+    raw = TABLE.tobytes()
+    parts = [value("table", (4, 3), "Float32", part) for part in (raw[:20], raw[20:])]
+    with opened(tmp_path, b"".join(parts)) as found:
+        np.testing.assert_array_equal(found.array("table"), TABLE)
+
+
+@given(st.integers(0, 12), st.integers(0, 12), st.integers(0, 48))
+def test_any_elements_are_read_alone(first: int, second: int, cut: int) -> None:
+    start, stop = sorted((first, second))
+    raw = TABLE.tobytes()
+    parts = [value("table", (4, 3), "Float32", part) for part in (raw[:cut], raw[cut:])]
+    with tempfile.TemporaryDirectory() as folder, opened(Path(folder), b"".join(parts)) as found:
+        elements = found.elements("table", start, stop)
+    np.testing.assert_array_equal(elements, TABLE.reshape(-1)[start:stop])
+
+
+def test_bfloat16_becomes_float32(tmp_path: Path) -> None:
+    halves = (TABLE.view(np.uint32) >> 16).astype("<u2")
+    with opened(tmp_path, value("t", (4, 3), "BFloat16", halves.tobytes())) as found:
+        np.testing.assert_array_equal(found.array("t"), TABLE)
+
+
+def test_a_checksum_at_the_end_is_no_part_of_it(tmp_path: Path) -> None:
+    with opened(tmp_path, DATA + b"crc_num\x00\x00\x00\x00\x00\x00\x1f\xcd\xe5-") as found:
+        assert found.names == ("table", "b")
+
+
+@pytest.mark.parametrize(
+    ("data", "match"),
+    [
+        (b"not a checkpoint", "whole and not encrypted"),
+        (DATA[:-3], "whole and not encrypted"),
+        (field(1, b"\xff" * 12), "one of at most ten bytes"),
+    ],
+)
+def test_what_is_no_checkpoint_is_told_with_its_place(
+    tmp_path: Path, data: bytes, match: str
+) -> None:
+    with pytest.raises(CheckpointError, match=match) as error:
+        opened(tmp_path, data)
+    assert f"{tmp_path / 'a.ckpt'}, offset " in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("dims", "kind", "match"),
+    [((1 << 50, 3), "Float32", "as many as its shape has"), ((4, 3), "Strange", "the type of t")],
+)
+def test_what_cannot_be_an_array_is_told(
+    tmp_path: Path, dims: tuple[int, ...], kind: str, match: str
+) -> None:
+    with (
+        opened(tmp_path, value("t", dims, kind, TABLE.tobytes())) as found,
+        pytest.raises(CheckpointError, match=match),
+    ):
+        found.array("t")
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.integers(0, len(DATA) - 1), st.integers(0, 255)), max_size=4))
+def test_damage_is_an_error_or_an_array(changes: list[tuple[int, int]]) -> None:
+    data = bytearray(DATA)
+    for place, byte in changes:
+        data[place] = byte
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            with opened(Path(folder), bytes(data)) as found:
+                for name in found.names:
+                    assert found.array(name).size <= len(data)
+        except CheckpointError:
+            pass
+
+
+@pytest.mark.mindspore
+def test_mindspores_own_checkpoints(tmp_path: Path) -> None:
+    mindspore = pytest.importorskip("mindspore")
+    arrays = {
+        "emb.table": TABLE,
+        "half": TABLE.astype(np.float16),
+        "ids": np.arange(5, dtype=np.int32),
+        "flag": np.array([True, False]),
+        "scalar": np.float32(3.5),
+    }
+    saved = [{"name": name, "data": mindspore.Tensor(array)} for name, array in arrays.items()]
+    path = str(tmp_path / "a.ckpt")
+    for crc_check in (False, True):
+        mindspore.save_checkpoint(saved, path, append_dict={"epoch": 3}, crc_check=crc_check)
+        with CheckpointFile(path) as found:
+            assert found.names == (*arrays, "epoch")
+            for name, array in arrays.items():
+                np.testing.assert_array_equal(found.array(name), array)
+                assert found.array(name).dtype == array.dtype
+            assert found.array("epoch") == 3

@@ -1,0 +1,100 @@
+import re
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from rec_summary.records.format.names import Kind, RecordName, check_affixes, parse_name, this_host
+
+hosts = st.from_regex(r"[A-Za-z][A-Za-z0-9.-]{0,30}", fullmatch=True)
+
+
+@given(st.integers(0, 2**40), st.integers(0, 9999), hosts, st.sampled_from(Kind))
+def test_a_name_parses_into_what_made_it(stamp, rank, host, kind):
+    name = RecordName(stamp, rank, host, kind)
+    assert parse_name(str(name)) == name
+
+
+@pytest.mark.parametrize(
+    ("name", "stamp", "rank", "kind"),
+    [
+        ("events.out.events.summary.1700000000.0.node-3_MS", 1700000000, 0, Kind.SUMMARY),
+        ("events.out.events.summary.1700000000.7.a.b.c_lineage", 1700000000, 7, Kind.LINEAGE),
+        ("mine.out.events.summary.1700000000.1.host", 1700000000, 1, Kind.SUMMARY),
+        ("events.out.events.summary.1589500000.oldhost_MS", 1589500000, 0, Kind.SUMMARY),
+    ],
+)
+def test_names_of_mindspore_are_understood(name, stamp, rank, kind):
+    parsed = parse_name(name)
+    assert (parsed.stamp, parsed.rank, parsed.kind) == (stamp, rank, kind)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "events.out.tfevents.1700000000.host", "events.out.events.summary.now.0.h_MS", "a.ckpt"],
+)
+def test_other_names_are_not_record_files(name):
+    assert parse_name(name) is None
+
+
+def test_mindinsight_finds_our_summary_files_and_leaves_lineage_and_locks_alone():
+    # MindInsight's rule, from FORMATS: names matching this that do not end in _lineage
+    from rec_summary.records.reading.runs import LOCK_NAME
+
+    rule = re.compile(r"summary\.\d+")
+    assert rule.search(str(RecordName(1, 0, this_host(), Kind.SUMMARY)))
+    assert str(RecordName(1, 0, this_host(), Kind.LINEAGE)).endswith("_lineage")
+    assert not rule.search(LOCK_NAME)
+
+
+prefixes = st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,20}", fullmatch=True)
+suffixes = st.from_regex(r"[A-Za-z0-9_.-]{0,20}", fullmatch=True)
+
+
+@given(st.integers(0, 2**40), st.integers(0, 9999), hosts, prefixes, suffixes)
+def test_names_with_affixes_of_the_users_own_are_found_again(stamp, rank, host, prefix, suffix):
+    assume("summary" not in prefix + suffix and not suffix.endswith("_lineage"))
+    check_affixes(prefix, suffix)
+    for kind in Kind:
+        name = str(RecordName(stamp, rank, host, kind, prefix, suffix))
+        parsed = parse_name(name)
+        assert (parsed.stamp, parsed.rank, parsed.kind) == (stamp, rank, kind)
+        assert parsed.prefix == prefix
+        assert str(parsed) == name
+        assert [int(number) for number in re.findall(r"summary\.(\d+)", name)] == [stamp]
+        assert name.endswith("_lineage") is (kind is Kind.LINEAGE)
+
+
+@pytest.mark.parametrize(
+    ("prefix", "suffix"),
+    [("events", "_MS"), ("xx_", "_yy"), ("my.run-1", ""), ("1", ".log"), ("e", "_lineage2")],
+)
+def test_mindspores_affixes_and_a_few_more_are_allowed(prefix, suffix):
+    check_affixes(prefix, suffix)
+
+
+@pytest.mark.parametrize(
+    ("prefix", "suffix", "error"),
+    [
+        ("", "_MS", ValueError),
+        (".hidden", "_MS", ValueError),
+        ("../up", "_MS", ValueError),
+        ("a/b", "_MS", ValueError),
+        ("a\n", "_MS", ValueError),
+        ("a\0", "_MS", ValueError),
+        ("é", "_MS", ValueError),
+        ("x.summary.5", "_MS", ValueError),
+        (5, "_MS", TypeError),
+        (None, "_MS", TypeError),
+        ("events", "_lineage", ValueError),
+        ("events", "_my_lineage", ValueError),
+        ("events", "/../x", ValueError),
+        ("events", "_MS\n", ValueError),
+        ("events", ".out.events.summary.5", ValueError),
+        ("events", None, TypeError),
+        ("events", b"_MS", TypeError),
+    ],
+)
+def test_affixes_that_would_leave_the_directory_or_hide_the_file_are_refused(prefix, suffix, error):
+    with pytest.raises(error, match=r"(?s)file_(pre|suf)fix is invalid\. Received: .* Expected: "):
+        check_affixes(prefix, suffix)

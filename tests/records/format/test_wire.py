@@ -1,0 +1,81 @@
+"""What is written directly is what protobuf would write, byte for byte."""
+
+import numpy as np
+import pytest
+from google.protobuf.internal import api_implementation
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from rec_summary._pb.anf_ir_pb2 import TensorProto
+from rec_summary._pb.summary_pb2 import Event, Summary
+from rec_summary.records.format import wire
+from rec_summary.values.histogram import encode_histogram
+from rec_summary.values.image import encode_image
+from rec_summary.values.summary import ScalarValue, encode_event
+from rec_summary.values.tensor import encode_tensor
+
+numbers = st.one_of(
+    hnp.boolean_dtypes(),
+    hnp.integer_dtypes(endianness="="),
+    hnp.unsigned_integer_dtypes(endianness="="),
+    hnp.floating_dtypes(endianness="=", sizes=(16, 32, 64)),
+)
+arrays = hnp.arrays(numbers, hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=12))
+
+
+def same(message, encoded):
+    assert message.FromString(encoded).SerializeToString() == encoded
+
+
+@given(arrays)
+def test_histograms(array):
+    same(Summary.Histogram, encode_histogram(array))
+
+
+@given(arrays)
+def test_tensors(array):
+    if api_implementation.Type() == "python" and array.dtype.kind == "f":
+        array = np.nan_to_num(array)  # protobuf in Python forgets the sign of a NaN
+    same(TensorProto, encode_tensor(array))
+
+
+@given(hnp.arrays(np.uint8, st.tuples(st.integers(1, 9), st.just(3), st.just(4), st.just(5))))
+def test_images(array):
+    same(Summary.Image, encode_image(array))
+
+
+@given(
+    st.integers(-(2**63), 2**63 - 1),
+    st.floats(allow_nan=False),
+    st.lists(st.tuples(st.text(min_size=1), st.floats(width=32, allow_nan=False))),
+)
+def test_events(step, wall_time, scalars):
+    encoded = encode_event(
+        step, wall_time, [ScalarValue(tag, number).encode() for tag, number in scalars]
+    )
+    event = Event(wall_time=wall_time, step=step)
+    event.summary.SetInParent()
+    for tag, number in scalars:
+        event.summary.value.add(tag=tag, scalar_value=number)
+    assert encoded == event.SerializeToString()
+
+
+@given(st.integers(-(2**63), 2**63 - 1))
+def test_integers(number):
+    assert wire.int_field(2, number) == Event(step=number, wall_time=0).SerializeToString()[9:]
+
+
+@given(hnp.arrays(np.int64, st.integers(0, 20)), hnp.arrays(np.uint64, st.integers(0, 20)))
+def test_packed_integers(signed, unsigned):
+    expected = TensorProto(int64_data=signed.tolist(), uint64_data=unsigned.tolist())
+    parts = [(5, signed), (7, unsigned)]
+    encoded = b"".join(
+        wire.bytes_field(field, wire.packed_varints(array)) for field, array in parts if array.size
+    )
+    assert encoded == expected.SerializeToString()
+
+
+def test_text_that_is_no_unicode_is_refused():
+    with pytest.raises(UnicodeEncodeError):
+        ScalarValue("\ud800", 1.0).encode()

@@ -1,0 +1,315 @@
+import os
+import re
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from rec_summary.records.failures import Troubles
+from rec_summary.records.format.names import Kind
+from rec_summary.records.writing.background import BackgroundWriter
+
+
+class Item:
+    kind = Kind.SUMMARY
+
+    def __init__(self, value, nbytes=10):
+        self.value = value
+        self.nbytes = nbytes
+
+    def encode(self):
+        return self.value
+
+
+class SlowSink:
+    """A disk that waits for the test, and fails when told to."""
+
+    def __init__(self):
+        self.gate = threading.Event()
+        self.gate.set()
+        self.written = []
+        self.flushed = []
+        self.closed = 0
+        self.failing = False
+
+    def write(self, record):
+        self.gate.wait(20)
+        if self.failing:
+            raise OSError(28, "No space left on device")
+        self.written.append(record.encode())
+
+    def flush(self):
+        if self.failing:
+            raise OSError(28, "No space left on device")
+        self.flushed = list(self.written)
+
+    def close(self):
+        self.flush()
+        self.closed += 1
+
+
+@pytest.fixture
+def sink():
+    return SlowSink()
+
+
+@pytest.fixture
+def troubles():
+    return Troubles()
+
+
+def wait_until(condition, seconds=10):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.005)
+
+
+def wake_ups(writer):
+    status = Path(f"/proc/self/task/{writer._thread.native_id}/status").read_text()
+    return int(re.search(r"^voluntary_ctxt_switches:\s+(\d+)", status, re.MULTILINE)[1])
+
+
+def test_everything_arrives_in_order_and_close_waits_for_it(sink, troubles):
+    writer = BackgroundWriter(sink, troubles)
+    for n in range(1000):
+        writer.write(Item(n))
+    writer.close()
+    writer.close()
+    assert sink.flushed == list(range(1000))
+    assert sink.closed == 1
+    assert troubles.counts == {}
+
+
+def test_records_are_flushed_without_being_asked(sink, troubles):
+    writer = BackgroundWriter(sink, troubles, flush_secs=0.05)
+    writer.write(Item(1))
+    wait_until(lambda: sink.flushed == [1])
+    writer.write(Item(2))
+    wait_until(lambda: sink.flushed == [1, 2])
+    writer.close()
+
+
+def test_flush_returns_when_all_is_out(sink, troubles):
+    writer = BackgroundWriter(sink, troubles, flush_secs=3600)
+    for n in range(20):
+        writer.write(Item(n))
+    assert writer.flush() is True
+    assert sink.flushed == list(range(20))
+    writer.close()
+
+
+def test_flush_says_when_it_did_not_work(sink, troubles):
+    writer = BackgroundWriter(sink, troubles, flush_secs=3600)
+    writer.write(Item(1))
+    wait_until(lambda: sink.written == [1])
+    sink.failing = True
+    assert writer.flush() is False
+    assert troubles.counts == {"flush": 1}
+    sink.failing = False
+    assert writer.flush() is True  # asked again, it tries again
+    assert sink.flushed == [1]
+    writer.close()
+    assert sink.flushed == [1]
+
+
+def test_an_idle_writer_does_not_run(sink, troubles):
+    writer = BackgroundWriter(sink, troubles, flush_secs=0.01)
+    writer.write(Item(1))
+    wait_until(lambda: sink.flushed == [1])
+    wait_until(lambda: writer._flush_due is None)
+    before = wake_ups(writer)
+    time.sleep(0.3)  # MindSpore's writer polls thousands of times in this
+    assert wake_ups(writer) - before <= 1
+    writer.close()
+
+
+def test_a_failing_disk_is_logged_once_counted_and_survived(sink, troubles, caplog):
+    writer = BackgroundWriter(sink, troubles)
+    sink.failing = True
+    for n in range(50):
+        writer.write(Item(n))
+    wait_until(lambda: troubles.counts.get("write") == 50)
+    sink.failing = False
+    writer.write(Item("after"))
+    writer.close()
+    assert sink.flushed == ["after"]
+    assert len([r for r in caplog.records if "No space left" in r.message]) == 1
+
+
+def test_a_full_queue_holds_up_the_caller_once_and_then_drops_and_counts(sink, troubles):
+    sink.gate.clear()
+    writer = BackgroundWriter(sink, troubles, capacity=4, block_secs=0.2)
+    begin = time.monotonic()
+    for n in range(100):
+        writer.write(Item(n))
+    assert time.monotonic() - begin < 95 * 0.2 / 2  # it waited once, not for each record
+    dropped = troubles.counts["record dropped"]
+    assert dropped >= 94
+    sink.gate.set()
+    writer.flush()
+    writer.write(Item("room again"))
+    writer.close()
+    assert sink.flushed[-1] == "room again"
+    assert len(sink.flushed) == 100 - dropped + 1
+    assert sink.flushed[:-1] == list(range(100 - dropped))
+
+
+def test_the_caller_goes_on_as_soon_as_there_is_room(sink, troubles):
+    sink.gate.clear()
+    writer = BackgroundWriter(sink, troubles, capacity=2, block_secs=20)
+    threading.Timer(0.1, sink.gate.set).start()
+    for n in range(30):
+        writer.write(Item(n))
+    writer.close()
+    assert sink.flushed == list(range(30))
+    assert troubles.counts == {}
+
+
+def test_the_queue_is_bounded_in_bytes_but_lets_one_giant_through(sink, troubles):
+    sink.gate.clear()
+    writer = BackgroundWriter(sink, troubles, capacity_bytes=1000, block_secs=0.05)
+    writer.write(Item("giant", 5000))
+    wait_until(lambda: writer.queue_length == 0)  # the thread holds it
+    writer.write(Item("first in line", 10))
+    writer.write(Item("over budget", 900))
+    assert troubles.counts == {"record dropped": 1}
+    sink.gate.set()
+    writer.close()
+    assert sink.flushed == ["giant", "first in line"]
+
+
+def test_a_record_after_close_is_counted_not_raised(sink, troubles):
+    writer = BackgroundWriter(sink, troubles)
+    writer.close()
+    writer.write(Item(1))
+    assert troubles.counts == {"record after close": 1}
+
+
+def test_a_forked_child_writes_nothing_and_does_not_hang(sink, troubles):
+    writer = BackgroundWriter(sink, troubles)
+    child = os.fork()
+    if child == 0:
+        writer.write(Item("from the child"))
+        writer.flush()
+        writer.close()
+        os._exit(7)
+    end = time.monotonic() + 10
+    while (status := os.waitpid(child, os.WNOHANG)) == (0, 0):
+        assert time.monotonic() < end, "the child hangs"
+        time.sleep(0.01)
+    assert os.waitstatus_to_exitcode(status[1]) == 7
+    writer.write(Item("from the parent"))
+    writer.close()
+    assert sink.flushed == ["from the parent"]
+
+
+def test_a_slow_disk_is_waited_for_as_long_as_it_moves(troubles):
+    class Slow(SlowSink):
+        def write(self, record):
+            time.sleep(0.05)
+            super().write(record)
+
+    sink = Slow()
+    writer = BackgroundWriter(sink, troubles, capacity=2, block_secs=0.2)
+    for n in range(20):  # a second in all, much longer than a disk may stand still
+        writer.write(Item(n))
+    writer.close()
+    assert sink.flushed == list(range(20))
+    assert troubles.counts == {}
+    assert writer.accepted == 20
+    assert writer.dropped == 0
+
+
+def test_without_waiting_what_finds_no_room_is_dropped_and_counted(sink, troubles):
+    sink.gate.clear()
+    writer = BackgroundWriter(sink, troubles, capacity=4, block_secs=0)
+    begun = time.monotonic()
+    for n in range(50):
+        writer.write(Item(n))
+    assert time.monotonic() - begun < 10  # the gate holds the disk up for 20 s
+    assert writer.take_longest() == 4
+    sink.gate.set()
+    writer.close()
+    assert writer.dropped == troubles.counts["record dropped"]
+    assert writer.accepted + writer.dropped == 50
+    assert len(sink.flushed) == writer.accepted
+    assert writer.take_longest() == 4  # it was so long when this was last asked
+    assert writer.take_longest() == 0
+
+
+def test_flush_after_a_close_that_failed_does_not_wait(sink, troubles):
+    writer = BackgroundWriter(sink, troubles, flush_secs=3600)
+    writer.write(Item(1))
+    wait_until(lambda: sink.written == [1])
+    sink.failing = True
+    writer.close()
+    begun = time.monotonic()
+    assert writer.flush(timeout=30) is False
+    assert time.monotonic() - begun < 15
+
+
+def test_a_record_that_waited_for_room_while_another_thread_closed_is_counted(sink, troubles):
+    sink.gate.clear()
+    writer = BackgroundWriter(sink, troubles, capacity=1, block_secs=20)
+    writer.write(Item(1))
+    wait_until(lambda: writer.queue_length == 0)
+    writer.write(Item(2))
+    waiting = threading.Thread(target=writer.write, args=(Item(3),))
+    waiting.start()
+    closing = threading.Thread(target=writer.close)
+    closing.start()
+    wait_until(lambda: writer._closing)
+    sink.gate.set()
+    waiting.join(20)
+    closing.join(20)
+    assert sink.flushed == [1, 2]
+    assert writer.accepted == 2
+    assert troubles.counts == {"record after close": 1}
+    assert writer.flush(timeout=30) is True
+
+
+def test_a_handler_that_closes_may_interrupt_a_write(sink, troubles):
+    """It runs in the thread that holds the lock."""
+    writer = BackgroundWriter(sink, troubles)
+    before = signal.signal(signal.SIGUSR1, lambda *_: writer.close(timeout=30))
+
+    try:
+        writer.write(Item(1))
+        begun = time.monotonic()
+        with writer._changed:  # as `write` does
+            signal.raise_signal(signal.SIGUSR1)
+        assert time.monotonic() - begun < 15
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert sink.flushed == [1]
+    assert troubles.counts == {}
+
+
+def test_a_child_that_is_forked_while_the_lock_is_held_can_ask_for_numbers(sink, troubles):
+    writer = BackgroundWriter(sink, troubles)
+    held, done = threading.Event(), threading.Event()
+
+    def hold():
+        with writer._changed:
+            held.set()
+            done.wait(20)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    held.wait(20)
+    child = os.fork()
+    if child == 0:
+        writer.take_longest()
+        os._exit(7)
+    done.set()
+    holder.join()
+    end = time.monotonic() + 10
+    while (status := os.waitpid(child, os.WNOHANG)) == (0, 0):
+        if time.monotonic() > end:
+            os.kill(child, signal.SIGKILL)
+        time.sleep(0.01)
+    assert status[1] == 7 << 8
+    writer.close()

@@ -1,0 +1,298 @@
+import errno
+import os
+import shutil
+
+import pytest
+
+from rec_summary._pb import lineage_pb2, summary_pb2
+from rec_summary.records.failures import Troubles
+from rec_summary.records.format.names import Kind
+from rec_summary.records.reading.reader import RecordReader
+from rec_summary.records.reading.runs import find_runs
+from rec_summary.records.writing.durability import Durability
+from rec_summary.records.writing.run_writer import FILE_VERSION, Retention, RunWriter
+from rec_summary.records.writing.segment import DeletedFile
+from rec_summary.records.writing.sink import MessageRecord
+
+
+def payloads(run, kind):
+    [file] = run.of(kind, run.ranks[0])
+    with RecordReader(file.path) as reader:
+        return [record.payload for record in reader]
+
+
+def test_records_go_into_the_file_of_their_kind_behind_a_version(tmp_path):
+    writer = RunWriter(tmp_path / "records", rank=3)
+    event = summary_pb2.Event(wall_time=12.5, step=7)
+    event.summary.value.add(tag="loss", scalar_value=0.5)
+    lineage = lineage_pb2.LineageEvent(wall_time=13.5)
+    lineage.train_lineage.algorithm.network = "WideDeep"
+    writer.write(MessageRecord(event))
+    writer.write(MessageRecord(lineage))
+    writer.close()
+    [run] = find_runs(tmp_path)
+    assert run.ranks == (3,)
+    first, second = map(summary_pb2.Event.FromString, payloads(run, Kind.SUMMARY))
+    assert first.version == FILE_VERSION
+    assert second == event
+    first, second = map(lineage_pb2.LineageEvent.FromString, payloads(run, Kind.LINEAGE))
+    assert first.version == FILE_VERSION
+    assert second == lineage
+
+
+def test_two_writers_on_one_directory_have_files_of_their_own(tmp_path):
+    writers = [RunWriter(tmp_path) for _ in range(3)]
+    paths = [path for writer in writers for path in writer.paths]
+    for writer in writers:
+        writer.close()
+    assert len(set(paths)) == 6
+
+
+class Sized:
+    """A summary record of a known size."""
+
+    kind = Kind.SUMMARY
+    nbytes = 0
+
+    def __init__(self, step, size=200, once=False):
+        self.once = once
+        event = summary_pb2.Event(wall_time=1.0, step=step)
+        event.summary.value.add(tag="x" * size, scalar_value=step)
+        self._payload = event.SerializeToString()
+
+    def encode(self):
+        return self._payload
+
+
+def flat(lists):
+    return [item for inner in lists for item in inner]
+
+
+def steps(directory):
+    [run] = find_runs(directory)
+    found = []
+    for file in run.of(Kind.SUMMARY, 0):
+        with RecordReader(file.path) as reader:
+            events = [summary_pb2.Event.FromString(record.payload) for record in reader]
+        assert events[0].version == FILE_VERSION
+        found.append([event.step for event in events[1:]])
+    return found
+
+
+def test_a_full_file_is_followed_by_the_next_and_nothing_is_lost(tmp_path):
+    writer = RunWriter(tmp_path, retention=Retention(max_file_size=1000))
+    for step in range(1, 101):
+        writer.write(Sized(step))
+    writer.write(MessageRecord(lineage_pb2.LineageEvent(wall_time=1.0, step=100)))
+    writer.close()
+    found = steps(tmp_path)
+    assert len(found) > 10
+    assert flat(found) == list(range(1, 101))
+    [run] = find_runs(tmp_path)
+    sizes = [os.path.getsize(file.path) for file in run.of(Kind.SUMMARY, 0)]
+    assert max(sizes) < 1000 + 300
+    assert len(run.of(Kind.LINEAGE, 0)) == 1
+
+
+def test_a_limit_below_one_record_still_records_everything(tmp_path):
+    # MindSpore's collector stops at the limit, and at 300 bytes loses the lineage too
+    writer = RunWriter(tmp_path, retention=Retention(max_file_size=1))
+    for step in range(1, 6):
+        writer.write(Sized(step))
+    writer.close()
+    assert steps(tmp_path) == [[1], [2], [3], [4], [5]]
+
+
+def test_the_oldest_files_go_but_what_there_is_once_stays(tmp_path):
+    writer = RunWriter(tmp_path, retention=Retention(max_file_size=1000, max_files=3))
+    writer.write(Sized(0, once=True))  # such as the graph
+    for step in range(1, 101):
+        writer.write(Sized(step))
+    writer.close()
+    first, *others = steps(tmp_path)
+    assert first[0] == 0
+    assert len(others) == 3
+    assert flat(others)[-1] == 100
+    assert flat(others) == list(range(flat(others)[0], 101))
+
+
+def test_a_budget_of_bytes_is_kept(tmp_path):
+    retention = Retention(max_file_size=1000, max_total_bytes=5000)
+    writer = RunWriter(tmp_path, retention=retention)
+    for step in range(1, 201):
+        writer.write(Sized(step))
+    writer.close()
+    [run] = find_runs(tmp_path)
+    assert sum(os.path.getsize(file.path) for file in run.of(Kind.SUMMARY, 0)) <= 5000 + 300
+    assert flat(steps(tmp_path))[-1] == 200
+
+
+def test_files_of_earlier_runs_are_never_dropped(tmp_path):
+    for _ in range(2):
+        writer = RunWriter(tmp_path, retention=Retention(max_file_size=1000, max_files=1))
+        writer.write(Sized(1))
+        writer.close()
+    assert steps(tmp_path) == [[1], [1]]
+
+
+def test_prefix_and_suffix_stay_the_same_in_every_file(tmp_path):
+    writer = RunWriter(
+        tmp_path, retention=Retention(max_file_size=1000), prefix="mine", suffix="_v2"
+    )
+    for step in range(1, 21):
+        writer.write(Sized(step))
+    writer.close()
+    assert flat(steps(tmp_path)) == list(range(1, 21))
+    [run] = find_runs(tmp_path)
+    names = [os.path.basename(file.path) for file in run.of(Kind.SUMMARY, 0)]
+    assert len(names) > 2
+    assert all(name.startswith("mine.out.") and name.endswith("_v2") for name in names)
+    [lineage] = run.of(Kind.LINEAGE, 0)
+    assert os.path.basename(lineage.path).startswith("mine.out.")
+
+
+def steps_in(directory):
+    [run] = find_runs(directory)
+    found = []
+    for file in run.of(Kind.SUMMARY, 0):
+        with RecordReader(file.path) as reader:
+            events = [summary_pb2.Event.FromString(record.payload) for record in reader]
+        assert events[0].version == FILE_VERSION
+        found += [event.step for event in events[1:]]
+    return found
+
+
+def test_deleted_files_are_begun_anew(tmp_path):
+    troubles = Troubles()
+    writer = RunWriter(tmp_path / "records", troubles=troubles)
+    writer.write(Sized(1))
+    writer.flush()
+    shutil.rmtree(tmp_path / "records")
+    writer.write(Sized(2))
+    writer.flush()
+    writer.write(Sized(3))
+    writer.close()
+    assert steps_in(tmp_path / "records") == [2, 3]
+    assert troubles.counts == {"record file deleted": 2}
+
+
+def test_a_moved_directory_goes_on_where_it_is_and_rotates_at_the_old_place(tmp_path):
+    writer = RunWriter(tmp_path / "old", retention=Retention(max_file_size=500))
+    writer.write(Sized(1))
+    (tmp_path / "old").rename(tmp_path / "new")
+    for step in range(2, 6):
+        writer.write(Sized(step))
+    writer.close()
+    assert steps_in(tmp_path / "new") + steps_in(tmp_path / "old") == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize(
+    ("policy", "flushed", "closed"), [("never", 0, 0), ("close", 0, 2), ("flush", 2, 2)]
+)
+def test_files_are_forced_to_the_disk_as_chosen(tmp_path, monkeypatch, policy, flushed, closed):
+    real, synced = os.fsync, []
+
+    def note(fd):
+        path = os.readlink(f"/proc/self/fd/{fd}")
+        if os.path.isfile(path):
+            synced.append(path)
+        real(fd)
+
+    monkeypatch.setattr(os, "fsync", note)
+    writer = RunWriter(tmp_path, durability=Durability(fsync=policy))
+    del synced[:]
+    writer.write(Sized(1))
+    writer.flush()
+    assert len(synced) == flushed
+    del synced[:]
+    writer.close()
+    assert len(set(synced)) == closed
+
+
+def test_bytes_are_counted_over_all_files(tmp_path):
+    writer = RunWriter(tmp_path, retention=Retention(max_file_size=500))
+    for step in range(1, 9):
+        writer.write(Sized(step))
+    writer.close()
+    assert writer.bytes_written == sum(path.stat().st_size for path in tmp_path.glob("events*"))
+
+
+@pytest.fixture
+def full_disk(monkeypatch):
+    """Makes the disk full while the list that it returns has something in it."""
+    real, full = os.write, []
+
+    def write(fd, data):
+        if full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(fd, data)
+
+    monkeypatch.setattr(os, "write", write)
+    return full
+
+
+def test_a_rotation_on_a_full_disk_loses_nothing(tmp_path, full_disk):
+    """A new file can be created there, but what the old one still holds fits nowhere."""
+    writer = RunWriter(tmp_path, retention=Retention(max_file_size=1000, max_files=2))
+    for step in range(1, 4):
+        writer.write(Sized(step))
+    full_disk.append(True)
+    writer.write(Sized(4))  # the file is full now
+    for step in range(5, 31):
+        with pytest.raises(OSError, match="No space left"):
+            writer.write(Sized(step))
+    del full_disk[:]
+    writer.write(Sized(31))
+    writer.close()
+    assert flat(steps(tmp_path)) == list(range(1, 32))
+
+
+def test_a_deleted_file_is_noticed_before_it_is_full(tmp_path):
+    troubles = Troubles()
+    writer = RunWriter(
+        tmp_path / "records", retention=Retention(max_file_size=1000), troubles=troubles
+    )
+    writer.write(Sized(1))
+    writer.flush()
+    shutil.rmtree(tmp_path / "records")
+    for step in range(2, 20):
+        writer.write(Sized(step))
+    writer.close()
+    assert flat(steps(tmp_path / "records")) == list(range(2, 20))
+    assert troubles.counts == {"record file deleted": 2}
+
+
+def test_what_waits_when_files_are_deleted_is_written_at_the_end(tmp_path):
+    writer = RunWriter(tmp_path / "records")
+    writer.write(Sized(1))
+    shutil.rmtree(tmp_path / "records")
+    writer.close()
+    assert steps(tmp_path / "records") == [[1]]
+
+
+def test_a_directory_that_is_deleted_behind_the_last_record_stays_so(tmp_path):
+    writer = RunWriter(tmp_path / "records")
+    writer.write(Sized(1))
+    writer.flush()
+    shutil.rmtree(tmp_path / "records")
+    writer.close()
+    assert not (tmp_path / "records").exists()
+
+
+def test_where_no_file_can_be_begun_anew_records_wait_and_the_other_file_is_served(tmp_path):
+    writer = RunWriter(tmp_path / "records")
+    os.unlink(writer.paths[0])
+    os.rename(tmp_path / "records", tmp_path / "moved")  # with the lineage, which is not lost
+    (tmp_path / "records").write_bytes(b"in the way")
+    event = lineage_pb2.LineageEvent(wall_time=1.0, step=5)
+    for record in (Sized(1), MessageRecord(event)):
+        with pytest.raises(OSError, match="not a directory"):
+            writer.write(record)
+    with pytest.raises(DeletedFile):
+        writer.flush()
+    [moved] = find_runs(tmp_path / "moved")
+    assert lineage_pb2.LineageEvent.FromString(payloads(moved, Kind.LINEAGE)[1]) == event
+    (tmp_path / "records").unlink()
+    writer.flush()
+    assert steps(tmp_path / "records") == [[1]]
+    writer.close()

@@ -1,0 +1,226 @@
+import contextlib
+import errno
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from rec_summary.records.format.framing import frame
+from rec_summary.records.reading.reader import RecordReader, TruncatedRecord
+from rec_summary.records.writing.segment import DeletedFile, SegmentWriter
+
+
+def read_all(path):
+    with RecordReader(path) as reader:
+        return [record.payload for record in reader]
+
+
+def test_writes_what_the_reader_reads(tmp_path):
+    writer = SegmentWriter(str(tmp_path / "s"))
+    payloads = [b"", b"one", b"x" * 100_000]
+    for payload in payloads:
+        writer.write(payload)
+    writer.close()
+    assert read_all(tmp_path / "s") == payloads
+    assert writer.bytes_written == (tmp_path / "s").stat().st_size
+
+
+def test_nothing_is_there_before_flush_and_all_of_it_after(tmp_path):
+    writer = SegmentWriter(str(tmp_path / "s"))
+    writer.write(b"one")
+    assert read_all(tmp_path / "s") == []
+    writer.flush()
+    assert read_all(tmp_path / "s") == [b"one"]
+    writer.close()
+    writer.close()
+
+
+def test_an_existing_file_is_never_touched(tmp_path):
+    (tmp_path / "s").write_bytes(b"somebody's")
+    with pytest.raises(FileExistsError):
+        SegmentWriter(str(tmp_path / "s"))
+    assert (tmp_path / "s").read_bytes() == b"somebody's"
+
+
+def test_a_planted_link_is_not_followed(tmp_path):
+    (tmp_path / "s").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(FileExistsError):
+        SegmentWriter(str(tmp_path / "s"))
+    assert not (tmp_path / "elsewhere").exists()
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A real file system with 256 KiB of room."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=256k", "none", str(folder)], capture_output=True
+    )
+    if done.returncode:
+        pytest.skip(f"cannot mount a tmpfs here: {done.stderr.decode().strip()}")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+    shutil.rmtree(folder)
+
+
+def test_a_full_disk_leaves_whole_records_and_goes_on_when_there_is_room(small_disk):
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(b"x" * 150_000)
+    writer = SegmentWriter(str(small_disk / "s"))
+    payloads = [bytes([n]) * 10_000 for n in range(20)]
+    failures = []
+    for payload in payloads:
+        try:
+            writer.write(payload)
+            writer.flush()
+        except OSError as error:
+            failures.append(error.errno)
+    assert len(failures) > 5
+    assert set(failures) == {errno.ENOSPC}
+    survivors = read_all(small_disk / "s")  # raises if a torn record were there
+    assert survivors == payloads[: len(survivors)]
+    assert (small_disk / "s").stat().st_size == writer.bytes_written
+    ballast.unlink()
+    writer.close()
+    assert read_all(small_disk / "s") == payloads
+
+
+def test_while_nothing_can_be_written_memory_stays_bounded(small_disk):
+    (small_disk / "ballast").write_bytes(b"x" * (256 << 10))
+    writer = SegmentWriter(str(small_disk / "s"))
+    refused = 0
+    for _ in range(200):
+        try:
+            writer.write(b"x" * 100_000)
+        except OSError:
+            refused += 1
+    assert refused > 0
+    assert writer._pending_bytes < (8 << 20) + 2 * len(frame(b"x" * 100_000))
+    with pytest.raises(OSError, match="No space left"):
+        writer.close()
+
+
+def test_a_kill_in_the_middle_leaves_at_most_one_torn_record(tmp_path):
+    code = (
+        "import sys\n"
+        "from rec_summary.records.writing.segment import SegmentWriter\n"
+        "w = SegmentWriter(sys.argv[1])\n"
+        "n = 0\n"
+        "while True:\n"
+        "    w.write(n.to_bytes(4, 'big') * 5000); w.flush(); n += 1\n"
+        "    print(n, flush=True)\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path / "s")], stdout=subprocess.PIPE
+    )
+    flushed = 0
+    while flushed < 50:
+        flushed = int(process.stdout.readline())
+    process.kill()
+    flushed += len(process.stdout.read().splitlines())
+    process.wait()
+    seen = []
+    with RecordReader(tmp_path / "s") as reader, contextlib.suppress(TruncatedRecord):
+        seen.extend(record.payload for record in reader)
+    assert len(seen) >= 50
+    assert seen == [n.to_bytes(4, "big") * 5000 for n in range(len(seen))]
+    assert os.path.getsize(tmp_path / "s") - reader.offset < len(frame(seen[0]))
+
+
+def test_nothing_is_appended_to_a_torn_record_that_cannot_be_cut_off(small_disk, monkeypatch):
+    (small_disk / "ballast").write_bytes(b"x" * 200_000)
+    writer = SegmentWriter(str(small_disk / "s"))
+    writer.write(b"whole")
+    writer.flush()
+
+    def refuse(*_):
+        raise OSError(errno.EIO, "cannot be cut")
+
+    monkeypatch.setattr(os, "ftruncate", refuse)
+    with pytest.raises(OSError, match="No space left"):
+        writer.write(b"x" * 100_000)
+    torn = (small_disk / "s").read_bytes()
+    assert len(torn) > len(frame(b"whole"))  # half a record stands there
+    (small_disk / "ballast").unlink()
+    with pytest.raises(OSError, match="cannot be cut"):
+        writer.flush()
+    assert (small_disk / "s").read_bytes() == torn
+    monkeypatch.undo()
+    writer.close()
+    assert read_all(small_disk / "s") == [b"whole", b"x" * 100_000]
+
+
+def test_a_deleted_file_is_lost_and_a_moved_one_is_not(tmp_path):
+    writer = SegmentWriter(str(tmp_path / "s"))
+    assert not writer.is_lost
+    (tmp_path / "s").rename(tmp_path / "moved")
+    assert not writer.is_lost
+    (tmp_path / "moved").unlink()
+    assert writer.is_lost
+    writer.close()
+    assert not writer.is_lost
+
+
+def test_what_is_not_written_yet_can_be_handed_over(tmp_path):
+    old, new = SegmentWriter(str(tmp_path / "old")), SegmentWriter(str(tmp_path / "new"))
+    old.write(b"one")
+    old.flush()
+    old.write(b"two")
+    new.write(b"three")
+    old.hand_over(new)
+    new.close()
+    assert read_all(tmp_path / "old") == [b"one"]
+    assert read_all(tmp_path / "new") == [b"three", b"two"]
+    assert new.records == 2
+
+
+def test_nothing_goes_into_a_deleted_file(tmp_path):
+    writer = SegmentWriter(str(tmp_path / "s"))
+    (tmp_path / "s").unlink()
+    with pytest.raises(DeletedFile):
+        writer.write(b"x" * 100_000)
+    assert writer.has_pending
+    assert writer.bytes_written == 0
+    other = SegmentWriter(str(tmp_path / "s"))
+    writer.hand_over(other)
+    other.close()
+    assert read_all(tmp_path / "s") == [b"x" * 100_000]
+
+
+@pytest.mark.parametrize(
+    ("answer", "lost"), [(errno.ESTALE, True), (errno.EIO, False), (None, False)]
+)
+def test_what_odd_file_systems_say_of_a_file(tmp_path, monkeypatch, answer, lost):
+    """NFS knows no file that another host has deleted; some forget how many names one has."""
+    writer = SegmentWriter(str(tmp_path / "s"))
+    real = os.fstat
+
+    def fstat(fd):
+        if fd != writer._fd:
+            return real(fd)
+        if answer is not None:
+            raise OSError(answer, os.strerror(answer))
+        return os.stat_result([0 if n == 3 else each for n, each in enumerate(real(fd))])
+
+    monkeypatch.setattr(os, "fstat", fstat)
+    assert writer.is_lost is lost
+
+
+def test_a_file_that_cannot_even_be_closed_is_closed_once(tmp_path, monkeypatch):
+    """Its number may be another file's by then."""
+    writer = SegmentWriter(str(tmp_path / "s"))
+    real, closed = os.close, []
+
+    def close(fd):
+        real(fd)
+        closed.append(fd)
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "close", close)
+    with pytest.raises(OSError, match="Input/output"):
+        writer.close()
+    writer.close()
+    assert len(closed) == 1

@@ -1,0 +1,221 @@
+"""Blocks of scalars: the same bytes and the same report as record by record."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import random
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rec_summary._pb.summary_pb2 import Event, Summary
+from rec_summary.errors import SourceError
+from rec_summary.records.format.framing import frame
+from rec_summary.records.format.row_checksums import contribution, masked, row_checksums
+from rec_summary.series import event_reader as module
+from rec_summary.series.blocks.scan import scan
+from rec_summary.series.options import ExportOptions
+from rec_summary.tensorboard.event_files.export import export_tensorboard
+from rec_summary.values.image import to_image
+from rec_summary.values.summary import TensorValue
+from tests.support.record_dirs import START, event, histo, scalar, summary_name, tree
+
+TAGS = ["a", "b", "loss/auto", "loss/mean", "ünïcode", "x" * 130, "_hparams_/taken"]
+
+
+spread = st.one_of(
+    st.builds(
+        lambda seed, size: np.random.default_rng(seed).normal(size=size).astype(np.float32),
+        st.integers(0, 99),
+        st.sampled_from([1, 2, 30, 2000, 50_000]),
+    ),
+    st.lists(st.floats(-(2.0**99), 2.0**99, width=32), min_size=1, max_size=8),
+    st.lists(st.sampled_from([0.0, 1.0, math.nan, math.inf]), min_size=1, max_size=4),
+)
+
+
+PNG = to_image(np.zeros((1, 3, 2, 5), np.uint8)).encoded_image
+pictures = st.builds(
+    lambda tag, height, width, channels, data: Summary.Value(
+        tag=tag,
+        image=Summary.Image(height=height, width=width, colorspace=channels, encoded_image=data),
+    ),
+    st.sampled_from(["input", "a", "i" * 200]),
+    st.sampled_from([2, 2, 2, 300, 0, -1]),
+    st.sampled_from([5, 5, 1 << 30]),
+    st.sampled_from([3, 3, 1, 0]),
+    st.sampled_from([PNG, PNG, PNG + b"x" * 200, PNG[:20], b"", b"GIF89a\1\0\1\0"]),
+)
+
+
+def change(histogram: Any, how: int) -> None:
+    """Makes a histogram of another writer's of it."""
+    if not histogram.buckets or how == 0:
+        histogram.Clear()
+    elif how == 1:
+        histogram.buckets[0].count = 0
+    elif how == 2:
+        histogram.buckets[-1].count = -5
+    elif how == 3:
+        histogram.buckets[-1].width = math.inf
+    elif how == 4:
+        histogram.ClearField("max")
+    elif how == 5:
+        histogram.nan_count = 3
+    elif how == 6:
+        histogram.buckets[0].count = 1 << 40
+    elif how == 7:
+        histogram.min = 0.0
+    elif how == 8:
+        histogram.sum = math.nan
+    else:
+        histogram.count = -1
+
+
+@st.composite
+def recorded(draw: st.DrawFn) -> list[bytes]:
+    """The payloads of a summary file: mostly scalars of steps that go on."""
+    payloads, step = [Event(wall_time=START, version="MindSpore.Event:1").SerializeToString()], 1
+    for _ in range(draw(st.integers(0, 40))):
+        step += draw(st.sampled_from([0, 1, 1, 1, 1, 7, 130, 20_000, -1, -50]))
+        tags = draw(st.lists(st.sampled_from(TAGS), min_size=1, max_size=3, unique=True))
+        values = [scalar(tag, draw(st.floats(width=32))) for tag in tags]
+        if draw(st.integers(0, 2)) == 0:
+            values.append(histo(draw(st.sampled_from(["a", "w", "v"])), draw(spread)))
+            if draw(st.booleans()):
+                population = draw(st.sampled_from([0, 5, 127, 8000, 70_000, 1 << 62, -1]))
+                values[-1].histogram.population = population
+        if draw(st.integers(0, 3)) == 0:
+            values.append(draw(pictures))
+        if draw(st.integers(0, 30)) == 0 and values[-1].HasField("histogram"):
+            change(values[-1].histogram, draw(st.integers(0, 9)))
+        at = draw(st.sampled_from([None] * 12 + [0.0, math.nan, START - 7.5]))
+        payload = event(step, *values, at=at).SerializeToString()
+        if draw(st.integers(0, 30)) == 0:
+            payload = payload[:-1]
+        payloads.append(payload)
+    return payloads
+
+
+def exported(
+    base: Path, name: str, content: list[bytes], worth: int, options: dict[str, Any]
+) -> tuple[dict[str, bytes], Any]:
+    """Exports in as many steps as there are contents, each with the ones before."""
+    records, logs = base / "records", base / name
+    records.mkdir(exist_ok=True)
+    before = module._WORTH_BYTES, module._BLOCK_BYTES
+    module._WORTH_BYTES, module._BLOCK_BYTES = worth, 1000  # type: ignore[misc]
+    try:
+        for part in content:
+            (records / summary_name()).write_bytes(part)
+            try:
+                report: Any = export_tensorboard(records, logs, **options)
+            except SourceError as error:  # not one record is left
+                report = str(error)
+    finally:
+        module._WORTH_BYTES, module._BLOCK_BYTES = before  # type: ignore[misc]
+    return {path: data for path, data in tree(logs).items() if path.endswith("rec_summary")}, report
+
+
+def both(content: list[bytes], **options: Any) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        slow, slow_report = exported(Path(folder), "slow", content, 1 << 60, options)
+        fast, fast_report = exported(Path(folder), "fast", content, 1, options)
+    assert fast == slow
+    if isinstance(slow_report, str):
+        assert fast_report == slow_report
+        return
+    for name in [field.name for field in dataclasses.fields(slow_report)]:
+        if name not in ("seconds", "logdir", "destination"):
+            assert getattr(fast_report, name) == getattr(slow_report, name), name
+
+
+@given(recorded(), st.data())
+@settings(max_examples=200)
+def test_blocks_give_the_same_bytes(payloads: list[bytes], data: st.DataObject) -> None:
+    content = b"".join(map(frame, payloads))
+    cut = data.draw(st.integers(0, len(payloads)))
+    first = b"".join(map(frame, payloads[:cut]))
+    if data.draw(st.booleans()):  # a damaged byte
+        place = data.draw(st.integers(0, len(content) - 1))
+        content = content[:place] + bytes([content[place] ^ 4]) + content[place + 1 :]
+        both([content])
+    else:
+        both([first, content] if data.draw(st.booleans()) and first else [content])
+
+
+@pytest.mark.parametrize(
+    "options", [{"tags": "loss"}, {"since": 5}, {"max_points": 10}, {"plugins": ["histograms"]}]
+)
+def test_choices_hold(options: dict[str, Any]) -> None:
+    ExportOptions(**options)
+    payloads = [event(n, scalar("loss", n), scalar("b", -n)).SerializeToString() for n in range(99)]
+    both([b"".join(map(frame, payloads))], **options)
+
+
+def test_most_records_of_a_training_are_taken_in_blocks() -> None:
+    payloads = [event(n, scalar("loss", n)).SerializeToString() for n in range(1, 3000)]
+    payloads[1000] = event(1001, histo("w", [1.0, 2.0])).SerializeToString()
+    content = b"".join(map(frame, payloads))
+    block = scan(content, 0, 0)
+    assert block is not None
+    assert np.flatnonzero(block.kind != 0).tolist() == [1000]
+    assert block.steps[:3].tolist() == [1, 2, 3]
+    assert block.values[0][:3, 0].tolist() == [1, 2, 3]
+    assert block.end(0) == 2999
+    assert block.series == ((("scalar_value", "loss"),), (("histogram", "w"),))
+
+
+def test_a_restart_behind_a_long_training() -> None:
+    """Steps of one, two and three bytes, that go back into each other."""
+    steps = [*range(1, 500), *range(90, 700), *range(16_000, 17_000), *range(100, 20_000, 150)]
+    payloads = [event(steps[0], scalar("loss", 0.0), scalar("a", 1)).SerializeToString()]
+    for place, step in enumerate(steps):
+        tag = "loss" if place % 3 else "a"
+        payloads.append(event(step, scalar(tag, place)).SerializeToString())
+    content = b"".join(map(frame, payloads))
+    both([content])
+    both([content[: len(content) // 3], content])
+
+
+def test_counts_of_nan_that_have_just_begun_go_on() -> None:
+    """The first of them is still held when the next record comes in a block."""
+    spreads = [[1.0, 2.0], [1.0, 2.0], [1.0, math.nan, 3.0], [1.0, 2.0], [1.0, 2.0], [1.0, 2.0]]
+    payloads = [
+        event(n, scalar("a", n), histo("w", spread)).SerializeToString()
+        for n, spread in enumerate(spreads, start=1)
+    ]
+    both([b"".join(map(frame, payloads))])
+
+
+def test_what_is_no_record_of_scalars_is_left_alone() -> None:
+    assert scan(b"", 0, 0) is None
+    assert scan(b"no record at all, but rather long", 0, 0) is None
+    value = TensorValue("t", np.zeros(3))
+    tensor = Summary.Value.FromString(value.encode())
+    payloads = [event(n, tensor).SerializeToString() for n in range(1, 50)]
+    assert scan(b"".join(map(frame, payloads)), 0, 0) is None
+    for seed in range(200):
+        noise = random.Random(seed).randbytes(60)
+        assert scan(frame(noise) * 3, 0, 0) is None or seed < 0
+        tail = event(3, scalar("loss", 1)).SerializeToString()
+        for cut in range(len(tail)):
+            scan(frame(tail[:cut] + noise[:5]) * 3, 0, 0)
+
+
+@given(st.integers(1, 90), st.integers(1, 20), st.randoms(use_true_random=False))
+def test_checksums_of_rows(length: int, count: int, chance: random.Random) -> None:
+    columns = sorted(chance.sample(range(length), chance.randrange(length + 1)))
+    rows = np.frombuffer(chance.randbytes(length), np.uint8)[None, :].repeat(count, axis=0)
+    for column in columns:
+        rows[:, column] = np.frombuffer(chance.randbytes(count), np.uint8)
+    found = masked(row_checksums(rows, columns))
+    for row, checksum in zip(rows, found, strict=True):
+        assert frame(row.tobytes())[-4:] == int(checksum).to_bytes(4, "little")
+    assert contribution(length, 0)[0] == 0

@@ -1,0 +1,201 @@
+"""Blocks of records at their edges: odd wire, what is held before them, restarts, kills, costs."""
+
+from __future__ import annotations
+
+import math
+import struct
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rec_summary._pb.summary_pb2 import Summary
+from rec_summary.records.format import wire
+from rec_summary.records.format.framing import frame
+from rec_summary.series.blocks.block import Block, passable
+from rec_summary.series.blocks.histograms import convert
+from rec_summary.series.blocks.mixed import take_apart
+from rec_summary.series.blocks.scan import scan
+from rec_summary.tensorboard.event_files import export as tensorboard
+from rec_summary.tensorboard.event_files import run_exporter as module
+from rec_summary.tensorboard.event_files.export import export_tensorboard
+from tests.series.blocks.test_block import both
+from tests.support.record_dirs import START, event, histo, scalar, summary_name, tree
+
+
+def recorded(step: int, *values: Any) -> bytes:
+    return bytes(event(step, *values).SerializeToString())
+
+
+def framed(payloads: list[bytes]) -> bytes:
+    return b"".join(map(frame, payloads))
+
+
+def test_steps_in_more_bytes_than_they_need() -> None:
+    payloads = [recorded(1, scalar("a", 1))]
+    for step in range(2, 90):
+        payload = recorded(step, scalar("a", step))
+        payloads.append(payload[:10] + bytes([payload[10] | 0x80, 0]) + payload[11:])
+    both([framed(payloads)])
+
+
+@pytest.mark.parametrize("more", [(), (histo("w", [1.0, 5.0]),)])
+def test_signalling_nan(more: tuple[Any, ...]) -> None:
+    payloads = [recorded(n, scalar("a", 1.0), *more) for n in range(1, 60)]
+    for place in range(20, 50):
+        bits = struct.pack("<I", 0x7F800001 + place)
+        payloads[place] = payloads[place].replace(struct.pack("<f", 1.0), bits, 1)
+    both([framed(payloads)])
+
+
+def test_values_that_are_held_begin_series_of_counts() -> None:
+    """At step 10 a histogram has a NaN; from there on the count of NaN is shown."""
+    numbers = [[1.0, 2.0, n] for n in range(1, 60)]
+    numbers[9].append(math.nan)
+    both([framed([recorded(n, histo("w", each)) for n, each in enumerate(numbers, start=1)])])
+
+
+def test_a_series_that_goes_back_twice_and_is_not_in_the_last_step() -> None:
+    payloads = []
+    for step in range(1, 101):
+        payloads.append(recorded(step, scalar("a", step)))
+        if step % 30 == 0:
+            payloads.append(recorded(step, scalar("b", step)))
+    for step in range(95, 225):
+        payloads.append(recorded(step, scalar("a", step)))
+        if 110 <= step < 204 and step % 2 == 0:
+            payloads.append(recorded(step, scalar("b", step)))
+    payloads += [recorded(step, scalar("b", -step)) for step in range(151, 260, 2)]
+    both([framed(payloads)])
+
+
+class Killed(Exception):
+    pass
+
+
+def test_a_kill_behind_a_step_that_was_passed_on_in_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The place that is noted down before a block is behind the record before it."""
+    payloads = [recorded(n, scalar("a", n)) for n in range(1, 21)]
+    until = len(framed(payloads))
+    payloads.append(recorded(20, *(scalar(f"b{n}", n) for n in range(5000))))
+    payloads += [recorded(n, scalar("a", n)) for n in range(21, 400)]
+    monkeypatch.setattr(module, "_COMMIT_BYTES", until + 1)
+    monkeypatch.setattr(tensorboard, "_PROGRESS_BYTES", 0)
+    records = tmp_path / "records"
+    records.mkdir()
+    (records / summary_name()).write_bytes(framed(payloads))
+    export_tensorboard(records, tmp_path / "whole")
+
+    def kill(run: str, done: int, total: int) -> None:
+        if done > until + len(frame(payloads[20])):
+            raise Killed
+
+    with pytest.raises(Killed):
+        export_tensorboard(records, tmp_path / "killed", progress=kill)
+    report = export_tensorboard(records, tmp_path / "killed")
+    assert report.repeated == 0
+    whole, killed = tree(tmp_path / "whole"), tree(tmp_path / "killed")
+    for path in whole:
+        assert not path.endswith("rec_summary") or killed[path] == whole[path]
+
+
+def empty_histograms(count: int) -> bytes:
+    """A record of many histograms without a byte in them."""
+    values = (
+        wire.bytes_field(1, wire.text_field(1, f"{n:06d}") + wire.bytes_field(9, b""))
+        for n in range(count)
+    )
+    return (
+        wire.double_field(1, START) + wire.int_field(2, 5) + wire.bytes_field(5, b"".join(values))
+    )
+
+
+def test_a_record_of_very_many_series_is_taken_apart() -> None:
+    payload = empty_histograms(60_000)
+    record = take_apart(payload, 0, len(payload))
+    assert record is not None
+    assert len(record.series) == 60_000
+
+
+def test_very_many_histograms_beside_a_long_one_take_little_memory() -> None:
+    long = Summary.Histogram(nan_count=0, pos_inf_count=0, neg_inf_count=0)
+    for n in range(900):
+        long.buckets.add(left=n, width=1, count=1)
+    long.max, long.min, long.sum, long.count = 900, 0, 5, 900
+    data = np.frombuffer(long.SerializeToString(), np.uint8)
+    ends = np.full(50_000, len(data))
+    starts = ends.copy()
+    starts[777] = 0
+    tracemalloc.start()
+    try:
+        found = convert(data, starts, ends)
+        assert tracemalloc.get_traced_memory()[1] < 50e6
+    finally:
+        tracemalloc.stop()
+    assert found[777] is None  # its minimum is 0, which is the ordinary way's
+    assert not any(found)
+
+
+def kinds(steps: int, count: int) -> bytes:
+    """Records of one scalar each, of many tags in turn."""
+    return framed([recorded(n, scalar(f"tag{n % count:04d}", n)) for n in range(1, steps + 1)])
+
+
+def test_layouts_of_few_records_are_left_alone() -> None:
+    assert scan(kinds(20_000, 5000), 0, 0) is None
+    block = scan(kinds(20_000, 20), 0, 0)
+    assert block is not None
+    assert (block.kind >= 0).all()
+
+
+def test_a_stranger_nearby_costs_no_look_at_what_is_far() -> None:
+    block = scan(kinds(20_000, 50), 0, 0)
+    assert block is not None
+    asked = []
+
+    def knows(kind: str, tag: str) -> bool:
+        asked.append(tag)
+        return tag != "tag0003"
+
+    assert passable(block, 0, knows) == 1  # the step before is the last one of these
+    assert len(asked) <= 64
+    assert passable(block, 3, knows) == 3 + 49 - 1
+    assert passable(block, 0, lambda kind, tag: True) == 19_999
+
+
+def test_vain_looks_become_rare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tag that histograms have taken already is never passed on."""
+    payloads = [recorded(1, histo("a", [1.0, 2.0])), recorded(2, scalar("a", 1))]
+    payloads += [recorded(n, scalar("a", n)) for n in range(3, 5000)]
+    looks = []
+    look = Block.part
+
+    def part(self: Block, first: int, last: int) -> Any:
+        looks.append(first)
+        return look(self, first, last)
+
+    monkeypatch.setattr(Block, "part", part)
+    (tmp_path / "records").mkdir()
+    (tmp_path / "records" / summary_name()).write_bytes(framed(payloads))
+    report = export_tensorboard(tmp_path / "records", tmp_path / "logs")
+    assert report.exported == {"histogram": 1, "scalar_value": 4998}
+    assert 0 < len(looks) < 50
+
+
+def test_histograms_of_samples_pass_in_blocks() -> None:
+    """The field beyond `count` is ours, and must not send a record the slow way."""
+    payloads = []
+    for population in (None, 1, 127, 128, 1_600_000, 1 << 40):
+        value = histo("w", np.arange(1.0, 501.0, dtype=np.float32))
+        if population is not None:
+            value.histogram.population = population
+        payloads.append(value.histogram.SerializeToString())
+    data = np.frombuffer(b"".join(payloads), np.uint8)
+    ends = np.cumsum([len(each) for each in payloads])
+    found = convert(data, ends - [len(each) for each in payloads], ends)
+    assert found[0] is not None
+    assert set(found) == {found[0]}

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rec_summary._pb.lineage_pb2 import EvaluationLineage, LineageEvent, RunState, UserDefinedInfo
+from rec_summary.series.lineage import Lineage, flattened, metrics_of, numeric
+from tests.support.record_dirs import START, custom, lineage, train
+from tests.support.versions import needs_lenient_strings
+
+DATA = st.recursive(
+    st.one_of(st.booleans(), st.integers(-(2**63), 2**63 - 1), st.floats(), st.text(max_size=5)),
+    lambda inner: st.dictionaries(st.text("abc", min_size=1, max_size=3), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def flat(data: dict[str, object], prefix: str = "") -> dict[str, object]:
+    found: dict[str, object] = {}
+    for key, value in data.items():
+        if isinstance(value, dict):
+            found.update(flat(value, f"{prefix}{key}."))
+        else:
+            found[prefix + key] = value
+    return found
+
+
+@given(st.dictionaries(st.text("abc", min_size=1, max_size=3), DATA, max_size=4))
+def test_custom_data_is_flattened(data: dict[str, object]) -> None:
+    found, expected = dict(flattened(custom(data))), flat(data)
+    assert repr(sorted(found.items())) == repr(sorted(expected.items()))
+
+
+def test_mindspores_32_bit_integers_are_read_too() -> None:
+    info = UserDefinedInfo(user_info=[UserDefinedInfo(map_int32={"trial": 7})])
+    assert list(flattened(info)) == [("trial", 7)]
+
+
+@needs_lenient_strings
+def test_text_that_is_not_utf8_is_replaced_and_names_are_refused() -> None:
+    good = lineage(user_defined_info=UserDefinedInfo(map_str={"key": "text"})).SerializeToString()
+    gathered = Lineage()
+    gathered.take_custom(LineageEvent.FromString(good.replace(b"text", b"te\xfft")), START)
+    assert gathered.custom == {"key": "te�t"}
+    with pytest.raises(ValueError, match="utf-8"):
+        gathered.take_custom(LineageEvent.FromString(good.replace(b"key", b"k\xffy")), START)
+
+
+@needs_lenient_strings
+def test_names_of_troubles_that_are_not_utf8_are_refused() -> None:
+    good = lineage(train_lineage=train(troubles={"write": 1})).SerializeToString()
+    with pytest.raises(ValueError, match="utf-8"):
+        Lineage().take_train(LineageEvent.FromString(good.replace(b"write", b"\xffrite")), START)
+
+
+def test_the_last_training_lineage_is_in_force() -> None:
+    gathered = Lineage()
+    gathered.take_train(lineage(train_lineage=train(status=RunState.RUNNING)), START)
+    gathered.take_train(lineage(train_lineage=train(status=RunState.STOPPED)), START + 1)
+    assert (gathered.status, gathered.train_time) == (RunState.STOPPED, START + 1)
+
+
+def test_mindspores_own_lineage_means_that_training_has_ended() -> None:
+    gathered = Lineage()
+    assert gathered.status == RunState.UNKNOWN
+    gathered.take_train(lineage(train_lineage=train()), START)
+    assert gathered.status == RunState.FINISHED
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", {}),
+        ("{}", {}),
+        ('{"auc": 0.5, "n": 3}', {"auc": 0.5, "n": 3}),
+        ("not JSON", {"metric": "not JSON"}),
+        ("[1, 2]", {"metric": "[1, 2]"}),
+        ("[" * 100_000, {"metric": "[" * 100_000}),
+        ('{"\\ud800": 1}', {"�" * 3: 1}),
+    ],
+)
+def test_metrics_are_read_whatever_they_are(text: str, expected: dict[str, object]) -> None:
+    assert dict(metrics_of(EvaluationLineage(metric=text))) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (1, 1.0),
+        (0.5, 0.5),
+        (math.inf, math.inf),
+        pytest.param(10**400, math.inf, id="huge"),
+        pytest.param(-(10**400), -math.inf, id="-huge"),
+        (True, None),
+        ("1", None),
+        (None, None),
+        ([1], None),
+    ],
+)
+def test_numbers_are_told_from_other_metrics(value: object, expected: float | None) -> None:
+    assert numeric(value) == expected
+
+
+@pytest.mark.parametrize("depth", range(50, 2000, 50))
+def test_metrics_of_any_depth_are_taken(depth: int) -> None:
+    gathered = Lineage()
+    evaluation = EvaluationLineage(metric='{"deep": ' + "[" * depth + "]" * depth + "}")
+    gathered.take_evaluation(evaluation, 1, START)
+    assert gathered.evaluations == 1
+
+
+def test_evaluations_leave_their_last_values() -> None:
+    gathered = Lineage()
+    first = EvaluationLineage(metric='{"auc": 0.5, "best": [1]}', valid_dataset_size64=1 << 40)
+    first.valid_dataset.valid_dataset_path = "/data/v"
+    gathered.take_evaluation(first, 1, START)
+    gathered.take_evaluation(EvaluationLineage(metric='{"auc": NaN}'), 2, START + 1)
+    assert gathered.metrics == {"auc": (2, "NaN"), "best": (1, "[1]")}
+    assert (gathered.evaluations, gathered.last_time) == (2, START + 1)
+    assert gathered.valid_dataset == ("/data/v", 1 << 40)

@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from rec_summary.series.run_poller import Watch
+from tests.support.record_dirs import event, scalar, write_segment
+
+
+class Clock:
+    """A clock that stands where it is put."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def names(watch: Watch) -> list[str]:
+    return [run.name for run in watch.look()]
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    return tmp_path / "records"
+
+
+def test_a_source_may_come_later(source: Path) -> None:
+    watch = Watch(str(source))
+    assert names(watch) == []
+    write_segment(source / "a" / "run", event(1, scalar("loss", 1)))
+    assert names(watch) == ["a/run"]
+    assert names(watch) == []
+
+
+def test_growth_is_seen_and_rest_is_not(source: Path) -> None:
+    summary, _ = write_segment(source / "run", event(1, scalar("loss", 1)))
+    other, _ = write_segment(source / "other", event(1, scalar("loss", 1)))
+    watch = Watch(str(source))
+    assert names(watch) == ["other", "run"]
+    for path, name in ((summary, "run"), (other, "other")):
+        path.chmod(0o600)
+        with path.open("ab") as file:
+            file.write(b"more")
+        assert names(watch) == [name]
+        assert names(watch) == []
+
+
+def test_new_files_and_runs_are_seen(source: Path) -> None:
+    write_segment(source / "run", event(1, scalar("loss", 1)))
+    watch = Watch(str(source))
+    names(watch)
+    write_segment(source / "run", event(2, scalar("loss", 1)))
+    write_segment(source / "run" / "below", event(2, scalar("loss", 1)))
+    assert names(watch) == ["run", "run/below"]
+    assert [len(run.files) for run in watch.all()] == [4, 2]
+
+
+def test_a_run_in_the_source_itself_bears_its_name(source: Path) -> None:
+    write_segment(source, event(1, scalar("loss", 1)))
+    write_segment(source / "below", event(1, scalar("loss", 1)))
+    assert names(Watch(str(source))) == ["records", "records/below"]
+
+
+def test_directories_that_vanish_are_forgotten(source: Path) -> None:
+    write_segment(source / "a" / "run", event(1, scalar("loss", 1)))
+    watch = Watch(str(source))
+    names(watch)
+    shutil.rmtree(source)
+    assert names(watch) == []
+    assert watch.all() == []
+    write_segment(source / "a" / "run", event(1, scalar("loss", 1)))
+    assert names(watch) == ["a/run"]
+
+
+def test_settled_directories_are_not_listed_again(
+    source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_segment(source / "run", event(1, scalar("loss", 1)))
+    for path in (source, source / "run"):
+        os.utime(path, (100.0, 100.0))
+    clock = Clock()
+    clock.now = 200.0
+    watch = Watch(str(source), clock)
+    names(watch)
+    listed: list[object] = []
+    scandir = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path: listed.append(path) or scandir(path))
+    names(watch)
+    assert listed == []
+    clock.now += 31.0  # a file system may not tell
+    names(watch)
+    assert len(listed) == 4
+
+
+def test_a_directory_that_has_just_changed_is_listed_again(source: Path) -> None:
+    """Two changes within one tick of the clock leave the same time."""
+    clock = Clock()
+    write_segment(source / "run", event(1, scalar("loss", 1)))
+    os.utime(source / "run", (100.0, 100.0))
+    clock.now = 100.5
+    watch = Watch(str(source), clock)
+    names(watch)
+    write_segment(source / "run", event(2, scalar("loss", 1)))
+    os.utime(source / "run", (100.0, 100.0))
+    assert names(watch) == ["run"]
+
+
+def test_of_the_files_of_one_writer_only_the_newest_is_looked_at(
+    source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for step in range(5):
+        write_segment(source / "run", event(step, scalar("loss", 1)))
+    for path in (source, source / "run"):
+        os.utime(path, (100.0, 100.0))
+    watch = Watch(str(source))
+    names(watch)
+    sizes: list[str] = []
+    look = os.lstat
+    monkeypatch.setattr(os, "lstat", lambda path: sizes.append(path) or look(path))
+    assert names(watch) == []
+    assert len(sizes) == 2
+
+
+def test_a_directory_that_is_gone_is_forgotten_with_all_below(source: Path) -> None:
+    for name in ("a", "b/c", "d"):
+        write_segment(source / name, event(1, scalar("loss", 1)))
+    watch = Watch(str(source))
+    names(watch)
+    shutil.rmtree(source / "a")
+    shutil.rmtree(source / "b")
+    names(watch)
+    assert [run.name for run in watch.all()] == ["d"]
+    write_segment(source / "a", event(1, scalar("loss", 1)))
+    assert names(watch) == ["a"]

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import itertools
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rec_summary.series.sampling import Thinner
+from rec_summary.series.step_buffer import Origin, Recorded
+from tests.support.record_dirs import histo, scalar
+
+ORIGIN = Origin("file", 0, 1.0)
+NUMBERS = st.lists(st.floats(width=32), max_size=400)
+
+
+def thinned(numbers: list[float], max_points: int = 10) -> list[tuple[int, float]]:
+    thinner = Thinner(max_points)
+    for step, number in enumerate(numbers):
+        thinner.add(step, [Recorded("scalar_value", "loss", scalar("loss", number), ORIGIN)])
+    return [(step, recorded.value.scalar_value) for step, [recorded] in thinner.drain()]
+
+
+def test_a_short_series_is_kept_as_it_is() -> None:
+    assert thinned([3.0, 1.0, 2.0]) == [(0, 3.0), (1, 1.0), (2, 2.0)]
+
+
+def test_a_peak_in_a_million_points_is_kept() -> None:
+    numbers = [math.sin(step / 1000) for step in range(100_000)]
+    numbers[77_777], numbers[33_333] = 9.0, -9.0
+    found = thinned(numbers, 100)
+    assert {(77_777, 9.0), (33_333, -9.0)} <= set(found)
+    assert 50 <= len(found) <= 100
+
+
+def test_a_value_that_is_no_number_is_a_peak() -> None:
+    numbers = [1.0] * 1000
+    numbers[500] = math.nan
+    assert [step for step, number in thinned(numbers) if math.isnan(number)] == [500]
+
+
+@given(NUMBERS, st.integers(10, 40))
+def test_extremes_and_ends_are_kept_within_the_limit(numbers: list[float], most: int) -> None:
+    found = thinned(numbers, most)
+    assert len(found) <= most
+    steps = [step for step, _ in found]
+    assert steps == sorted(set(steps))
+    for step, number in found:
+        assert number == numbers[step] or math.isnan(numbers[step])
+    if numbers:
+        assert {0, len(numbers) - 1} <= set(steps)
+        finite = [number for number in numbers if not math.isnan(number)]
+        kept = [number for _, number in found]
+        if finite:
+            assert min(finite) in kept
+        if len(finite) == len(numbers):
+            assert max(finite) in kept
+        else:
+            assert any(map(math.isnan, kept)) or math.inf in kept
+
+
+def test_of_other_kinds_values_at_even_distances_are_kept() -> None:
+    thinner = Thinner(10)
+    for step in range(1000):
+        thinner.add(step, [Recorded("histogram", "w", histo("w", [step]), ORIGIN)])
+    steps = [step for step, _ in thinner.drain()]
+    assert (steps[0], steps[-1]) == (0, 999)
+    assert 5 <= len(steps) <= 10
+    assert max(b - a for a, b in itertools.pairwise(steps)) <= 300
+
+
+def test_series_are_thinned_on_their_own_and_come_back_in_order() -> None:
+    thinner = Thinner(10)
+    for step in range(100):
+        values = [Recorded("scalar_value", "dense", scalar("dense", step), ORIGIN)]
+        if step % 50 == 0:
+            values.append(Recorded("scalar_value", "rare", scalar("rare", step), ORIGIN))
+        thinner.add(step, values)
+    found = [(step, recorded.tag) for step, [recorded] in thinner.drain()]
+    assert found == sorted(found, key=lambda each: each[0])
+    assert [step for step, tag in found if tag == "rare"] == [0, 50]
+
+
+def test_what_a_restart_supersedes_is_forgotten() -> None:
+    thinner = Thinner(10)
+    for step in [*range(100), *range(50, 60)]:
+        if step == 50 and thinner:
+            thinner.restart(50, ORIGIN)
+        thinner.add(step, [Recorded("scalar_value", "loss", scalar("loss", step), ORIGIN)])
+    steps = [step for step, _ in thinner.drain()]
+    assert steps == sorted(set(steps))
+    assert (steps[0], steps[-1]) == (0, 59)

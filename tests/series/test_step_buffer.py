@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rec_summary.series.report import Tally
+from rec_summary.series.step_buffer import Origin, Recorded, StepBuffer
+from tests.support.record_dirs import scalar
+
+NUMBERS = st.integers(0, 1 << 20).map(float)
+
+Emitted = list[tuple[int, float, list[tuple[str, Any]]]]
+
+
+class Recorder:
+    """A buffer and what it has passed on."""
+
+    def __init__(self) -> None:
+        self.tally = Tally()
+        self.emitted: Emitted = []
+        self.restarts: list[int] = []
+        self.marks: list[int] = []  # how much had been passed on at each restart
+        self.buffer = StepBuffer("run", self.tally, self._emit, self._restart)
+        self._offset = 0
+
+    def add(self, *records: tuple[int, float, list[tuple[str, float]]]) -> Recorder:
+        """Takes records of step, wall time and values."""
+        for step, wall_time, values in records:
+            self._offset += 1
+            origin = Origin("file", self._offset, wall_time)
+            recorded = [Recorded("scalar_value", tag, scalar(tag, x), origin) for tag, x in values]
+            self.buffer.add(step, 10, recorded)
+        return self
+
+    def _emit(self, step: int, values: list[Recorded]) -> None:
+        wall_time = values[0].origin.wall_time
+        self.emitted.append(
+            (step, wall_time, [(each.tag, each.value.scalar_value) for each in values])
+        )
+
+    def _restart(self, step: int, _: Origin) -> None:
+        self.restarts.append(step)
+        self.marks.append(len(self.emitted))
+
+
+def passed_on(*records: tuple[int, float, list[tuple[str, float]]]) -> tuple[Emitted, Tally]:
+    """Sends records through a buffer."""
+    recorder = Recorder().add(*records)
+    recorder.buffer.pause()
+    return recorder.emitted, recorder.tally
+
+
+def test_different_steps_pass_as_they_are() -> None:
+    records = [(1, 0.5, [("a", 1.0), ("b", 2.0)]), (2, 0.75, [("a", 3.0)])]
+    assert passed_on(*records) == (records, Tally())
+
+
+def test_the_last_value_of_a_step_wins_with_its_time() -> None:
+    emitted, tally = passed_on((1, 0.5, [("a", 1), ("b", 2)]), (1, 0.75, [("a", 3)]))
+    assert emitted == [(1, 0.5, [("b", 2)]), (1, 0.75, [("a", 3)])]
+    assert tally.repeated == 1
+
+
+def test_values_of_one_step_and_several_records_are_all_kept() -> None:
+    emitted, tally = passed_on((1, 0.5, [("a", 1)]), (1, 0.5, [("b", 2)]))
+    assert emitted == [(1, 0.5, [("a", 1)]), (1, 0.5, [("b", 2)])]
+    assert tally.repeated == 0
+
+
+def test_steps_that_go_back_are_told_each_time_and_noted_once() -> None:
+    recorder = Recorder().add(*((step, 0.0, [("a", step)]) for step in (1, 5, 2, 3, 1)))
+    assert recorder.restarts == [2, 1]
+    [note] = recorder.tally.notes
+    assert "steps go back (first from 5 to 2)" in note
+
+
+def test_a_step_without_end_is_passed_on_in_parts() -> None:
+    emitted, _ = passed_on(*((1, 0.0, [(f"tag{n}", n)]) for n in range(10_000)))
+    assert sum(len(values) for _, _, values in emitted) == 10_000
+    recorder = Recorder().add(*((1, 0.0, [(f"tag{n}", n)]) for n in range(5000)))
+    assert len(recorder.emitted) > 4000  # before it is asked to
+
+
+def test_after_a_pause_the_same_value_is_dropped_and_another_passed_on() -> None:
+    recorder = Recorder().add((1, 0.0, [("a", 1), ("b", 2)]))
+    recorder.buffer.pause()
+    recorder.add((1, 0.5, [("a", 1), ("b", 3), ("c", 4)]), (2, 0.75, [("a", 1)]))
+    recorder.buffer.pause()
+    assert recorder.emitted[1:] == [(1, 0.5, [("b", 3), ("c", 4)]), (2, 0.75, [("a", 1)])]
+    assert recorder.tally.repeated == 2
+
+
+def test_a_buffer_goes_on_where_another_one_was() -> None:
+    first, second = Recorder().add((7, 0.0, [("a", 1)])), Recorder()
+    first.buffer.pause()
+    second.buffer.restore(json.loads(json.dumps(first.buffer.state())))
+    assert second.buffer.step == 7
+    second.add((7, 0.5, [("a", 1)]), (3, 0.75, [("a", 5)]))
+    second.buffer.pause()
+    assert (second.emitted, second.restarts) == ([(3, 0.75, [("a", 5)])], [3])
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 3),
+            st.just(0.0),
+            st.lists(st.tuples(st.sampled_from("abc"), NUMBERS), min_size=1),
+        )
+    )
+)
+def test_nothing_is_lost_but_what_is_replaced(
+    records: list[tuple[int, float, list[tuple[str, float]]]],
+) -> None:
+    recorder = Recorder().add(*records)
+    recorder.buffer.pause()
+    emitted, tally = recorder.emitted, recorder.tally
+    before = [value for _, _, values in records for _, value in values]
+    after = [value for _, _, values in emitted for _, value in values]
+    assert len(after) + tally.repeated == len(before)
+    assert set(after) <= set(before)
+    # Between two restarts, which make both loaders forget, nothing comes twice in a step.
+    bounds = [0, *recorder.marks, len(emitted)]
+    for start, end in itertools.pairwise(bounds):
+        for _, group in itertools.groupby(emitted[start:end], lambda each: each[0]):
+            tags = [tag for _, _, values in group for tag, _ in values]
+            assert len(set(tags)) == len(tags)
+
+
+def test_a_restart_within_a_record_comes_before_all_of_it() -> None:
+    recorder = Recorder().add(
+        *((0, 0.0, [("a", 1)]), (1, 0.0, [("b", 2)]), (0, 0.5, [("a", 3), ("b", 4)]))
+    )
+    recorder.buffer.pause()
+    assert recorder.marks == [2]
+    assert recorder.emitted[2:] == [(0, 0.5, [("a", 3), ("b", 4)])]
+
+
+STEPS = st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 6)), max_size=40)
+
+
+@given(STEPS, st.integers(0, 40))
+def test_restarts_are_those_that_a_look_at_all_series_finds(
+    steps: list[tuple[str, int]], cut: int
+) -> None:
+    last: dict[str, int] = {}
+    restarts = []
+    for tag, step in steps:
+        if last.get(tag, step) > step:
+            restarts.append(step)
+            last = {each: reached for each, reached in last.items() if reached <= step}
+        last[tag] = step
+    recorder, found = Recorder(), []
+    for index, (tag, step) in enumerate(steps):
+        if index == cut:  # a later export goes on with what it is told
+            recorder.buffer.pause()
+            found, state = recorder.restarts, recorder.buffer.state()
+            recorder = Recorder()
+            recorder.buffer.restore(json.loads(json.dumps(state)))
+        recorder.add((step, 1.0, [(tag, float(index))]))
+    recorder.buffer.pause()
+    assert [*found, *recorder.restarts] == restarts
+    assert {tag: step for _, tag, step in recorder.buffer.state()["last"]} == last
+
+
+def test_a_restart_looks_at_its_own_series_only() -> None:
+    recorder = Recorder()
+    recorder.add((0, 1.0, [(str(number), 1.0) for number in range(20_000)]))
+    for _ in range(20_000):  # four hundred million looks otherwise
+        recorder.add((5, 1.0, [("loss", 1.0)]), (3, 1.0, [("loss", 1.0)]))
+    assert len(recorder.restarts) == 20_000

@@ -1,0 +1,64 @@
+"""What the export's tests share: one tree of records, exported once, served twice."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from rec_summary.series.report import ExportReport
+from rec_summary.tensorboard.event_files.export import export_tensorboard
+from tests.support import cases
+from tools.tensorboard_pages.server import TensorBoardServer
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A source, what was made of it, and what was said about it."""
+
+    source: Path
+    logdir: Path
+    report: ExportReport
+
+
+@pytest.fixture(scope="session")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
+    """The tree of all cases, exported."""
+    base = tmp_path_factory.mktemp("export")
+    cases.write_all(base / "records")
+    report = export_tensorboard(base / "records", base / "logs")
+    return Exported(base / "records", base / "logs", report)
+
+
+@contextlib.contextmanager
+def serving(
+    logdir: Path, runs: Iterable[str], logs: Path
+) -> Iterator[dict[str, TensorBoardServer]]:
+    """Serves a log directory with both of TensorBoard's loaders, once they have all `runs`."""
+    fast = TensorBoardServer(logdir, logs / "rust.log", load_fast=True)
+    slow = TensorBoardServer(logdir, logs / "python.log", load_fast=False)
+    with fast, slow:
+        for server in (fast, slow):
+            server.eventually(lambda server=server: set(runs) <= set(server.get("runs")))
+        yield {"rust": fast, "python": slow}
+
+
+@pytest.fixture(scope="session")
+def servers(
+    exported: Exported, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, TensorBoardServer]]:
+    """Both of TensorBoard's loaders on the exported tree, with everything loaded."""
+    logs = tmp_path_factory.mktemp("tensorboard")
+    with serving(exported.logdir, exported.report.runs, logs) as both:
+        yield both
+
+
+@pytest.fixture(params=["rust", "python"])
+def server(
+    request: pytest.FixtureRequest, servers: dict[str, TensorBoardServer]
+) -> TensorBoardServer:
+    """A TensorBoard on the exported tree: with its default loader, then with the other one."""
+    return servers[request.param]

@@ -1,0 +1,213 @@
+"""CSV, JSON Lines and Parquet: the same values in each."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rec_summary._pb import lineage_pb2
+from rec_summary.errors import DestinationError, SourceError
+from rec_summary.series.options import ArgumentError
+from rec_summary.tables.formats import FORMATS, export_tables
+from tests.support.landscape_cases import landscape_value
+from tests.support.record_dirs import (
+    START,
+    custom,
+    event,
+    histo,
+    lineage,
+    scalar,
+    train,
+    tree,
+    write_segment,
+)
+
+ODD = 'comma, "quote"\nline é'
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """Returns the rows of a table, all values as JSON has them."""
+    if path.suffix == ".csv":
+        with path.open(newline="", encoding="utf-8") as file:
+            return list(csv.DictReader(file))
+    if path.suffix == ".jsonl":
+        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return pd.read_parquet(path).to_dict("records")
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> Path:
+    metric = '{"auc": 0.75, "best": "yes"}'
+    write_segment(
+        tmp_path / "records" / "run",
+        event(1, scalar("loss", 0.1), scalar(ODD, math.nan), histo("w", [1.0, 2.0, math.inf])),
+        event(2, scalar("loss", -math.inf)),
+        event(0, landscape_value("l", rows=3, columns=2, path=4)),
+        lineage(START, train_lineage=train(status=2, step=2)),
+        lineage(START, user_defined_info=custom({"mixed": 1})),
+        lineage(
+            START + 1,
+            evaluation_lineage=lineage_pb2.EvaluationLineage(metric=metric, train_step=2),
+        ),
+    )
+    write_segment(
+        tmp_path / "records" / "second",
+        event(1, scalar("loss", 0.5)),
+        lineage(START, user_defined_info=custom({"mixed": "text", "only": 2})),
+    )
+    return tmp_path / "records"
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_the_same_values_in_every_format(records: Path, tmp_path: Path, form: str) -> None:
+    report = export_tables(records, tmp_path / "out", form=form)
+    counts = {Path(path).name: count for path, count in report.tables.items()}
+    assert counts == {
+        f"scalars.{form}": 4,
+        f"histograms.{form}": 1,
+        f"landscapes.{form}": 3 * 2 + 4 + 1,
+        f"evaluations.{form}": 2,
+        f"lineage.{form}": 2,
+    }
+    assert set(tree(tmp_path / "out")) == set(counts)
+    rows = read(tmp_path / "out" / f"scalars.{form}")
+    assert [(row["run"], row["tag"], int(row["step"])) for row in rows] == [
+        ("run", "loss", 1),
+        ("run", ODD, 1),
+        ("run", "loss", 2),
+        ("second", "loss", 1),
+    ]
+    values = [np.float32(float(row["value"])) for row in rows]
+    np.testing.assert_array_equal(values, np.float32([0.1, math.nan, -math.inf, 0.5]))
+    assert float(rows[0]["wall_time"]) == START + 0.25
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_histograms_keep_their_buckets(records: Path, tmp_path: Path, form: str) -> None:
+    export_tables(records, tmp_path / "out", form=form)
+    [row] = read(tmp_path / "out" / f"histograms.{form}")
+    parts = [row[name] for name in ("left", "right", "counts")]
+    left, right, counts = (json.loads(each) if form == "csv" else list(each) for each in parts)
+    assert sum(counts) == 2
+    assert (left[0], right[-1], int(row["pos_inf_count"])) == (1.0, 2.0, 1)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_lineage_has_all_columns_of_all_runs(records: Path, tmp_path: Path, form: str) -> None:
+    export_tables(records, tmp_path / "out", form=form)
+    first, second = read(tmp_path / "out" / f"lineage.{form}")
+    assert (first["status"], first["optimizer"], str(first["mixed"])) == ("FINISHED", "Adam", "1")
+    assert (second["mixed"], float(second["only"])) == ("text", 2)
+    assert not second.get("optimizer") or pd.isna(second["optimizer"])
+
+
+def test_json_has_strings_for_what_it_has_no_numbers_for(records: Path, tmp_path: Path) -> None:
+    export_tables(records, tmp_path / "out", form="jsonl")
+    values = [row["value"] for row in read(tmp_path / "out" / "scalars.jsonl")]
+    assert values == [0.1, "NaN", "-Infinity", 0.5]
+
+
+def test_choices_and_what_has_no_table(records: Path, tmp_path: Path) -> None:
+    report = export_tables(
+        records, tmp_path / "out", form="csv", tags="loss", runs="run", since=2, until=2
+    )
+    counts = {Path(path).name: count for path, count in report.tables.items()}
+    assert counts == {"scalars.csv": 1, "evaluations.csv": 2, "lineage.csv": 1}
+
+
+def test_a_second_export_replaces_the_first(records: Path, tmp_path: Path) -> None:
+    export_tables(records, tmp_path / "out", form="csv")
+    before = tree(tmp_path / "out")
+    (tmp_path / "out" / "theirs.csv").write_text("x")
+    export_tables(records, tmp_path / "out", form="csv")
+    assert tree(tmp_path / "out") == {**before, "theirs.csv": b"x"}
+
+
+def test_an_interrupted_export_leaves_nothing_half_made(records: Path, tmp_path: Path) -> None:
+    export_tables(records, tmp_path / "out", form="csv")
+    before = tree(tmp_path / "out")
+    write_segment(records / "third", event(1, scalar("loss", 9)))
+
+    def interrupt(run: str, done: int, total: int) -> None:
+        if run == "third":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        export_tables(records, tmp_path / "out", form="csv", progress=interrupt)
+    assert tree(tmp_path / "out") == before
+
+
+def test_mistakes_are_told(records: Path, tmp_path: Path) -> None:
+    with pytest.raises(ArgumentError, match="one of csv, jsonl, parquet"):
+        export_tables(records, tmp_path / "out", form="xlsx")
+    with pytest.raises(ArgumentError, match="the directory of the tables"):
+        export_tables(records, records / "out", form="csv")
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(DestinationError, match="one that can be written to"):
+        export_tables(records, tmp_path / "file", form="csv")
+    for path in records.rglob("events*"):
+        path.chmod(0o600)
+        path.write_bytes(b"no record")
+    with pytest.raises(SourceError, match="without a readable record"):
+        export_tables(records, tmp_path / "out", form="csv")
+    assert not (tmp_path / "out").exists() or not tree(tmp_path / "out")
+
+
+def test_csv_and_json_need_nothing_else(
+    records: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("pandas", "pyarrow"):
+        monkeypatch.setitem(sys.modules, name, None)
+    for form in ("csv", "jsonl"):
+        assert export_tables(records, tmp_path / form, form=form).tables
+    with pytest.raises(ImportError, match=r"pip install 'rec_summary\[tables\]'"):
+        export_tables(records, tmp_path / "parquet", form="parquet")
+
+
+def test_nul_is_replaced_in_csv_which_no_python_3_10_could_write(tmp_path: Path) -> None:
+    write_segment(tmp_path / "records" / "run", event(1, scalar("a\0b", 1.0)))
+    write_segment(
+        tmp_path / "records" / "run", lineage(START, user_defined_info=custom({"k\0": "v\0"}))
+    )
+    export_tables(tmp_path / "records", tmp_path / "out", form="csv")
+    assert [row["tag"] for row in read(tmp_path / "out" / "scalars.csv")] == ["a\ufffdb"]
+    [row] = read(tmp_path / "out" / "lineage.csv")
+    assert [row[name] for name in row if "k" in name] == ["v\ufffd"]
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=30)
+@given(
+    st.lists(
+        st.tuples(
+            st.text(st.characters(exclude_categories=["Cs"]), max_size=8), st.floats(width=32)
+        ),
+        min_size=1,
+        max_size=5,
+        unique_by=lambda each: each[0],
+    ),
+    st.sampled_from(FORMATS),
+)
+def test_any_scalar_comes_back(values: list[tuple[str, float]], form: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        base = Path(folder)
+        write_segment(base / "records" / "run", event(1, *(scalar(*each) for each in values)))
+        export_tables(base / "records", base / "out", form=form)
+        found = read(base / "out" / f"scalars.{form}")
+    tags = [row["tag"] for row in found]
+    if form == "csv":  # line ends within a cell are what the csv module makes of them
+        assert len(tags) == len(values)
+    else:
+        assert tags == [tag for tag, _ in values]
+    numbers = [np.float32(float(row["value"])) for row in found]
+    np.testing.assert_array_equal(numbers, np.float32([number for _, number in values]))

@@ -1,0 +1,216 @@
+"""`rec_summary.load`: what was recorded, as tables."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import rec_summary
+from rec_summary._pb import lineage_pb2, summary_pb2
+from rec_summary.errors import SourceError
+from rec_summary.series.options import ArgumentError
+from rec_summary.tables.frames import load
+from rec_summary.values.tensor import to_tensor
+from tests.support import cases
+from tests.support.landscape_cases import landscape_value
+from tests.support.record_dirs import (
+    START,
+    custom,
+    event,
+    histo,
+    lineage,
+    scalar,
+    train,
+    write_segment,
+)
+
+RunState = lineage_pb2.RunState
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> Path:
+    """Two runs, one of them with two ranks."""
+    write_segment(
+        tmp_path / "a",
+        event(1, scalar("loss", 0.5), histo("w", [1.0, 2.0, math.nan])),
+        event(2, scalar("loss", 0.25), scalar("lr", 0.1)),
+        event(2, scalar("loss", 0.125)),  # the end of an epoch
+        lineage(START + 5, train_lineage=train(status=RunState.FINISHED, step=2)),
+        lineage(START + 6, user_defined_info=custom({"team": "ads", "deep": {"x": 3}})),
+        lineage(
+            START + 7,
+            evaluation_lineage=lineage_pb2.EvaluationLineage(
+                metric='{"auc": 0.75, "note": "x"}', train_step=2
+            ),
+        ),
+    )
+    for rank in (0, 1):
+        write_segment(tmp_path / "b", event(7, scalar("loss", rank)), rank=rank)
+    return tmp_path
+
+
+def test_scalars_have_a_row_each(records: Path) -> None:
+    table = rec_summary.load(records).scalars()
+    assert list(table.columns) == ["run", "rank", "tag", "step", "wall_time", "value"]
+    assert [tuple(row) for row in table.itertuples(index=False)] == [
+        ("a", 0, "loss", 1, START + 0.25, 0.5),
+        ("a", 0, "lr", 2, START + 0.5, float(np.float32(0.1))),
+        ("a", 0, "loss", 2, START + 0.5, 0.125),
+        ("b", 0, "loss", 7, START + 1.75, 0.0),
+        ("b", 1, "loss", 7, START + 1.75, 1.0),
+    ]
+    assert table.dtypes["step"] == np.int64
+    assert isinstance(table.dtypes["tag"], pd.CategoricalDtype)
+
+
+def test_a_column_for_each_tag(records: Path) -> None:
+    table = load(records).scalars(wide=True)
+    assert list(table.columns) == ["loss", "lr"]
+    assert table.loc[("a", 0, 2), "loss"] == 0.125
+    assert math.isnan(table.loc[("a", 0, 1), "lr"])
+    assert list(table.index.names) == ["run", "rank", "step"]
+
+
+def test_what_a_restart_recorded_again_counts(tmp_path: Path) -> None:
+    write_segment(tmp_path / "run", *(event(s, scalar("loss", s)) for s in (1, 2, 3)))
+    write_segment(tmp_path / "run", *(event(s, scalar("loss", -s)) for s in (2, 3)))
+    table = load(tmp_path).scalars().sort_values("step")
+    assert list(table["value"]) == [1, -2, -3]
+
+
+def test_histograms_have_their_buckets(records: Path) -> None:
+    [row] = load(records).histograms().itertuples()
+    assert (row.run, row.tag, row.step, row.count, row.nan_count) == ("a", "w", 1, 3, 1)
+    assert (row.min, row.max, row.sum) == (1.0, 2.0, 3.0)
+    assert row.counts.sum() == 2
+    assert (row.left[0], row.right[-1]) == (1.0, 2.0)
+
+
+def test_lineage_has_a_row_for_each_run(records: Path) -> None:
+    table = load(records).lineage()
+    row = table.loc["a"]
+    assert (row["status"], row["optimizer"], row["learning_rate"]) == ("FINISHED", "Adam", 0.001)
+    assert (row["team"], row["deep.x"], row["auc"], row["step"]) == ("ads", 3, 0.75, 2)
+    assert table.loc["b"]["status"] == "UNKNOWN"
+
+
+def test_evaluations_have_a_row_for_each_metric(records: Path) -> None:
+    auc, note = load(records).evaluations().itertuples()
+    assert (auc.run, auc.step, auc.metric, auc.value) == ("a", 2, "auc", 0.75)
+    assert note.metric == "note"
+    assert math.isnan(note.value)
+
+
+def test_images_tensors_and_landscapes(tmp_path: Path) -> None:
+    image = summary_pb2.Summary.Image(height=2, width=3, colorspace=1, encoded_image=b"png")
+    array = np.arange(6, dtype=np.int64).reshape(2, 3) + (1 << 40)
+    Value = summary_pb2.Summary.Value
+    write_segment(
+        tmp_path / "run",
+        event(4, Value(tag="i", image=image), Value(tag="t", tensor=to_tensor(array))),
+        event(0, landscape_value("l")),
+    )
+    records = load(tmp_path)
+    [image_row] = records.images().itertuples()
+    assert (image_row.height, image_row.width, image_row.encoded) == (2, 3, b"png")
+    np.testing.assert_array_equal(records.tensors()["tensor"][0], array)
+    [found] = records.landscapes()
+    assert (found.run, found.tag, found.step) == ("run", "l", 0)
+    assert found.landscape.z.shape == (12, 9)
+
+
+def test_choices(records: Path) -> None:
+    assert set(load(records, tags="lr").scalars()["tag"]) == {"lr"}
+    assert set(load(records, runs="b").scalars()["run"]) == {"b"}
+    assert set(load(records, since=2, until=5).scalars()["step"]) == {2}
+    with pytest.raises(ArgumentError):
+        load(records, runs="nothing")
+    with pytest.raises(SourceError):
+        load(records / "nowhere")
+
+
+def test_nothing_to_show_is_an_empty_table(tmp_path: Path) -> None:
+    write_segment(tmp_path / "run", lineage(user_defined_info=custom({"x": 1})))
+    records = load(tmp_path)
+    assert len(records.scalars()) == len(records.histograms()) == len(records.evaluations()) == 0
+    assert list(records.scalars().columns)[-1] == "value"
+    assert records.scalars(wide=True).empty
+
+
+def test_chunks_are_never_larger_than_asked_for(tmp_path: Path) -> None:
+    write_segment(tmp_path / "run", *(event(s, scalar("loss", s)) for s in range(10)))
+    records = load(tmp_path)
+    assert [len(chunk) for chunk in records.iter_scalars(4)] == [4, 4, 2]
+    with pytest.raises(ValueError, match="chunk is invalid"):
+        next(records.iter_scalars(0))
+
+
+def test_memory_does_not_grow_with_the_records(tmp_path: Path) -> None:
+    peaks = []
+    for name, count in (("few", 100_000), ("many", 300_000)):
+        write_segment(
+            tmp_path / name / "run", *(event(s, scalar("loss", s)) for s in range(1, count + 1))
+        )
+        records = load(tmp_path / name)
+        tracemalloc.start()
+        total = sum(len(chunk) for chunk in records.iter_scalars(1000))
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert total == count
+    assert peaks[1] < peaks[0] * 1.5  # three times as many records
+
+
+def test_damage_is_one_warning_and_kept(records: Path) -> None:
+    for path in (records / "a").glob("*_MS"):
+        path.chmod(0o600)
+        path.write_bytes(path.read_bytes()[:-3])
+    found = load(records)
+    with pytest.warns(UserWarning, match="1 problems in .*incomplete record at the end"):
+        table = found.scalars()
+    assert len(table) == 5
+    [problem] = found.problems
+    assert problem.offset > 0
+
+
+def test_all_cases_are_readable(tmp_path: Path) -> None:
+    cases.write_all(tmp_path)
+    found = load(tmp_path)
+    assert set(found.runs) == set(cases.RUNS)
+    assert len(found.scalars()) > 30
+    assert len(found.lineage()) == len(cases.RUNS)
+    assert repr(found).startswith(f"<Records of {len(cases.RUNS)} runs in ")
+
+
+def test_neither_tensorboard_nor_mindspore_is_loaded(records: Path) -> None:
+    code = (
+        "import sys, rec_summary; rec_summary.load(sys.argv[1]).scalars(); "
+        "print([name for name in ('tensorboard', 'mindspore') if name in sys.modules])"
+    )
+    command = [sys.executable, "-c", code, str(records)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_without_pandas_it_says_what_to_install(
+    records: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError, match=r"pip install 'rec_summary\[tables\]'"):
+        load(records)
+
+
+@pytest.mark.parametrize("choice", [{"since": 10**6}, {"until": 1}, {"tags": "none"}])
+def test_a_choice_may_leave_nothing_of_a_long_training(
+    tmp_path: Path, choice: dict[str, object]
+) -> None:
+    write_segment(tmp_path / "a", *(event(step, scalar("loss", step)) for step in range(2, 500)))
+    records = rec_summary.load(tmp_path, **choice)
+    assert len(records.scalars()) == 0
+    assert list(records.iter_scalars()) == []

@@ -1,0 +1,133 @@
+"""Runs in a notebook: what is told, and that nothing in records can be more than text."""
+
+from __future__ import annotations
+
+import json
+import math
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import rec_summary
+from rec_summary._pb import lineage_pb2
+from rec_summary.series.glance import Series
+from rec_summary.series.options import ArgumentError
+from rec_summary.tables import notebook as run_view
+from rec_summary.tables.html import run_html, sparkline
+from tests.support.record_dirs import custom, event, lineage, scalar, train, write_segment
+
+pytest.importorskip("pandas")
+
+HOSTILE = "<script>alert(1)</script><img src=x onerror='alert(2)'>\" onload=\"alert(3)\x1b[31m"
+ALLOWED = {
+    *("div", "b", "table", "thead", "tbody", "tr", "th", "td", "span", "details", "summary"),
+    *("svg", "polyline"),
+}
+ATTRIBUTES = {
+    *("style", "width", "height", "viewbox", "fill", "stroke", "stroke-width"),
+    *("stroke-linecap", "role", "points", "open"),
+}
+
+
+class Checked(HTMLParser):
+    """Reads HTML as a browser would, and refuses what we never write."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.text: list[str] = []
+        self.open: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert tag in ALLOWED
+        assert {name for name, _ in attrs} <= ATTRIBUTES
+        self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    described = train(status=lineage_pb2.RunState.FAILED, reason=HOSTILE, step=3, host=HOSTILE)
+    described.hyper_parameters.optimizer = HOSTILE
+    write_segment(
+        tmp_path / "records" / "<b>run</b>",
+        *(event(step, scalar("loss", 1 / step), scalar(HOSTILE, math.nan)) for step in (1, 2, 4)),
+        lineage(train_lineage=described),
+        lineage(user_defined_info=custom({HOSTILE: HOSTILE})),
+        lineage(
+            evaluation_lineage=lineage_pb2.EvaluationLineage(metric=json.dumps({HOSTILE: 0.5}))
+        ),
+    )
+    write_segment(tmp_path / "records" / "empty")
+    return tmp_path / "records"
+
+
+def test_a_list_of_runs(source: Path) -> None:
+    page = Checked(rec_summary.load(source)._repr_html_())
+    text = " ".join(page.text)
+    for words in ("2 runs", str(source), "<b>run</b>", "FAILED", "UNKNOWN", "0.25"):
+        assert words in text
+    assert "\x1b" not in text
+
+
+def test_one_run(source: Path) -> None:
+    view = rec_summary.load(source).run("<b>run</b>")
+    assert (view.status, [each.tag for each in view.series][1:]) == ("FAILED", ["loss"])
+    assert repr(view) == "<Run <b>run</b>: FAILED, 2 tags of scalars>"
+    text = " ".join(Checked(view._repr_html_()).text)
+    for words in ("FAILED", "<script>alert(1)</script>", "0.25", "nan", "learning_rate"):
+        assert words in text
+    assert view._repr_html_().count("<polyline") == 1
+    empty = rec_summary.load(source).run("empty")
+    assert "no scalars" in " ".join(Checked(empty._repr_html_()).text)
+
+
+def test_a_run_that_is_not_there(source: Path) -> None:
+    with pytest.raises(ArgumentError, match="one of the runs, such as <b>run</b>, empty"):
+        rec_summary.load(source).run("nothing")
+
+
+def test_large_records_are_not_read_unasked(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_view, "AT_A_GLANCE", 10)
+    page = rec_summary.load(source)._repr_html_()
+    assert "<polyline" not in page
+    assert "records.run(NAME)" in page
+
+
+def test_problems_are_told(source: Path) -> None:
+    [path] = (source / "<b>run</b>").glob("*_MS")
+    with open(path, "ab") as file:
+        file.write(b"half")
+    assert "1 problem, the first one" in rec_summary.load(source)._repr_html_()
+    assert "1 problem, the first one" in rec_summary.load(source).run("<b>run</b>")._repr_html_()
+
+
+@given(st.lists(st.floats(width=64), max_size=300))
+def test_every_course_is_a_valid_line(values: list[float]) -> None:
+    series = Series("run", 0, "tag")
+    for step, value in enumerate(values):
+        series.add(step, 0.0, value)
+    Checked(sparkline(series))
+    assert "nan" not in sparkline(series)
+    assert "inf" not in sparkline(series)
+    assert len(series.sparkline(24)) == min(24, len(series.course.points()))
+
+
+@given(st.text(), st.text())
+def test_text_is_only_ever_text(name: str, value: str) -> None:
+    page = run_html({"run": name, "status": value, name or "x": value}, [], [value])
+    Checked(page)

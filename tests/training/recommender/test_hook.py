@@ -1,0 +1,270 @@
+"""A recommender's telemetry in training: what is recorded is what the batches were."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+pytest.importorskip("mindspore")
+
+import mindspore
+from mindspore import Tensor, nn, ops
+from mindspore.train import Model
+
+from rec_summary import RecModel, RecommenderMetrics, SummaryCollector, TrainStep
+from tests.support.nets import FIELDS, VOCABULARY, WIDTH, Journal, batch_of_clicks, clicks, stream
+from tests.support.training_records import events, scalars
+
+STEPS = 24
+MODES = {"graph": mindspore.GRAPH_MODE, "pynative": mindspore.PYNATIVE_MODE}
+
+
+class Scorer(nn.Cell):
+    """Returns loss, probability and label; also puts the probability out by name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(VOCABULARY, WIDTH)
+        self.head = nn.Dense(FIELDS * WIDTH, 1)
+        self.loss = nn.BCEWithLogitsLoss()
+        self.summary = ops.TensorSummary()
+
+    def construct(self, fields: Tensor, label: Tensor):
+        logits = self.head(self.table(fields).reshape((-1, FIELDS * WIDTH)))
+        score = ops.sigmoid(logits)
+        self.summary("score", score)
+        return self.loss(logits, label), score, label
+
+
+class Seen(Journal):
+    """Copies predictions and labels of each step, at once."""
+
+    def __init__(self, stop_after: int) -> None:
+        super().__init__(stop_after)
+        self.scores: list[np.ndarray] = []
+        self.labels: list[np.ndarray] = []
+
+    def on_train_step_end(self, run_context) -> None:
+        outputs = run_context.original_args().net_outputs
+        self.scores.append(np.array(outputs[1].asnumpy()).reshape(-1))
+        self.labels.append(np.array(outputs[2].asnumpy()).reshape(-1))
+        super().on_train_step_end(run_context)
+
+
+@pytest.fixture(params=list(MODES))
+def mode(request):
+    mindspore.set_context(mode=MODES[request.param])
+    yield
+    mindspore.set_context(mode=mindspore.GRAPH_MODE)
+
+
+def train(folder, options, *, steps=STEPS, of_mindspore=False):
+    """Trains; returns the collector, and the callback that saw each step."""
+    network = Scorer()
+    optimizer = nn.SGD(network.trainable_params(), learning_rate=0.5)
+    collector, seen = SummaryCollector(folder, recommender=options), Seen(steps)
+    if of_mindspore:
+        model = Model(TrainStep(network, optimizer))
+        model.train(1, stream(clicks(steps)), [collector, seen], dataset_sink_mode=False)
+    else:
+        model = RecModel(network, optimizer=optimizer, keep_outputs=True)
+        model.online_train(stream(), callbacks=[collector, seen])
+    return collector, seen
+
+
+def exact_auc(scores, labels):
+    """The share of pairs of a click and a non-click that are in order."""
+    clicked, others = scores[labels == 1][:, None], scores[labels == 0][None]
+    return float(np.mean((clicked > others) + 0.5 * (clicked == others)))
+
+
+def assert_quality(folder, seen, steps=STEPS):
+    scores, labels = np.concatenate(seen.scores), np.concatenate(seen.labels)
+    loss = -np.mean(np.log(np.where(labels == 1, scores, 1 - scores)))
+    rate = labels.mean()
+    entropy = -(rate * math.log(rate) + (1 - rate) * math.log(1 - rate))
+    expected = {
+        "auc": (exact_auc(scores, labels), 2e-2),  # scores within one bin count as equal
+        "log_loss": (loss, 1e-5),
+        "normalised_entropy": (loss / entropy, 1e-5),
+        "calibration": (scores.sum() / labels.sum(), 1e-5),
+        "click_rate": (rate, 1e-6),
+        "examples": (len(scores), 0),
+    }
+    for name, (value, error) in expected.items():
+        found = scalars(folder, f"recommender/{name}/lifetime")
+        assert found[steps] == pytest.approx(value, abs=error), name
+
+
+@pytest.mark.parametrize("of_mindspore", [False, True], ids=["online", "Model"])
+def test_quality_is_that_of_the_predictions_of_each_batch(mode, tmp_path, of_mindspore) -> None:
+    options = RecommenderMetrics(predictions=1, labels=2, report_steps=10)
+    collector, seen = train(tmp_path, options, of_mindspore=of_mindspore)
+    assert collector.troubles == {}
+    assert sorted(scalars(tmp_path, "recommender/auc/lifetime")) == [10, 20, STEPS]
+    assert_quality(tmp_path, seen)
+
+
+@pytest.mark.parametrize(
+    "places",
+    [
+        {"predictions": "score", "labels": "label"},
+        {"predictions": lambda i, o: o[1], "labels": lambda i, o: i[1].asnumpy()},
+        {"predictions": (1, 0), "labels": ("label", 0)},
+    ],
+    ids=["names", "functions", "columns"],
+)
+def test_places_may_be_told_in_several_ways(mode, tmp_path, places) -> None:
+    collector, seen = train(tmp_path, RecommenderMetrics(**places))
+    assert collector.troubles == {}
+    assert_quality(tmp_path, seen)
+
+
+def test_log_odds_become_probabilities(tmp_path) -> None:
+    options = RecommenderMetrics(
+        predictions=lambda i, o: np.log(o[1].asnumpy() / (1 - o[1].asnumpy())),
+        labels=2,
+        logits=True,
+    )
+    _, seen = train(tmp_path, options)
+    assert_quality(tmp_path, seen)
+
+
+def test_tables_are_counted_and_looked_at(tmp_path) -> None:
+    options = RecommenderMetrics(
+        ids={"table": "fields", "first": (0, 0)}, unknown_ids={"table": 3}, report_steps=10
+    )
+    collector, _ = train(tmp_path, options)
+    fields = np.concatenate([batch_of_clicks(number)[0] for number in range(STEPS)])
+    tag = "recommender/table/table/"
+    assert scalars(tmp_path, tag + "ids")[STEPS] == fields.size
+    assert scalars(tmp_path, tag + "touched_rows")[STEPS] == len(np.unique(fields))
+    unknown = scalars(tmp_path, tag + "unknown_share")[STEPS]
+    assert unknown == pytest.approx(np.mean(fields == 3))
+    window = scalars(tmp_path, tag + "window/ids")
+    assert window == {10: 240, 20: 240, STEPS: 96}
+    first = scalars(tmp_path, "recommender/table/first/touched_rows")
+    assert first[STEPS] == pytest.approx(len(np.unique(fields[:, 0])), rel=0.03)  # a sketch
+    # Its rows are those of the parameter, which is found by the name of its layer.
+    assert scalars(tmp_path, tag + "row_norm/p50")[STEPS] > 0
+    assert scalars(tmp_path, tag + "relative_change")[STEPS] > 0
+    assert scalars(tmp_path, "recommender/table/first/row_norm/p50") == {}
+    assert list(collector.troubles) == ["recommender metrics: tables"]  # there is no "first"
+    [top] = [
+        value.top_ids
+        for event in events(tmp_path)
+        for value in event.summary.value
+        if value.tag == tag + "top_ids" and event.step == STEPS
+    ]
+    ids, counts = np.unique(fields[fields != 3], return_counts=True)
+    order = np.lexsort((ids, -counts))
+    assert list(top.ids) == ids[order][:20].tolist()
+    assert list(top.counts) == counts[order][:20].tolist()
+
+
+def test_pace_and_freshness_are_recorded(tmp_path) -> None:
+    options = RecommenderMetrics(
+        event_times=lambda inputs, outputs: np.full(8, 1000.0), report_steps=STEPS
+    )
+    train(tmp_path, options)
+    assert scalars(tmp_path, "recommender/throughput/samples_per_second")[STEPS] > 0
+    stalled = scalars(tmp_path, "recommender/throughput/input_stall_share")[STEPS]
+    assert 0 <= stalled <= 1
+    assert scalars(tmp_path, "recommender/freshness/watermark")[STEPS] == 1000
+    assert scalars(tmp_path, "recommender/freshness/lag_seconds/p50")[STEPS] > 1e9
+
+
+def test_drift_is_measured_against_what_an_earlier_run_has_kept(tmp_path) -> None:
+    common = {"predictions": 1, "labels": 2, "features": {"field": (0, 0)}}
+    first = RecommenderMetrics(**common, reference_examples=80, report_steps=STEPS)
+    train(tmp_path / "first", first)
+    assert scalars(tmp_path / "first", "recommender/drift/psi/label")[STEPS] >= 0
+    kept = tmp_path / "first" / "recommender_rank_0.reference"
+    second = RecommenderMetrics(**common, reference=kept, report_steps=10)
+    collector, seen = train(tmp_path / "second", second)
+    assert collector.troubles == {}
+    rates = scalars(tmp_path / "second", "recommender/drift/label_rate")
+    assert rates[10] == pytest.approx(np.concatenate(seen.labels[:10]).mean())
+    reference = scalars(tmp_path / "second", "recommender/drift/reference_label_rate")[10]
+    before = np.concatenate([batch_of_clicks(number)[1] for number in range(10)])
+    assert reference == pytest.approx(before.mean())
+
+
+def test_a_second_training_goes_on_from_the_first(tmp_path) -> None:
+    options = RecommenderMetrics(predictions=1, labels=2, report_steps=10)
+    train(tmp_path / "records", options)
+    collector, _ = train(tmp_path / "records", options, steps=10)
+    assert collector.troubles == {}
+    found = [
+        value.scalar_value
+        for event in events(tmp_path / "records")
+        for value in event.summary.value
+        if value.tag == "recommender/examples/lifetime"
+    ]
+    assert found == [80, 160, 192, 272]
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped", "empty"])
+def test_a_damaged_state_is_told_and_ignored(tmp_path, damage) -> None:
+    options = RecommenderMetrics(predictions=1, labels=2)
+    train(tmp_path, options)
+    path = tmp_path / "recommender_rank_0.state"
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 255
+    path.write_bytes({"cut": data[: len(data) // 2], "flipped": data, "empty": b""}[damage])
+    collector, _ = train(tmp_path, options, steps=8)
+    assert list(collector.troubles) == ["recommender metrics: the state of an earlier run"]
+    assert scalars(tmp_path, "recommender/examples/lifetime")[8] == 64
+
+
+def test_a_state_with_other_settings_is_told_and_ignored(tmp_path) -> None:
+    train(tmp_path, RecommenderMetrics(predictions=1, labels=2))
+    other = RecommenderMetrics(predictions=1, labels=2, last=(5000,))
+    collector, _ = train(tmp_path, other, steps=8)
+    assert list(collector.troubles) == ["recommender metrics: the state of an earlier run"]
+
+
+def test_what_cannot_be_read_costs_nothing_else(tmp_path) -> None:
+    def fails(inputs, outputs):
+        raise RuntimeError("no luck")
+
+    options = RecommenderMetrics(
+        predictions=1, labels=2, ids={"table": 7}, event_times=fails, features={"x": "nowhere"}
+    )
+    collector, seen = train(tmp_path, options)
+    assert len(seen.scores) == STEPS  # training went on
+    assert_quality(tmp_path, seen)
+    assert collector.troubles == {
+        "recommender metrics: input 7": STEPS,
+        "recommender metrics: call fails": STEPS,
+        "recommender metrics: name nowhere": STEPS,
+    }
+
+
+def test_the_loss_alone_is_not_enough_and_it_says_what_is(tmp_path, caplog) -> None:
+    network = Scorer()
+    step = nn.TrainOneStepCell(_Loss(network), nn.SGD(network.trainable_params(), 0.1))
+    collector = SummaryCollector(tmp_path, recommender=RecommenderMetrics(predictions=1, labels=2))
+    RecModel(step).online_train(stream(), callbacks=[collector, Journal(stop_after=2)])
+    assert "keep_outputs=True" in caplog.text
+
+
+class _Loss(nn.Cell):
+    def __init__(self, network) -> None:
+        super().__init__(auto_prefix=False)
+        self.network = network
+
+    def construct(self, fields, label):
+        return self.network(fields, label)[0]
+
+
+def test_errors_of_ratings(tmp_path) -> None:
+    options = RecommenderMetrics(predictions=1, labels=2, task="ratings")
+    _, seen = train(tmp_path, options)
+    errors = np.concatenate(seen.scores).astype(np.float64) - np.concatenate(seen.labels)
+    rmse = scalars(tmp_path, "recommender/rmse/lifetime")[STEPS]
+    assert rmse == pytest.approx(math.sqrt(np.mean(errors**2)), rel=1e-6)
+    mae = scalars(tmp_path, "recommender/mae/lifetime")[STEPS]
+    assert mae == pytest.approx(np.mean(np.abs(errors)), rel=1e-6)

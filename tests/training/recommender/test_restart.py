@@ -1,0 +1,220 @@
+"""Restarts and ranks: what is told does not depend on how the data was split."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.support.programs import PROGRAMS
+
+pytest.importorskip("mindspore")
+
+from rec_summary import RecommenderMetrics, export_tensorboard
+from rec_summary._pb.summary_pb2 import Event
+from rec_summary.metrics.quality.score_histogram import ScoreHistogram
+from rec_summary.metrics.quality.score_quality import auc
+from rec_summary.records.failures import Troubles
+from rec_summary.records.format.framing import frame
+from rec_summary.records.reading.reader import RecordReader
+from rec_summary.records.writing.run_writer import RunWriter
+from rec_summary.records.writing.sink import MessageRecord
+from rec_summary.training.recommender.aggregator import Engine, Report
+from rec_summary.training.recommender.inputs import Batch
+from rec_summary.training.recommender.persistence import load, state_path, unpack
+from tests.support import event_files
+from tests.support.laws import assert_equal_states
+from tests.support.nets import batch_of_clicks
+from tests.support.record_dirs import START
+from tests.support.training_records import events
+
+ROWS, BATCH = 50, 16
+OPTIONS = RecommenderMetrics(
+    predictions=1,
+    labels=2,
+    users=0,
+    ids={"table": 1},
+    last=(100,),
+    half_lives=(100,),
+    throughput=False,
+    host=False,
+    user_cells=2048,
+)
+_PLACES = {
+    ("output", 1): lambda random: random.random(BATCH).astype(np.float32),
+    ("output", 2): lambda random: (random.random(BATCH) < 0.3).astype(np.float32),
+    ("input", 0): lambda random: random.integers(0, 9, BATCH),
+    ("input", 1): lambda random: random.integers(-2, ROWS + 2, (BATCH, 3)),
+}
+
+
+def batch(seed: int) -> Batch:
+    random = np.random.default_rng(seed)
+    return Batch({place: make(random) for place, make in _PLACES.items()}, BATCH, 0.1, 0.0, 0.0)
+
+
+def engine(folder: Path, rank: int = 0, rank_size: int = 1) -> tuple[Engine, Troubles]:
+    troubles = Troubles()
+    return Engine(OPTIONS, {"table": ROWS}, str(folder), rank, rank_size, troubles), troubles
+
+
+def report(step: int, *, final: bool = False) -> Report:
+    return Report(step, START + step, True, final)
+
+
+def stored(folder: Path):
+    return unpack(load(state_path(str(folder), 0)))
+
+
+@settings(
+    deadline=None, max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(cuts=st.lists(st.integers(1, 19), max_size=3, unique=True))
+def test_a_restarted_run_is_where_an_unbroken_one_is(tmp_path_factory, cuts) -> None:
+    whole, broken = tmp_path_factory.mktemp("whole"), tmp_path_factory.mktemp("broken")
+    one, _ = engine(whole)
+    one.work([batch(number) for number in range(20)], report(20, final=True))
+    edges = [0, *sorted(cuts), 20]
+    for first, last in itertools.pairwise(edges):
+        part, troubles = engine(broken)  # a new process
+        for number in range(first, last):
+            part.work([batch(number)], None)
+        part.work([], report(last, final=True))
+        assert troubles.counts == {}
+    expected, found = stored(whole), stored(broken)
+    assert expected.keys() == found.keys()
+    assert load(state_path(str(broken), 0)).examples == 20 * BATCH
+    for key, state in expected.items():
+        assert_equal_states(state, found[key])
+
+
+def test_a_killed_run_goes_on_from_its_last_report(tmp_path) -> None:
+    script = PROGRAMS / "recommender_crash.py"
+    root = Path(__file__).parents[3]
+    for steps, first in ((12, 0), (8, 10)):
+        command = [sys.executable, str(script), str(tmp_path), str(steps), str(first)]
+        environment = {"PYTHONPATH": str(root), "PATH": "", "GLOG_v": "3", "HOME": str(tmp_path)}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+        assert done.returncode == -9, done.stderr
+    # The first process told of 10 steps; the second went on there with batch 10.
+    exact = ScoreHistogram()
+    for number in range(15):
+        fields, label = batch_of_clicks(number)
+        exact.update(fields[:, 1] / 20, label)
+    last = [
+        value.scalar_value
+        for event in events(tmp_path)
+        for value in event.summary.value
+        if value.tag == "recommender/auc/lifetime"
+    ][-1]
+    assert last == np.float32(auc(exact))
+    message = load(state_path(str(tmp_path), 0))
+    assert (message.examples, message.step) == (15 * 8, 5)
+
+
+def write_ranks(folder: Path, engines: list[Engine], steps: range, *, final: bool) -> None:
+    """Has each rank count every so-many-th batch, and report every five steps."""
+    for rank, each in enumerate(engines):
+        files = RunWriter(folder, rank)
+        for step in steps:
+            number = len(engines) * (step - 1) + rank
+            due = report(step, final=final and step == steps[-1]) if step % 5 == 0 else None
+            payload = each.work([batch(number)], due)
+            if payload:
+                files.write(MessageRecord(Event.FromString(payload)))
+        files.close()
+
+
+def read_all(run: Path) -> dict[tuple[str, int], bytes]:
+    found = {}
+    for step, _, value in event_files.values(run):
+        if value.tag.startswith("recommender/"):
+            tag = value.tag
+            value.ClearField("metadata")
+            found[tag, step] = value.SerializeToString(deterministic=True)
+    return found
+
+
+def lifetime(found):
+    """Leaves out the windows, which each rank has for itself."""
+    return {
+        (tag, step): value
+        for (tag, step), value in found.items()
+        if not tag.endswith(("_100",)) and "/last_100" not in tag and "/decayed_100" not in tag
+    }
+
+
+def test_ranks_merge_to_what_one_process_tells(tmp_path) -> None:
+    one, _ = engine(tmp_path / "one-state")
+    single = RunWriter(tmp_path / "one" / "run")
+    for step in range(1, 21):
+        batches = [batch(2 * step - 2), batch(2 * step - 1)]
+        due = report(step, final=step == 20) if step % 5 == 0 else None
+        payload = one.work(batches, due)
+        if payload:
+            single.write(MessageRecord(Event.FromString(payload)))
+    single.close()
+    ranks = [engine(tmp_path / "state", rank, 2)[0] for rank in range(2)]
+    write_ranks(tmp_path / "two" / "run", ranks, range(1, 21), final=True)
+    export_tensorboard(tmp_path / "one", tmp_path / "logs-one")
+    export_tensorboard(tmp_path / "two", tmp_path / "logs-two")
+    merged = read_all(tmp_path / "logs-two" / "run")
+    assert lifetime(merged) == lifetime(read_all(tmp_path / "logs-one" / "run"))
+    assert len({step for _, step in merged}) == 4
+    for rank in range(2):  # beside their own
+        own = read_all(tmp_path / "logs-two" / "run" / f"rank_{rank}")
+        assert ("recommender/auc/lifetime", 20) in own
+
+
+def test_merged_values_follow_a_live_run(tmp_path) -> None:
+    records, live, late = tmp_path / "two", tmp_path / "live", tmp_path / "late"
+    ranks = [engine(tmp_path / "state", rank, 2)[0] for rank in range(2)]
+    write_ranks(records / "run", ranks, range(1, 11), final=False)
+    export_tensorboard(records, live)
+    halfway = read_all(live / "run")
+    assert {step for _, step in halfway} == {5, 10}
+    write_ranks(records / "run", ranks, range(11, 21), final=True)
+    export_tensorboard(records, live)
+    export_tensorboard(records, late)
+    assert read_all(live / "run") == read_all(late / "run")
+    assert {step for _, step in read_all(live / "run")} == {5, 10, 15, 20}
+
+
+def test_a_rank_that_is_behind_is_waited_for_until_it_ends(tmp_path) -> None:
+    records = tmp_path / "records"
+    ranks = [engine(tmp_path / "state", rank, 2)[0] for rank in range(2)]
+    for rank, last in ((0, 20), (1, 10)):
+        files = RunWriter(records / "run", rank)
+        for step in range(5, last + 1, 5):
+            ended = rank == 1 and step == last
+            payload = ranks[rank].work([batch(step + rank)], report(step, final=ended))
+            files.write(MessageRecord(Event.FromString(payload)))
+        files.close()
+    export_tensorboard(records, tmp_path / "logs")
+    examples = event_files.scalars(tmp_path / "logs" / "run", "recommender/examples/lifetime")
+    assert examples == [(5, 32), (10, 64), (15, 80), (20, 96)]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_damaged_states_in_the_stream_are_told_and_passed_over(tmp_path, seed) -> None:
+    records = tmp_path / "records"
+    ranks = [engine(tmp_path / "state", rank, 2)[0] for rank in range(2)]
+    write_ranks(records / "run", ranks, range(1, 6), final=True)
+    [path] = (records / "run").glob("*.1.*_MS")
+    with RecordReader(path) as reader:
+        payloads = [record.payload for record in reader]
+    event = Event.FromString(payloads[1])
+    states = event.summary.value[-1].metric_states
+    random = np.random.default_rng(seed)
+    array = states.states[0].arrays[int(random.integers(len(states.states[0].arrays)))]
+    array.shape.append(3)
+    path.write_bytes(frame(payloads[0]) + frame(event.SerializeToString()))
+    done = export_tensorboard(records, tmp_path / "logs")
+    assert any("not merged" in note for note in done.notes)
+    assert ("recommender/auc/lifetime", 5) in read_all(tmp_path / "logs" / "run" / "rank_0")

@@ -1,0 +1,87 @@
+"""Which parameter a table is, and its sampled rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytest.importorskip("mindspore")
+
+from mindspore import Parameter, Tensor, nn
+from mindspore import dtype as mstype
+from mindspore.experimental import MapParameter
+
+from rec_summary.records.failures import Troubles
+from rec_summary.training.recommender.tables import RowSampler, find_tables
+
+
+class Model(nn.Cell):
+    def __init__(self) -> None:
+        super().__init__()
+        self.user = nn.Embedding(30, 4)
+        self.item = nn.EmbeddingLookup(2000, 4)
+        self.item_bias = Parameter(Tensor(np.zeros((2000, 1), np.float32)), name="item_bias")
+
+
+def parameters():
+    network = Model()
+    optimizer = nn.Adam(network.trainable_params())
+    return [*network.get_parameters(), *optimizer.get_parameters()]
+
+
+def test_layers_and_parameters_are_found_by_name() -> None:
+    troubles, every = Troubles(), parameters()
+    found = find_tables(["user", "item", "item_bias", "user.embedding_table"], every, troubles)
+    assert troubles.counts == {}
+    assert {name: table.size for name, table in found.items()} == {
+        "user": 30,
+        "item": 2000,
+        "item_bias": 2000,
+        "user.embedding_table": 30,
+    }
+    assert found["user"].parameter.name == "user.embedding_table"  # not that of the optimizer
+
+
+def test_a_name_that_none_has_is_told() -> None:
+    troubles = Troubles()
+    found = find_tables(["film"], parameters(), troubles)
+    assert found["film"].parameter is None
+    assert troubles.counts == {"recommender metrics: tables": 1}
+
+
+def test_rows_are_copies_of_the_same_ones_each_time() -> None:
+    troubles, every = Troubles(), parameters()
+    sampler = RowSampler(find_tables(["item"], every, troubles), 100, troubles)
+    rows, before = sampler.take(["item"])["item"]
+    assert before.shape == (100, 4)
+    table = next(each for each in every if each.name == "item.embedding_table")
+    np.testing.assert_array_equal(before, table.asnumpy()[rows])
+    kept = before.copy()
+    table.set_data(Tensor(np.ones((2000, 4), np.float32)))
+    again, after = sampler.take(["item"])["item"]
+    np.testing.assert_array_equal(before, kept)
+    np.testing.assert_array_equal(again, rows)
+    assert (after == 1).all()
+
+
+def test_rows_of_a_map_are_those_of_the_first_ids_and_a_device_without_lookup_is_told() -> None:
+    table = MapParameter(
+        key_dtype=mstype.int32,
+        value_dtype=mstype.float32,
+        value_shape=(4,),
+        default_value="ones",
+        name="map",
+    )
+    troubles = Troubles()
+    found = find_tables(["map"], [table], troubles)
+    assert found["map"].is_map
+    sampler = RowSampler(found, 3, troubles)
+    assert sampler.open_tables == ["map"]
+    sampler.choose("map", np.array([[9, 5], [5, -1]]))
+    assert sampler.open_tables == []
+    taken = sampler.take(["map"])
+    if taken:  # MindSpore 2.10 has the lookup on some devices, not on CPU
+        assert taken["map"][0].tolist() == [5, 9]
+    else:
+        assert list(troubles.counts) == ["recommender metrics: rows of map"]
+        assert sampler.names == []

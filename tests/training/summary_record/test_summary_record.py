@@ -1,0 +1,668 @@
+"""Records from a loop of the user's own: MindSpore's interface, and where it falls short."""
+
+import io
+import logging
+import math
+import os
+import re
+import resource
+import subprocess
+import sys
+import urllib.parse
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("mindspore")
+
+import mindspore
+from mindspore import Tensor, nn, ops
+from mindspore.train import lineage_pb2 as their_lineage
+from mindspore.train import summary_pb2 as their_summary
+from mindspore.train.anf_ir_pb2 import ModelProto as TheirModel
+from PIL import Image
+
+from rec_summary import SummaryRecord
+from rec_summary._pb import anf_ir_pb2, lineage_pb2, summary_pb2
+from rec_summary.records.format.names import Kind
+from rec_summary.records.reading.reader import RecordReader
+from rec_summary.records.reading.runs import find_runs
+from rec_summary.values.tensor import from_tensor
+from tests.support.training_records import events, histograms, lineage, messages, scalars
+from tests.support.versions import skip_without_their_collector
+
+THREE_PARTS = r"(?s)is invalid\. Received: .*\. Expected: .*\.$"
+BOTH = pytest.mark.parametrize("mode", [mindspore.PYNATIVE_MODE, mindspore.GRAPH_MODE])
+
+
+@pytest.fixture(autouse=True)
+def same_mode_afterwards():
+    before = mindspore.get_context("mode")
+    yield
+    mindspore.set_context(mode=before)
+
+
+def values(directory, field):
+    """Returns the values of one kind by step and tag; one that is there twice is an error."""
+    found = {}
+    for event in events(directory):
+        for value in event.summary.value:
+            if value.WhichOneof("value") == field:
+                assert (event.step, value.tag) not in found
+                found[event.step, value.tag] = getattr(value, field)
+    return found
+
+
+def graphs(directory):
+    every = messages(directory, Kind.SUMMARY, summary_pb2.Event)
+    return [event for event in every if event.WhichOneof("what") == "graph_def"]
+
+
+# --- the same calls, the same records
+
+
+def drive(record_class, directory):
+    """Calls that MindSpore's class and ours both take."""
+    random = np.random.default_rng(0)
+    with record_class(str(directory), file_prefix="mine", file_suffix="_v2") as record:
+        train = their_lineage.TrainLineage()
+        train.hyper_parameters.optimizer = "Adam"
+        record.add_value("train_lineage", "train_lineage", train)
+        evaluation = their_lineage.EvaluationLineage(metric='{"auc": 0.7}')
+        record.add_value("eval_lineage", "eval_lineage", evaluation)
+        custom = their_lineage.UserDefinedInfo()
+        custom.user_info.add().map_str["team"] = "ads"
+        record.add_value("custom_lineage_data", "custom_lineage_data", custom)
+        data = their_lineage.DatasetGraph()
+        data.parameter.mapStr["op_type"] = "GeneratorDataset"
+        record.add_value("dataset_graph", "dataset_graph", data)
+        model = TheirModel()
+        model.graph.name = "net"
+        record.add_value("graph", "graph", model.SerializeToString())
+        landscape = their_summary.LossLandscape()
+        landscape.metadata.unit = "epoch"
+        record.add_value("landscape", "surface", landscape)
+        for step in (1, 2):
+            array = random.normal(size=(40, 5)).astype(np.float32)
+            record.add_value("scalar", "loss", Tensor(array[0, 0]))
+            record.add_value("tensor", "t", Tensor(array))
+            record.add_value("histogram", "h", Tensor(array))
+            # not uint8, which MindSpore stretches and we leave alone
+            images = random.integers(0, 256, (3, 1, 5, 4)).astype(np.float32)
+            record.add_value("image", "i", Tensor(images))
+            assert record.record(step)
+        record.set_mode("eval")
+        record.add_value("scalar", "filtered", Tensor(1.0))
+        record.add_value("histogram", "kept", Tensor([1.0, 2.0]))
+        assert record.record(3, plugin_filter=lambda plugin: plugin != "scalar")
+        assert record.record(4)
+
+
+def whole(directory):
+    """Everything in a record directory but the times."""
+    found = []
+    for kind, message in (
+        (Kind.SUMMARY, summary_pb2.Event),
+        (Kind.LINEAGE, lineage_pb2.LineageEvent),
+    ):
+        for event in messages(directory, kind, message):
+            if event.WhichOneof("what") == "version":
+                continue
+            event.wall_time = 0
+            if kind is Kind.LINEAGE:
+                event.ClearField("step")  # MindSpore does not say it
+            found.append(event)
+    return found
+
+
+def comparable(event):
+    """The values of an event by tag, with what may differ by rounding set apart."""
+    if event.WhichOneof("what") != "summary":
+        return event.SerializeToString(deterministic=True), ()
+    texts, numbers = [], []
+    for value in sorted(event.summary.value, key=lambda value: value.tag):
+        if value.HasField("histogram"):
+            for bucket in value.histogram.buckets:
+                numbers += [bucket.left, bucket.width]
+                bucket.left = bucket.width = 0
+            numbers.append(value.histogram.sum)
+            value.histogram.sum = 0
+        if value.HasField("image"):  # the same picture may be packed in two ways
+            picture = Image.open(io.BytesIO(value.image.encoded_image))
+            numbers += np.asarray(picture, np.float64).reshape(-1).tolist()
+            value.image.encoded_image = b""
+        texts.append(value.SerializeToString(deterministic=True))
+    return (event.step, *texts), tuple(numbers)
+
+
+def test_the_same_calls_give_mindspores_records(tmp_path):
+    skip_without_their_collector()
+    code = (
+        "import sys, mindspore\n"
+        "from tests.training.summary_record.test_summary_record import drive\n"
+        "drive(mindspore.SummaryRecord, sys.argv[1])"
+    )
+    root = Path(__file__).parents[3]
+    theirs, ours = tmp_path / "theirs", tmp_path / "ours"
+    subprocess.run([sys.executable, "-c", code, str(theirs)], cwd=root, check=True, timeout=120)
+    drive(SummaryRecord, ours)
+    their_events, our_events = whole(theirs), whole(ours)
+    assert len(our_events) == len(their_events) == 1 + 3 + 4  # graph, steps, lineage
+    for one, other in zip(
+        sorted(map(comparable, our_events), key=str),
+        sorted(map(comparable, their_events), key=str),
+        strict=True,
+    ):
+        assert one[0] == other[0]
+        np.testing.assert_allclose(one[1], other[1], rtol=1e-4, atol=1e-6)
+    [[our_run], [their_run]] = find_runs(ours), find_runs(theirs)
+    shapes = [
+        {re.sub(r"summary\.\d+", "summary.T", os.path.basename(file.path)) for file in run.files}
+        for run in (our_run, their_run)
+    ]
+    # MindSpore asks for the host by another function, which may know a longer name
+    assert {name.rpartition("_")[2] for name in shapes[0]} == {"v2", "lineage"}
+    assert all(name.startswith("mine.out.events.summary.T.0.") for name in shapes[0] | shapes[1])
+
+
+# --- values
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (1, 1.0),
+        (0.1, float(np.float32(0.1))),
+        (True, 1.0),
+        (np.int64(7), 7.0),
+        (np.float16(0.5), 0.5),
+        (np.array([[2.5]]), 2.5),
+        ([3.5], 3.5),
+        (math.inf, math.inf),
+        (Tensor(4.5), 4.5),
+        (Tensor([True]), 1.0),
+        (Tensor([1.5], mindspore.bfloat16), 1.5),
+        (mindspore.Parameter(Tensor(2.0)), 2.0),
+    ],
+)
+def test_a_scalar_may_come_in_any_wrapping(tmp_path, value, expected):
+    with SummaryRecord(tmp_path) as record:
+        record.add_value("scalar", "x", value)
+        assert record.record(np.int64(3))
+    assert scalars(tmp_path, "x") == {3: expected}
+    assert record.troubles == {}
+
+
+def test_every_kind_of_array_is_recorded_and_later_changes_are_not(tmp_path):
+    array = np.arange(12.0).reshape(3, 4)
+    with SummaryRecord(str(tmp_path)) as record:
+        for plugin in ("tensor", "histogram"):
+            record.add_value(plugin, "a", array)
+        record.add_value("histogram", "bool", Tensor([True, False, True]))
+        record.add_value("histogram", "bf16", Tensor([1.0, 2.0], mindspore.bfloat16))
+        record.add_value("tensor", "exact", [2**53 + 1, -1])
+        array[:] = 0
+        record.record(1)
+    np.testing.assert_array_equal(
+        from_tensor(values(tmp_path, "tensor")[1, "a"]), np.arange(12.0).reshape(3, 4)
+    )
+    assert from_tensor(values(tmp_path, "tensor")[1, "exact"]).tolist() == [2**53 + 1, -1]
+    found = histograms(tmp_path)
+    assert found["a"][1].sum == 66
+    assert [found[tag][1].count for tag in ("bool", "bf16")] == [3, 2]
+    assert record.troubles == {}
+
+
+def test_of_a_tag_the_newest_stays_but_plugins_are_apart(tmp_path):
+    with SummaryRecord(tmp_path) as record:
+        for number in range(3):
+            record.add_value("scalar", "x", number)
+            record.add_value("tensor", "x", [number])
+        record.record(1)
+        record.record(2)
+        record.add_value("scalar", "x", 9)
+        record.record(3)
+    assert scalars(tmp_path, "x") == {1: 2.0, 3: 9.0}
+    assert list(values(tmp_path, "tensor")) == [(1, "x")]
+
+
+def test_messages_of_both_packages_are_taken_and_keep_what_only_one_knows(tmp_path):
+    ours = lineage_pb2.TrainLineage()
+    ours.run_state.samples = 2**40
+    points = summary_pb2.LossLandscape()
+    points.loss_path.intervals.extend([1, 2])
+    model = anf_ir_pb2.ModelProto()
+    model.graph.name = "net"
+    with SummaryRecord(tmp_path) as record:
+        record.add_value("train_lineage", "", ours)
+        record.add_value("train_lineage", "", their_lineage.TrainLineage())
+        record.add_value("landscape", "surface", points)
+        record.add_value("graph", "", model)
+        record.record(5)
+    assert [item.run_state.samples for item in lineage(tmp_path, "train_lineage")] == [2**40, 0]
+    assert values(tmp_path, "loss_landscape")[5, "surface"] == points
+    assert [event.graph_def.name for event in graphs(tmp_path)] == ["net"]
+
+
+@pytest.mark.parametrize(
+    ("plugin", "name", "value", "error"),
+    [
+        ("sound", "x", 1, ValueError),
+        (None, "x", 1, TypeError),
+        (["scalar"], "x", 1, TypeError),
+        ("scalar", "", 1, ValueError),
+        ("scalar", None, 1, TypeError),
+        ("scalar", "\ud800", 1, ValueError),
+        ("landscape", "", summary_pb2.LossLandscape(), ValueError),
+        ("scalar", "x", "1", TypeError),
+        ("scalar", "x", None, TypeError),
+        ("scalar", "x", [1, 2], ValueError),
+        ("scalar", "x", Tensor([1.0, 2.0]), ValueError),
+        ("scalar", "x", np.zeros(0), ValueError),
+        ("scalar", "x", 1j, TypeError),
+        ("image", "x", np.zeros((3, 3)), ValueError),
+        ("image", "x", np.zeros((2, 5, 6, 7)), ValueError),
+        ("tensor", "x", {"a": 1}, TypeError),
+        ("histogram", "x", ["a"], TypeError),
+        ("train_lineage", "", their_lineage.EvaluationLineage(), TypeError),
+        ("eval_lineage", "", {"auc": 1}, TypeError),
+        ("custom_lineage_data", "", None, TypeError),
+        ("landscape", "x", b"", TypeError),
+        ("graph", "", b"no protobuf", ValueError),
+        ("graph", "", b"", ValueError),
+        ("graph", "", nn.Dense(1, 1), TypeError),
+    ],
+)
+def test_a_bad_value_is_refused_at_once_and_costs_nothing(tmp_path, plugin, name, value, error):
+    with SummaryRecord(tmp_path) as record:
+        record.add_value("scalar", "good", 1)
+        with pytest.raises(error, match=THREE_PARTS):
+            record.add_value(plugin, name, value)
+        assert record.record(1)
+    assert scalars(tmp_path, "good") == {1: 1.0}
+    assert record.troubles == {}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ({"log_dir": 5}, TypeError),
+        ({"log_dir": ""}, ValueError),
+        ({"file_prefix": "a/b"}, ValueError),
+        ({"file_prefix": 5}, TypeError),
+        ({"file_suffix": "_lineage"}, ValueError),
+        ({"num_process": 0}, ValueError),
+        ({"num_process": "many"}, TypeError),
+        ({"network": "net"}, TypeError),
+        ({"max_file_size": -1}, ValueError),
+        ({"max_file_size": 1.5}, TypeError),
+        ({"max_file_size": True}, TypeError),
+        ({"raise_exception": 1}, TypeError),
+        ({"export_options": {"tensor_format": "csv"}}, ValueError),
+        ({"export_options": {"scalar_format": "npy"}}, ValueError),
+        ({"export_options": "npy"}, TypeError),
+    ],
+)
+def test_a_bad_argument_is_refused_before_anything_is_made(tmp_path, arguments, error):
+    with pytest.raises(error, match=THREE_PARTS):
+        SummaryRecord(**{"log_dir": tmp_path / "records", **arguments})
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ({"step": "1"}, TypeError),
+        ({"step": 1.0}, TypeError),
+        ({"step": True}, TypeError),
+        ({"step": 2**63}, ValueError),
+        ({"step": 1, "train_network": "net"}, TypeError),
+        ({"step": 1, "plugin_filter": "scalar"}, TypeError),
+    ],
+)
+def test_a_bad_step_is_refused_and_the_values_wait_for_a_good_one(tmp_path, arguments, error):
+    with SummaryRecord(tmp_path) as record:
+        record.add_value("scalar", "x", 1)
+        with pytest.raises(error, match=THREE_PARTS):
+            record.record(**arguments)
+        record.record(2**63 - 1)
+        with pytest.raises(ValueError, match=THREE_PARTS):
+            record.set_mode("predict")
+    assert scalars(tmp_path, "x") == {2**63 - 1: 1.0}
+
+
+# --- life and death
+
+
+def test_log_dir_is_the_summary_file_and_it_is_there_at_once(tmp_path):
+    with SummaryRecord(tmp_path / "records", file_prefix="xx_", file_suffix="_yy") as record:
+        assert re.fullmatch(
+            r"xx_\.out\.events\.summary\.\d+\.0\..*_yy", os.path.basename(record.log_dir)
+        )
+        assert os.path.dirname(record.log_dir) == str(tmp_path / "records")
+        assert os.path.getsize(record.log_dir) > 0
+    assert record.log_dir.endswith("_yy")
+
+
+def test_flushed_records_are_there_while_it_goes_on(tmp_path):
+    with SummaryRecord(tmp_path) as record:
+        for step in range(1, 4):
+            record.add_value("scalar", "x", step)
+            record.record(step)
+            assert record.flush()
+            assert len(scalars(tmp_path, "x")) == step
+
+
+def test_several_are_open_at_once_on_one_directory_and_lose_nothing(tmp_path):
+    records = [SummaryRecord(tmp_path) for _ in range(3)]
+    for step in range(1, 11):
+        for number, record in enumerate(records):
+            record.add_value("scalar", f"x{number}", step)
+            record.record(step)
+    assert len({record.log_dir for record in records}) == 3
+    for number, record in enumerate(records):
+        record.close()
+        assert scalars(tmp_path, f"x{number}") == {step: float(step) for step in range(1, 11)}
+
+
+def test_closing_twice_is_harmless_and_what_comes_later_is_noted_once(tmp_path, caplog):
+    record = SummaryRecord(tmp_path, raise_exception=True)
+    record.add_value("scalar", "x", 1)
+    record.record(1)
+    record.close()
+    record.close()
+    with caplog.at_level(logging.WARNING, logger="rec_summary"):
+        record.add_value("scalar", "x", 2)
+        assert record.record(2) is False
+        assert record.record(3) is False
+        assert record.flush() is False
+        record.set_mode("eval")
+        record.close()
+    assert len(caplog.records) == 1
+    assert record.troubles == {"record after close": 4}
+    with pytest.raises(ValueError, match=THREE_PARTS), record:
+        pass
+    again = SummaryRecord(tmp_path)  # MindSpore's refuses ever after
+    again.close()
+    assert scalars(tmp_path, "x") == {1: 1.0}
+
+
+def test_without_close_the_last_second_is_kept(tmp_path):
+    code = (
+        "import sys; from rec_summary import SummaryRecord\n"
+        "record = SummaryRecord(sys.argv[1])\n"
+        "record.add_value('scalar', 'x', 5); record.record(1)"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, timeout=120)
+    assert scalars(tmp_path, "x") == {1: 5.0}
+
+
+def test_a_full_file_is_followed_by_the_next_and_nothing_is_dropped(tmp_path):
+    model = anf_ir_pb2.ModelProto()
+    model.graph.name = "net"
+    with SummaryRecord(tmp_path, max_file_size=500, file_suffix="_mine") as record:
+        record.add_value("graph", "", model)
+        for step in range(1, 101):
+            record.add_value("scalar", "x", step)
+            record.record(step)
+    assert scalars(tmp_path, "x") == {step: float(step) for step in range(1, 101)}
+    [run] = find_runs(tmp_path)
+    files = run.of(Kind.SUMMARY, 0)
+    assert len(files) > 5
+    assert files[0].path == record.log_dir
+    assert all(file.path.endswith("_mine") for file in files)
+    assert len(graphs(tmp_path)) == 1
+
+
+class LittleSpace:
+    """No file of this process may grow beyond a size, in bytes: writing gives EFBIG."""
+
+    def __init__(self, size):
+        self._size = size
+
+    def __enter__(self):
+        self._before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (self._size, self._before[1]))
+
+    def __exit__(self, *_):
+        resource.setrlimit(resource.RLIMIT_FSIZE, self._before)
+
+
+def test_a_failure_to_write_is_counted_and_overcome(tmp_path):
+    record = SummaryRecord(tmp_path)
+    with LittleSpace(2000):
+        for step in range(1, 4):
+            record.add_value("tensor", "x", np.full(1000, step))
+            assert record.record(step)
+            assert record.flush() is False
+    record.add_value("scalar", "y", 1)
+    record.record(4)
+    assert record.flush()
+    assert [step for step, _ in values(tmp_path, "tensor")] == [1, 2, 3]
+    record.close()
+    assert record.troubles["flush"] >= 3
+
+
+def test_a_failure_to_write_is_raised_if_that_is_wanted_each_one_once(tmp_path):
+    record = SummaryRecord(tmp_path, raise_exception=True)
+    with LittleSpace(2000):
+        record.add_value("tensor", "x", np.zeros(1000))
+        assert record.record(1)
+        with pytest.raises(OSError, match="File too large"):
+            record.flush()
+    record.add_value("scalar", "y", 1)
+    assert record.record(2)
+    assert record.flush()
+    record.close()
+    assert scalars(tmp_path, "y") == {2: 1.0}
+    assert list(values(tmp_path, "tensor")) == [(1, "x")]
+
+
+def test_the_next_record_raises_what_failed_in_between_and_still_takes_its_values(tmp_path):
+    record = SummaryRecord(tmp_path, raise_exception=True)
+    with LittleSpace(2000):
+        record.add_value("tensor", "x", np.zeros(1000))
+        record.record(1)
+        assert not record._writer.flush()  # the writer's thread meets the error, nobody is told
+        record.add_value("scalar", "y", 2)
+        with pytest.raises(OSError, match="File too large"):
+            record.record(2)
+    record.add_value("scalar", "y", 3)
+    record.record(3)
+    record.close()
+    assert scalars(tmp_path, "y") == {2: 2.0, 3: 3.0}
+    assert list(values(tmp_path, "tensor")) == [(1, "x")]
+
+
+def test_a_failed_export_is_raised_too_and_close_closes_all_the_same(tmp_path):
+    record = SummaryRecord(tmp_path, raise_exception=True, export_options={"tensor_format": "npy"})
+    with LittleSpace(2000):
+        record.add_value("tensor", "a/b", np.zeros(1000))
+        record.record(1)
+        with pytest.raises(RuntimeError, match=r"npy export: tensor a/b: OSError.*too large"):
+            record.close()
+    record.close()
+    assert set(record.troubles) == {"npy export", "flush"}
+    assert list(tmp_path.glob("export_*/tensor/*")) == []
+    assert list(tmp_path.glob("export_*/tensor/.*")) == []
+
+
+def test_an_error_of_the_loop_is_not_hidden_by_one_of_the_record(tmp_path):
+    def loop(record):
+        with record:
+            record.add_value("tensor", "x", np.zeros(1000))
+            record.record(1)
+            raise ZeroDivisionError
+
+    record = SummaryRecord(tmp_path, raise_exception=True)
+    with LittleSpace(2000), pytest.raises(ZeroDivisionError):
+        loop(record)
+    assert record.troubles
+
+
+def test_a_directory_that_cannot_be_made_is_an_error_at_once(tmp_path):
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(OSError, match="file"):
+        SummaryRecord(tmp_path / "file")
+    with pytest.raises(OSError, match="file"):
+        SummaryRecord(tmp_path / "file" / "below")
+
+
+# --- export
+
+
+def test_tensors_also_become_npy_files(tmp_path):
+    options = {"tensor_format": "npy"}
+    with SummaryRecord(tmp_path, export_options=options) as record:
+        for step in (1, 2):
+            record.add_value("tensor", "a/b", Tensor(np.full((2, 2), step, np.float16)))
+            record.add_value("tensor", "../up", np.full(2, step))
+            record.add_value("histogram", "h", np.full(2, step))
+            record.record(step)
+        record.add_value("tensor", "filtered", [1])
+        record.record(3, plugin_filter=lambda plugin: plugin == "scalar")
+    paths = sorted(tmp_path.glob("export_*/tensor/*"))
+    assert [urllib.parse.unquote(path.name) for path in paths] == [
+        "../up_1.npy",
+        "../up_2.npy",
+        "a/b_1.npy",
+        "a/b_2.npy",
+    ]
+    assert np.load(paths[3]).dtype == np.float16
+    assert np.load(paths[3]).tolist() == [[2, 2], [2, 2]]
+    assert len(values(tmp_path, "tensor")) == 4
+    assert record.troubles == {}
+
+
+@pytest.mark.parametrize("options", [None, {}, {"tensor_format": None}])
+def test_without_asking_there_is_no_export(tmp_path, options):
+    with SummaryRecord(tmp_path, export_options=options) as record:
+        record.add_value("tensor", "t", [1])
+        record.record(1)
+    assert list(tmp_path.glob("export_*")) == []
+
+
+# --- networks
+
+
+class Net(nn.Cell):
+    def __init__(self):
+        super().__init__()
+        self.scalar = ops.ScalarSummary()
+        self.image = ops.ImageSummary()
+        self.tensor = ops.TensorSummary()
+        self.histogram = ops.HistogramSummary()
+        self.dense = nn.Dense(3, 1)
+
+    def construct(self, x):
+        self.scalar("mean", x.mean() * 1.0)
+        self.image("picture", x.reshape((1, 1, -1, 3)) * 1.0)
+        self.tensor("logits", x * 1.0)
+        self.histogram("spread", x > 0)  # of bools: MindSpore's writer dies of it
+        return self.dense(x).mean()
+
+
+def batch(number):
+    return Tensor(np.full((4, 3), number, np.float32))
+
+
+def trainer():
+    net = Net()
+    return net, nn.TrainOneStepCell(net, nn.SGD(net.trainable_params(), 0.1)).set_train()
+
+
+@BOTH
+def test_what_operators_put_out_is_recorded_with_its_step(tmp_path, mode):
+    mindspore.set_context(mode=mode)
+    _, train = trainer()
+    mine, others = tmp_path / "mine", tmp_path / "others"
+    with SummaryRecord(mine) as record, SummaryRecord(others) as other:
+        for step in range(1, 11):
+            train(batch(step))
+            record.add_value("scalar", "own", step)
+            record.record(step)
+            if step % 5 == 0:
+                other.record(step, plugin_filter=lambda plugin: plugin != "tensor")
+    steps = range(1, 11)
+    assert scalars(mine, "mean") == scalars(mine, "own") == {n: float(n) for n in steps}
+    assert list(values(mine, "tensor")) == [(step, "logits") for step in steps]
+    assert list(values(mine, "image")) == [(step, "picture") for step in steps]
+    assert list(histograms(mine)["spread"]) == list(steps)
+    assert scalars(others, "mean") == {5: 5.0, 10: 10.0}
+    assert values(others, "tensor") == {}
+    assert record.troubles == other.troubles == {}
+
+
+@BOTH
+def test_what_an_evaluation_puts_out_is_not_recorded(tmp_path, mode):
+    mindspore.set_context(mode=mode)
+    net, train = trainer()
+    with SummaryRecord(tmp_path) as record:
+        for step in (1, 2):
+            train(batch(step))
+            record.set_mode("eval")
+            net.set_train(False)
+            for number in range(100, 104):
+                net(batch(number))
+            record.add_value("scalar", "auc", 0.5)
+            if step == 1:
+                record.record(step)
+            net.set_train()
+            record.set_mode("train")
+            record.record(step)
+    assert scalars(tmp_path, "mean") == {1: 1.0, 2: 2.0}
+    assert scalars(tmp_path, "auc") == {1: 0.5, 2: 0.5}
+
+
+def test_a_bad_operator_costs_only_itself(tmp_path):
+    mindspore.set_context(mode=mindspore.PYNATIVE_MODE)
+    with SummaryRecord(tmp_path) as record:
+        ops.ScalarSummary()("good", Tensor(1.0))
+        ops.ImageSummary()("bad", Tensor([1.0]))
+        ops.TensorSummary()("", Tensor([1.0]))
+        record.add_value("scalar", "own", 2)
+        assert record.record(1)
+    assert scalars(tmp_path, "good") == {1: 1.0}
+    assert scalars(tmp_path, "own") == {1: 2.0}
+    assert record.troubles == {"summary operator": 1, "image operator bad": 1}
+
+
+@pytest.mark.parametrize("where", ["network", "train_network", "both"])
+def test_the_compiled_graph_is_recorded_once(tmp_path, where):
+    mindspore.set_context(mode=mindspore.GRAPH_MODE)
+    net, train = trainer()
+    with SummaryRecord(tmp_path, network=None if where == "train_network" else net) as record:
+        given = None if where == "network" else train
+        record.add_value("scalar", "x", 1)
+        assert record.record(1, given), "nothing is compiled yet"
+        (net if where == "network" else train)(batch(1))
+        record.record(2, given, plugin_filter=lambda plugin: plugin != "graph")
+        for step in (3, 4):
+            record.record(step, given)
+    [event] = graphs(tmp_path)
+    assert event.step == 0
+    assert len(event.graph_def.node) > 0
+    assert scalars(tmp_path, "x") == {1: 1.0}
+    assert record.troubles == {}
+
+
+def test_without_a_compiled_graph_everything_else_is_recorded(tmp_path):
+    mindspore.set_context(mode=mindspore.PYNATIVE_MODE)
+    net, train = trainer()
+    with SummaryRecord(tmp_path, network=net) as record:
+        train(batch(1))
+        assert record.record(1, train)
+    assert graphs(tmp_path) == []
+    assert scalars(tmp_path, "mean") == {1: 1.0}
+    assert record.troubles == {}
+
+
+def test_mindspore_reads_the_files(tmp_path):
+    with SummaryRecord(tmp_path) as record:
+        record.add_value("image", "i", np.zeros((2, 3, 4, 5), np.uint8))
+        record.record(1)
+    with RecordReader(record.log_dir) as reader:
+        theirs = [their_summary.Event.FromString(item.payload) for item in reader]
+    assert theirs[0].version == "MindSpore.Event:1"
+    assert theirs[1].summary.value[0].image.width == 10
