@@ -17,7 +17,7 @@ from rec_summary.records.reading.reader import RecordReader, TruncatedRecord
 from rec_summary.records.reading.runs import list_files
 
 PROGRAM = PROGRAMS / "crash_training.py"
-ROOT = PROGRAM.parents[2]
+ROOT = PROGRAM.parents[3]
 FLUSH_SECS = 0.5  # of the program
 
 

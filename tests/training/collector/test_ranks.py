@@ -20,7 +20,7 @@ from tests.support import event_files
 from tests.support.training_records import lineage, messages, statuses
 
 PROGRAM = PROGRAMS / "ranks_training.py"
-ROOT = PROGRAM.parents[2]
+ROOT = PROGRAM.parents[3]
 STEPS = 5
 
 

@@ -22,7 +22,7 @@ from tests.support.training_records import events, lineage, messages
 from tests.support.versions import skip_without_their_collector
 
 PROGRAM = PROGRAMS / "side_by_side_training.py"
-ROOT = PROGRAM.parents[2]
+ROOT = PROGRAM.parents[3]
 
 
 @pytest.fixture(scope="module")

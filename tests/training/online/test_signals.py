@@ -242,7 +242,7 @@ def trained_until(scenario: str, *numbers: signal.Signals) -> tuple[int, list[st
     Returns:
         The exit code, negative if it died of a signal, and the lines that it printed.
     """
-    root = _CHILD.parents[2]
+    root = _CHILD.parents[3]
     with subprocess.Popen(
         [sys.executable, str(_CHILD), scenario],
         cwd=root,
