@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from rec_summary.records.files import create_plain, refuse_link
+from rec_summary.records.files import refuse_link, write_atomically
 from rec_summary.values.landscape import Landscape
 
 FORMATS: Final = ("npz", "vtk")
@@ -45,7 +45,7 @@ def write_files(
     base = os.path.join(directory, re.sub(r"[\W_]+", "_", tag).strip("_") or "landscape")
     written = []
     if "npz" in formats:
-        written.append(_replace(f"{base}.npz", landscape))
+        written.append(_write_arrays(f"{base}.npz", landscape))
     if "vtk" in formats:
         written.append(_write(f"{base}.vtk", _surface(landscape)))
         if len(landscape.path):
@@ -99,16 +99,13 @@ def _lines(points: npt.NDArray[np.float64]) -> list[str]:
 
 
 def _write(path: str, text: str) -> str:
-    temporary = f"{path}.tmp"
-    with create_plain(temporary) as file:
+    with write_atomically(path) as file:
         file.write(text.encode("ascii"))
-    os.replace(temporary, path)
     return path
 
 
-def _replace(path: str, landscape: Landscape) -> str:
-    temporary = f"{path}.tmp"
-    with create_plain(temporary) as file:
+def _write_arrays(path: str, landscape: Landscape) -> str:
+    with write_atomically(path) as file:
         np.savez(
             file,
             x=landscape.x,
@@ -121,5 +118,4 @@ def _replace(path: str, landscape: Landscape) -> str:
             eigenvalues=np.array(landscape.eigenvalues),
             method=np.array(landscape.decomposition),
         )
-    os.replace(temporary, path)
     return path

@@ -27,6 +27,7 @@ from rec_summary.records.files import (
     open_plain,
     read_plain,
     refuse_link,
+    write_atomically,
 )
 from rec_summary.records.locks import file_lock
 from rec_summary.records.reading.runs import make_directory
@@ -116,10 +117,8 @@ class Store:
         Raises:
             OSError: They cannot be saved.
         """
-        temporary = os.path.join(self.folder, f".{_LOSSES}.tmp")
-        with create_plain(temporary, _FILE_MODE) as file:
+        with write_atomically(os.path.join(self.folder, _LOSSES), _FILE_MODE) as file:
             np.savez(file, losses=self.losses, known=self.known)
-        os.replace(temporary, os.path.join(self.folder, _LOSSES))
         self._saved = time.monotonic()
 
     def _resume(self, text: str) -> bool:
@@ -220,7 +219,5 @@ def locked(folder: str) -> Iterator[None]:
 
 
 def _replace(path: str, data: bytes) -> None:
-    temporary = f"{path}.tmp"
-    with create_plain(temporary, _FILE_MODE) as file:
+    with write_atomically(path, _FILE_MODE) as file:
         file.write(data)
-    os.replace(temporary, path)

@@ -1,9 +1,8 @@
-"""Files in directories that a stranger may have filled: regular ones, never through a link.
+"""Opening, creating and replacing files in directories that may come from anybody.
 
-A record directory may come from anybody. A link in it can lead to any file of the reader's,
-and a pipe in the place of a file would make the reader wait for ever. So what is found in
-such a directory is opened here; what is written there is created anew, never opened through
-what is in the way.
+A link in such a directory can lead to any file of the user, and a pipe makes a reader wait
+for ever. So only regular files are opened, links are not followed, and a file is written by
+creating it, never by opening what is there.
 """
 
 from __future__ import annotations
@@ -12,6 +11,8 @@ import contextlib
 import errno
 import os
 import stat
+import zlib
+from collections.abc import Iterator
 from typing import IO, Final
 
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -51,15 +52,60 @@ def read_plain(path: str | os.PathLike[str], most: int) -> bytes:
     return data
 
 
-def create_plain(path: str | os.PathLike[str], mode: int = 0o666) -> IO[bytes]:
-    """Creates a file for writing; what stands in its place is removed, not written through.
+def create_plain(
+    path: str | os.PathLike[str], mode: int = 0o666, *, dir_fd: int | None = None
+) -> IO[bytes]:
+    """Creates a file for writing; an existing file or link is removed first.
+
+    Args:
+        path: The file.
+        mode: Its permissions, before the umask.
+        dir_fd: An open directory that a relative path is below.
 
     Raises:
         OSError: It cannot be created.
     """
     with contextlib.suppress(FileNotFoundError):
-        os.unlink(path)
-    return os.fdopen(os.open(path, _CREATE, mode), "wb")
+        os.unlink(path, dir_fd=dir_fd)
+    return os.fdopen(os.open(path, _CREATE, mode, dir_fd=dir_fd), "wb")
+
+
+def temporary_name(name: str) -> str:
+    """Returns the name under which `write_atomically` writes the file `name`.
+
+    It depends on `name` only: the next write removes what a killed process has left. It is
+    short, hidden, and never the name of a record file.
+    """
+    return f".rec_summary-{zlib.crc32(os.fsencode(name)):08x}.tmp"
+
+
+@contextlib.contextmanager
+def write_atomically(
+    path: str | os.PathLike[str], mode: int = 0o666, *, dir_fd: int | None = None
+) -> Iterator[IO[bytes]]:
+    """Opens a file for writing that replaces `path` when the block ends without an error.
+
+    Readers see the old file or the new one, never a part of it. One process at a time may
+    write a path.
+
+    Args:
+        path: The file.
+        mode: Its permissions, before the umask.
+        dir_fd: An open directory that a relative path is below.
+
+    Raises:
+        OSError: It cannot be written; the old file stays.
+    """
+    directory, name = os.path.split(os.fspath(path))
+    temporary = os.path.join(directory, temporary_name(name))
+    try:
+        with create_plain(temporary, mode, dir_fd=dir_fd) as file:
+            yield file
+        os.replace(temporary, path, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary, dir_fd=dir_fd)
+        raise
 
 
 def refuse_link(path: str | os.PathLike[str]) -> None:

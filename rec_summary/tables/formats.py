@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from rec_summary.errors import DestinationError, SourceError, three_part, verbatim
-from rec_summary.records.files import create_plain
+from rec_summary.records.files import write_atomically
 from rec_summary.records.reading.runs import Run, find_runs
 from rec_summary.series.options import (
     ArgumentError,
@@ -273,20 +273,13 @@ class _Tables:
     def __enter__(self) -> _Tables:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            if kind is None:
-                for outlet in self._outlets.values():
-                    outlet.finish()
-            self._files.close()
-            if kind is None:
-                for table in self._outlets:
-                    os.replace(self._temporary(table), self._path(table))
-        finally:
-            self._files.close()
-            for table in self._outlets:
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(self._temporary(table))
+    def __exit__(self, *error: Any) -> None:
+        if error[0] is not None:
+            self._files.__exit__(*error)
+            return
+        with self._files:
+            for outlet in self._outlets.values():
+                outlet.finish()
 
     def begin(self, table: str, schema: Mapping[str, str]) -> None:
         self._schemas[table] = schema
@@ -300,15 +293,11 @@ class _Tables:
 
     def _open(self, table: str) -> Outlet:
         schema = self._schemas[table]
-        path = self._temporary(table)
+        binary = self._files.enter_context(write_atomically(self._path(table)))
         if self._form == "parquet":
-            return ParquetOutlet(self._files.enter_context(create_plain(path)), schema)
-        file = io.TextIOWrapper(create_plain(path), encoding="utf-8", newline="")
-        self._files.enter_context(file)
+            return ParquetOutlet(binary, schema)
+        file = self._files.enter_context(io.TextIOWrapper(binary, encoding="utf-8", newline=""))
         return CsvOutlet(file, schema) if self._form == "csv" else JsonLinesOutlet(file)
 
     def _path(self, table: str) -> str:
         return os.path.join(self._directory, f"{table}.{self._form}")
-
-    def _temporary(self, table: str) -> str:
-        return os.path.join(self._directory, f".{table}.{self._form}.tmp")

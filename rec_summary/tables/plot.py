@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rec_summary.errors import DestinationError, RecSummaryError, three_part, verbatim
+from rec_summary.records.files import write_atomically
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.options import ArgumentError, Selection
 from rec_summary.series.report import Tally
@@ -176,22 +177,20 @@ def plot(lines: Sequence[Line], path: str, options: PlotOptions) -> list[str]:
         expected = f"at most {MOST_PANELS} in one picture: choose with --tags"
         raise NothingToPlot(three_part("the choice of tags", received, expected))
     figure = _figure(lines, tags, options)
-    temporary = os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.part")
     # Dates and random names would make every picture of the same records another file.
     about: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(form, {})
     try:
         import matplotlib
 
-        with matplotlib.rc_context({"svg.hashsalt": "rec_summary"}):
-            figure.savefig(temporary, format=form, dpi=options.dpi, metadata=about)
-        os.replace(temporary, path)
+        with (
+            write_atomically(path) as file,
+            matplotlib.rc_context({"svg.hashsalt": "rec_summary"}),
+        ):
+            figure.savefig(file, format=form, dpi=options.dpi, metadata=about)
     except OSError as error:
         received = verbatim(f"{printable(path)}: {error.strerror or error}")
         expected = "a file that can be written"
         raise DestinationError(three_part("the picture", received, expected)) from error
-    finally:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
     return tags
 
 

@@ -9,6 +9,7 @@ import pytest
 
 import rec_summary
 from rec_summary.errors import DestinationError
+from rec_summary.records.files import temporary_name
 from rec_summary.records.format.names import parse_name
 from rec_summary.records.reading.reader import RecordReader
 from rec_summary.records.reading.repair import repair
@@ -141,7 +142,7 @@ def test_tables_are_not_written_through_links(tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_text("precious")
     (tmp_path / "tables").mkdir()
-    for name in (".scalars.csv.tmp", "scalars.csv"):
+    for name in (temporary_name("scalars.csv"), "scalars.csv"):
         (tmp_path / "tables" / name).symlink_to(victim)
     export_tables(tmp_path / "records", tmp_path / "tables", form="csv")
     assert victim.read_text() == "precious"

@@ -24,6 +24,7 @@ from rec_summary.landscape.summary_landscape import FOLDER, SummaryLandscape, _f
 from rec_summary.landscape.trajectory import Trajectory
 from rec_summary.records.checkpoints.file import CheckpointError, CheckpointFile
 from rec_summary.records.checkpoints.sparse import restored
+from rec_summary.records.files import temporary_name
 from tests.records.checkpoints.test_file import DATA, value
 from tests.support.crafted import field, varint
 from tests.support.quadratic import Maker, write_run
@@ -65,7 +66,12 @@ def test_linked_folders_are_neither_emptied_nor_filled(
 
 
 @pytest.mark.parametrize(
-    "name", ["plan.json.tmp", ".losses.npz.tmp", "holder.json.tmp", "plan.json", "losses.npz"]
+    "name",
+    [
+        *map(temporary_name, ["plan.json", "losses.npz", "holder.json"]),
+        "plan.json",
+        "losses.npz",
+    ],
 )
 def test_nothing_is_written_through_linked_files(tmp_path: Path, victim: Path, name: str) -> None:
     folder = tmp_path / "run"

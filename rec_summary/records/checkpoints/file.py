@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from rec_summary.errors import RecordError, verbatim
 from rec_summary.records.files import open_plain
+from rec_summary.records.format.wire import LENGTH, VARINT, read_varint
 
 _TYPES: Final = {
     **{f"Int{bits}": np.dtype(f"<i{bits // 8}") for bits in (8, 16, 32, 64)},
@@ -29,7 +30,6 @@ _TYPES: Final = {
     "BFloat16": np.dtype("<u2"),  # the upper half of a float32
 }
 _TRAILER: Final = b"crc_num"  # and a checksum, which is not part of the message
-_DELIMITED, _VARINT = 2, 0
 _LONGEST_TEXT: Final = 1 << 12
 MOST_VALUES: Final = 1_000_000
 MOST_DIMENSIONS: Final = 32
@@ -198,9 +198,9 @@ class CheckpointFile:
                 return
             key, begin = self._varint(start, end)
             number, wire = key >> 3, key & 7
-            if wire == _VARINT:
+            if wire == VARINT:
                 _, stop = self._varint(begin, end)
-            elif wire == _DELIMITED:
+            elif wire == LENGTH:
                 length, begin = self._varint(begin, end)
                 stop = begin + length
             else:
@@ -214,11 +214,9 @@ class CheckpointFile:
 
     def _varint(self, start: int, end: int) -> tuple[int, int]:
         data = self._read(start, min(10, end - start))
-        value = 0
-        for index, byte in enumerate(data):
-            value |= (byte & 0x7F) << (7 * index)
-            if byte < 0x80:
-                return value, start + index + 1
+        value, length = read_varint(data, 0, len(data))
+        if value >= 0:
+            return value, start + length
         received = verbatim(data.hex())
         raise self._error(start, "a number in a checkpoint", received, "one of at most ten bytes")
 

@@ -12,6 +12,8 @@ from typing import Any, Final
 
 from google.protobuf.message import DecodeError
 
+from rec_summary.records.format.wire import FIXED32, FIXED64, LENGTH, VARINT, read_varint
+
 VARIABLE: Final = "REC_SUMMARY_MAX_RECORD_MIB"
 """The environment variable that gives `MOST_BYTES` another value, in MiB."""
 
@@ -63,34 +65,23 @@ def count_parts(kind: Any, payload: bytes, most: int) -> int:
                 if field.message_type
             }
         while at < end and count <= most:
-            key, at = _varint(payload, at, end)
+            key, at = read_varint(payload, at, end)
             wire = key & 7
-            if wire == 2:
-                length, at = _varint(payload, at, end)
+            if wire == LENGTH:
+                length, at = read_varint(payload, at, end)
+                if length < 0:
+                    break
                 inner = below.get(key >> 3)
                 if inner is not None:
                     count += 1
                     if length:
                         waiting.append((inner, at, min(at + length, end)))
                 at += length
-            elif wire == 0:
-                _, at = _varint(payload, at, end)
-            elif wire == 1:
+            elif wire == VARINT:
+                _, at = read_varint(payload, at, end)
+            elif wire == FIXED64:
                 at += 8
-            elif wire == 5:
+            elif wire == FIXED32:
                 at += 4
             # Groups begin and end without a length: what is in them is looked at as well.
     return count
-
-
-def _varint(payload: bytes, at: int, end: int) -> tuple[int, int]:
-    """Returns a number and where it ends; the end of everything if it is cut off."""
-    value = shift = 0
-    while at < end and shift < 70:
-        byte = payload[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-        shift += 7
-    return 0, end

@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from rec_summary.errors import DestinationError, three_part, verbatim
-from rec_summary.records.files import create_plain, open_plain
+from rec_summary.records.files import open_plain, write_atomically
 from rec_summary.records.format import framing
 from rec_summary.records.format.bounds import MOST_BYTES
 from rec_summary.records.reading.reader import (
@@ -31,7 +31,6 @@ _WINDOW: Final = 1 << 22
 _SMALLEST_WINDOW: Final = 1 << 12
 _SHORT: Final = 1 << 12  # bytes; a record of so few is always looked at
 _TRIED: Final = 8  # times the size of a file
-_TEMPORARY: Final = ".rec_summary-repair.tmp"  # no record file is named so
 _PERMISSIONS: Final = 0o777  # nobody's set-user-ID bit is copied
 
 
@@ -141,29 +140,23 @@ def _copy(reader: RecordReader, path: str) -> FileRepair:
     """Copies the sound records of a file."""
     records = nbytes = 0
     lost: list[tuple[int, int]] = []
-    temporary = os.path.join(os.path.dirname(path), _TEMPORARY)
-    try:
-        with create_plain(temporary) as out:
-            reached = 0
-            for start, payload in sound_records(reader):
-                if start > reached:
-                    lost.append((reached, start - reached))
-                data = framing.frame(payload)
-                out.write(data)
-                records += 1
-                nbytes += len(data)
-                reached = start + len(data)
-            size = os.path.getsize(reader.path)
-            if size > reached:
-                lost.append((reached, size - reached))
+    reached = 0
+    with write_atomically(path) as out:
+        for start, payload in sound_records(reader):
+            if start > reached:
+                lost.append((reached, start - reached))
+            data = framing.frame(payload)
+            out.write(data)
+            records += 1
+            nbytes += len(data)
+            reached = start + len(data)
+        size = os.path.getsize(reader.path)
+        if size > reached:
+            lost.append((reached, size - reached))
         status = os.lstat(reader.path)
-        os.utime(temporary, ns=(status.st_atime_ns, status.st_mtime_ns))
-        os.chmod(temporary, status.st_mode & _PERMISSIONS)
-        os.replace(temporary, path)
-    except BaseException:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
-        raise
+        out.flush()  # a write after `utime` would change the time again
+        os.utime(out.fileno(), ns=(status.st_atime_ns, status.st_mtime_ns))
+        os.fchmod(out.fileno(), status.st_mode & _PERMISSIONS)
     return FileRepair(reader.path, path, records, nbytes, tuple(lost))
 
 

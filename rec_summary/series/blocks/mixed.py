@@ -98,13 +98,13 @@ def take_apart(data: bytes, start: int, end: int) -> MixedRecord | None:
     if end - start < 16 or data[start] != _WALL_TIME or data[start + 9] != _STEP:
         return None
     wall_time = _DOUBLE.unpack_from(data, start + 1)[0]
-    step, at = _varint(data, start + 10, end)
+    step, at = wire.read_varint(data, start + 10, end, shortest=True)
     if not 0 < step < _LONGEST_STEP or not math.isfinite(wall_time) or not wall_time:
         return None
     head = at
     if at >= end or data[at] != _SUMMARY:
         return None
-    size, at = _varint(data, at + 1, end)
+    size, at = wire.read_varint(data, at + 1, end, shortest=True)
     if at + size != end:
         return None
     series: dict[Series, None] = {}  # in order; there may be very many
@@ -114,12 +114,12 @@ def take_apart(data: bytes, start: int, end: int) -> MixedRecord | None:
     while at < end:
         if data[at] != _VALUE:
             return None
-        size, at = _varint(data, at + 1, end)
+        size, at = wire.read_varint(data, at + 1, end, shortest=True)
         value_end = at + size
         if size < 2 or value_end > end or data[at] != _TAG:
             return None
         tag_start = at
-        size, at = _varint(data, at + 1, value_end)
+        size, at = wire.read_varint(data, at + 1, value_end, shortest=True)
         tag_end = at + size
         if size < 1 or tag_end + 2 > value_end:
             return None
@@ -130,7 +130,7 @@ def take_apart(data: bytes, start: int, end: int) -> MixedRecord | None:
                 return None
         elif key in (_RECORDED_HISTOGRAM, _IMAGE):
             kind = HISTOGRAM if key == _RECORDED_HISTOGRAM else IMAGE
-            size, content = _varint(data, tag_end + 1, value_end)
+            size, content = wire.read_varint(data, tag_end + 1, value_end, shortest=True)
             if size < 0 or content + size != value_end:
                 return None
             if kind == HISTOGRAM:
@@ -160,30 +160,16 @@ def _is_plain_image(data: bytes, at: int, end: int) -> bool:
     for key in _IMAGE_KEYS:
         if at >= end or data[at] != key:
             return False
-        number, at = _varint(data, at + 1, end)
+        number, at = wire.read_varint(data, at + 1, end, shortest=True)
         if not 0 < number < 1 << 31:
             return False
     if at >= end or data[at] != _ENCODED:
         return False
-    size, at = _varint(data, at + 1, end)
+    size, at = wire.read_varint(data, at + 1, end, shortest=True)
     if at + size != end:
         return False
     declared = png_size(data[at : min(end, at + _HEADER_BYTES)])
     return declared is not None and declared[0] * declared[1] <= MOST_PIXELS
-
-
-def _varint(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """Returns a number of up to five bytes in its shortest form, and where it ends; else -1."""
-    value = 0
-    for shift in range(0, 35, 7):
-        if at >= end:
-            break
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (value, at) if byte or not shift else (-1, at)
-    return -1, end
 
 
 def _is_signal(data: bytes, at: int) -> bool:

@@ -12,14 +12,13 @@ import json
 import os
 from typing import Any, Final
 
+from rec_summary.records.files import temporary_name, write_atomically
 from rec_summary.tensorboard.event_files.logdir import LogDir
 
 MOST_BYTES: Final = 1 << 27  # a hundred thousand series take a tenth of that
 CURSOR_NAME: Final = ".rec_summary-export.json"
-_TEMPORARY_NAME: Final = ".rec_summary-export.tmp"
 _FORMAT: Final = 1
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def load_cursor(logdir: LogDir, run: str) -> dict[str, Any] | None:
@@ -56,13 +55,11 @@ def save_cursor(logdir: LogDir, run: str, state: dict[str, Any]) -> None:
         DestinationError: It cannot be written.
     """
     data = json.dumps({"format": _FORMAT, **state}).encode("ascii")
-    with logdir.made(run) as directory:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(_TEMPORARY_NAME, dir_fd=directory)  # of an export that was killed
-        fd = os.open(_TEMPORARY_NAME, _CREATE, 0o666, dir_fd=directory)
-        with os.fdopen(fd, "wb") as file:
-            file.write(data)
-        os.replace(_TEMPORARY_NAME, CURSOR_NAME, src_dir_fd=directory, dst_dir_fd=directory)
+    with (
+        logdir.made(run) as directory,
+        write_atomically(CURSOR_NAME, dir_fd=directory) as file,
+    ):
+        file.write(data)
 
 
 def remove_cursor(logdir: LogDir, run: str) -> None:
@@ -72,7 +69,7 @@ def remove_cursor(logdir: LogDir, run: str) -> None:
         DestinationError: It cannot be removed.
     """
     with logdir.opened(run) as directory:
-        for name in (CURSOR_NAME, _TEMPORARY_NAME):
+        for name in (CURSOR_NAME, temporary_name(CURSOR_NAME)):
             with contextlib.suppress(FileNotFoundError):
                 if directory is not None:
                     os.unlink(name, dir_fd=directory)

@@ -22,6 +22,7 @@ from tensorboard.plugins.projector.projector_config_pb2 import ProjectorConfig
 
 from rec_summary.errors import DestinationError, SourceError, three_part, verbatim
 from rec_summary.records.checkpoints.file import CheckpointError, CheckpointFile
+from rec_summary.records.files import write_atomically
 from rec_summary.records.reading.runs import Run, find_runs
 from rec_summary.series.options import (
     ArgumentError,
@@ -45,9 +46,7 @@ FOLDER: Final = "projector"
 CHECKPOINT_FOLDER: Final = "ckpt_dir"
 MOST_ROWS: Final = 100_000  # the page asks for no more
 _HEADING: Final = "# Written by rec-summary; it is replaced by the next export.\n"
-_TEMPORARY: Final = ".writing.tmp"
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def export_projector(
@@ -193,7 +192,8 @@ def _write_table(
     }
     with logdir.made(f"{run}/{FOLDER}") as directory:
         for file, data in files.items():
-            _replace(directory, file, data)
+            with write_atomically(file, dir_fd=directory) as out:
+                out.write(data)
     config.embeddings.add(
         tensor_name=name,
         tensor_shape=chosen.shape,
@@ -219,7 +219,8 @@ def _write_config(logdir: LogDir, run: str, config: Any) -> None:
     data = (_HEADING + text_format.MessageToString(config)).encode()
     with logdir.made(run) as directory:
         _check_ours(directory, os.path.join(logdir.path, run))
-        _replace(directory, CONFIG_NAME, data)
+        with write_atomically(CONFIG_NAME, dir_fd=directory) as out:
+            out.write(data)
 
 
 def _check_ours(directory: int, path: str) -> None:
@@ -237,13 +238,3 @@ def _check_ours(directory: int, path: str) -> None:
             "one that is not there yet, or is ours: move that file away",
         )
     )
-
-
-def _replace(directory: int, name: str, data: bytes) -> None:
-    """Puts a file in place: complete, and never through a link."""
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(_TEMPORARY, dir_fd=directory)
-    fd = os.open(_TEMPORARY, _CREATE, 0o666, dir_fd=directory)
-    with os.fdopen(fd, "wb") as file:
-        file.write(data)
-    os.replace(_TEMPORARY, name, src_dir_fd=directory, dst_dir_fd=directory)

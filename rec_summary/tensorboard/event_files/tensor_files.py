@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 from typing import Final
 
 from rec_summary._pb.anf_ir_pb2 import TensorProto
+from rec_summary.records.files import write_atomically
 from rec_summary.tensorboard.event_files.logdir import LogDir
 from rec_summary.values.npy import file_name, save
 from rec_summary.values.tensor import from_tensor
 
 FOLDER: Final = "tensors"
-_TEMPORARY: Final = ".writing.tmp"  # no tag can be named so: their files end in `.npy`
-_CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class TensorFiles:
@@ -32,11 +29,8 @@ class TensorFiles:
             ValueError: Its elements do not fit its type or shape.
         """
         array = from_tensor(tensor)
-        with self._logdir.made(self._folder) as directory:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(_TEMPORARY, dir_fd=directory)  # of an export that was killed
-            fd = os.open(_TEMPORARY, _CREATE, 0o666, dir_fd=directory)
-            with os.fdopen(fd, "wb") as file:
-                save(file, array)
-            name = file_name(tag, step)
-            os.replace(_TEMPORARY, name, src_dir_fd=directory, dst_dir_fd=directory)
+        with (
+            self._logdir.made(self._folder) as directory,
+            write_atomically(file_name(tag, step), dir_fd=directory) as file,
+        ):
+            save(file, array)

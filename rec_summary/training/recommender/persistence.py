@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Mapping
 from typing import Final
@@ -14,8 +13,10 @@ from rec_summary.errors import RecordError, SourceError, three_part, verbatim
 from rec_summary.metrics.distribution import Distribution
 from rec_summary.metrics.drift import reference_arrays, reference_from_arrays
 from rec_summary.metrics.state import State, kind_of, restore
+from rec_summary.records.files import write_atomically
 from rec_summary.records.format.framing import frame
 from rec_summary.records.reading.reader import RecordReader
+from rec_summary.records.writing.segment import FILE_MODE
 from rec_summary.values.recommender import encode_state, unpack_states
 
 _REFERENCE: Final = "reference"
@@ -37,14 +38,8 @@ def save(path: str, states: bytes) -> None:
     Raises:
         OSError: It cannot be written.
     """
-    temporary = f"{path}.tmp{os.getpid()}"
-    try:
-        with open(temporary, "wb", opener=_private) as file:
-            file.write(frame(states))
-        os.replace(temporary, path)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
+    with write_atomically(path, FILE_MODE) as file:
+        file.write(frame(states))
 
 
 def load(path: str) -> MetricStates:
@@ -107,7 +102,3 @@ def load_reference(path: str) -> dict[str, Distribution]:
 def _damaged(path: str, error: Exception) -> str:
     received = verbatim(f"{path} ({type(error).__name__}: {error})")
     return three_part("a file of metrics", received, "one that rec_summary has written")
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)

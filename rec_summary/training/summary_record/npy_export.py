@@ -8,18 +8,15 @@ Source: `export_options={'tensor_format': 'npy'}` of `mindspore.SummaryCollector
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
-from typing import Any, Final
+from typing import Any
 
 import numpy.typing as npt
 
+from rec_summary.records.files import write_atomically
 from rec_summary.records.writing.segment import DIRECTORY_MODE, FILE_MODE
 from rec_summary.values.npy import file_name, save
-
-_TEMPORARY: Final = ".writing.tmp"  # no tag can be named so: their files end in `.npy`
-_OPEN: Final = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class NpyExporter:
@@ -61,15 +58,8 @@ class NpyExporter:
         if self._folder is None or not os.path.isdir(self._folder):
             self._folder = self._make_folder()
         path = os.path.join(self._folder, file_name(tag, step))
-        temporary = os.path.join(self._folder, _TEMPORARY)
-        try:
-            with open(os.open(temporary, _OPEN, FILE_MODE), "wb") as file:
-                save(file, array)
-            os.replace(temporary, path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
-            raise
+        with write_atomically(path, FILE_MODE) as file:
+            save(file, array)
         return path
 
     def _make_folder(self) -> str:

@@ -79,3 +79,22 @@ def test_packed_integers(signed, unsigned):
 def test_text_that_is_no_unicode_is_refused():
     with pytest.raises(UnicodeEncodeError):
         ScalarValue("\ud800", 1.0).encode()
+
+
+@given(st.integers(0, 2**64 - 1), st.binary(max_size=3), st.binary(max_size=3))
+def test_varints_are_read_as_they_are_written(number, before, behind):
+    encoded = wire.varint(number)
+    data = before + encoded + behind
+    start = len(before)
+    stop = start + len(encoded)
+    assert wire.read_varint(data, start, len(data)) == (number, stop)
+    assert wire.read_varint(data, start, len(data), shortest=True) == (number, stop)
+    assert wire.read_varint(data, start, stop - 1) == (-1, stop - 1)
+
+
+def test_varints_in_a_longer_form_and_without_an_end():
+    assert wire.read_varint(b"\x81\x00", 0, 2) == (1, 2)
+    assert wire.read_varint(b"\x81\x00", 0, 2, shortest=True) == (-1, 2)
+    assert wire.read_varint(b"\x00", 0, 1, shortest=True) == (0, 1)
+    assert wire.read_varint(b"\x80" * 20, 0, 20) == (-1, 20)
+    assert wire.read_varint(b"", 0, 0) == (-1, 0)

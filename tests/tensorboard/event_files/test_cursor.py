@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from rec_summary.errors import DestinationError
+from rec_summary.records.files import temporary_name
 from rec_summary.tensorboard.event_files.cursor import (
     CURSOR_NAME,
     load_cursor,
@@ -48,7 +49,7 @@ def test_links_are_neither_read_nor_written_through(logdir: LogDir, tmp_path: Pa
     victim = tmp_path / "victim"
     victim.write_bytes(b'{"format": 1}')
     (tmp_path / "run").mkdir()
-    for name in (CURSOR_NAME, ".rec_summary-export.tmp"):
+    for name in (CURSOR_NAME, temporary_name(CURSOR_NAME)):
         (tmp_path / "run" / name).symlink_to(victim)
     assert load_cursor(logdir, "run") is None
     save_cursor(logdir, "run", STATE)

@@ -1,0 +1,106 @@
+"""Files are opened, created and replaced without following links."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from rec_summary.records.files import (
+    create_plain,
+    open_plain,
+    read_plain,
+    temporary_name,
+    write_atomically,
+)
+from rec_summary.records.format.names import parse_name
+
+
+def test_a_file_is_replaced_when_the_block_ends(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+    with write_atomically(path, 0o600) as file:
+        file.write(b"new")
+        file.flush()
+        assert path.read_bytes() == b"old"
+    assert path.read_bytes() == b"new"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert os.listdir(tmp_path) == ["file"]
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_an_error_leaves_the_old_file(tmp_path: Path, error: type[BaseException]) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+
+    def write() -> None:
+        with write_atomically(path) as file:
+            file.write(b"new")
+            raise error
+
+    with pytest.raises(error):
+        write()
+    assert path.read_bytes() == b"old"
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_a_file_below_an_open_directory(tmp_path: Path) -> None:
+    directory = os.open(tmp_path, os.O_RDONLY)
+    try:
+        with write_atomically("file", dir_fd=directory) as file:
+            file.write(b"new")
+        with pytest.raises(ValueError, match="stop"), write_atomically("b", dir_fd=directory):
+            raise ValueError("stop")
+    finally:
+        os.close(directory)
+    assert (tmp_path / "file").read_bytes() == b"new"
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_what_a_killed_process_left_is_overwritten(tmp_path: Path) -> None:
+    (tmp_path / temporary_name("file")).write_bytes(b"half of a file")
+    with write_atomically(tmp_path / "file") as file:
+        file.write(b"new")
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_the_longest_name_can_be_written(tmp_path: Path) -> None:
+    name = "x" * 255
+    with write_atomically(tmp_path / name) as file:
+        file.write(b"new")
+    assert (tmp_path / name).read_bytes() == b"new"
+
+
+def test_a_temporary_name_is_not_that_of_a_record_file() -> None:
+    name = "events.out.events.summary.1700000000.0.host_MS"
+    assert parse_name(name) is not None
+    assert parse_name(temporary_name(name)) is None
+
+
+@pytest.mark.parametrize("place", ["file", temporary_name("file")])
+def test_nothing_is_written_through_a_link(tmp_path: Path, place: str) -> None:
+    (tmp_path / "victim").write_bytes(b"precious")
+    (tmp_path / place).symlink_to(tmp_path / "victim")
+    with write_atomically(tmp_path / "file") as file:
+        file.write(b"new")
+    with create_plain(tmp_path / place) as file:
+        file.write(b"new")
+    assert (tmp_path / "victim").read_bytes() == b"precious"
+    assert (tmp_path / "file").read_bytes() == b"new"
+
+
+def test_links_and_pipes_are_not_opened(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="a link, which is not followed"):
+        open_plain(tmp_path / "link")
+    with pytest.raises(OSError, match="not a regular file"):
+        open_plain(tmp_path / "pipe")
+
+
+def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"12345")
+    assert read_plain(tmp_path / "file", 5) == b"12345"
+    with pytest.raises(OSError, match="larger than 4 bytes"):
+        read_plain(tmp_path / "file", 4)
