@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import filelock
@@ -14,25 +12,8 @@ import pytest
 
 from rec_summary.records.format.framing import frame
 from rec_summary.tensorboard.event_files.logdir import LOCK_NAME
+from tests.support.command import HEAVY, PROGRAM, environment, flat, python, run
 from tests.support.record_dirs import event, scalar, summary_name, tree, write_segment
-
-PROGRAM = [sys.executable, "-m", "rec_summary.cli"]
-HEAVY = ("mindspore", "tensorboard", "numpy", "rich", "google.protobuf", "filelock")
-
-
-def run(*arguments: str | Path, **options: object) -> subprocess.CompletedProcess[str]:
-    command = [*PROGRAM, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, **options)  # type: ignore[call-overload,no-any-return]
-
-
-def python(code: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", code, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60)
-
-
-def flat(text: str) -> str:
-    """Returns text with every run of white space as one space: click wraps lines."""
-    return re.sub(r"\s+", " ", text)
 
 
 @pytest.fixture
@@ -132,7 +113,7 @@ def test_mistakes_in_arguments_exit_with_2(
 ) -> None:
     (source / "run" / "file").write_text("x")
     before = tree(source.parent)
-    done = run("export", *arguments, cwd=source.parent, env=_environment())
+    done = run("export", *arguments, cwd=source.parent, env=environment())
     assert done.returncode == 2
     assert " is invalid. Received: " in flat(done.stderr)
     assert f"Expected: {expected}" in flat(done.stderr)
@@ -236,9 +217,3 @@ def test_progress_is_a_bar_on_a_terminal(source: Path, logdir: Path) -> None:
     assert done.returncode == 0
     assert "━" in done.stdout
     assert "exporting run" not in done.stdout
-
-
-def _environment() -> dict[str, str]:
-    """The environment for a process with another working directory."""
-    root = str(Path(__file__).parents[2])
-    return {**os.environ, "PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])}

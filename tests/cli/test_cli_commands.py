@@ -19,8 +19,9 @@ from pathlib import Path
 import pytest
 
 from rec_summary._pb import lineage_pb2
-from tests.cli.test_cli import PROGRAM, flat, run
 from tests.support import event_files
+from tests.support.command import PROGRAM, flat, run, start
+from tests.support.event_files import shown
 from tests.support.record_dirs import (
     START,
     custom,
@@ -31,7 +32,6 @@ from tests.support.record_dirs import (
     train,
     write_segment,
 )
-from tests.tensorboard.event_files.test_incremental import shown
 
 RunState = lineage_pb2.RunState
 
@@ -230,18 +230,6 @@ def test_selection_is_passed_on(source: Path, tmp_path: Path) -> None:
         assert {(step, value.tag) for step, _, value in values} == {
             *((2, "loss/auto"), (3, "loss/auto"), (3, "lineage")),
         }
-
-
-def start(*arguments: str | Path, **options: object) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [*PROGRAM, *map(str, arguments)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        # A job in the background of a shell ignores Ctrl-C, and passes that on.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-        **options,  # type: ignore[call-overload]
-    )
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

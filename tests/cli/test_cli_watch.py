@@ -18,9 +18,9 @@ import psutil
 import pytest
 
 from rec_summary._pb import lineage_pb2
-from tests.alerts.test_delivery import Receiver
-from tests.cli.test_cli import HEAVY, PROGRAM, flat, python, run
+from tests.support.command import HEAVY, PROGRAM, flat, python, run
 from tests.support.record_dirs import event, lineage, scalar, train, write_segment
+from tests.support.webhook import Receiver
 
 GROWING = Path(__file__).parents[1] / "alerts" / "growing.py"
 PATIENCE_SECS = 30.0

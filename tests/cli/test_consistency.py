@@ -20,7 +20,7 @@ from PIL import Image
 from rec_summary.cli import EXIT_CODES, cli
 from rec_summary.records.format.framing import frame
 from rec_summary.tensorboard.event_files.export import export_tensorboard
-from tests.cli.test_cli import PROGRAM, run
+from tests.support.command import PROGRAM, run
 from tests.support.record_dirs import event, scalar, summary_name, tree, write_segment
 
 ROOT = Path(__file__).parents[2]

@@ -14,7 +14,7 @@ from PIL import Image
 
 from rec_summary.series.options import ArgumentError
 from rec_summary.tables.plot import Line, NothingToPlot, PlotOptions, plot, smoothed
-from tests.cli.test_cli import _environment, flat, run
+from tests.support.command import environment, flat, run
 from tests.support.record_dirs import event, scalar, write_segment
 
 pytest.importorskip("matplotlib")
@@ -95,7 +95,7 @@ def test_axes(source: Path, tmp_path: Path, options: tuple[str, ...]) -> None:
 def test_mistakes(
     source: Path, tmp_path: Path, options: tuple[str, ...], code: int, words: str
 ) -> None:
-    done = run("plot", source, *options, cwd=tmp_path, env=_environment())
+    done = run("plot", source, *options, cwd=tmp_path, env=environment())
     assert done.returncode == code
     assert words in flat(done.stderr)
     assert "Traceback" not in done.stderr

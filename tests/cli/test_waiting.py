@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_cli import flat, run
-from tests.cli.test_cli_commands import start
+from tests.support.command import flat, run, start
 from tests.support.record_dirs import event, scalar, write_segment
 
 FOLLOWING = {

@@ -13,6 +13,7 @@ from rec_summary._pb import lineage_pb2, summary_pb2
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.reader import RecordReader, TruncatedRecord
 from rec_summary.records.reading.runs import find_runs
+from tests.support import event_files
 
 ROOT = Path(__file__).parents[2]
 TRAINER_FLUSH_SECS = 0.2
@@ -89,3 +90,18 @@ def _take_lineage(left: Left, event: Any) -> None:
         state = event.train_lineage.run_state
         left.statuses.append(lineage_pb2.RunState.Status.Name(state.status))
         left.reason = state.reason
+
+
+def shown(logdir: Path) -> dict[str, list[tuple[int, float, bytes]]]:
+    """Returns the values of every series in their order, by run and tag."""
+    series: dict[str, list[tuple[int, float, bytes]]] = {}
+    for run in sorted({path.parent for path in logdir.rglob("*tfevents*")}):
+        for step, at, value in event_files.values(run):
+            name = f"{run.relative_to(logdir)}:{value.tag}"
+            series.setdefault(name, []).append((step, at, value.SerializeToString()))
+    return series
+
+
+def count(values: dict[str, list[tuple[int, float, bytes]]]) -> int:
+    """Returns the number of values."""
+    return sum(len(each) for each in values.values())

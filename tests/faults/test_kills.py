@@ -14,10 +14,9 @@ import pytest
 
 from rec_summary.records.reading.reader import RecordReader, TruncatedRecord
 from rec_summary.tensorboard.event_files.export import export_tensorboard
-from tests.faults.children import COMMAND, TRAINER_FLUSH_SECS, left_in, start
+from tests.faults.children import COMMAND, TRAINER_FLUSH_SECS, count, left_in, shown, start
 from tests.faults.ledger import Ledger, times
 from tests.faults.write import FLUSH_SECS as WRITER_FLUSH_SECS
-from tests.support import event_files
 from tests.support.record_dirs import event, histo, scalar, tree, write_segment
 
 LATE_SECS = 0.5  # for the writer's thread to get a turn, on a machine that is busy with tests
@@ -97,16 +96,6 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return base
 
 
-def shown(logdir: Path) -> dict[str, list[tuple[int, float, bytes]]]:
-    """Returns the values of every series in their order, by run and tag."""
-    series: dict[str, list[tuple[int, float, bytes]]] = {}
-    for run in sorted({path.parent for path in logdir.rglob("*tfevents*")}):
-        for step, at, value in event_files.values(run):
-            name = f"{run.relative_to(logdir)}:{value.tag}"
-            series.setdefault(name, []).append((step, at, value.SerializeToString()))
-    return series
-
-
 def check_readable(logdir: Path) -> None:
     """Fails if an event file is anything but whole records and at most one torn one."""
     for path in logdir.rglob("*tfevents*"):
@@ -124,11 +113,6 @@ def digest(folder: Path) -> str:
     for name, content in sorted(tree(folder).items()):
         total.update(f"{name}\0{len(content)}\0".encode() + content)
     return total.hexdigest()
-
-
-def count(values: dict[str, list[tuple[int, float, bytes]]]) -> int:
-    """Returns the number of values."""
-    return sum(len(each) for each in values.values())
 
 
 def test_a_killed_export_is_finished_by_the_next(

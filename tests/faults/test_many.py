@@ -12,9 +12,8 @@ from rec_summary.records.reading.runs import find_runs, list_files
 from rec_summary.records.writing.run_writer import Retention, RunWriter
 from rec_summary.records.writing.sink import MessageRecord
 from rec_summary.tensorboard.event_files.export import export_tensorboard
-from tests.faults.children import COMMAND, left_in, start
+from tests.faults.children import COMMAND, count, left_in, shown, start
 from tests.faults.ledger import Ledger, times
-from tests.faults.test_kills import count, shown
 from tests.support.record_dirs import event, scalar
 
 STEPS = 400

@@ -151,7 +151,7 @@ def test_tables_are_not_written_through_links(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_folder_that_is_a_link_is_not_looked_into(tmp_path: Path) -> None:
-    from tests.records.checkpoints.test_file import DATA
+    from tests.support.checkpoint_bytes import DATA
 
     write(tmp_path / "records" / "run", good())
     (tmp_path / "private").mkdir()

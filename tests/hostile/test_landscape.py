@@ -25,7 +25,7 @@ from rec_summary.landscape.trajectory import Trajectory
 from rec_summary.records.checkpoints.file import CheckpointError, CheckpointFile
 from rec_summary.records.checkpoints.sparse import restored
 from rec_summary.records.files import temporary_name
-from tests.records.checkpoints.test_file import DATA, value
+from tests.support.checkpoint_bytes import DATA, value
 from tests.support.crafted import field, varint
 from tests.support.quadratic import Maker, write_run
 

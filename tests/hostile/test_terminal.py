@@ -16,7 +16,7 @@ from rec_summary._pb import lineage_pb2
 from rec_summary.records.format.framing import frame
 from rec_summary.series.words import printable, printable_lines
 from rec_summary.tensorboard.dashboards.text import table
-from tests.records.checkpoints.test_file import value
+from tests.support.checkpoint_bytes import value
 from tests.support.crafted import MAIN, field, run
 from tests.support.record_dirs import custom, event, lineage, scalar, train, write_segment
 

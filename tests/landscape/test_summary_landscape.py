@@ -23,20 +23,8 @@ from rec_summary.landscape.summary_landscape import SummaryLandscape
 from rec_summary.records.checkpoints.file import CheckpointFile
 from rec_summary.tables.frames import load
 from rec_summary.tensorboard.dashboards.landscape_mesh import landscape_mesh
-from rec_summary.values.landscape import Landscape
 from tests.support import quadratic
-from tests.support.quadratic import Maker, write_run
-
-SEQUENTIAL = Options(engine="sequential")
-
-
-def compute(
-    folder: Path, options: Options = SEQUENTIAL, make: Maker | None = None, **changes: Any
-) -> dict[str, Landscape]:
-    """Computes a run's landscapes and returns what was recorded, by tag."""
-    metadata = write_run(folder) if not folder.exists() else quadratic.read_metadata(folder)
-    SummaryLandscape(folder).compute(make or Maker(), replace(metadata, **changes), options)
-    return {each.tag: each.landscape for each in load(folder).landscapes()}
+from tests.support.quadratic import SEQUENTIAL, Maker, compute, write_run
 
 
 def test_the_surface_is_the_analytic_one(tmp_path: Path) -> None:
@@ -187,7 +175,7 @@ def test_a_computation_that_is_killed_goes_on(tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     program = (
         "import sys; from pathlib import Path; "
-        "from tests.landscape.test_summary_landscape import Maker, compute; "
+        "from tests.support.quadratic import Maker, compute; "
         "compute(Path(sys.argv[1]), make=Maker(0.05, sys.argv[2]), result=False)"
     )
     command = [sys.executable, "-c", program, str(tmp_path / "run"), str(journal)]

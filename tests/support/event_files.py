@@ -9,6 +9,9 @@ from tensorboard.compat.proto import event_pb2
 
 from rec_summary.records.reading.reader import RecordReader
 
+LAYOUT = "custom_scalars__config__"
+Shown = dict[tuple[str, str, int], tuple[float, bytes]]
+
 
 def read_events(path: Path) -> list[Any]:
     """Returns the events of a file, its version record included."""
@@ -35,3 +38,20 @@ def scalars(run: Path, tag: str) -> list[tuple[int, float]]:
     """Returns step and value of every scalar under a tag."""
     found = [(step, value) for step, _, value in values(run) if value.tag == tag]
     return [(step, value.simple_value) for step, value in found if value.HasField("simple_value")]
+
+
+def shown(logdir: Path) -> Shown:
+    """Returns what a TensorBoard shows: the last value of each run, tag and step."""
+    found: Shown = {}
+    for path in sorted(logdir.rglob("*tfevents*")):
+        run = str(path.parent.relative_to(logdir))
+        for each in read_events(path):
+            if each.HasField("session_log"):
+                later = [key for key in found if key[0] == run and key[2] >= each.step]
+                for key in later:
+                    del found[key]
+            for value in each.summary.value:
+                value.ClearField("metadata")
+                key = (run, value.tag, each.step)
+                found[key] = (each.wall_time, value.SerializeToString(deterministic=True))
+    return found

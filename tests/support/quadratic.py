@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from rec_summary.landscape.options import Options
 from rec_summary.landscape.point import Metadata, read_metadata
-from tests.records.checkpoints.test_file import value
+from rec_summary.landscape.summary_landscape import SummaryLandscape
+from rec_summary.tables.frames import load
+from rec_summary.values.landscape import Landscape
+from tests.support.checkpoint_bytes import value
 
 SHAPES = {"user_embedding_table": (5, 3), "head.weight": (2, 3), "head.bias": (2,)}
 SIZE = sum(int(np.prod(shape)) for shape in SHAPES.values())
@@ -143,3 +147,15 @@ def write_run(folder: Path, steps: int = 6, size: int = 7) -> Metadata:
     }
     (checkpoints / "train_metadata.json").write_text(json.dumps(metadata))
     return read_metadata(folder)
+
+
+SEQUENTIAL = Options(engine="sequential")
+
+
+def compute(
+    folder: Path, options: Options = SEQUENTIAL, make: Maker | None = None, **changes: Any
+) -> dict[str, Landscape]:
+    """Computes a run's landscapes and returns what was recorded, by tag."""
+    metadata = write_run(folder) if not folder.exists() else read_metadata(folder)
+    SummaryLandscape(folder).compute(make or Maker(), replace(metadata, **changes), options)
+    return {each.tag: each.landscape for each in load(folder).landscapes()}

@@ -14,6 +14,7 @@ from rec_summary._pb import lineage_pb2, summary_pb2
 from rec_summary.tensorboard.event_files.export import export_tensorboard
 from rec_summary.tensorboard.event_files.projector import export_projector
 from rec_summary.values.tensor import to_tensor
+from tests.support.graphs import GRAPH, dataset, operation
 from tests.support.landscape_cases import landscape_value
 from tests.support.record_dirs import (
     START,
@@ -25,7 +26,6 @@ from tests.support.record_dirs import (
     train,
     write_segment,
 )
-from tests.tensorboard.dashboards.test_graphs import GRAPH, dataset, operation
 from tools.tensorboard_pages import pages
 from tools.tensorboard_pages.browser import Browser, available
 from tools.tensorboard_pages.server import TensorBoardServer

@@ -28,7 +28,7 @@ from rec_summary.series.runs import rows
 from rec_summary.tensorboard.event_files.cursor import CURSOR_NAME
 from rec_summary.tensorboard.event_files.cursor_check import is_sound
 from rec_summary.tensorboard.event_files.export import export_tensorboard
-from tests.records.checkpoints.test_file import DATA
+from tests.support.checkpoint_bytes import DATA
 from tests.support.crafted import good
 from tests.support.messages import message
 from tests.support.quadratic import write_run

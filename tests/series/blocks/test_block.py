@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import random
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,16 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rec_summary._pb.summary_pb2 import Event, Summary
-from rec_summary.errors import SourceError
 from rec_summary.records.format.framing import frame
 from rec_summary.records.format.row_checksums import contribution, masked, row_checksums
-from rec_summary.series import event_reader as module
 from rec_summary.series.blocks.scan import scan
 from rec_summary.series.options import ExportOptions
-from rec_summary.tensorboard.event_files.export import export_tensorboard
 from rec_summary.values.image import to_image
 from rec_summary.values.summary import TensorValue
-from tests.support.record_dirs import START, event, histo, scalar, summary_name, tree
+from tests.support.blocks import both
+from tests.support.record_dirs import START, event, histo, scalar
 
 TAGS = ["a", "b", "loss/auto", "loss/mean", "ünïcode", "x" * 130, "_hparams_/taken"]
 
@@ -101,39 +96,6 @@ def recorded(draw: st.DrawFn) -> list[bytes]:
             payload = payload[:-1]
         payloads.append(payload)
     return payloads
-
-
-def exported(
-    base: Path, name: str, content: list[bytes], worth: int, options: dict[str, Any]
-) -> tuple[dict[str, bytes], Any]:
-    """Exports in as many steps as there are contents, each with the ones before."""
-    records, logs = base / "records", base / name
-    records.mkdir(exist_ok=True)
-    before = module._WORTH_BYTES, module._BLOCK_BYTES
-    module._WORTH_BYTES, module._BLOCK_BYTES = worth, 1000  # type: ignore[misc]
-    try:
-        for part in content:
-            (records / summary_name()).write_bytes(part)
-            try:
-                report: Any = export_tensorboard(records, logs, **options)
-            except SourceError as error:  # not one record is left
-                report = str(error)
-    finally:
-        module._WORTH_BYTES, module._BLOCK_BYTES = before  # type: ignore[misc]
-    return {path: data for path, data in tree(logs).items() if path.endswith("rec_summary")}, report
-
-
-def both(content: list[bytes], **options: Any) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        slow, slow_report = exported(Path(folder), "slow", content, 1 << 60, options)
-        fast, fast_report = exported(Path(folder), "fast", content, 1, options)
-    assert fast == slow
-    if isinstance(slow_report, str):
-        assert fast_report == slow_report
-        return
-    for name in [field.name for field in dataclasses.fields(slow_report)]:
-        if name not in ("seconds", "logdir", "destination"):
-            assert getattr(fast_report, name) == getattr(slow_report, name), name
 
 
 @given(recorded(), st.data())

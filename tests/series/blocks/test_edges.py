@@ -21,7 +21,7 @@ from rec_summary.series.blocks.scan import scan
 from rec_summary.tensorboard.event_files import export as tensorboard
 from rec_summary.tensorboard.event_files import run_exporter as module
 from rec_summary.tensorboard.event_files.export import export_tensorboard
-from tests.series.blocks.test_block import both
+from tests.support.blocks import both
 from tests.support.record_dirs import START, event, histo, scalar, summary_name, tree
 
 

@@ -15,9 +15,7 @@ from rec_summary.tensorboard.dashboards.computation_graph import graph_def
 from rec_summary.tensorboard.dashboards.dataset_graph import dataset_graph_def
 from rec_summary.tensorboard.dashboards.graphs import tagged_graph
 from rec_summary.tensorboard.event_files.event_file import EventFileWriter
-from tests.support.record_dirs import START
-from tests.support.tensorboard_servers import serving
-from tests.tensorboard.dashboards.test_graphs import (
+from tests.support.graphs import (
     FLOAT,
     GRAPH,
     dataset,
@@ -25,6 +23,8 @@ from tests.tensorboard.dashboards.test_graphs import (
     operation,
     parameter,
 )
+from tests.support.record_dirs import START
+from tests.support.tensorboard_servers import serving
 from tools.tensorboard_pages.browser import Browser, available
 from tools.tensorboard_pages.server import TensorBoardServer
 

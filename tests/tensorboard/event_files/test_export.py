@@ -16,6 +16,7 @@ from rec_summary.errors import DestinationError, SourceError
 from rec_summary.records.format.framing import frame
 from rec_summary.tensorboard.event_files.export import ArgumentError, export_tensorboard
 from tests.support import cases, event_files
+from tests.support.event_files import LAYOUT, shown
 from tests.support.record_dirs import (
     START,
     event,
@@ -29,7 +30,6 @@ from tests.support.record_dirs import (
     write_segment,
 )
 from tests.support.versions import needs_lenient_strings
-from tests.tensorboard.event_files.test_incremental import LAYOUT, shown
 
 
 def files(logdir: Path) -> dict[str, bytes]:

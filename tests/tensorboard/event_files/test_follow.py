@@ -2,55 +2,24 @@
 
 from __future__ import annotations
 
-import concurrent.futures
-import functools
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from rec_summary._pb import lineage_pb2
 from rec_summary.records.writing.run_writer import RunWriter
-from rec_summary.records.writing.sink import MessageRecord
 from rec_summary.series.options import ArgumentError, ExportOptions
-from rec_summary.series.report import ExportReport
 from rec_summary.tensorboard.event_files.export import export_tensorboard
 from rec_summary.tensorboard.event_files.follow import follow_tensorboard
 from tests.support import event_files
+from tests.support.event_files import shown
+from tests.support.following import PATIENCE_SECS, Follower, write
 from tests.support.record_dirs import event, lineage, scalar, train, write_segment
-from tests.tensorboard.event_files.test_incremental import shown
 
 RunState = lineage_pb2.RunState
-PATIENCE_SECS = 20.0
-
-
-class Follower:
-    """Follows in a thread until it is left, as a context."""
-
-    def __init__(self, source: Path, logdir: Path, **options: Any) -> None:
-        self.told: list[ExportReport] = []
-        self.report: ExportReport | None = None
-        self._stop = threading.Event()
-        self._pool = concurrent.futures.ThreadPoolExecutor(1)
-        self._follow = functools.partial(
-            *(follow_tensorboard, source, logdir),
-            stop=self._stop,
-            interval=0.02,
-            told=self.told.append,
-            **options,
-        )
-
-    def __enter__(self) -> Follower:
-        self._task = self._pool.submit(self._follow)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self.report = self._task.result(PATIENCE_SECS)
-        self._pool.shutdown()
 
 
 @pytest.fixture
@@ -68,12 +37,6 @@ def writer(records: Path) -> Iterator[RunWriter]:
     opened = RunWriter(records / "run", 0)
     yield opened
     opened.close()
-
-
-def write(writer: RunWriter, *events: Any) -> None:
-    for each in events:
-        writer.write(MessageRecord(each))
-    writer.flush()
 
 
 def eventually(ask: Callable[[], bool]) -> None:

@@ -19,6 +19,7 @@ from rec_summary.records.format.framing import frame
 from rec_summary.tensorboard.event_files.cursor import CURSOR_NAME
 from rec_summary.tensorboard.event_files.export import export_tensorboard
 from tests.support import cases, event_files
+from tests.support.event_files import LAYOUT, shown
 from tests.support.record_dirs import (
     START,
     custom,
@@ -32,30 +33,11 @@ from tests.support.record_dirs import (
     write_segment,
 )
 
-LAYOUT = "custom_scalars__config__"
 RunState = lineage_pb2.RunState
-Shown = dict[tuple[str, str, int], tuple[float, bytes]]
 
 
 def event_bytes(logdir: Path) -> dict[str, bytes]:
     return {name: data for name, data in tree(logdir).items() if "tfevents" in name}
-
-
-def shown(logdir: Path) -> Shown:
-    """Returns what a TensorBoard shows: the last value of each run, tag and step."""
-    found: Shown = {}
-    for path in sorted(logdir.rglob("*tfevents*")):
-        run = str(path.parent.relative_to(logdir))
-        for each in event_files.read_events(path):
-            if each.HasField("session_log"):
-                later = [key for key in found if key[0] == run and key[2] >= each.step]
-                for key in later:
-                    del found[key]
-            for value in each.summary.value:
-                value.ClearField("metadata")
-                key = (run, value.tag, each.step)
-                found[key] = (each.wall_time, value.SerializeToString(deterministic=True))
-    return found
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import pytest
 
 from rec_summary._pb import lineage_pb2
 from rec_summary.records.writing.run_writer import RunWriter
+from tests.support.following import Follower, write
 from tests.support.record_dirs import START, event, lineage, scalar, train, write_segment
-from tests.tensorboard.event_files.test_follow import Follower, write
 from tools.tensorboard_pages.server import TensorBoardServer
 
 RunState = lineage_pb2.RunState

@@ -13,7 +13,7 @@ from rec_summary.series.options import ArgumentError
 from rec_summary.tensorboard.event_files.export import export_tensorboard
 from rec_summary.tensorboard.event_files.projector import CONFIG_NAME, MOST_ROWS, export_projector
 from rec_summary.values.tensor import to_tensor
-from tests.records.checkpoints.test_file import value
+from tests.support.checkpoint_bytes import value
 from tests.support.record_dirs import event, scalar, tree, write_segment
 from tests.support.tensorboard_servers import serving
 

@@ -12,10 +12,9 @@ from pathlib import Path
 import pytest
 
 from rec_summary.records.remote.lease import LOCK_NAME
-from tests.cli.test_cli import flat, run
-from tests.cli.test_cli_commands import start
-from tests.remote.conftest import SECRET
+from tests.records.remote.conftest import SECRET
 from tests.support import event_files
+from tests.support.command import flat, run, start
 from tests.support.record_dirs import event, scalar, tree, write_segment
 
 TIMEOUT = 60

@@ -1,0 +1,46 @@
+"""Exports the same records with blocks and without, and compares the results."""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from rec_summary.errors import SourceError
+from rec_summary.series import event_reader as module
+from rec_summary.tensorboard.event_files.export import export_tensorboard
+from tests.support.record_dirs import summary_name, tree
+
+
+def exported(
+    base: Path, name: str, content: list[bytes], worth: int, options: dict[str, Any]
+) -> tuple[dict[str, bytes], Any]:
+    """Exports in as many steps as there are contents, each with the ones before."""
+    records, logs = base / "records", base / name
+    records.mkdir(exist_ok=True)
+    before = module._WORTH_BYTES, module._BLOCK_BYTES
+    module._WORTH_BYTES, module._BLOCK_BYTES = worth, 1000  # type: ignore[misc]
+    try:
+        for part in content:
+            (records / summary_name()).write_bytes(part)
+            try:
+                report: Any = export_tensorboard(records, logs, **options)
+            except SourceError as error:  # not one record is left
+                report = str(error)
+    finally:
+        module._WORTH_BYTES, module._BLOCK_BYTES = before  # type: ignore[misc]
+    return {path: data for path, data in tree(logs).items() if path.endswith("rec_summary")}, report
+
+
+def both(content: list[bytes], **options: Any) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        slow, slow_report = exported(Path(folder), "slow", content, 1 << 60, options)
+        fast, fast_report = exported(Path(folder), "fast", content, 1, options)
+    assert fast == slow
+    if isinstance(slow_report, str):
+        assert fast_report == slow_report
+        return
+    for name in [field.name for field in dataclasses.fields(slow_report)]:
+        if name not in ("seconds", "logdir", "destination"):
+            assert getattr(fast_report, name) == getattr(slow_report, name), name

@@ -1,0 +1,48 @@
+"""Follows records in a thread, while the test writes them."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import functools
+import threading
+from pathlib import Path
+from typing import Any
+
+from rec_summary.records.writing.run_writer import RunWriter
+from rec_summary.records.writing.sink import MessageRecord
+from rec_summary.series.report import ExportReport
+from rec_summary.tensorboard.event_files.follow import follow_tensorboard
+
+PATIENCE_SECS = 20.0
+
+
+class Follower:
+    """Follows in a thread until it is left, as a context."""
+
+    def __init__(self, source: Path, logdir: Path, **options: Any) -> None:
+        self.told: list[ExportReport] = []
+        self.report: ExportReport | None = None
+        self._stop = threading.Event()
+        self._pool = concurrent.futures.ThreadPoolExecutor(1)
+        self._follow = functools.partial(
+            *(follow_tensorboard, source, logdir),
+            stop=self._stop,
+            interval=0.02,
+            told=self.told.append,
+            **options,
+        )
+
+    def __enter__(self) -> Follower:
+        self._task = self._pool.submit(self._follow)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self.report = self._task.result(PATIENCE_SECS)
+        self._pool.shutdown()
+
+
+def write(writer: RunWriter, *events: Any) -> None:
+    for each in events:
+        writer.write(MessageRecord(each))
+    writer.flush()
