@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from rec_summary.landscape.summary_landscape import SummaryLandscape
-    from rec_summary.records.writing.durability import Durability
+    from rec_summary.records.writing.run_writer import Durability
     from rec_summary.series.options import ExportOptions
     from rec_summary.tables.formats import export_tables
     from rec_summary.tables.frames import load
@@ -48,7 +48,7 @@ __all__ = [
 ]
 
 _HOME: Final = {
-    "Durability": "rec_summary.records.writing.durability",
+    "Durability": "rec_summary.records.writing.run_writer",
     "ExportOptions": "rec_summary.series.options",
     "RecModel": "rec_summary.training.online.rec_model",
     "RecommenderMetrics": "rec_summary.training.recommender.config",

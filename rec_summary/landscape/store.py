@@ -24,13 +24,13 @@ from rec_summary.landscape.npz import read_npz
 from rec_summary.landscape.plane import Plane, Vector
 from rec_summary.records.files import (
     create_plain,
+    make_directory,
     open_plain,
     read_plain,
     refuse_link,
     write_atomically,
 )
 from rec_summary.records.locks import file_lock
-from rec_summary.records.reading.runs import make_directory
 
 _LOSSES: Final = "losses.npz"
 _PLAN: Final = "plan.json"

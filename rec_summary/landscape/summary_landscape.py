@@ -33,7 +33,7 @@ from rec_summary.landscape.point import CHECKPOINT_FOLDER, Metadata, read_metada
 from rec_summary.landscape.store import Store, locked
 from rec_summary.landscape.trajectory import TOUCHED, Trajectory, choose
 from rec_summary.records.writing.run_writer import RunWriter
-from rec_summary.records.writing.sink import MessageRecord
+from rec_summary.records.writing.task import MessageRecord
 from rec_summary.values.landscape import from_landscape
 from rec_summary.values.tensor import to_tensor
 

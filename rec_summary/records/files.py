@@ -15,6 +15,9 @@ import zlib
 from collections.abc import Iterator
 from typing import IO, Final
 
+FILE_MODE: Final = 0o600
+DIRECTORY_MODE: Final = 0o700
+
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _IS_LINK: Final = "it is a link, which is not followed: put a copy in its place"
@@ -68,6 +71,30 @@ def create_plain(
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path, dir_fd=dir_fd)
     return os.fdopen(os.open(path, _CREATE, mode, dir_fd=dir_fd), "wb")
+
+
+def make_directory(path: str) -> None:
+    """Makes a directory (mode 0700) and its parents; an existing one is not changed.
+
+    Raises:
+        OSError: It cannot be made, or a file has its name.
+    """
+    parent = os.path.dirname(os.path.abspath(path))
+    os.makedirs(parent, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(path, DIRECTORY_MODE)
+    if not os.path.isdir(path):
+        raise NotADirectoryError(20, "not a directory", path)
+
+
+def sync_directory(path: str) -> None:
+    """Forces a directory's list of names to the disk, where the file system can do that."""
+    with contextlib.suppress(OSError):
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
 
 
 def temporary_name(name: str) -> str:

@@ -8,7 +8,7 @@ import re
 from typing import Any
 
 from rec_summary.errors import three_part, verbatim
-from rec_summary.records.reading.runs import make_directory
+from rec_summary.records.files import make_directory
 
 
 def check_type(name: str, value: object, types: Any, expected: str) -> None:

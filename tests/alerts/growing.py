@@ -13,7 +13,7 @@ import time
 
 from rec_summary._pb import lineage_pb2, summary_pb2
 from rec_summary.records.writing.run_writer import Retention, RunWriter
-from rec_summary.records.writing.sink import MessageRecord
+from rec_summary.records.writing.task import MessageRecord
 from tests.support.record_dirs import scalar
 
 

@@ -21,7 +21,7 @@ from rec_summary.alerts.builtin import read_rule
 from rec_summary.alerts.states import Transition
 from rec_summary.alerts.watching import Seen, Since, read_since, watch
 from rec_summary.records.writing.run_writer import Retention, RunWriter
-from rec_summary.records.writing.sink import MessageRecord
+from rec_summary.records.writing.task import MessageRecord
 from rec_summary.series.options import ArgumentError
 from tests.support.record_dirs import (
     START,

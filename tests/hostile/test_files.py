@@ -13,7 +13,8 @@ from rec_summary.records.files import temporary_name
 from rec_summary.records.format.names import parse_name
 from rec_summary.records.reading.reader import RecordReader
 from rec_summary.records.reading.repair import repair
-from rec_summary.records.reading.runs import RecordFile, begin_segments, find_runs
+from rec_summary.records.reading.runs import RecordFile, find_runs
+from rec_summary.records.writing.claim import begin_segments
 from rec_summary.series.run_poller import Watch
 from rec_summary.tables.formats import export_tables
 from rec_summary.tensorboard.event_files.export import export_tensorboard

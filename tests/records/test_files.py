@@ -9,6 +9,7 @@ import pytest
 
 from rec_summary.records.files import (
     create_plain,
+    make_directory,
     open_plain,
     read_plain,
     temporary_name,
@@ -104,3 +105,16 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
     assert read_plain(tmp_path / "file", 5) == b"12345"
     with pytest.raises(OSError, match="larger than 4 bytes"):
         read_plain(tmp_path / "file", 4)
+
+
+def test_an_existing_directory_keeps_its_mode(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    make_directory(str(tmp_path))
+    assert tmp_path.stat().st_mode & 0o777 == 0o755
+
+
+def test_a_file_in_the_place_of_the_directory_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "records").write_text("mine")
+    with pytest.raises(NotADirectoryError):
+        make_directory(str(tmp_path / "records"))
+    assert (tmp_path / "records").read_text() == "mine"

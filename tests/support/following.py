@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rec_summary.records.writing.run_writer import RunWriter
-from rec_summary.records.writing.sink import MessageRecord
+from rec_summary.records.writing.task import MessageRecord
 from rec_summary.series.report import ExportReport
 from rec_summary.tensorboard.event_files.follow import follow_tensorboard
 

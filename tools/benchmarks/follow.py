@@ -23,7 +23,7 @@ import psutil
 
 from rec_summary._pb.summary_pb2 import Event, Summary
 from rec_summary.records.writing.run_writer import RunWriter
-from rec_summary.records.writing.sink import MessageRecord
+from rec_summary.records.writing.task import MessageRecord
 
 from .contest import Contestant, Settings, alternate, column
 from .results import Row, Target

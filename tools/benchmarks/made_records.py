@@ -12,7 +12,7 @@ import numpy as np
 
 from rec_summary._pb.summary_pb2 import Event, Summary
 from rec_summary.records.writing.run_writer import RunWriter
-from rec_summary.records.writing.sink import MessageRecord
+from rec_summary.records.writing.task import MessageRecord
 from rec_summary.values.histogram import histogram
 
 START = 1_700_000_000.0

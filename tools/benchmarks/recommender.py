@@ -50,8 +50,7 @@ def batch(times: int) -> None:
 
     from rec_summary import RecommenderMetrics
     from rec_summary.records.failures import Troubles
-    from rec_summary.records.writing.durability import Durability
-    from rec_summary.records.writing.run_writer import Retention
+    from rec_summary.records.writing.run_writer import Durability, Retention
     from rec_summary.training.collector.recorder import Recorder
     from rec_summary.training.collector.step_view import StepView
     from rec_summary.training.recommender.hook import RecommenderTelemetry

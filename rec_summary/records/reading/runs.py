@@ -1,34 +1,21 @@
-"""Where runs and their files are: finding them, and claiming names for new files."""
+"""Finding runs and their record files."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 import os
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from rec_summary.errors import SourceError, three_part
-from rec_summary.records.format.names import (
-    DEFAULT_PREFIX,
-    DEFAULT_SUFFIX,
-    Kind,
-    RecordName,
-    parse_name,
-    this_host,
-)
-from rec_summary.records.locks import file_lock
-from rec_summary.records.writing.segment import DIRECTORY_MODE, SegmentWriter
+from rec_summary.records.format.names import Kind, RecordName, parse_name
 
 logger = logging.getLogger("rec_summary")
 
-LOCK_NAME: Final = ".rec_summary.lock"
 DEEPEST: Final = 64
 """How deep directories of records may be nested; a path cannot be longer than 4 KiB anyway."""
-
-_LOCK_SECS: Final = 10.0
 
 
 @dataclass(frozen=True)
@@ -166,95 +153,3 @@ def _directories(top: str) -> Iterator[str]:
         with contextlib.suppress(OSError), os.scandir(path) as entries:  # who lists it learns why
             below = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
             waiting.extend((each, depth + 1) for each in sorted(below, reverse=True))
-
-
-def make_directory(path: str) -> None:
-    """Makes a record directory (mode 0700) and its parents; an existing one is kept as it is.
-
-    Raises:
-        OSError: It cannot be made, or something else is in the way.
-    """
-    parent = os.path.dirname(os.path.abspath(path))
-    os.makedirs(parent, exist_ok=True)
-    with contextlib.suppress(FileExistsError):
-        os.mkdir(path, DIRECTORY_MODE)
-    if not os.path.isdir(path):
-        raise NotADirectoryError(20, "not a directory", path)
-
-
-def sync_directory(path: str) -> None:
-    """Forces a directory's list of names to the disk, where that is possible."""
-    with contextlib.suppress(OSError):  # some file systems have no such thing
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-
-
-def begin_segments(
-    directory: str,
-    rank: int,
-    kinds: Sequence[Kind] = tuple(Kind),
-    *,
-    prefix: str = DEFAULT_PREFIX,
-    suffix: str = DEFAULT_SUFFIX,
-    lock: str | None = None,
-) -> dict[Kind, SegmentWriter]:
-    """Creates the next record files of a rank: one for each kind asked for.
-
-    All carry one stamp. It is the current second, or later than every stamp that this
-    rank has used before, whatever the prefix: names stay unique within a second and sort as
-    they were begun even if the clock steps back. A lock keeps writers from choosing at the
-    same time; if the lock cannot be had (a file system without locks, a holder that hangs),
-    exclusive creation alone still keeps them apart.
-
-    Args:
-        directory: An existing record directory.
-        rank: The rank of this process.
-        kinds: Which kinds of file.
-        prefix: What their names begin with (see `names.check_affixes`).
-        suffix: What the name of a summary file ends with.
-        lock: The kind of lock (see `records.locks`).
-
-    Raises:
-        OSError: The files cannot be created.
-    """
-    with _directory_lock(directory, lock):
-        used = [f.name.stamp for f in list_files(directory) if f.name.rank == rank]
-        stamp = max(int(time.time()), max(used, default=-1) + 1)
-        while True:
-            try:
-                names = [
-                    RecordName(stamp, rank, this_host(), kind, prefix, suffix) for kind in kinds
-                ]
-                return _create(directory, names)
-            except FileExistsError:
-                stamp += 1
-
-
-def _create(directory: str, names: Sequence[RecordName]) -> dict[Kind, SegmentWriter]:
-    created: dict[Kind, SegmentWriter] = {}
-    try:
-        for name in names:
-            created[name.kind] = SegmentWriter(os.path.join(directory, str(name)))
-    except OSError:
-        for writer in created.values():  # an empty file of ours would only puzzle readers
-            writer.close()
-            os.unlink(writer.path)
-        raise
-    return created
-
-
-@contextlib.contextmanager
-def _directory_lock(directory: str, kind: str | None) -> Iterator[None]:
-    try:
-        lock = file_lock(os.path.join(directory, LOCK_NAME), timeout=_LOCK_SECS, kind=kind)
-        lock.acquire()
-    except (OSError, NotImplementedError):  # Timeout is an OSError
-        yield
-        return
-    try:
-        yield
-    finally:
-        lock.release()

@@ -1,4 +1,4 @@
-"""Writing records from a thread of their own, so that the caller never waits for a disk."""
+"""Writing records in a thread, so that the caller does not wait for a disk."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic
 
 from rec_summary.records.failures import Troubles
-from rec_summary.records.writing.sink import Held, Sink
+from rec_summary.records.writing.task import Item, Sink, Task
 
 DEFAULT_FLUSH_SECS: Final = 1.0
 _CAPACITY: Final = 256
@@ -19,29 +19,26 @@ _CAPACITY_BYTES: Final = 256 << 20
 BLOCK_SECS: Final = 5.0
 _CLOSE_SECS: Final = 60.0
 _RETRY_SECS: Final = 1.0
-_FLUSH: Final[Any] = object()  # stands in the place of a record where there is none
+_FLUSH: Final[Any] = object()  # in the place of a record
 
 
-_Item = TypeVar("_Item", bound=Held)
+class BackgroundWriter(Generic[Item]):
+    """A `Sink` that passes records to another sink through a bounded queue.
 
+    A thread takes them from the queue, runs tasks, writes records, and flushes every
+    `flush_secs` while there is something to flush; otherwise it sleeps. The queue is bounded
+    by number and by bytes. When it is full the caller waits while records are written. When
+    nothing is written for `block_secs`, the record is dropped and counted; so are the next
+    ones, without a wait, until there is room again.
 
-class BackgroundWriter(Generic[_Item]):
-    """A `Sink` that hands records to another one through a bounded queue.
+    No method raises because of a failure of the other sink: failures go to `troubles`.
 
-    One thread takes them out, encodes and writes them, and flushes every `flush_secs`
-    while there is something to flush; with nothing to do it sleeps. The queue is bounded
-    by number and by bytes. When it is full the caller waits, but not for ever: once
-    nothing was written for `block_secs` the record is dropped and counted, and so are the
-    following ones, without a wait, until there is room again.
-
-    No method raises because of a failure of the wrapped sink: failures go to `troubles`.
-
-    After a fork, the child's copy does nothing at all: its thread stayed behind.
+    After a fork, the copy in the child does nothing: the thread exists in the parent only.
     """
 
     def __init__(
         self,
-        sink: Sink[_Item],
+        sink: Sink[Item],
         troubles: Troubles,
         *,
         flush_secs: float = DEFAULT_FLUSH_SECS,
@@ -52,13 +49,13 @@ class BackgroundWriter(Generic[_Item]):
         """Starts the thread.
 
         Args:
-            sink: Where the records go in the end; used by the thread alone from now on.
-            troubles: Told of every failure.
+            sink: Takes the records; from now on, only the thread uses it.
+            troubles: Gets every failure.
             flush_secs: The most that a record may be younger than the last flush, in seconds.
             capacity: The most records that may wait.
-            capacity_bytes: The most bytes that they may hold; one record is always let in.
-            block_secs: How long a disk that stands still may hold up the caller, in
-                seconds; 0 for never.
+            capacity_bytes: The most bytes that they may take; an empty queue takes any record.
+            block_secs: How long the caller waits, in seconds, while nothing is written; 0 for
+                no wait.
         """
         self._sink = sink
         self._troubles = troubles
@@ -66,26 +63,26 @@ class BackgroundWriter(Generic[_Item]):
         self._capacity = capacity
         self._capacity_bytes = capacity_bytes
         self._block_secs = block_secs
-        self._waiting: collections.deque[_Item] = collections.deque()
+        self._waiting: collections.deque[Item | Task[Item]] = collections.deque()
         self._held_bytes = 0  # of the waiting records and of the one being written
-        # Records are counted from the first to the last; a flush concerns all up to a number.
+        # Records are numbered; a flush concerns all up to a number.
         self._accepted = 0  # taken into the queue
-        self._done = 0  # finished with, well or not
+        self._done = 0  # written, or failed
         self._flush_wanted = 0  # to be flushed as soon as they are done
         self._tried = 0  # a flush was tried
         self._flushed = 0  # a flush succeeded
         self._flush_due: float | None = None  # the monotonic time of the next regular flush
         self._overflowing = False
         self._dropped = 0
-        self._longest = 0  # the longest queue since somebody asked
+        self._longest = 0  # the longest queue since `take_longest`
         self._closing = False
-        self._ended = False  # the thread has done its last
+        self._ended = False  # the thread has ended
         self._pid = os.getpid()
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="rec_summary-writer", daemon=True)
         self._thread.start()
 
-    def write(self, record: _Item) -> None:
+    def write(self, record: Item | Task[Item]) -> None:
         """Queues a record; drops and counts it if the queue stays full."""
         if os.getpid() != self._pid:
             return
@@ -113,7 +110,7 @@ class BackgroundWriter(Generic[_Item]):
             self._changed.notify_all()
 
     def _wait_for_room(self, nbytes: int) -> None:
-        """Waits while the disk is slow, and `block_secs` at most while it stands still."""
+        """Waits while records are written, at most `block_secs` for each."""
         moves = True
         while moves and not self._has_room(nbytes):
             done = self._done
@@ -135,7 +132,7 @@ class BackgroundWriter(Generic[_Item]):
             if self._ended:
                 return self._flushed >= target
             if self._flushed < target <= self._tried:
-                self._tried = self._flushed  # it failed before: whoever asks again wants a new try
+                self._tried = self._flushed  # it failed before: try again
             self._flush_wanted = max(self._flush_wanted, target)
             self._changed.notify_all()
             self._changed.wait_for(lambda: self._tried >= target or self._ended, timeout)
@@ -148,7 +145,7 @@ class BackgroundWriter(Generic[_Item]):
         with self._changed:
             self._closing = True
             self._changed.notify_all()
-            # Not a join: a signal's handler that closes may have interrupted who has the lock.
+            # Not a join: a signal handler that closes may have interrupted the lock's holder.
             ended = self._changed.wait_for(lambda: self._ended, timeout)
         if ended:
             self._thread.join()
@@ -171,8 +168,8 @@ class BackgroundWriter(Generic[_Item]):
         return self._dropped
 
     def take_longest(self) -> int:
-        """Returns the longest that the queue has been since this was last asked."""
-        if os.getpid() != self._pid:  # nobody would ever let go of the lock
+        """Returns the greatest length of the queue since the last call."""
+        if os.getpid() != self._pid:  # another thread of the parent may have held the lock
             return self._longest
         with self._changed:
             longest, self._longest = self._longest, len(self._waiting)
@@ -195,7 +192,7 @@ class BackgroundWriter(Generic[_Item]):
     def _serve(self) -> None:
         while (record := self._next()) is not None:
             if record is not _FLUSH:
-                self._attempt("write", functools.partial(self._sink.write, record))
+                self._attempt("write", functools.partial(self._take, record))
                 with self._changed:
                     self._done += 1
                     self._held_bytes -= record.nbytes
@@ -205,8 +202,13 @@ class BackgroundWriter(Generic[_Item]):
                 self._flush_now(self._sink.flush)
         self._flush_now(self._sink.close)
 
+    def _take(self, item: Item | Task[Item]) -> None:
+        record = item.run() if isinstance(item, Task) else item
+        if record is not None:
+            self._sink.write(record)
+
     def _next(self) -> Any:
-        """Waits for work: a `Record`, `_FLUSH` if only a flush is due, None at the end."""
+        """Waits for work: a record or task, `_FLUSH` if only a flush is due, None at the end."""
         with self._changed:
             while True:
                 if self._waiting:
@@ -223,14 +225,14 @@ class BackgroundWriter(Generic[_Item]):
         return due or self._tried < self._flush_wanted <= self._done
 
     def _flush_now(self, flush: Callable[[], object]) -> None:
-        done = self._done  # only this thread changes it
+        done = self._done  # changed by this thread only
         succeeded = self._attempt("flush", flush)
         with self._changed:
             self._tried = done
             if succeeded:
                 self._flushed = done
                 self._flush_due = None
-            else:  # what is left is tried again, no more often than this
+            else:  # try again, no more often than this
                 self._flush_due = time.monotonic() + max(self._flush_secs, _RETRY_SECS)
             self._changed.notify_all()
 

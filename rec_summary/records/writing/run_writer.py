@@ -10,14 +10,51 @@ from dataclasses import dataclass
 from typing import Final
 
 from rec_summary._pb import lineage_pb2, summary_pb2
+from rec_summary.errors import three_part
 from rec_summary.records.failures import Troubles
+from rec_summary.records.files import make_directory, sync_directory
 from rec_summary.records.format.names import DEFAULT_PREFIX, DEFAULT_SUFFIX, Kind
-from rec_summary.records.reading.runs import begin_segments, make_directory, sync_directory
-from rec_summary.records.writing.durability import Durability
+from rec_summary.records.locks import check_kind
+from rec_summary.records.writing.claim import begin_segments
 from rec_summary.records.writing.segment import SegmentWriter
-from rec_summary.records.writing.sink import Record
+from rec_summary.records.writing.task import Record
 
 FILE_VERSION: Final = "MindSpore.Event:1"
+_FSYNC: Final = ("never", "close", "flush")
+_BACK_PRESSURE: Final = ("block", "drop")
+
+
+@dataclass(frozen=True)
+class Durability:
+    """When records reach the disk. `docs/reliability.md` says what each choice promises.
+
+    Attributes:
+        fsync: When a file is forced to the disk, so that it survives a failure of the machine
+            and not of the process alone: `"never"`, when it is `"close"`d (also on rotation;
+            the default), or at each `"flush"`. Done in the writer's thread.
+        back_pressure: What a step does when the disk is too slow and the queue is full:
+            `"block"` waits, at most 5 s while nothing is written, then drops records until
+            there is room again; `"drop"` never waits. Dropped records are counted and
+            reported.
+        lock: `"flock"` or `"soft"`, see `records.locks`; None for the environment variable
+            `REC_SUMMARY_LOCK`, else `"flock"`.
+
+    Raises:
+        TypeError, ValueError: There is no such choice.
+    """
+
+    fsync: str = "close"
+    back_pressure: str = "block"
+    lock: str | None = None
+
+    def __post_init__(self) -> None:
+        for name, choices in (("fsync", _FSYNC), ("back_pressure", _BACK_PRESSURE)):
+            value, expected = getattr(self, name), f"one of {', '.join(choices)}"
+            if not isinstance(value, str):
+                raise TypeError(three_part(f"durability.{name}", value, expected))
+            if value not in choices:
+                raise ValueError(three_part(f"durability.{name}", value, expected))
+        object.__setattr__(self, "lock", check_kind("durability.lock", self.lock))
 
 
 @dataclass(frozen=True)
@@ -116,8 +153,6 @@ class RunWriter:
             Exception: Whatever `record.encode` raises; nothing is written then.
         """
         payload = record.encode()
-        if not payload:  # it had work to do and nothing to say
-            return
         failure: OSError | None = None
         try:
             self._replace_lost()

@@ -12,10 +12,8 @@ import errno
 import os
 from typing import Final
 
+from rec_summary.records.files import FILE_MODE
 from rec_summary.records.format.framing import frame
-
-FILE_MODE: Final = 0o600
-DIRECTORY_MODE: Final = 0o700
 
 _FLUSH_BYTES: Final = 1 << 16  # write to the file once this much has gathered
 _PENDING_BYTES: Final = 1 << 23  # hold this much while the file cannot be written

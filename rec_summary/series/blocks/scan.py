@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rec_summary.records.format import framing
-from rec_summary.records.format.row_checksums import contribution, masked, row_checksums
+from rec_summary.records.format.framing import contribution, masked, row_checksums
 from rec_summary.series.blocks.block import Block, Bytes, Floats, Integers
 from rec_summary.series.blocks.histograms import convert
 from rec_summary.series.blocks.layout import (

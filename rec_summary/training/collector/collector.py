@@ -14,7 +14,7 @@ from mindspore.train import Callback
 from rec_summary._pb import lineage_pb2
 from rec_summary.records.failures import Troubles
 from rec_summary.records.writing.background import DEFAULT_FLUSH_SECS
-from rec_summary.records.writing.durability import Durability
+from rec_summary.records.writing.run_writer import Durability
 from rec_summary.training.checks import made_directory
 from rec_summary.training.collector import operators
 from rec_summary.training.collector.graphs import dataset_graph, graph_record

@@ -17,7 +17,7 @@ _INT32: Final = range(-(2**31), 2**31)
 
 
 class GraphRecord:
-    """A computation graph as a `records.sink.Record`; there is one in a run."""
+    """A computation graph as a `records.writing.task.Record`; there is one in a run."""
 
     kind = Kind.SUMMARY
     once = True

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rec_summary.errors import three_part
-from rec_summary.records.writing.durability import Durability
-from rec_summary.records.writing.run_writer import Retention
+from rec_summary.records.writing.run_writer import Durability, Retention
 from rec_summary.training.checks import (
     check_directory,
     check_pattern,

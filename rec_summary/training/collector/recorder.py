@@ -7,9 +7,8 @@ from typing import Any
 
 from rec_summary.records.failures import Troubles
 from rec_summary.records.writing.background import BLOCK_SECS, BackgroundWriter
-from rec_summary.records.writing.durability import Durability
-from rec_summary.records.writing.run_writer import Retention, RunWriter
-from rec_summary.records.writing.sink import MessageRecord, Record
+from rec_summary.records.writing.run_writer import Durability, Retention, RunWriter
+from rec_summary.records.writing.task import MessageRecord, Record, Task
 from rec_summary.training.collector.health import Counters
 
 
@@ -73,7 +72,7 @@ class Recorder:
         # Training that never leaves its callbacks (a custom loop) must not lose the last second.
         atexit.register(self.close)
 
-    def write(self, record: Record) -> None:
+    def write(self, record: Record | Task[Record]) -> None:
         """Hands a record to the writer's thread."""
         if self._writer is not None:
             self._writer.write(record)

@@ -20,7 +20,7 @@ class TensorExporter(Protocol):
 
 
 class StepRecord:
-    """All values of one step, as one `records.sink.Record`."""
+    """All values of one step, as one `records.writing.task.Record`."""
 
     kind = Kind.SUMMARY
     once = False

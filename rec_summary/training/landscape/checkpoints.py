@@ -22,10 +22,9 @@ import numpy.typing as npt
 
 from rec_summary.records.checkpoints.sparse import is_large, sparse_parameters
 from rec_summary.records.failures import Troubles
+from rec_summary.records.files import FILE_MODE, make_directory
 from rec_summary.records.locks import file_lock
-from rec_summary.records.reading.runs import make_directory
 from rec_summary.records.writing.background import BackgroundWriter
-from rec_summary.records.writing.segment import FILE_MODE
 from rec_summary.training.collector.step_view import as_array
 from rec_summary.training.landscape.options import LandscapeOptions
 from rec_summary.training.landscape.replay import FILE_NAME, Columns, ReplayBuffer

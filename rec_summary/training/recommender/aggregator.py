@@ -15,7 +15,7 @@ from rec_summary.metrics.host import HostMeter
 from rec_summary.metrics.report import PREFIX, Detail, Readings, read
 from rec_summary.metrics.state import State
 from rec_summary.records.failures import Troubles
-from rec_summary.records.format.names import Kind
+from rec_summary.records.writing.task import EncodedRecord, Record, Task
 from rec_summary.training.recommender import persistence as store
 from rec_summary.training.recommender.config import RecommenderMetrics
 from rec_summary.training.recommender.inputs import Array, Batch, join
@@ -202,15 +202,12 @@ class Engine:
             self._troubles.report("recommender metrics: the state of an earlier run", error)
 
 
-class Work:
-    """Batches to be counted, and perhaps a report, as one `records.sink.Record`.
+class Work(Task[Record]):
+    """Batches to be counted, and perhaps a report.
 
     Attributes:
         done: Whether it has been done.
     """
-
-    kind = Kind.SUMMARY
-    once = False
 
     def __init__(self, engine: Engine, batches: list[Batch], report: Report | None) -> None:
         """Takes what is to be done."""
@@ -220,10 +217,11 @@ class Work:
         self.done = False
         self.nbytes = sum(batch.nbytes for batch in batches) + 4096
 
-    def encode(self) -> bytes:
-        """Does the work; returns the serialised event of the report, or nothing."""
+    def run(self) -> Record | None:
+        """Does the work; returns the report."""
         try:
-            return self._engine.work(self._batches, self._report)
+            payload = self._engine.work(self._batches, self._report)
+            return EncodedRecord(payload) if payload else None
         finally:
             self._batches = []
             self.done = True

@@ -14,7 +14,7 @@ from typing import Any, Final
 import mindspore
 
 from rec_summary.records.failures import Troubles
-from rec_summary.records.writing.sink import Record
+from rec_summary.records.writing.task import Record, Task
 from rec_summary.training.collector.step_view import StepView
 from rec_summary.training.lineage.environment import Environment
 from rec_summary.training.recommender import inputs as batches
@@ -37,7 +37,7 @@ class RecommenderTelemetry:
         self,
         options: RecommenderMetrics,
         directory: str,
-        write: Callable[[Record], None],
+        write: Callable[[Record | Task[Record]], None],
         troubles: Troubles,
     ) -> None:
         """Prepares; nothing is read before training begins.

@@ -13,10 +13,9 @@ from rec_summary.errors import RecordError, SourceError, three_part, verbatim
 from rec_summary.metrics.distribution import Distribution
 from rec_summary.metrics.drift import reference_arrays, reference_from_arrays
 from rec_summary.metrics.state import State, kind_of, restore
-from rec_summary.records.files import write_atomically
+from rec_summary.records.files import FILE_MODE, write_atomically
 from rec_summary.records.format.framing import frame
 from rec_summary.records.reading.reader import RecordReader
-from rec_summary.records.writing.segment import FILE_MODE
 from rec_summary.values.recommender import encode_state, unpack_states
 
 _REFERENCE: Final = "reference"

@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from rec_summary.records.files import write_atomically
-from rec_summary.records.writing.segment import DIRECTORY_MODE, FILE_MODE
+from rec_summary.records.files import DIRECTORY_MODE, FILE_MODE, write_atomically
 from rec_summary.values.npy import file_name, save
 
 

@@ -10,7 +10,7 @@ from rec_summary._pb import anf_ir_pb2, lineage_pb2
 from rec_summary._pb.summary_pb2 import LossLandscape, Summary
 from rec_summary.errors import three_part, verbatim
 from rec_summary.records.failures import Troubles
-from rec_summary.records.writing.sink import MessageRecord, Record
+from rec_summary.records.writing.task import MessageRecord, Record
 from rec_summary.training.checks import check_type
 from rec_summary.training.collector.graphs import GraphRecord
 from rec_summary.training.collector.operators import own_array, snapshot

@@ -15,8 +15,7 @@ from rec_summary.errors import three_part, verbatim
 from rec_summary.records.failures import Troubles
 from rec_summary.records.format.names import DEFAULT_PREFIX, DEFAULT_SUFFIX, check_affixes
 from rec_summary.records.writing.background import DEFAULT_FLUSH_SECS
-from rec_summary.records.writing.durability import Durability
-from rec_summary.records.writing.run_writer import RunWriter
+from rec_summary.records.writing.run_writer import Durability, RunWriter
 from rec_summary.training.checks import (
     check_directory,
     check_positive_int,

@@ -10,6 +10,7 @@ import pytest
 from rec_summary.records.failures import Troubles
 from rec_summary.records.format.names import Kind
 from rec_summary.records.writing.background import BackgroundWriter
+from rec_summary.records.writing.task import Task
 
 
 class Item:
@@ -313,3 +314,31 @@ def test_a_child_that_is_forked_while_the_lock_is_held_can_ask_for_numbers(sink,
         time.sleep(0.01)
     assert status[1] == 7 << 8
     writer.close()
+
+
+class Sum(Task):
+    """Adds numbers up in the writer's thread; nothing is written where there are none."""
+
+    nbytes = 10
+
+    def __init__(self, *numbers):
+        self.numbers = numbers
+        self.thread = None
+
+    def run(self):
+        self.thread = threading.current_thread()
+        if None in self.numbers:
+            raise ValueError("not a number")
+        return Item(sum(self.numbers)) if self.numbers else None
+
+
+def test_tasks_run_in_the_thread_in_order_with_records(sink, troubles):
+    writer = BackgroundWriter(sink, troubles)
+    task = Sum(2, 3)
+    for each in (Item(1), task, Sum(), Sum(None), Item(9)):
+        writer.write(each)
+    writer.close()
+    assert sink.flushed == [1, 5, 9]
+    assert task.thread is writer._thread
+    assert troubles.counts == {"write": 1}
+    assert writer.accepted == 5

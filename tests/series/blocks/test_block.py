@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rec_summary._pb.summary_pb2 import Event, Summary
-from rec_summary.records.format.framing import frame
-from rec_summary.records.format.row_checksums import contribution, masked, row_checksums
+from rec_summary.records.format.framing import contribution, frame, masked, row_checksums
 from rec_summary.series.blocks.scan import scan
 from rec_summary.series.options import ExportOptions
 from rec_summary.values.image import to_image

@@ -6,8 +6,7 @@ import pytest
 
 from rec_summary._pb import summary_pb2
 from rec_summary.records.failures import Troubles
-from rec_summary.records.writing.durability import Durability
-from rec_summary.records.writing.run_writer import Retention
+from rec_summary.records.writing.run_writer import Durability, Retention
 from rec_summary.training.collector.recorder import Recorder
 
 

@@ -24,7 +24,7 @@ from rec_summary.records.failures import Troubles
 from rec_summary.records.format.framing import frame
 from rec_summary.records.reading.reader import RecordReader
 from rec_summary.records.writing.run_writer import RunWriter
-from rec_summary.records.writing.sink import MessageRecord
+from rec_summary.records.writing.task import MessageRecord
 from rec_summary.training.recommender.aggregator import Engine, Report
 from rec_summary.training.recommender.inputs import Batch
 from rec_summary.training.recommender.persistence import load, state_path, unpack
