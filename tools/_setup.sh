@@ -1,47 +1,75 @@
 # Shared by the commands in this folder; sourced, never run.
 #
-# setup_venv EXTRA...   makes .venv (or what SETUP_VENV names) from a bare Python (3.10 to 3.12) and
-#                       installs this package into it with the extras named; quick when
-#                       nothing changed.
+# show_help ARGS...     prints the comment at the top of the command and exits, if ARGS ask for help.
+# find_python [VERSION] [PATH]
+#                       prints a Python: of 3.10 to 3.12, or of VERSION, such as 3.9; looks at
+#                       PATH or the variable PYTHON, at names on PATH, and at pyenv's.
+# setup_venv EXTRA...   makes .venv (or the one in SETUP_VENV) and installs this package into it,
+#                       editable, with the extras; quick when nothing has changed.
+# setup_pinned VENV PYTHON REQUIREMENT...
+#                       makes another environment with these requirements alone.
 # setup_browser         installs Chromium from Debian's packages if there is no Chromium.
 
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 
 _say() { printf '[%s] %s\n' "$(basename "$0")" "$*" >&2; }
 
-_find_python() {
-    local candidate
-    for candidate in ${PYTHON:-} python3.11 python3.12 python3.10 python3 python; do
-        if "$candidate" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 12))' \
-            2>/dev/null; then
+print_help() { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; }
+
+show_help() {
+    case "${1:-}" in -h | --help) print_help; exit 0 ;; esac
+}
+
+find_python() {
+    local wanted="${1:-}" candidate names=(python3.11 python3.12 python3.10 python3 python)
+    [ -z "$wanted" ] || names=("python$wanted")
+    for candidate in ${2:-${PYTHON:-}} "${names[@]}" \
+        "${PYENV_ROOT:-$HOME/.pyenv}"/versions/"${wanted:-3.1[0-2]}".*/bin/python; do
+        # An entry of pyenv's on PATH exists for every version and fails for those not chosen.
+        if "$candidate" -c "import sys; v = '%d.%d' % sys.version_info[:2]
+sys.exit(v not in ('$wanted' or '3.10 3.11 3.12').split())" 2>/dev/null; then
             command -v "$candidate"
             return
         fi
     done
-    _say "no usable Python. Received: $(python3 --version 2>&1). Expected: Python 3.10, 3.11 or 3.12" \
-         "on PATH, or in the variable PYTHON."
+    _say "no usable Python. Received: ${2:-$(python3 --version 2>&1)}. Expected: Python" \
+         "${wanted:-3.10, 3.11 or 3.12} on PATH, among pyenv's, or in the variable" \
+         "PYTHON${wanted//./}."
     return 1
 }
 
-setup_venv() {
-    local python extras stamp wanted venv="$ROOT/${SETUP_VENV:-.venv}"
-    extras="$(IFS=,; echo "$*")"
+# VENV STAMP WANTED [PYTHON] -- PIP ARGUMENTS: installs unless the file STAMP says WANTED.
+_install() {
+    local venv="$1" stamp="$1/$2" wanted="$3" python="${4:-}"
+    shift 5
     if [ ! -x "$venv/bin/python" ]; then
-        python="$(_find_python)" || return 1
+        [ -n "$python" ] || python="$(find_python)" || return 1
         _say "making $(basename "$venv") with $("$python" --version)"
         "$python" -m venv "$venv" || return 1
     fi
+    [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ] || return 0
+    _say "installing into $(basename "$venv") (the first time takes a minute or two)"
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$@" || return 1
+    printf '%s' "$wanted" > "$stamp"
+}
+
+setup_venv() {
+    local extras venv="$ROOT/${SETUP_VENV:-.venv}"
+    extras="$(IFS=,; echo "$*")"
+    _install "$venv" "installed-${extras:-none}" "$(cat "$ROOT"/{setup.cfg,pyproject.toml} | cksum)" \
+        "" -- --editable "$ROOT${extras:+[$extras]}" || return 1
     # msrun and subprocesses must find this environment's python first.
     export PATH="$venv/bin:$PATH"
     export VIRTUAL_ENV="$venv"
-    wanted="$(cat "$ROOT/setup.cfg" "$ROOT/pyproject.toml" | cksum)"
-    stamp="$venv/installed-${extras:-none}"
-    if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
-        _say "installing rec_summary[$extras] (the first time takes a minute or two)"
-        python -m pip install --quiet --disable-pip-version-check \
-            --editable "$ROOT${extras:+[$extras]}" || return 1
-        printf '%s' "$wanted" > "$stamp"
-    fi
+}
+
+setup_pinned() {
+    local venv="$ROOT/$1" python="$2"
+    shift 2
+    [ -n "$python" ] || return 1
+    local wanted="$* $(cksum < "$ROOT/setup.cfg")"
+    [ "$(cat "$venv/installed" 2>/dev/null)" = "$wanted" ] || rm -rf "$venv"
+    _install "$venv" installed "$wanted" "$python" -- "$@"
 }
 
 setup_browser() {

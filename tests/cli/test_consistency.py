@@ -64,7 +64,10 @@ def test_every_help_has_examples_that_are_understood(name: str) -> None:
 
 def test_the_documentation_is_as_the_commands_are() -> None:
     done = subprocess.run(
-        [sys.executable, ROOT / "tools" / "cli_docs", "--check"], capture_output=True, text=True
+        [sys.executable, "-m", "tools.docs_site.cli", "--check"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stdout + done.stderr
 

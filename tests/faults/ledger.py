@@ -9,11 +9,11 @@ from typing import Final
 
 SLOW: Final = os.environ.get("REC_SUMMARY_FAULTS") == "slow"
 TABLE: Final = os.environ.get("REC_SUMMARY_FAULTS_TABLE")
-BEGIN: Final = "<!-- written by tools/faults: begin -->"
+BEGIN: Final = "<!-- written by tools/check faults: begin -->"
 _HEAD: Final = (
     "| fault | tried | survived | records promised | records found |\n|---|---:|---:|---:|---:|"
 )
-END: Final = "<!-- written by tools/faults: end -->"
+END: Final = "<!-- written by tools/check faults: end -->"
 
 
 def times(quick: int, slow: int) -> int:

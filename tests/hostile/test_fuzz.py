@@ -1,6 +1,6 @@
 """Any bytes, through everything that reads records: only documented errors, nothing elsewhere.
 
-`tools/fuzz` does the same for as long as one likes.
+`tools/check fuzz` does the same for as long as one likes.
 """
 
 from __future__ import annotations

@@ -467,7 +467,7 @@ def test_names_that_are_no_text_are_shown_or_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [2, 3, 4, 5, 1000, 1001])
 def test_names_of_custom_data_may_be_text_beside_none(tmp_path: Path, number: int) -> None:
-    # Found by `tools/fuzz export`: names that are bytes cannot be ordered with others.
+    # Found by `tools/check fuzz export`: names that are bytes cannot be ordered with others.
     info = b"".join(field(number, field(1, name)) for name in (b"a", b"\xff", b"b", b"\xfe"))
     write(tmp_path / "records", good())
     write_lineage(tmp_path / "records", WALL_TIME + field(10, info))

@@ -31,7 +31,7 @@ _OPENER: Final = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def is_installed() -> bool:
-    """Whether `tools/check_mindinsight` has made MindInsight's environment."""
+    """Whether `tools/check mindinsight` has made MindInsight's environment."""
     return (ENVIRONMENT / "installed").exists()  # written when all of it is there
 
 

@@ -24,7 +24,7 @@ from tests.support.record_dirs import event, scalar
 
 pytestmark = pytest.mark.skipif(
     not is_installed(),
-    reason="MindInsight 2.3.1 is not installed: tools/check_mindinsight makes .venv-mindinsight",
+    reason="MindInsight 2.3.1 is not installed: tools/check mindinsight makes .venv-mindinsight",
 )
 
 RunState = lineage_pb2.RunState

@@ -4,17 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-
-def varint(number: int) -> bytes:
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes([*out, number])
-
-
-def field(number: int, data: bytes) -> bytes:
-    return varint(number << 3 | 2) + varint(len(data)) + data
+from tests.support.crafted import field, varint
 
 
 def value(name: str, dims: tuple[int, ...], kind: str, content: bytes) -> bytes:

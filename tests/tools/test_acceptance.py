@@ -8,13 +8,13 @@ import sys
 import pytest
 
 from tests.support.versions import skip_without_their_collector
-from tools.acceptance_check.trees import ROOT
+from tools.checks.acceptance.trees import ROOT
 
 
 @pytest.mark.mindspore
 def test_everything_that_is_recorded_is_shown() -> None:
     skip_without_their_collector()
-    command = [sys.executable, "-m", "tools.acceptance_check"]
+    command = [sys.executable, "-m", "tools.checks.acceptance"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("dashboard ") == 2, "a table for each loader"

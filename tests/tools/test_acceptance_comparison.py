@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tools.acceptance_check import histograms
-from tools.acceptance_check.comparison import Comparison, compare, equal, table
-from tools.acceptance_check.histograms import Distribution
+from tools.checks.acceptance import histograms
+from tools.checks.acceptance.comparison import Comparison, compare, equal, table
+from tools.checks.acceptance.histograms import Distribution
 
 
 def compared(expected: Any, shown: Any, **more: Any) -> Comparison:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.record_dirs import START, event, histo, lineage, scalar, train, write_segment
-from tools.acceptance_check import records, scalars, series
+from tools.checks.acceptance import records, scalars, series
 
 
 def points(tmp_path: Path) -> dict[tuple[str, str, int], float]:

@@ -33,9 +33,9 @@ from tests.support.record_dirs import (
     train,
     write_segment,
 )
-from tools.acceptance_check import records
-from tools.acceptance_check.check import DASHBOARDS, KEEP_ALL, look
-from tools.acceptance_check.comparison import Comparison
+from tools.checks.acceptance import records
+from tools.checks.acceptance.check import DASHBOARDS, KEEP_ALL, look
+from tools.checks.acceptance.comparison import Comparison
 from tools.tensorboard_pages.server import TensorBoardServer
 
 Tamper = Callable[[Event], None]

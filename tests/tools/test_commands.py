@@ -1,0 +1,46 @@
+"""The commands of tools/, as their users meet them."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+TOOLS = Path(__file__).resolve().parents[2] / "tools"
+COMMANDS = ["bench", "check", "demo", "docs", "proto", "release", "test"]
+
+
+def test_each_file_without_a_suffix_is_a_command() -> None:
+    found = [path for path in TOOLS.iterdir() if path.is_file() and not path.suffix]
+    assert sorted(path.name for path in found) == COMMANDS
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "demo"])  # by its options
+@pytest.mark.parametrize("flag", ["-h", "--help"])
+def test_help_says_what_it_does_and_how_long_it_takes(name: str, flag: str) -> None:
+    done = subprocess.run([TOOLS / name, flag], capture_output=True, text=True, timeout=10)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"tools/{name}" in done.stdout
+    assert re.search(r"\b(seconds?|minutes|hours?)\b", done.stdout)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"), [([], "tools/check fuzz"), (["x"], "Received: x.")]
+)
+def test_a_check_must_be_named(arguments: list[str], words: str) -> None:
+    done = subprocess.run([TOOLS / "check", *arguments], capture_output=True, text=True, timeout=10)
+    assert done.returncode == 2
+    assert words in done.stderr
+
+
+@pytest.mark.parametrize("path", sorted([*TOOLS.iterdir(), TOOLS.parent / ".ci" / "run"]))
+def test_modules_and_commands_that_are_called_exist(path: Path) -> None:
+    if path.is_file() and not path.suffix:
+        text = path.read_text()
+        for module in re.findall(r"python -m (tools\.[\w.]+)", text):
+            place = TOOLS.parent / module.replace(".", "/")
+            assert place.with_suffix(".py").is_file() or (place / "__main__.py").is_file(), module
+        for command in re.findall(r"(?<![\w-])tools/(\w+)(?![\w.])", text):
+            assert (TOOLS / command).exists(), command

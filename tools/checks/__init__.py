@@ -1,0 +1,1 @@
+"""The checks of `tools/check` that are programs: acceptance and fuzz."""

@@ -1,1 +1,0 @@
-"""The tests on the oldest and newest releases that we allow. Needs the standard library only."""
