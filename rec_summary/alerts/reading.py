@@ -17,7 +17,8 @@ from rec_summary.alerts.conditions import float32
 from rec_summary.alerts.states import Point
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import RecordFile, Run
-from rec_summary.series.event_reader import Decoded, EventReader
+from rec_summary.series.batch import Record
+from rec_summary.series.event_reader import EventReader
 from rec_summary.series.lineage import metrics_of, numeric
 from rec_summary.series.report import Tally
 from rec_summary.series.words import valid
@@ -77,9 +78,9 @@ class RunReader:
     def _events(
         self,
         files: tuple[RecordFile, ...],
-        take: Callable[[str, int, Decoded], News],
+        take: Callable[[str, int, Record], News],
         changed_after: float,
-    ) -> Iterator[tuple[Decoded, Callable[[str, int, Decoded], News]]]:
+    ) -> Iterator[tuple[Record, Callable[[str, int, Record], News]]]:
         for file in files:
             start, ended = self._places.get(file.path, (0, False))
             nbytes = file.nbytes
@@ -88,12 +89,13 @@ class RunReader:
             if ended or nbytes <= start or _changed(file.path) < changed_after:
                 continue
             with EventReader(file, self._tally, start) as reader:
-                for decoded in reader:
-                    yield decoded, take
-                    self._places[file.path] = (reader.offset, False)
+                for batch in reader:
+                    for decoded in batch.records():
+                        yield decoded, take
+                        self._places[file.path] = (decoded.end_offset, False)
                 self._places[file.path] = (reader.offset, reader.ended)
 
-    def _values(self, run: str, rank: int, decoded: Decoded) -> News:
+    def _values(self, run: str, rank: int, decoded: Record) -> News:
         event = decoded.event
         points = []
         if event.summary.value:
@@ -109,7 +111,7 @@ class RunReader:
         step = event.step if event.summary.value else None
         return News(rank, decoded.wall_time, step, points, None)
 
-    def _lineage(self, run: str, rank: int, decoded: Decoded) -> News:
+    def _lineage(self, run: str, rank: int, decoded: Record) -> News:
         event = decoded.event
         kind = event.WhichOneof("what")
         points, over = [], None

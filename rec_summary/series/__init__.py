@@ -1,1 +1,32 @@
-"""Record files of any number of ranks, restarts and rotations, read as clean series."""
+"""Record files of any number of ranks, restarts and rotations, read as clean series.
+
+`EventReader` (module `event_reader`) reads one record file, from any record boundary on. It
+yields batches (module `batch`): one record or many records in a row, behind one interface. Which of
+the two a batch is, is decided once, when its piece of the file is scanned::
+
+    with EventReader(file, report, offset) as reader:
+        for batch in reader:
+            if batch.kind == SUMMARY:
+                part = batch.select(selection, kinds)  # tags and steps, kinds of values
+                part.scalars()     # columns: tags, codes, steps, wall times, values
+                part.summaries()   # for each series: values, steps, bytes, last, least, greatest
+                part.records()     # one by one, with `event`, `step`, `values`
+            else:
+                [record] = batch.records()  # a graph, a version, lineage
+            offset = reader.offset  # where a later reader goes on
+
+`batch.series()` names the series with their steps, `batch.part(first, last)` is a slice, and
+`batch.frames()` returns the events of an event file, or None where values must be converted.
+
+`StepBuffer` (module `step_buffer`) takes selected batches of one writer and returns what is
+finished: batches in which the later value of a step has won, and restarts::
+
+    for item in buffer.add(part):  # at the end, buffer.flush()
+        if isinstance(item, Restart):
+            ...  # what was recorded from item.step on is superseded
+        else:
+            item.scalars()  # or any other method of a batch
+
+Whole runs (module `values`): `scalar_columns` yields scalars as columns as they were recorded,
+`finished` the ranks and finished batches, and `recorded_values` the same value by value.
+"""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
@@ -19,7 +19,8 @@ from rec_summary.records.reading.reader import (
     TruncatedRecord,
 )
 from rec_summary.records.reading.runs import RecordFile
-from rec_summary.series.blocks.block import Block
+from rec_summary.series.batch import Batch, Record
+from rec_summary.series.blocks.block import Block, ScannedRecords
 from rec_summary.series.blocks.scan import scan
 from rec_summary.series.report import Tally
 
@@ -29,29 +30,15 @@ _MESSAGES: Final[dict[Kind, type[summary_pb2.Event] | type[lineage_pb2.LineageEv
 }
 
 _BLOCK_BYTES: Final = 1 << 21
-_WORTH_BYTES: Final = 1 << 12  # fewer records are read one by one as fast
-
-
-class Decoded(NamedTuple):
-    """A record of a record file.
-
-    Attributes:
-        path: The file.
-        offset: Where in the file it begins, in bytes.
-        nbytes: The size of its payload.
-        wall_time: When it was written, in seconds since the epoch; always finite.
-        event: A `summary_pb2.Event` or a `lineage_pb2.LineageEvent`, by the kind of the file.
-    """
-
-    path: str
-    offset: int
-    nbytes: int
-    wall_time: float
-    event: Any
+_WORTH_BYTES: Final = 1 << 12  # fewer bytes are read record by record as fast
+_FEWEST_RECORDS: Final = 8  # fewer records are read one by one as fast
 
 
 class EventReader:
-    """Reads the events of a record file from any record on; damage is told and passed over.
+    """Reads a record file in batches, from any record on; damage is reported and skipped.
+
+    Each batch is worked out once: many records whose series and numbers are read as columns, or
+    one record that is decoded (see `series.batch`). The steps of a batch never go back.
 
     A record with a bad data checksum, or one that is no event, is skipped. Behind a bad
     length checksum nothing more can be found. An unfinished record at the end is what a
@@ -83,7 +70,6 @@ class EventReader:
         self._message = _MESSAGES[file.name.kind]
         self._wall_time = float(file.name.stamp)
         self._tally = tally
-        self._block: Block | None = None
         self._blind_until = 0  # no block begins before this
         self._reader: RecordReader | None = None
         try:
@@ -91,15 +77,32 @@ class EventReader:
         except OSError as error:
             tally.problem(file.path, offset, f"the file cannot be opened: {error.strerror}")
 
-    def __iter__(self) -> Iterator[Decoded]:
-        """Yields events until the file ends, or cannot be read any further."""
-        while (decoded := self.next_event()) is not None:
-            yield decoded
+    def __iter__(self) -> Iterator[Batch]:
+        """Yields batches until the file ends, or cannot be read any further."""
+        while True:
+            scanned = self._scan()
+            if scanned is None:
+                record = self._next_record()
+                if record is None:
+                    return
+                yield record
+                continue
+            while self.offset < scanned.bounds[-1]:
+                first = int(np.searchsorted(scanned.bounds, self.offset))
+                last = scanned.end(first)
+                if last - first >= _FEWEST_RECORDS:
+                    yield self._take(scanned, first, last)
+                    continue
+                record = self._next_record()
+                if record is None:
+                    return
+                yield record
+            del scanned  # before the next one is made
 
-    def next_event(self) -> Decoded | None:
-        """Returns the next event, or None where the file ends or cannot be read further."""
-        while (record := self._next()) is not None:
-            offset, data = record
+    def _next_record(self) -> Record | None:
+        """Returns the next record, or None where the file ends or cannot be read further."""
+        while (raw := self._next()) is not None:
+            offset, data = raw
             if has_too_many_parts(self._message, data):
                 what = f"a record of more than {MOST_PARTS:,} parts; skipped"
                 self._tally.problem(self._path, offset, what)
@@ -116,43 +119,32 @@ class EventReader:
                 self._wall_time = event.wall_time
             else:
                 self._tally.wall_times_replaced += 1
-            return Decoded(self._path, offset, len(data), self._wall_time, event)
+            return Record(self._path, offset, len(data), self._wall_time, event)
         return None
 
-    def block(self) -> tuple[Block, int] | None:
-        """Returns the block that the next record is in.
-
-        Returns:
-            The block and the number of the next record in it; None where there is no such
-            block, so that the next event is to be read by itself.
-        """
-        block = self._block
-        if block is None or not block.bounds[0] <= self.offset < block.bounds[-1]:
-            self._block = None  # not two of them at a time
-            block = self._block = self._scan()
-            if block is None:
-                return None
-        number = int(np.searchsorted(block.bounds, self.offset))
-        return (block, number) if block.kind[number] >= 0 else None
-
-    def step_over(self, block: Block, first: int, last: int) -> None:
-        """Goes on behind records of a block that were taken."""
-        assert self._reader is not None  # there is a block
-        self.offset = self._reader.offset = int(block.bounds[last])
-        self._wall_time = float(block.wall_times[last - 1])
+    def _take(self, scanned: ScannedRecords, first: int, last: int) -> Block:
+        """Returns scanned records, and goes on behind them."""
+        assert self._reader is not None  # it has been scanned
+        block = Block(self._path, scanned, first, last)
+        self.offset = self._reader.offset = block.end_offset
+        self.unfinished = None
+        self._wall_time = float(scanned.wall_times[last - 1])
         self._tally.records[self._kind] += last - first
+        return block
 
-    def _scan(self) -> Block | None:
+    def _scan(self) -> ScannedRecords | None:
         if self._reader is None or self.ended or self.offset < self._blind_until:
+            return None
+        if self._message is not summary_pb2.Event:
             return None
         try:
             buffer, at = self._reader.ahead(_BLOCK_BYTES)
-        except OSError:  # told by who reads the next record
+        except OSError:  # reported with the next record
             return None
-        block = scan(buffer, at, self.offset) if len(buffer) - at >= _WORTH_BYTES else None
-        if block is None:
+        scanned = scan(buffer, at, self.offset) if len(buffer) - at >= _WORTH_BYTES else None
+        if scanned is None:
             self._blind_until = self.offset + _BLOCK_BYTES
-        return block
+        return scanned
 
     def __enter__(self) -> EventReader:
         return self
@@ -193,24 +185,28 @@ class EventReader:
         return None
 
 
-def read_events(
-    file: RecordFile, tally: Tally, advance: Callable[[int], None]
-) -> Iterator[Decoded]:
-    """Yields all events of a record file; damage is reported to `tally` and passed over.
+def read_batches(file: RecordFile, tally: Tally, advance: Callable[[int], None]) -> Iterator[Batch]:
+    """Yields all batches of a record file; damage is reported to `tally` and skipped.
 
     An unfinished record at the end is reported as well.
 
     Args:
         file: What to read.
-        tally: Told of records and problems.
-        advance: Called with the number of bytes after each record.
+        tally: Takes the numbers of records, and problems.
+        advance: Called with the number of bytes after each batch.
     """
     tally.files += 1
     with EventReader(file, tally) as reader:
         reached = 0
-        for decoded in reader:
+        for batch in reader:
             advance(reader.offset - reached)
             reached = reader.offset
-            yield decoded
+            yield batch
         if reader.unfinished is not None:
             tally.problem(file.path, reader.offset, reader.unfinished)
+
+
+def read_events(file: RecordFile, tally: Tally, advance: Callable[[int], None]) -> Iterator[Record]:
+    """Yields all records of a file, decoded one by one; otherwise as `read_batches`."""
+    for batch in read_batches(file, tally, advance):
+        yield from batch.records()

@@ -18,7 +18,8 @@ from rec_summary._pb.summary_pb2 import MetricStates, Summary
 from rec_summary.metrics.report import Detail, read
 from rec_summary.metrics.state import State, restore
 from rec_summary.records.reading.runs import RecordFile
-from rec_summary.series.event_reader import Decoded, EventReader
+from rec_summary.series.batch import Record
+from rec_summary.series.event_reader import EventReader
 from rec_summary.series.report import Tally
 from rec_summary.series.words import printable
 from rec_summary.values.recommender import recommender_values, unpack_states
@@ -58,7 +59,7 @@ class MergedPoint:
 
     step: int
     values: list[Summary.Value]
-    origin: Decoded
+    origin: Record
     nbytes: int
 
 
@@ -79,7 +80,7 @@ class Merging:
         self._done: tuple[int, int] = (0, -1)  # the start and the step that were merged last
         self._told: set[str] = set()
 
-    def take(self, rank: int, decoded: Decoded) -> None:
+    def take(self, rank: int, decoded: Record) -> None:
         """Notes a record that has states."""
         for value in decoded.event.summary.value:
             if value.WhichOneof("value") != KIND:
@@ -107,7 +108,7 @@ class Merging:
                 if self._done < place[:2] <= limit
             }
         )
-        latest: dict[int, tuple[Place, Decoded, dict[str, State]]] = {}
+        latest: dict[int, tuple[Place, Record, dict[str, State]]] = {}
         for start, step in wanted:
             point = self._merged(start, step, known, latest)
             self._done = (start, step)
@@ -134,7 +135,7 @@ class Merging:
         start: int,
         step: int,
         files: Mapping[str, RecordFile],
-        latest: dict[int, tuple[Place, Decoded, dict[str, State]]],
+        latest: dict[int, tuple[Place, Record, dict[str, State]]],
     ) -> MergedPoint | None:
         for rank, places in self._places.items():
             here = [each for each in places if each.start == start and each.step <= step]
@@ -163,13 +164,14 @@ class Merging:
 
     def _load(
         self, place: Place, files: Mapping[str, RecordFile]
-    ) -> tuple[Decoded, dict[str, State]] | None:
+    ) -> tuple[Record, dict[str, State]] | None:
         if place.file not in files:
             self._tell(f"{place.file} is gone, with states of its rank")
             return None
         # Read for a second time: what is wrong with the file has been told.
         with EventReader(files[place.file], Tally(), place.offset) as reader:
-            decoded = next(iter(reader), None)
+            first = next(iter(reader), None)
+        decoded = None if first is None else next(first.records())
         if decoded is None or decoded.offset != place.offset:
             return None
         try:
@@ -212,7 +214,7 @@ def _horizon(place: Place) -> tuple[int, float]:
     return place.start, math.inf if place.final else place.step
 
 
-def _states(decoded: Decoded) -> dict[str, State]:
+def _states(decoded: Record) -> dict[str, State]:
     for value in decoded.event.summary.value:
         if value.WhichOneof("value") == KIND:
             message: MetricStates = value.metric_states

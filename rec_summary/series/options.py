@@ -134,6 +134,10 @@ class Selection:
         return self._plugins is None or dashboard in self._plugins
 
 
+EVERYTHING: Final = Selection(ExportOptions())
+"""All tags and steps."""
+
+
 def compiled(pattern: str, what: str) -> re.Pattern[str]:
     """Returns a user's regular expression, compiled.
 

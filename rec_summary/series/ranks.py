@@ -9,17 +9,12 @@ that zigzag through each other would be of no use to anybody.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
 from rec_summary.records.reading.runs import RecordFile
-from rec_summary.tensorboard.event_files.output import TensorBoardRun
 
 _OVERLAP_SECS: Final = 5.0  # more than a clock that is set right jumps, less than a training
-
-Open = Callable[[int, int], TensorBoardRun]
-"""Gives the TensorBoard run of a rank and the number of its writer, from 1 on."""
 
 
 @dataclass
@@ -29,27 +24,24 @@ class Writer:
     Attributes:
         rank: Its rank.
         number: Which writer of that rank it is, from 1 on.
-        output: Where its values go.
         last: When its last record was written, in seconds since the epoch.
     """
 
     rank: int
     number: int
-    output: TensorBoardRun
     last: float
 
 
 class Writers:
     """Knows the writer of each summary file of one run."""
 
-    def __init__(self, opened: Open) -> None:
-        """Begins with none; `opened` gives a new one its TensorBoard run."""
-        self._opened = opened
+    def __init__(self) -> None:
+        """Begins with none."""
         self._all: list[Writer] = []
         self._homes: dict[str, Writer] = {}  # by the names of files
 
     def of(self, file: RecordFile, wall_time: float) -> Writer:
-        """Returns the writer of a file of which a record bears `wall_time`."""
+        """Returns the writer of a file of which a record was written at `wall_time`."""
         name = os.path.basename(file.path)
         writer = self._homes.get(name)
         if writer is None:
@@ -66,7 +58,7 @@ class Writers:
     def restore(self, state: dict[str, Any]) -> None:
         """Goes on with the writers of an earlier export."""
         for rank, number, last in state["writers"]:
-            self._all.append(Writer(rank, number, self._opened(rank, number), last))
+            self._all.append(Writer(rank, number, last))
         self._homes = {name: self._all[index] for name, index in state["homes"].items()}
 
     def _choose(self, rank: int, wall_time: float) -> Writer:
@@ -74,7 +66,6 @@ class Writers:
         before = [writer for writer in same if writer.last <= wall_time + _OVERLAP_SECS]
         if before:
             return max(before, key=lambda writer: writer.last)
-        number = len(same) + 1
-        writer = Writer(rank, number, self._opened(rank, number), wall_time)
+        writer = Writer(rank, len(same) + 1, wall_time)
         self._all.append(writer)
         return writer

@@ -8,7 +8,8 @@ from typing import Any, Final
 from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import Run
-from rec_summary.series.event_reader import Decoded, read_events
+from rec_summary.series.batch import Record
+from rec_summary.series.event_reader import read_events
 from rec_summary.series.lineage import Lineage, Plain
 from rec_summary.series.parameters import recorded_parameters, shortest
 from rec_summary.series.report import Tally
@@ -70,13 +71,13 @@ def lineage_of(run: Run, tally: Tally) -> Lineage:
     return (describing or [each for each in lineages if not each.empty] or [Lineage()])[0]
 
 
-def lineage_events(run: Run, rank: int, tally: Tally) -> Iterator[Decoded]:
+def lineage_events(run: Run, rank: int, tally: Tally) -> Iterator[Record]:
     """Yields the events of a rank's lineage files."""
     for file in run.of(Kind.LINEAGE, rank):
         yield from read_events(file, tally, lambda nbytes: None)
 
 
-def take(lineage: Lineage, decoded: Decoded, tally: Tally) -> None:
+def take(lineage: Lineage, decoded: Record, tally: Tally) -> None:
     """Adds an event to a lineage; what is no text is told and passed over."""
     event = decoded.event
     kind = event.WhichOneof("what")

@@ -17,9 +17,8 @@ import math
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from rec_summary.series.step_buffer import Origin, Recorded
-
-_SCALAR = "scalar_value"
+from rec_summary.series.batch import SCALAR, Batch, Recorded
+from rec_summary.series.step_buffer import Restart
 
 
 class Kept(NamedTuple):
@@ -43,28 +42,29 @@ class Thinner:
         self._series: dict[tuple[str, str], _Series] = {}
         self._serial = 0
 
-    def add(self, step: int, values: list[Recorded]) -> None:
-        """Takes values of a step."""
-        for recorded in values:
-            self._serial += 1
-            key = recorded[:2]
-            series = self._series.get(key)
-            if series is None:
-                pick = _extremes if recorded.kind == _SCALAR else _last
-                series = self._series[key] = _Series(self._max_points, pick)
-            series.add(Kept(self._serial, step, recorded))
+    def add(self, batch: Batch) -> None:
+        """Takes values of finished steps."""
+        for record in batch.records():
+            for recorded in record.values:
+                self._serial += 1
+                key = recorded[:2]
+                series = self._series.get(key)
+                if series is None:
+                    pick = _extremes if recorded.kind == SCALAR else _last
+                    series = self._series[key] = _Series(self._max_points, pick)
+                series.add(Kept(self._serial, record.step, recorded))
 
-    def restart(self, step: int, _origin: Origin) -> None:
+    def restart(self, restart: Restart) -> None:
         """Forgets what is of this step or a later one: training went on from there."""
         for series in self._series.values():
-            series.forget(step)
+            series.forget(restart.step)
 
-    def drain(self) -> Iterator[tuple[int, list[Recorded]]]:
-        """Yields steps and values in the order in which they came."""
+    def drain(self) -> Iterator[Batch]:
+        """Yields the values that are kept, in the order in which they came."""
         kept = [point for series in self._series.values() for point in series.points()]
         self._series.clear()
         for point in sorted(kept, key=lambda point: point.serial):
-            yield point.step, [point.recorded]
+            yield point.recorded.origin.of([point.recorded])
 
 
 class _Series:

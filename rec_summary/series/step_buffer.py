@@ -5,9 +5,11 @@ from __future__ import annotations
 import bisect
 import itertools
 import zlib
-from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
+import numpy as np
+
+from rec_summary.series.batch import HISTOGRAM, SCALAR, Batch, Record, Recorded, Series
 from rec_summary.series.limits import LONGEST_TAG, MOST_SERIES
 from rec_summary.series.report import Tally
 from rec_summary.series.words import printable
@@ -15,106 +17,151 @@ from rec_summary.series.words import printable
 _INFINITE: Final = 1 << 64  # more than any step
 _HELD_VALUES: Final = 4096
 _HELD_BYTES: Final = 1 << 24
-_STEADY: Final = frozenset(("scalar_value", "histogram"))  # recorded step by step
+_STEADY: Final = frozenset((SCALAR, HISTOGRAM))  # recorded step by step
 
 State = dict[str, Any]
 """What a later export needs to go on where this one stopped; JSON can hold it."""
 
 
-class Origin(NamedTuple):
-    """The record that a value comes from.
+class Restart(NamedTuple):
+    """Steps went back: training was started again.
 
     Attributes:
-        path: The record file.
-        offset: Where in it the record begins, in bytes.
-        wall_time: When it was written, in seconds since the epoch; finite.
+        step: The step from which training went on.
+        origin: The first record of the new start.
     """
 
-    path: str
-    offset: int
-    wall_time: float
+    step: int
+    origin: Record
 
 
-class Recorded(NamedTuple):
-    """A value as it was recorded: its kind, its tag, the protobuf that holds it, its record."""
-
-    kind: str
-    tag: str
-    value: Any
-    origin: Origin
+Finished = Batch | Restart
+"""What a buffer passes on: values of whole steps, or a restart that supersedes earlier ones."""
 
 
 class StepBuffer:
-    """Holds the values of the step at hand until the next step begins.
+    """Holds the values of the current step until the next step begins.
 
     MindSpore records a step twice when an epoch ends there. TensorBoard's default loader
     shows the later value, its other loader both; so here the later one wins before either
     sees them. Memory is bounded: a step with more than 4096 values or 16 MiB is passed on
     in parts, and repetitions across these are left for TensorBoard to settle.
 
-    A live export cannot wait for the next step: `pause` passes on what is held, and what
-    comes again afterwards is dropped if it is the same, and passed on if it is not.
+    Of a batch of many records, those before its last step are passed on together.
+
+    A live reader cannot wait for the next step: `flush` passes on what is held. Afterwards a value
+    that comes again is dropped if it is the same, and passed on if it is not.
 
     A series of scalars or histograms whose steps go back means that training was started
     again, from a checkpoint or from the beginning: what was recorded from there on is
     superseded. Other kinds, such as landscapes, may be recorded at any time for any step.
     """
 
-    def __init__(
-        self,
-        run: str,
-        tally: Tally,
-        emit: Callable[[int, list[Recorded]], None],
-        restart: Callable[[int, Origin], None],
-    ) -> None:
+    def __init__(self, run: str, tally: Tally) -> None:
         """Begins with no step.
 
         Args:
             run: The run's name, for the notes.
-            tally: Told of repetitions.
-            emit: Takes a step and values of one record of that step.
-            restart: Told of a step from which training went on again, and of its record.
+            tally: Takes problems, and the number of repetitions.
         """
         self._run = run
         self._tally = tally
-        self._emit = emit
-        self._restart = restart
         self._step: int | None = None
-        self._last: dict[tuple[str, str], int] = {}  # the last step of each series
-        self._since: dict[tuple[str, str], int] = {}  # the restart before it, by number
+        self._last: dict[Series, int] = {}  # the last step of each series
+        self._since: dict[Series, int] = {}  # the restart before it, by number
         self._restarts: list[tuple[int, int]] = []  # number and step; both ascend
         self._has_gone_back = False
-        self._held: dict[tuple[str, str], Recorded] = {}
+        self._held: dict[Series, Recorded] = {}
         self._held_bytes = 0
-        self._passed: dict[tuple[str, str], int] = {}  # checksums of what `pause` passed on
+        self._passed: dict[Series, int] = {}  # checksums of what `flush` passed on
+        self._finished: list[Finished] = []
 
     @property
     def step(self) -> int | None:
-        """The step at hand."""
+        """The current step."""
         return self._step
 
-    def add(self, step: int, nbytes: int, values: list[Recorded]) -> None:
-        """Takes the values of one record of `nbytes` bytes."""
+    def add(self, batch: Batch) -> list[Finished]:
+        """Takes the selected values of a batch; returns what is finished."""
+        while (count := len(batch)) > 1:
+            body = batch.part(0, int(np.searchsorted(batch.steps, batch.steps[-1])))
+            if not len(body):
+                break
+            single = self._single(body)
+            if not single:
+                self._pass(body)
+                batch = batch.part(len(body), count)
+                break
+            for record in batch.part(0, single).records():
+                self._add(record)
+            batch = batch.part(single, count)
+        for record in batch.records():
+            self._add(record)
+        return self._take()
+
+    def flush(self) -> list[Finished]:
+        """Returns what is held, and remembers it."""
+        for key, recorded in self._held.items():
+            self._passed[key] = _checksum(recorded)
+        self._release()
+        return self._take()
+
+    def _take(self) -> list[Finished]:
+        finished, self._finished = self._finished, []
+        return finished
+
+    def _single(self, batch: Batch) -> int:
+        """Returns how many of the first records have to be taken one by one."""
+        steps = batch.steps
+        if self._step is not None and steps[0] <= self._step:
+            return int(np.searchsorted(steps, steps[0], "right"))
+        series = {each: span for each, span in batch.series().items() if each[0] in _STEADY}
+        last = self._last
+        if len(last) + sum(each not in last for each in series) > MOST_SERIES:
+            return len(batch)
+        back = [
+            span.place
+            for each, span in series.items()
+            if last.get(each, span.first_step) > span.first_step
+        ]
+        return max(back) + 1 if back else 0
+
+    def _pass(self, batch: Batch) -> None:
+        """Passes on records behind the current step in which no series goes back."""
+        self._release()
+        self._passed.clear()
+        self._step = int(batch.steps[-1])
+        for each, span in batch.series().items():
+            if each[0] in _STEADY:
+                self._last[each] = span.last_step
+                if self._restarts:
+                    self._since[each] = self._restarts[-1][0]
+        self._finished.append(batch)
+
+    def _add(self, record: Record) -> None:
+        """Takes the values of one record."""
+        if not record.values:
+            return
+        step = record.step
         if step != self._step:
-            self._flush()
+            self._release()
             self._passed.clear()
             self._step = step
         last = self._last
         taken = []
-        for recorded in values:
-            kind, tag, _, origin = recorded
+        for recorded in record.values:
+            kind, tag, _, _ = recorded
             if len(tag) > LONGEST_TAG:
-                what = f"a tag of {len(tag):,} characters; at most {LONGEST_TAG:,} can be shown"
-                self._tally.problem(origin.path, origin.offset, f"{what}; skipped")
+                self._tally.problem(record.path, record.offset, too_long(tag))
                 continue
             if kind in _STEADY:
                 reached = last.get((kind, tag))
                 if reached is None and len(last) >= MOST_SERIES:
                     what = f"a tag beyond the first {MOST_SERIES:,} of the run; skipped: {tag!r}"
-                    self._tally.problem(origin.path, origin.offset, what)
+                    self._tally.problem(record.path, record.offset, what)
                     continue
                 if reached is not None and reached > step and self._is_in_force(kind, tag, reached):
-                    self._go_back(step, origin)
+                    self._go_back(record)
                 last[kind, tag] = step
                 if self._restarts:
                     self._since[kind, tag] = self._restarts[-1][0]
@@ -127,53 +174,12 @@ class StepBuffer:
             if held.pop(key, None) is not None:
                 self._tally.repeated += 1
             held[key] = recorded
-        self._held_bytes += nbytes
+        self._held_bytes += record.nbytes
         if len(held) > _HELD_VALUES or self._held_bytes > _HELD_BYTES:
-            self._flush()
-
-    def leave_for(self, step: int) -> bool:
-        """Passes on what is held if the next record is of a higher step; tells whether it is."""
-        if self._step is None or step <= self._step:
-            return False
-        self._flush()
-        return True
-
-    def can_pass(self, firsts: Mapping[tuple[str, str], int]) -> bool:
-        """Whether records that follow can be passed on without being looked at one by one.
-
-        `leave_for` comes before it.
-
-        Args:
-            firsts: The first step of each of their series.
-        """
-        return all(
-            self._last.get(series, _INFINITE) <= first
-            for series, first in firsts.items()
-            if series[0] in _STEADY
-        )
-
-    def pass_by(self, step: int, lasts: Mapping[tuple[str, str], int]) -> None:
-        """Takes note of records that are passed on by somebody else, after `leave_for`.
-
-        Args:
-            step: The last step of them.
-            lasts: The last step of each of their series.
-        """
-        self._passed.clear()
-        self._step = step
-        steady = {series: last for series, last in lasts.items() if series[0] in _STEADY}
-        self._last.update(steady)
-        if self._restarts:
-            self._since.update(dict.fromkeys(steady, self._restarts[-1][0]))
-
-    def pause(self) -> None:
-        """Passes on what is held, and remembers it."""
-        for key, recorded in self._held.items():
-            self._passed[key] = _checksum(recorded)
-        self._flush()
+            self._release()
 
     def state(self) -> State:
-        """Returns what `restore` needs. To be called after `pause`."""
+        """Returns what `restore` needs. To be called after `flush`."""
         passed = [[*series, checksum] for series, checksum in self._passed.items()]
         last = [
             [*series, step]
@@ -188,7 +194,8 @@ class StepBuffer:
         self._passed = {(kind, tag): checksum for kind, tag, checksum in state["passed"]}
         self._last = {(kind, tag): step for kind, tag, step in state["last"]}
 
-    def _go_back(self, step: int, origin: Origin) -> None:
+    def _go_back(self, record: Record) -> None:
+        step = record.step
         if not self._has_gone_back:
             self._has_gone_back = True
             self._tally.note(
@@ -196,12 +203,12 @@ class StepBuffer:
                 f"{max(self._last.values())} to {step}); TensorBoard shows the later values from "
                 "there on"
             )
-        self._flush()
+        self._release()
         number = self._restarts[-1][0] + 1 if self._restarts else 1
         while self._restarts and self._restarts[-1][1] >= step:
             self._restarts.pop()  # what that one supersedes, this one does
         self._restarts.append((number, step))
-        self._restart(step, origin)
+        self._finished.append(Restart(step, record))
 
     def _is_in_force(self, kind: str, tag: str, reached: int) -> bool:
         """Whether no restart has superseded the last step of a series.
@@ -224,11 +231,9 @@ class StepBuffer:
         self._passed[key] = checksum
         return True
 
-    def _flush(self) -> None:
-        held = self._held.values()
-        for _, group in itertools.groupby(held, lambda recorded: recorded.origin):
-            assert self._step is not None  # something is held
-            self._emit(self._step, list(group))
+    def _release(self) -> None:
+        for record, group in itertools.groupby(self._held.values(), lambda each: each.origin):
+            self._finished.append(record.of(list(group)))
         self._held.clear()
         self._held_bytes = 0
 

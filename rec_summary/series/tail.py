@@ -9,6 +9,7 @@ from typing import Final
 from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import RecordFile, Run
+from rec_summary.series.batch import SCALAR
 from rec_summary.series.event_reader import EventReader
 from rec_summary.series.glance import Series
 from rec_summary.series.options import ExportOptions, Selection, matching_runs
@@ -102,16 +103,14 @@ class Tail:
         if place.ended or size == place.offset:
             return
         with EventReader(file, self.tally, place.offset) as reader:
-            for decoded in reader:
+            for batch in reader:
                 advance(reader.offset - place.offset)
                 place.offset = reader.offset
-                for value in decoded.event.summary.value:
-                    if value.WhichOneof("value") != "scalar_value":
-                        continue
-                    tag = valid(value.tag)
-                    if self._selection.tag(tag):
-                        point = (decoded.event.step, decoded.wall_time, value.scalar_value)
-                        self._take(run, file.name.rank, tag, point, told)
+                columns = batch.select(self._selection, (SCALAR,)).scalars()
+                for code, *point in zip(*(each.tolist() for each in columns[1:]), strict=True):
+                    step, wall_time, value = point
+                    tag = columns.tags[code]
+                    self._take(run, file.name.rank, tag, (step, wall_time, value), told)
             place.offset, place.ended = reader.offset, reader.ended
 
     def _take(

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import Run
-from rec_summary.series.blocks.block import Block
-from rec_summary.series.blocks.mixed import SCALAR
-from rec_summary.series.event_reader import Decoded, EventReader, read_events
+from rec_summary.series.batch import SCALAR, Batch, Columns, Recorded
+from rec_summary.series.event_reader import read_batches
 from rec_summary.series.limits import LONGEST_TAG
 from rec_summary.series.lineage import metrics_of, numeric
 from rec_summary.series.options import Selection
 from rec_summary.series.report import Tally
 from rec_summary.series.runs import EVALUATION, lineage_events
-from rec_summary.series.step_buffer import Origin, Recorded, StepBuffer, too_long
+from rec_summary.series.step_buffer import Restart, StepBuffer, too_long
 from rec_summary.series.words import valid
+
+_SCALARS: Final = frozenset((SCALAR,))
 
 
 class Value(NamedTuple):
@@ -77,35 +78,36 @@ def recorded_values(
         tally: Told of what cannot be read.
         advance: Called with the number of bytes after each record that was read.
     """
-    wanted = frozenset(kinds)
     name = valid(run.name)
+    for rank, batch in finished(run, kinds, selection, tally, advance):
+        for record in batch.records():
+            for recorded in record.values:
+                yield Value(name, rank, record.step, recorded)
+
+
+def finished(
+    run: Run,
+    kinds: Iterable[str],
+    selection: Selection,
+    tally: Tally,
+    advance: Callable[[int], None] = lambda nbytes: None,
+) -> Iterator[tuple[int, Batch]]:
+    """Yields ranks and batches of the values of some kinds, rank after rank.
+
+    Of a value that was recorded several times for a step, only the last is in them.
+    Arguments as those of `recorded_values`.
+    """
+    wanted = frozenset(kinds)
     for rank in run.ranks:
-        ready: list[Value] = []
-
-        def emit(
-            step: int, values: list[Recorded], rank: int = rank, ready: list[Value] = ready
-        ) -> None:
-            ready.extend(Value(name, rank, step, recorded) for recorded in values)
-
-        buffer = StepBuffer(run.name, tally, emit, lambda step, origin: None)
+        buffer = StepBuffer(run.name, tally)
         for file in run.of(Kind.SUMMARY, rank):
-            for decoded in read_events(file, tally, advance):
-                event = decoded.event
-                if not event.summary.value or not selection.step(event.step):
-                    continue
-                origin = Origin(decoded.path, decoded.offset, decoded.wall_time)
-                values = [
-                    Recorded(kind, tag, value, origin)
-                    for value in event.summary.value
-                    if (kind := value.WhichOneof("value")) in wanted
-                    and selection.tag(tag := valid(value.tag))
-                ]
-                if values:
-                    buffer.add(event.step, decoded.nbytes, values)
-                    yield from ready
-                    ready.clear()
-        buffer.pause()
-        yield from ready
+            for batch in read_batches(file, tally, advance):
+                for item in buffer.add(batch.select(selection, wanted)):
+                    if not isinstance(item, Restart):
+                        yield rank, item
+        for item in buffer.flush():
+            if not isinstance(item, Restart):
+                yield rank, item
 
 
 class ScalarColumns(NamedTuple):
@@ -130,7 +132,12 @@ class ScalarColumns(NamedTuple):
     numbers: npt.NDArray[np.float64]
 
 
-def scalar_columns(run: Run, selection: Selection, tally: Tally) -> Iterator[ScalarColumns]:
+def scalar_columns(
+    run: Run,
+    selection: Selection,
+    tally: Tally,
+    advance: Callable[[int], None] = lambda nbytes: None,
+) -> Iterator[ScalarColumns]:
     """Yields all scalars of a run in the order of the records, rank after rank.
 
     What comes again is yielded again: the last value of a tag and step counts.
@@ -138,81 +145,29 @@ def scalar_columns(run: Run, selection: Selection, tally: Tally) -> Iterator[Sca
     Args:
         run: The run.
         selection: Which tags and steps.
-        tally: Told of what cannot be read.
+        tally: Takes what cannot be read.
+        advance: Called with the number of bytes after each batch that was read.
     """
     name = valid(run.name)
     for rank in run.ranks:
         for file in run.of(Kind.SUMMARY, rank):
-            tally.files += 1
-            with EventReader(file, tally) as reader:
-                while True:
-                    while (found := reader.block()) is not None:
-                        block, first = found
-                        last = block.end(first + 1)
-                        yield from _of_block(name, rank, block, first, last, selection)
-                        reader.step_over(block, first, last)
-                    decoded = reader.next_event()
-                    if decoded is None:
-                        break
-                    if decoded.event.summary.value and selection.step(decoded.event.step):
-                        yield from _of_event(name, rank, decoded, selection, tally)
-                if reader.unfinished is not None:
-                    tally.problem(file.path, reader.offset, reader.unfinished)
+            for batch in read_batches(file, tally, advance):
+                part = batch.select(selection, _SCALARS)
+                if part.count:
+                    yield ScalarColumns(name, rank, *_short_tags(part, tally))
 
 
-def _of_block(
-    run: str, rank: int, block: Block, first: int, last: int, selection: Selection
-) -> Iterator[ScalarColumns]:
-    parts = []
-    tags: list[str] = []
-    for series, places, numbers in zip(block.series, block.places, block.values, strict=True):
-        start, end = np.searchsorted(places, (first, last))
-        columns = [
-            (column, tag)
-            for column, (kind, tag) in enumerate(each for each in series if each[0] == SCALAR)
-            if selection.tag(tag)
-        ]
-        if start == end or not columns:
-            continue
-        chosen = selection.steps(block.steps[places[start:end]])
-        within = places[start:end][chosen]
-        if not len(within):
-            continue
-        for column, tag in columns:
-            parts.append((within, len(tags), numbers[start:end][chosen, column].astype(np.float64)))
-            tags.append(tag)
-    if not parts:
-        return
-    where = np.concatenate([within for within, _, _ in parts])
-    codes = np.concatenate([np.full(len(within), code) for within, code, _ in parts])
-    values = np.concatenate([numbers for _, _, numbers in parts])
-    order = np.argsort(where, kind="stable")
-    where = where[order]
-    yield ScalarColumns(
-        *(run, rank, tuple(tags), codes[order]),
-        *(block.steps[where], block.wall_times[where], values[order]),
-    )
-
-
-def _of_event(
-    run: str, rank: int, decoded: Decoded, selection: Selection, tally: Tally
-) -> Iterator[ScalarColumns]:
-    found = []
-    for value in decoded.event.summary.value:
-        if value.WhichOneof("value") != SCALAR:
-            continue
-        tag = valid(value.tag)
-        if len(tag) > LONGEST_TAG:
-            tally.problem(decoded.path, decoded.offset, too_long(tag))
-        elif selection.tag(tag):
-            found.append((tag, value.scalar_value))
-    if found:
-        step, count = decoded.event.step, len(found)
-        yield ScalarColumns(
-            *(run, rank, tuple(tag for tag, _ in found), np.arange(count)),
-            *(np.full(count, step), np.full(count, decoded.wall_time)),
-            np.array([number for _, number in found], np.float64),
-        )
+def _short_tags(batch: Batch, tally: Tally) -> Columns:
+    """Returns the scalars of a batch whose tags are not too long, and reports the others."""
+    columns = batch.scalars()
+    long = [code for code, tag in enumerate(columns.tags) if len(tag) > LONGEST_TAG]
+    if not long:
+        return columns
+    for code in long:
+        tally.problem(batch.path, batch.offset, too_long(columns.tags[code]))
+    kept = ~np.isin(columns.codes, long)
+    tags, codes, steps, wall_times, values = columns
+    return Columns(tags, codes[kept], steps[kept], wall_times[kept], values[kept])
 
 
 def evaluations(run: Run, tally: Tally) -> Iterator[Evaluation]:

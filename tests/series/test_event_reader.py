@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from rec_summary.records.format.framing import frame
 from rec_summary.records.format.names import parse_name
 from rec_summary.records.reading.runs import RecordFile
-from rec_summary.series.event_reader import Decoded, read_events
+from rec_summary.series.batch import Record
+from rec_summary.series.event_reader import read_events
 from rec_summary.series.report import Tally
 from tests.support.record_dirs import START, event, lineage, scalar, summary_name, write_payloads
 
@@ -24,7 +25,7 @@ def record_file(path: Path) -> RecordFile:
     return RecordFile(str(path), name)
 
 
-def decode(path: Path) -> tuple[list[Decoded], Tally]:
+def decode(path: Path) -> tuple[list[Record], Tally]:
     tally = Tally()
     return list(read_events(record_file(path), tally, lambda nbytes: None)), tally
 

@@ -6,19 +6,33 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rec_summary._pb.summary_pb2 import Summary
+from rec_summary.series.batch import Record
 from rec_summary.series.sampling import Thinner
-from rec_summary.series.step_buffer import Origin, Recorded
-from tests.support.record_dirs import histo, scalar
+from rec_summary.series.step_buffer import Restart
+from tests.support.record_dirs import event, histo, scalar
 
-ORIGIN = Origin("file", 0, 1.0)
 NUMBERS = st.lists(st.floats(width=32), max_size=400)
+
+
+def record(step: int, *values: Summary.Value) -> Record:
+    return Record("file", 0, 10, 1.0, event(step, *values))
+
+
+def drained(thinner: Thinner) -> list[tuple[int, Summary.Value]]:
+    return [
+        (record.step, recorded.value)
+        for batch in thinner.drain()
+        for record in batch.records()
+        for recorded in record.values
+    ]
 
 
 def thinned(numbers: list[float], max_points: int = 10) -> list[tuple[int, float]]:
     thinner = Thinner(max_points)
     for step, number in enumerate(numbers):
-        thinner.add(step, [Recorded("scalar_value", "loss", scalar("loss", number), ORIGIN)])
-    return [(step, recorded.value.scalar_value) for step, [recorded] in thinner.drain()]
+        thinner.add(record(step, scalar("loss", number)))
+    return [(step, value.scalar_value) for step, value in drained(thinner)]
 
 
 def test_a_short_series_is_kept_as_it_is() -> None:
@@ -62,8 +76,8 @@ def test_extremes_and_ends_are_kept_within_the_limit(numbers: list[float], most:
 def test_of_other_kinds_values_at_even_distances_are_kept() -> None:
     thinner = Thinner(10)
     for step in range(1000):
-        thinner.add(step, [Recorded("histogram", "w", histo("w", [step]), ORIGIN)])
-    steps = [step for step, _ in thinner.drain()]
+        thinner.add(record(step, histo("w", [step])))
+    steps = [step for step, _ in drained(thinner)]
     assert (steps[0], steps[-1]) == (0, 999)
     assert 5 <= len(steps) <= 10
     assert max(b - a for a, b in itertools.pairwise(steps)) <= 300
@@ -72,11 +86,11 @@ def test_of_other_kinds_values_at_even_distances_are_kept() -> None:
 def test_series_are_thinned_on_their_own_and_come_back_in_order() -> None:
     thinner = Thinner(10)
     for step in range(100):
-        values = [Recorded("scalar_value", "dense", scalar("dense", step), ORIGIN)]
+        values = [scalar("dense", step)]
         if step % 50 == 0:
-            values.append(Recorded("scalar_value", "rare", scalar("rare", step), ORIGIN))
-        thinner.add(step, values)
-    found = [(step, recorded.tag) for step, [recorded] in thinner.drain()]
+            values.append(scalar("rare", step))
+        thinner.add(record(step, *values))
+    found = [(step, value.tag) for step, value in drained(thinner)]
     assert found == sorted(found, key=lambda each: each[0])
     assert [step for step, tag in found if tag == "rare"] == [0, 50]
 
@@ -85,8 +99,8 @@ def test_what_a_restart_supersedes_is_forgotten() -> None:
     thinner = Thinner(10)
     for step in [*range(100), *range(50, 60)]:
         if step == 50 and thinner:
-            thinner.restart(50, ORIGIN)
-        thinner.add(step, [Recorded("scalar_value", "loss", scalar("loss", step), ORIGIN)])
-    steps = [step for step, _ in thinner.drain()]
+            thinner.restart(Restart(50, record(50)))
+        thinner.add(record(step, scalar("loss", step)))
+    steps = [step for step, _ in drained(thinner)]
     assert steps == sorted(set(steps))
     assert (steps[0], steps[-1]) == (0, 59)

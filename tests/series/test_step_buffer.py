@@ -7,8 +7,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rec_summary._pb.summary_pb2 import Event
+from rec_summary.series.batch import Record
 from rec_summary.series.report import Tally
-from rec_summary.series.step_buffer import Origin, Recorded, StepBuffer
+from rec_summary.series.step_buffer import Finished, Restart, StepBuffer
 from tests.support.record_dirs import scalar
 
 NUMBERS = st.integers(0, 1 << 20).map(float)
@@ -24,33 +26,37 @@ class Recorder:
         self.emitted: Emitted = []
         self.restarts: list[int] = []
         self.marks: list[int] = []  # how much had been passed on at each restart
-        self.buffer = StepBuffer("run", self.tally, self._emit, self._restart)
+        self.buffer = StepBuffer("run", self.tally)
         self._offset = 0
 
     def add(self, *records: tuple[int, float, list[tuple[str, float]]]) -> Recorder:
         """Takes records of step, wall time and values."""
         for step, wall_time, values in records:
             self._offset += 1
-            origin = Origin("file", self._offset, wall_time)
-            recorded = [Recorded("scalar_value", tag, scalar(tag, x), origin) for tag, x in values]
-            self.buffer.add(step, 10, recorded)
+            event = Event(wall_time=wall_time, step=step)
+            event.summary.value.extend(scalar(tag, x) for tag, x in values)
+            self._take(self.buffer.add(Record("file", self._offset, 10, wall_time, event)))
         return self
 
-    def _emit(self, step: int, values: list[Recorded]) -> None:
-        wall_time = values[0].origin.wall_time
-        self.emitted.append(
-            (step, wall_time, [(each.tag, each.value.scalar_value) for each in values])
-        )
+    def flush(self) -> None:
+        """Takes what the buffer holds."""
+        self._take(self.buffer.flush())
 
-    def _restart(self, step: int, _: Origin) -> None:
-        self.restarts.append(step)
-        self.marks.append(len(self.emitted))
+    def _take(self, finished: list[Finished]) -> None:
+        for each in finished:
+            if isinstance(each, Restart):
+                self.restarts.append(each.step)
+                self.marks.append(len(self.emitted))
+                continue
+            for record in each.records():
+                values = [(value.tag, value.value.scalar_value) for value in record.values]
+                self.emitted.append((record.step, record.wall_time, values))
 
 
 def passed_on(*records: tuple[int, float, list[tuple[str, float]]]) -> tuple[Emitted, Tally]:
     """Sends records through a buffer."""
     recorder = Recorder().add(*records)
-    recorder.buffer.pause()
+    recorder.flush()
     return recorder.emitted, recorder.tally
 
 
@@ -87,20 +93,20 @@ def test_a_step_without_end_is_passed_on_in_parts() -> None:
 
 def test_after_a_pause_the_same_value_is_dropped_and_another_passed_on() -> None:
     recorder = Recorder().add((1, 0.0, [("a", 1), ("b", 2)]))
-    recorder.buffer.pause()
+    recorder.flush()
     recorder.add((1, 0.5, [("a", 1), ("b", 3), ("c", 4)]), (2, 0.75, [("a", 1)]))
-    recorder.buffer.pause()
+    recorder.flush()
     assert recorder.emitted[1:] == [(1, 0.5, [("b", 3), ("c", 4)]), (2, 0.75, [("a", 1)])]
     assert recorder.tally.repeated == 2
 
 
 def test_a_buffer_goes_on_where_another_one_was() -> None:
     first, second = Recorder().add((7, 0.0, [("a", 1)])), Recorder()
-    first.buffer.pause()
+    first.flush()
     second.buffer.restore(json.loads(json.dumps(first.buffer.state())))
     assert second.buffer.step == 7
     second.add((7, 0.5, [("a", 1)]), (3, 0.75, [("a", 5)]))
-    second.buffer.pause()
+    second.flush()
     assert (second.emitted, second.restarts) == ([(3, 0.75, [("a", 5)])], [3])
 
 
@@ -117,7 +123,7 @@ def test_nothing_is_lost_but_what_is_replaced(
     records: list[tuple[int, float, list[tuple[str, float]]]],
 ) -> None:
     recorder = Recorder().add(*records)
-    recorder.buffer.pause()
+    recorder.flush()
     emitted, tally = recorder.emitted, recorder.tally
     before = [value for _, _, values in records for _, value in values]
     after = [value for _, _, values in emitted for _, value in values]
@@ -135,7 +141,7 @@ def test_a_restart_within_a_record_comes_before_all_of_it() -> None:
     recorder = Recorder().add(
         *((0, 0.0, [("a", 1)]), (1, 0.0, [("b", 2)]), (0, 0.5, [("a", 3), ("b", 4)]))
     )
-    recorder.buffer.pause()
+    recorder.flush()
     assert recorder.marks == [2]
     assert recorder.emitted[2:] == [(0, 0.5, [("a", 3), ("b", 4)])]
 
@@ -157,12 +163,12 @@ def test_restarts_are_those_that_a_look_at_all_series_finds(
     recorder, found = Recorder(), []
     for index, (tag, step) in enumerate(steps):
         if index == cut:  # a later export goes on with what it is told
-            recorder.buffer.pause()
+            recorder.flush()
             found, state = recorder.restarts, recorder.buffer.state()
             recorder = Recorder()
             recorder.buffer.restore(json.loads(json.dumps(state)))
         recorder.add((step, 1.0, [(tag, float(index))]))
-    recorder.buffer.pause()
+    recorder.flush()
     assert [*found, *recorder.restarts] == restarts
     assert {tag: step for _, tag, step in recorder.buffer.state()["last"]} == last
 

@@ -19,8 +19,10 @@ def exported(
     """Exports in as many steps as there are contents, each with the ones before."""
     records, logs = base / "records", base / name
     records.mkdir(exist_ok=True)
-    before = module._WORTH_BYTES, module._BLOCK_BYTES
-    module._WORTH_BYTES, module._BLOCK_BYTES = worth, 1000  # type: ignore[misc]
+    names = ("_WORTH_BYTES", "_BLOCK_BYTES", "_FEWEST_RECORDS")
+    before = [getattr(module, name) for name in names]
+    for name, number in zip(names, (worth, 1000, 1), strict=True):
+        setattr(module, name, number)
     try:
         for part in content:
             (records / summary_name()).write_bytes(part)
@@ -29,7 +31,8 @@ def exported(
             except SourceError as error:  # not one record is left
                 report = str(error)
     finally:
-        module._WORTH_BYTES, module._BLOCK_BYTES = before  # type: ignore[misc]
+        for name, number in zip(names, before, strict=True):
+            setattr(module, name, number)
     return {path: data for path, data in tree(logs).items() if path.endswith("rec_summary")}, report
 
 

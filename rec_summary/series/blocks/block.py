@@ -1,132 +1,310 @@
-"""Blocks of records that were looked at together, see `block_scan`."""
+"""Many records that were scanned together, as columns."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import starmap
-from typing import Final, NamedTuple
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from rec_summary.series.blocks.mixed import Series
-
-Bytes = npt.NDArray[np.uint8]
-Integers = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-
-_GLANCE: Final = 64  # records
-
-
-class Part(NamedTuple):
-    """The series of some records.
-
-    Attributes:
-        firsts: The first step of each series, which is a kind of value and a tag.
-        lasts: The last step of each.
-        values: How many values of each kind there are.
-    """
-
-    firsts: dict[Series, int]
-    lasts: dict[Series, int]
-    values: dict[str, int]
+from rec_summary._pb.summary_pb2 import Event
+from rec_summary.records.format import framing, wire
+from rec_summary.series.batch import (
+    SCALAR,
+    SUMMARY,
+    Batch,
+    Bytes,
+    Columns,
+    Floats,
+    Integers,
+    Record,
+    Series,
+    SeriesSummary,
+    Span,
+)
+from rec_summary.series.options import Selection
 
 
 @dataclass(frozen=True)
-class Block:
-    """Records in a row; of those with scalars alone, everything is known.
+class ScannedRecords:
+    """What a scan has found in a piece of a file.
+
+    A group is a sequence of series; all records of a group have a value of each of them.
 
     Attributes:
         bounds: Where in the file each record begins, and where the last one ends, of shape
             [n + 1], in bytes.
-        kind: The number of each record's series in `series`; -1 where the ordinary way is needed,
-            of shape [n].
-        series: The series of records, each a kind of value and a tag; each tuple once.
-        steps: Of shape [n], as are `wall_times`; 0 where `kind` is -1.
+        group: The number of each record's group in `series`; -1 where the record has to be decoded
+            by itself, of shape [n].
+        series: The series of each group.
+        steps: Of shape [n], as are `wall_times`; 0 where `group` is -1.
         wall_times: Seconds since the epoch, finite.
-        values: The numbers of each kind, of shape [records of that kind, its scalars].
-        places: For each kind, which records are of it, ascending.
-        data: The same records as TensorBoard has them, framed; undefined where `kind` is -1.
-        larger: Those that have another size there, by their number.
+        places: For each group, the numbers of its records, ascending.
+        values: The scalars of each group, of shape [records of the group, its scalars].
+        sizes: The sizes in bytes of the other values of each group, of shape [records of the group,
+            its other values].
+        buffer: The records as they are in the file.
+        start: Where in `buffer` the first record begins.
+        data: The records as events of an event file, framed; undefined where `group` is -1.
+        larger: Those that have another size there, by their numbers.
         cuts: These numbers, ascending.
-        breaks: Where `kind` is -1, or a step is lower than the one before, ascending.
+        breaks: Where `group` is -1, or a step is lower than the one before, ascending.
     """
 
     bounds: Integers
-    kind: Integers
+    group: Integers
     series: tuple[tuple[Series, ...], ...]
     steps: Integers
     wall_times: Floats
-    values: tuple[npt.NDArray[np.float32], ...]
     places: tuple[Integers, ...]
+    values: tuple[npt.NDArray[np.float32], ...]
+    sizes: tuple[Integers, ...]
+    buffer: bytes
+    start: int
     data: Bytes
     larger: Mapping[int, bytes]
     cuts: Integers
     breaks: Integers
 
+    @cached_property
+    def everything(self) -> dict[int, tuple[Series, ...]]:
+        """The series of each group, by its number."""
+        return dict(enumerate(self.series))
+
     def end(self, first: int) -> int:
-        """Returns the first record behind `first` that needs the ordinary way."""
-        place = int(np.searchsorted(self.breaks, first))
-        return int(self.breaks[place]) if place < len(self.breaks) else len(self.kind)
+        """Returns where the block that begins with record `first` ends: at `first` if none does."""
+        if self.group[first] < 0:
+            return first
+        place = int(np.searchsorted(self.breaks, first + 1))
+        return int(self.breaks[place]) if place < len(self.breaks) else len(self.group)
 
-    def part(self, first: int, last: int) -> Part:
-        """Returns the series of the records from `first` up to, not including, `last`."""
-        part = Part({}, {}, {})
-        for number in np.unique(self.kind[first:last]).tolist():
-            series, places = self.series[number], self.places[number]
-            start, end = np.searchsorted(places, (first, last))
-            low, high = int(self.steps[places[start]]), int(self.steps[places[end - 1]])
-            for each in series:
-                part.firsts[each] = min(part.firsts.get(each, low), low)
-                part.lasts[each] = max(part.lasts.get(each, high), high)
-                part.values[each[0]] = part.values.get(each[0], 0) + int(end - start)
-        return part
 
-    def framed(self, first: int, last: int) -> list[bytes | memoryview]:
-        """Returns the frames of the records from `first` up to, not including, `last`.
+class Block(Batch):
+    """A batch of scanned records, none of which has to be decoded by itself."""
 
-        The last record is in the last piece, by itself.
+    kind = SUMMARY
+
+    def __init__(
+        self,
+        path: str,
+        scanned: ScannedRecords,
+        first: int,
+        last: int,
+        chosen: Mapping[int, tuple[Series, ...]] | None = None,
+    ) -> None:
+        """Holds the records from number `first` up to, not including, `last`.
+
+        Args:
+            path: The file.
+            scanned: The records.
+            first: The number of the first record.
+            last: The number behind the last record.
+            chosen: The series that are selected, by the number of their group; None means all.
         """
-        start, since = int(self.bounds[0]), first
+        self.path = path
+        self.offset = int(scanned.bounds[first])
+        self.end_offset = int(scanned.bounds[last])
+        self._scanned = scanned
+        self._first = first
+        self._last = last
+        self._chosen = chosen
+
+    @property
+    def steps(self) -> Integers:
+        """The training steps, ascending."""
+        return self._scanned.steps[self._rows]
+
+    @property
+    def wall_times(self) -> Floats:
+        """When the records were written."""
+        return self._scanned.wall_times[self._rows]
+
+    @property
+    def count(self) -> int:
+        """How many values there are."""
+        return sum(len(self._series[group]) * len(places) for group, places, _, _ in self._groups)
+
+    def __len__(self) -> int:
+        return self._last - self._first if self._chosen is None else len(self._rows)
+
+    def part(self, first: int, last: int) -> Block:
+        """Returns the records from number `first` up to, not including, `last`."""
+        if first >= last:
+            return Block(self.path, self._scanned, self._first, self._first, self._chosen)
+        if self._chosen is None:
+            begin, end = self._first + first, self._first + last
+        else:
+            begin, end = int(self._rows[first]), int(self._rows[last - 1]) + 1
+        return Block(self.path, self._scanned, begin, end, self._chosen)
+
+    def select(self, selection: Selection, kinds: Collection[str] | None = None) -> Block:
+        """Returns the values that are selected."""
+        wanted = selection.steps(self.steps)
+        block = self
+        if not wanted.all():  # they ascend, so that the selected ones are neighbours
+            within = np.flatnonzero(wanted)
+            block = self.part(*((within[0], within[-1] + 1) if len(within) else (0, 0)))
+        chosen = {
+            group: tuple(
+                each
+                for each in series
+                if (kinds is None or each[0] in kinds) and selection.tag(each[1])
+            )
+            for group, series in self._series.items()
+        }
+        if chosen == self._series:
+            return block
+        chosen = {group: series for group, series in chosen.items() if series}
+        return Block(self.path, self._scanned, block._first, block._last, chosen)
+
+    def records(self) -> Iterator[Record]:
+        """Yields the records one by one."""
+        scanned = self._scanned
+        shift = scanned.start - int(scanned.bounds[0])
+        for row in self._rows.tolist():
+            begin, end = int(scanned.bounds[row]), int(scanned.bounds[row + 1])
+            payload = scanned.buffer[
+                begin + shift + framing.HEADER_BYTES : end + shift - framing.FOOTER_BYTES
+            ]
+            wall_time = float(scanned.wall_times[row])
+            record = Record(self.path, begin, len(payload), wall_time, Event.FromString(payload))
+            if self._chosen is not None:
+                chosen = self._chosen[int(scanned.group[row])]
+                record = record.of([each for each in record.values if each[:2] in chosen])
+            yield record
+
+    def series(self) -> dict[Series, Span]:
+        """Returns the series."""
+        steps = self._scanned.steps
+        found: dict[Series, Span] = {}
+        for group, places, _, _ in self._groups:
+            first, last = int(places[0]), int(places[-1])
+            place = first - self._first
+            if self._chosen is not None:
+                place = int(np.searchsorted(self._rows, first))
+            span = Span(place, len(places), int(steps[first]), int(steps[last]))
+            for series in self._series[group]:
+                known = found.get(series)
+                found[series] = span if known is None else _joined(known, span)
+        return found
+
+    def summaries(self) -> dict[Series, SeriesSummary]:
+        """Returns each series in short."""
+        steps = self._scanned.steps
+        found: dict[Series, SeriesSummary] = {}
+        # A series of several groups has its last value in the group that ends last.
+        for group, places, values, sizes in sorted(self._groups, key=lambda each: each[1][-1]):
+            first_step, last_step = int(steps[places[0]]), int(steps[places[-1]])
+            chosen = self._series[group]
+            scalars = others = -1
+            for series in self._scanned.series[group]:
+                is_scalar = series[0] == SCALAR
+                scalars, others = scalars + is_scalar, others + (not is_scalar)
+                if series not in chosen:
+                    continue
+                if is_scalar:
+                    nbytes = _scalar_bytes(series[1]) * len(places)
+                    summary = SeriesSummary(len(places), first_step, last_step, nbytes)
+                    _summarize(summary, values[:, scalars])
+                else:
+                    nbytes = int(sizes[:, others].sum())
+                    summary = SeriesSummary(len(places), first_step, last_step, nbytes)
+                known = found.setdefault(series, summary)
+                if known is not summary:
+                    known.extend(summary)
+        return found
+
+    def scalars(self) -> Columns:
+        """Returns the scalars."""
+        parts = []
+        tags: list[str] = []
+        for group, places, values, _ in self._groups:
+            series = [each for each in self._scanned.series[group] if each[0] == SCALAR]
+            for column, each in enumerate(series):
+                if each in self._series[group]:
+                    parts.append((places, len(tags), values[:, column]))
+                    tags.append(each[1])
+        if not parts:
+            nothing = np.zeros(0, np.int64)
+            return Columns((), nothing, nothing, np.zeros(0), np.zeros(0))
+        where = np.concatenate([places for places, _, _ in parts])
+        codes = np.repeat(np.arange(len(tags)), [len(places) for places, _, _ in parts])
+        values = np.concatenate([numbers for _, _, numbers in parts]).astype(np.float64)
+        order = np.argsort(where, kind="stable")
+        where = where[order]
+        return Columns(
+            tuple(tags),
+            codes[order],
+            self._scanned.steps[where],
+            self._scanned.wall_times[where],
+            values[order],
+        )
+
+    def frames(self) -> list[bytes | memoryview] | None:
+        """Returns the records as events of an event file; None if a series is not selected."""
+        if self._chosen is not None:
+            return None
+        scanned, since = self._scanned, self._first
         pieces: list[bytes | memoryview] = []
-        cuts = self.cuts[slice(*np.searchsorted(self.cuts, (first, last)))].tolist()
-        for number in sorted({*cuts, last - 1}):
+        among = slice(*np.searchsorted(scanned.cuts, (self._first, self._last)))
+        for number in sorted({*scanned.cuts[among].tolist(), self._last - 1}):
             if since < number:
-                pieces.append(self._slice(since, number, start))
-            piece = self.larger.get(number)
-            pieces.append(self._slice(number, number + 1, start) if piece is None else piece)
+                pieces.append(self._frame(since, number))
+            larger = scanned.larger.get(number)
+            pieces.append(self._frame(number, number + 1) if larger is None else larger)
             since = number + 1
         return pieces
 
-    def _slice(self, first: int, last: int, start: int) -> memoryview:
-        return self.data[self.bounds[first] - start : self.bounds[last] - start].data
+    def _frame(self, first: int, last: int) -> memoryview:
+        bounds = self._scanned.bounds
+        return self._scanned.data[bounds[first] - bounds[0] : bounds[last] - bounds[0]].data
+
+    @property
+    def _series(self) -> Mapping[int, tuple[Series, ...]]:
+        """The selected series of each group."""
+        return self._scanned.everything if self._chosen is None else self._chosen
+
+    @cached_property
+    def _groups(self) -> list[tuple[int, Integers, npt.NDArray[np.float32], Integers]]:
+        """The groups with records here: number, the records' numbers, scalars, sizes."""
+        found = []
+        for group in self._series:
+            places = self._scanned.places[group]
+            among = slice(*np.searchsorted(places, (self._first, self._last)))
+            if among.start < among.stop:
+                values, sizes = self._scanned.values[group], self._scanned.sizes[group]
+                found.append((group, places[among], values[among], sizes[among]))
+        return found
+
+    @cached_property
+    def _rows(self) -> Integers:
+        """The numbers of the records that have a selected value."""
+        if self._chosen is None:
+            return np.arange(self._first, self._last)
+        places = [places for _, places, _, _ in self._groups]
+        return np.sort(np.concatenate(places)) if places else np.zeros(0, np.int64)
 
 
-def passable(block: Block, first: int, knows: Callable[[str, str], bool]) -> int:
-    """Returns how far records can be passed on from `first`.
+def _joined(one: Span, other: Span) -> Span:
+    return Span(
+        min(one.place, other.place),
+        one.values + other.values,
+        min(one.first_step, other.first_step),
+        max(one.last_step, other.last_step),
+    )
 
-    The records of the last step are not among them: what follows may supersede them.
 
-    Args:
-        block: The records.
-        first: The first one.
-        knows: Whether a series has been met before, by its kind and tag.
-    """
-    end = block.end(first + 1) if block.kind[first] >= 0 else first
-    last, size, known = first, _GLANCE, set[int]()
-    while last < end:  # further and further, lest a stranger nearby cost a look at all of them
-        kinds = block.kind[last : min(last + size, end)]
-        strange = [
-            number
-            for number in np.unique(kinds).tolist()
-            if number not in known and not all(starmap(knows, block.series[number]))
-        ]
-        if strange:
-            last += int(np.isin(kinds, strange).argmax())
-            break
-        known.update(kinds.tolist())
-        last, size = last + len(kinds), 2 * size
-    if last > first:
-        last = first + int(np.searchsorted(block.steps[first:last], block.steps[last - 1]))
-    return last
+def _scalar_bytes(tag: str) -> int:
+    """Returns the size of a `Summary.Value` that holds a scalar."""
+    size = len(tag.encode())
+    return 1 + len(wire.varint(size)) + size + 1 + 4
+
+
+def _summarize(summary: SeriesSummary, numbers: npt.NDArray[np.float32]) -> None:
+    finite = numbers[np.isfinite(numbers)]
+    summary.last = float(numbers[-1])
+    summary.not_finite = len(numbers) - len(finite)
+    if len(finite):
+        summary.least, summary.greatest = float(finite.min()), float(finite.max())

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rec_summary.records.format import framing
-from rec_summary.series.blocks.block import Bytes, Integers
+from rec_summary.series.batch import Bytes, Integers
 from rec_summary.series.limits import LONGEST_TAG
 
 _WALL_TIME, _STEP, _SUMMARY, _VALUE, _TAG = 0x09, 0x10, 0x2A, 0x0A, 0x0A

@@ -6,19 +6,10 @@ import math
 import struct
 from typing import Final, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
 from rec_summary.records.format import wire
+from rec_summary.series.batch import HISTOGRAM, IMAGE, SCALAR, Series
 from rec_summary.series.image_size import png_size
 from rec_summary.series.limits import LONGEST_TAG, MOST_PIXELS
-
-Series = tuple[str, str]
-"""A kind of value, by its field's name in the records' protobuf, and a tag."""
-
-SCALAR: Final = "scalar_value"
-HISTOGRAM: Final = "histogram"
-IMAGE: Final = "image"
 
 _DOUBLE: Final = struct.Struct("<d")
 _FLOAT: Final = struct.Struct("<f")
@@ -59,14 +50,23 @@ class MixedRecord(NamedTuple):
         """Whether TensorBoard has the same bytes."""
         return all(kind == IMAGE for kind, _ in self.series)
 
-    def scalars(self, data: bytes) -> npt.NDArray[np.float32]:
-        """Returns the scalars, of shape [1, scalars]."""
-        found = [
+    def scalars(self, data: bytes) -> list[float]:
+        """Returns the scalars."""
+        return [
             _FLOAT.unpack_from(data, start)[0]
             for (kind, _), (start, _) in zip(self.series, self.contents, strict=True)
             if kind == SCALAR
         ]
-        return np.array([found], np.float32)
+
+    def sizes(self) -> list[int]:
+        """Returns the sizes of the other values, with their tags, in bytes."""
+        return [
+            end - start
+            for (kind, _), (start, _), (_, end) in zip(
+                self.series, self.tags, self.contents, strict=True
+            )
+            if kind != SCALAR
+        ]
 
     def rebuild(self, data: bytes, histograms: list[bytes | None]) -> bytes | None:
         """Returns the event as TensorBoard has it; None if a histogram was not converted."""

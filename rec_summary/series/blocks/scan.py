@@ -16,14 +16,15 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from itertools import chain
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from rec_summary.records.format import framing
 from rec_summary.records.format.framing import contribution, masked, row_checksums
-from rec_summary.series.blocks.block import Block, Bytes, Floats, Integers
+from rec_summary.series.batch import SCALAR, Bytes, Floats, Integers, Series
+from rec_summary.series.blocks.block import ScannedRecords
 from rec_summary.series.blocks.histograms import convert
 from rec_summary.series.blocks.layout import (
     RECORDED,
@@ -35,7 +36,7 @@ from rec_summary.series.blocks.layout import (
     steps_of,
     variable,
 )
-from rec_summary.series.blocks.mixed import SCALAR, Series, take_apart
+from rec_summary.series.blocks.mixed import take_apart
 
 _HEADER: Final = struct.Struct("<QI")
 _LONGEST: Final = 2048  # of a payload
@@ -47,7 +48,7 @@ _MOST_POOR: Final = 64  # layouts of few records, in a block
 _SHOWN: Final = 0x15  # the key of a number in an event file
 
 
-def scan(buffer: bytes, at: int, offset: int) -> Block | None:
+def scan(buffer: bytes, at: int, offset: int) -> ScannedRecords | None:
     """Looks at the whole records in a buffer.
 
     Args:
@@ -64,27 +65,35 @@ def scan(buffer: bytes, at: int, offset: int) -> Block | None:
         return None
     bounds = np.array(starts, np.int64)
     bounds -= at
-    block = _Scan(buffer, at, bounds)
-    block.run()
-    if np.count_nonzero(block.kind >= 0) * 2 < len(block.kind):
+    found = _Scan(buffer, at, bounds)
+    found.run()
+    if np.count_nonzero(found.group >= 0) * 2 < len(found.group):
         return None
-    block.leave_repetitions()
-    goes_back = np.diff(block.steps, prepend=block.steps[0]) < 0
-    places = [np.concatenate(each) for each in block.places]
-    orders = [np.argsort(each) for each in places]
-    values = [np.concatenate(each)[order] for each, order in zip(block.values, orders, strict=True)]
-    return Block(
-        bounds + offset,
-        block.kind,
-        tuple(block.series),
-        block.steps,
-        block.wall_times,
-        tuple(values),
-        tuple(each[order] for each, order in zip(places, orders, strict=True)),
-        block.data,
-        block.larger,
-        np.array(sorted(block.larger), np.int64),
-        np.flatnonzero((block.kind < 0) | goes_back),
+    found.leave_repetitions()
+    goes_back = np.diff(found.steps, prepend=found.steps[0]) < 0
+    places, values, sizes = [], [], []
+    for group in found.groups:
+        where = np.concatenate(group.places)
+        kept = found.group[where] >= 0
+        order = np.argsort(where[kept], kind="stable")
+        places.append(where[kept][order])
+        values.append(np.concatenate(group.values)[kept][order])
+        sizes.append(np.concatenate(group.sizes)[kept][order])
+    return ScannedRecords(
+        bounds=bounds + offset,
+        group=found.group,
+        series=tuple(found.series),
+        steps=found.steps,
+        wall_times=found.wall_times,
+        places=tuple(places),
+        values=tuple(values),
+        sizes=tuple(sizes),
+        buffer=buffer,
+        start=at,
+        data=found.data,
+        larger=found.larger,
+        cuts=np.array(sorted(found.larger), np.int64),
+        breaks=np.flatnonzero((found.group < 0) | goes_back),
     )
 
 
@@ -108,6 +117,19 @@ def _starts(buffer: bytes, at: int) -> list[int]:
     return found
 
 
+class _Group(NamedTuple):
+    """The records of a group, in pieces. Attributes as in `ScannedRecords`."""
+
+    places: list[Integers]
+    values: list[npt.NDArray[np.float32]]
+    sizes: list[Integers]
+
+    def add(self, places: Integers, values: npt.NDArray[np.float32], sizes: Integers) -> None:
+        self.places.append(places)
+        self.values.append(values)
+        self.sizes.append(sizes)
+
+
 class _Scan:
     """The work on one block.
 
@@ -121,14 +143,13 @@ class _Scan:
         # Copied when the first record is to be changed.
         self.data: Bytes = np.frombuffer(buffer, np.uint8)[at : at + bounds[-1]]
         self._bounds = bounds
-        self.kind: Integers = np.full(count, -1, np.int64)
+        self.group: Integers = np.full(count, -1, np.int64)
         self.steps: Integers = np.zeros(count, np.int64)
         self.wall_times: Floats = np.zeros(count, np.float64)
         self.series: list[tuple[Series, ...]] = []
         self.larger: dict[int, bytes] = {}
-        self.values: list[list[npt.NDArray[np.float32]]] = []
-        self.places: list[list[Integers]] = []
-        self._numbers: dict[tuple[Series, ...], int] = {}  # of the series
+        self.groups: list[_Group] = []
+        self._numbers: dict[tuple[Series, ...], int] = {}  # of the groups
         self._poor = 0  # layouts of few records so far
 
     def run(self) -> None:
@@ -143,16 +164,16 @@ class _Scan:
 
     def leave_repetitions(self) -> None:
         """Leaves the steps in which a series may come twice to the ordinary way."""
-        known = self.kind >= 0
+        known = self.group >= 0
         keys = self.steps[known]
         shared = len(set(chain(*self.series))) < sum(map(len, self.series))
         count = 1 if shared else len(self.series)
         if not shared:
-            keys = keys * count + self.kind[known]
+            keys = keys * count + self.group[known]
         found, counts = np.unique(keys, return_counts=True)
         if len(found) < len(keys):
             steps = found[counts > 1] // count
-            self.kind[known & np.isin(self.steps, steps)] = -1
+            self.group[known & np.isin(self.steps, steps)] = -1
 
     def _take_length(self, places: Integers, size: int) -> None:
         """Takes the records of one size, layout by layout."""
@@ -186,26 +207,23 @@ class _Scan:
         if not len(places):
             return
         self.steps[places], self.wall_times[places] = steps, wall_times
-        kind = self._kind_of(tuple((SCALAR, tag) for tag in layout.tags))
-        self.kind[places] = kind
+        self.group[places] = number = self._group_of(tuple((SCALAR, tag) for tag in layout.tags))
         numbers = [np.ascontiguousarray(payloads[:, n : n + 4]).view("<f4") for n in layout.numbers]
-        self.values[kind].append(np.hstack(numbers))
-        self.places[kind].append(places)
+        self.groups[number].add(places, np.hstack(numbers), np.zeros((len(places), 0), np.int64))
         self._convert(places, rows, checksums, layout)
 
-    def _kind_of(self, series: tuple[Series, ...]) -> int:
-        kind = self._numbers.setdefault(series, len(self.series))
-        if kind == len(self.series):
+    def _group_of(self, series: tuple[Series, ...]) -> int:
+        number = self._numbers.setdefault(series, len(self.series))
+        if number == len(self.series):
             self.series.append(series)
-            self.values.append([])
-            self.places.append([])
-        return kind
+            self.groups.append(_Group([], [], []))
+        return number
 
     def _take_mixed(self) -> None:
         """Takes what is left and has histograms or images."""
         if self._poor > _MOST_POOR:
             return
-        left = np.flatnonzero(self.kind < 0).tolist()
+        left = np.flatnonzero(self.group < 0).tolist()
         data, at = self._buffer, self._at
         records = []
         for place in left:
@@ -218,6 +236,7 @@ class _Scan:
         if spans:
             starts, ends = np.array(spans, np.int64).T
             converted = iter(convert(np.frombuffer(data, np.uint8), starts, ends))
+        taken: dict[int, list[tuple[int, list[float], list[int]]]] = {}  # by group
         for place, end, record in records:
             content = data[record.start : end - framing.FOOTER_BYTES]
             payload: bytes | None = content
@@ -227,12 +246,19 @@ class _Scan:
                 continue
             if not framing.footer_matches(content, data[end - framing.FOOTER_BYTES : end]):
                 continue
-            self.kind[place] = kind = self._kind_of(record.series)
+            self.group[place] = number = self._group_of(record.series)
             self.steps[place], self.wall_times[place] = record.step, record.wall_time
             if not record.is_as_shown:
                 self.larger[place] = framing.frame(payload)
-            self.places[kind].append(np.array([place], np.int64))
-            self.values[kind].append(record.scalars(data))
+            taken.setdefault(number, []).append((place, record.scalars(data), record.sizes()))
+        for number, rows in taken.items():
+            where, values, nbytes = zip(*rows, strict=True)
+            count = len(rows)
+            self.groups[number].add(
+                np.array(where, np.int64),
+                np.array(values, np.float32).reshape(count, -1),
+                np.array(nbytes, np.int64).reshape(count, -1),
+            )
 
     def _convert(
         self, places: Integers, rows: Bytes, checksums: npt.NDArray[np.uint32], layout: Layout

@@ -6,14 +6,14 @@ import zlib
 from collections.abc import Iterable
 from typing import Any, Final
 
-from rec_summary._pb.summary_pb2 import Summary
-from rec_summary.series.blocks.block import Block, passable
+from rec_summary.series.batch import HISTOGRAM, IMAGE, SCALAR, Batch, Record
 from rec_summary.series.limits import MOST_GRAPHS
-from rec_summary.series.options import ExportOptions, Selection
+from rec_summary.series.merging import KIND
+from rec_summary.series.options import EVERYTHING, ExportOptions, Selection
 from rec_summary.series.report import Tally
 from rec_summary.series.sampling import Thinner
-from rec_summary.series.step_buffer import Origin, Recorded, State, StepBuffer
-from rec_summary.series.words import printable, reason, valid
+from rec_summary.series.step_buffer import Finished, Restart, State, StepBuffer
+from rec_summary.series.words import printable, reason
 from rec_summary.tensorboard import dashboards
 from rec_summary.tensorboard.dashboards.graphs import tagged_graph
 from rec_summary.tensorboard.dashboards.images import IMAGES
@@ -25,10 +25,7 @@ from rec_summary.tensorboard.event_files.tags import Tags
 from rec_summary.tensorboard.event_files.tensor_files import TensorFiles
 
 _COMPUTATION: Final = "graph"
-_SCALAR: Final = "scalar_value"
-_PLUGINS: Final = {_SCALAR: SCALARS, "histogram": HISTOGRAMS, "image": IMAGES}
-_MOST_REFUSALS: Final = 10  # each doubles the wait
-UNKNOWN_KIND: Final = "unknown"  # the name of a kind that these protobufs do not know either
+_PLUGINS: Final = {SCALAR: SCALARS, HISTOGRAM: HISTOGRAMS, IMAGE: IMAGES}
 
 
 class TensorBoardRun:
@@ -69,14 +66,9 @@ class TensorBoardRun:
         self._mappers = {kind: make() for kind, make in dashboards.VALUES.items()}
         self._tags = Tags(name, tally)
         self._thinner = None if options.max_points is None else Thinner(options.max_points)
-        if self._thinner is None:
-            self._buffer = StepBuffer(name, tally, self._emit, self._restart)
-        else:
-            self._buffer = StepBuffer(name, tally, self._thinner.add, self._thinner.restart)
+        self._buffer = StepBuffer(name, tally)
         self._graphs: dict[str, list[int]] = {}  # checksums of those that were written, by kind
         self._layout = 0  # the checksum of the one that was written
-        self._refusals = 0  # of blocks, in a row
-        self._waits = 0  # how many blocks to let pass before another one is looked at
         self._stamp = stamp
         self._file = ContinuedFile(logdir, name, stamp)
         if state is not None:
@@ -92,82 +84,34 @@ class TensorBoardRun:
         """The step at hand."""
         return self._buffer.step
 
-    def record(
-        self, step: int, nbytes: int, values: Iterable[Summary.Value], origin: Origin
-    ) -> None:
-        """Takes the recorded values of one record.
+    def record(self, batch: Batch) -> None:
+        """Takes recorded values.
 
         Args:
-            step: The training step.
-            nbytes: About how much memory the values hold.
-            values: Values of any kind; those without a dashboard are counted only.
-            origin: The record.
+            batch: Values of any kind; those without a dashboard are counted only.
 
         Raises:
             DestinationError: The event file cannot be written.
         """
-        known = []
-        in_range = self._selection.step(step)
-        for value in values:
-            kind = value.WhichOneof("value")
-            if kind is None or kind not in self._mappers:
-                self._tally.unknown[kind or UNKNOWN_KIND] += 1
-                continue
-            tag = value.tag
-            if not isinstance(tag, str):
-                tag = valid(tag)
-            if not in_range or not self._selection.tag(tag):
-                self._tally.left_out += 1
-                continue
-            known.append(Recorded(kind, tag, value, origin))
-        if known:
-            self._buffer.add(step, nbytes, known)
-
-    def record_block(self, block: Block, first: int) -> int:
-        """Takes records of a block, as far as nothing about them needs a closer look.
-
-        Args:
-            block: Records in a row.
-            first: The first one to be taken.
-
-        Returns:
-            The first one that was not taken: `first` if that needs the ordinary way.
-
-        Raises:
-            DestinationError: The event file cannot be written.
-        """
-        if self._thinner is not None or not self._selection.is_everything or not self.begun:
-            return first
-        # What is held may be of a series that shows more from there on.
-        if not self._buffer.leave_for(int(block.steps[first])):
-            return first
-        if self._waits:
-            self._waits -= 1
-            return first
-        last = passable(block, first, self._passes)
-        part = block.part(first, last)
-        if last == first or not self._buffer.can_pass(part.firsts):
-            # To look at all that comes, and take nothing, must not happen at every record.
-            self._refusals = min(self._refusals + 1, _MOST_REFUSALS)
-            self._waits = (1 << self._refusals) - 2
-            return first
-        self._refusals = 0
-        self._buffer.pass_by(int(block.steps[last - 1]), part.lasts)
-        self._file.writer().write_framed(block.framed(first, last))
-        self._tally.exported.update(part.values)
-        return last
+        for (kind, _), span in batch.series().items():
+            if kind not in self._mappers and kind != KIND:
+                self._tally.unknown[kind] += span.values
+        known = batch.select(EVERYTHING, self._mappers)
+        selected = known.select(self._selection)
+        self._tally.left_out += known.count - selected.count
+        self._take(self._buffer.add(selected))
 
     def _passes(self, kind: str, tag: str) -> bool:
         """Whether a series is shown under its own tag, and nothing else comes of it."""
-        plugin = _PLUGINS[kind]
-        if not self.wants(plugin) or not self._tags.keeps(tag, plugin.name, kind):
+        plugin = _PLUGINS.get(kind)
+        if plugin is None or not self.wants(plugin) or not self._tags.keeps(tag, plugin.name, kind):
             return False
         more = getattr(self._mappers[kind], "shows_more", None)
         return more is None or not more(tag)
 
     def shows(self, tag: str) -> bool:
         """Whether a value with this recorded tag has been taken."""
-        self._buffer.pause()
+        self._take(self._buffer.flush())
         return self._tags.knows(tag)
 
     def lay_out(self, *, evaluation: bool = False) -> None:
@@ -179,7 +123,7 @@ class TensorBoardRun:
         Raises:
             DestinationError: The event file cannot be written.
         """
-        self._buffer.pause()
+        self._take(self._buffer.flush())
         point = layout_point(self._tags.of("scalars"), evaluation=evaluation)
         if point is None or not self.wants(point.plugin):
             return
@@ -195,7 +139,7 @@ class TensorBoardRun:
         Raises:
             DestinationError: The event file cannot be written.
         """
-        self._buffer.pause()
+        self._take(self._buffer.flush())
         self._write(step, wall_time, kind, points)
 
     def put_graph(self, wall_time: float, graph: Any, kind: str = _COMPUTATION) -> None:
@@ -225,7 +169,7 @@ class TensorBoardRun:
             )
             return
         known.append(zlib.crc32(serialized))
-        self._buffer.pause()
+        self._take(self._buffer.flush())
         if kind == _COMPUTATION and len(known) == 1:
             self._file.writer().write_graph(wall_time, serialized)
         else:
@@ -242,10 +186,10 @@ class TensorBoardRun:
         Raises:
             DestinationError: The event file cannot be written.
         """
-        self._buffer.pause()
+        self._take(self._buffer.flush())
         if self._thinner is not None:
-            for step, values in self._thinner.drain():
-                self._emit(step, values)
+            for batch in self._thinner.drain():
+                self._write_values(batch)
         self._file.flush()
 
     def settle(self) -> None:
@@ -311,22 +255,58 @@ class TensorBoardRun:
             if memory is not None:
                 yield kind, memory
 
-    def _emit(self, step: int, values: list[Recorded]) -> None:
-        wall_time = values[0].origin.wall_time
+    def _take(self, finished: Iterable[Finished]) -> None:
+        for each in finished:
+            if isinstance(each, Restart):
+                if self._thinner is None:
+                    self._restart(each)
+                else:
+                    self._thinner.restart(each)
+            elif self._thinner is None:
+                self._write_values(each)
+            else:
+                self._thinner.add(each)
+
+    def _write_values(self, batch: Batch) -> None:
+        """Writes values: as they are, as far as nothing about their series has to be changed."""
+        while len(batch):
+            series = batch.series()
+            changed = {each: span.place for each, span in series.items() if not self._passes(*each)}
+            ready = batch.part(0, min(changed.values(), default=len(batch)))
+            pieces = ready.frames() if len(ready) else []
+            if pieces is None:
+                break
+            if pieces:
+                self._file.writer().write_framed(pieces)
+                for (kind, _), span in ready.series().items():
+                    self._tally.exported[kind] += span.values
+            if not changed:
+                return
+            # The first value of a series gives it its place; then the others may be ready, too.
+            place = len(ready)
+            for record in batch.part(place, place + 1).records():
+                self._write_record(record)
+            batch = batch.part(place + 1, len(batch))
+            if not all(self._passes(*each) for each, at in changed.items() if at == place):
+                break
+        for record in batch.records():
+            self._write_record(record)
+
+    def _write_record(self, record: Record) -> None:
         placed: list[Any] = []
-        for recorded in values:
+        for recorded in record.values:
             try:
                 points = list(self._mappers[recorded.kind](recorded.tag, recorded.value))
             except (ValueError, ArithmeticError, MemoryError) as error:
                 what = f"{recorded.kind} {recorded.tag!r} cannot be shown: {reason(error)}"
-                self._tally.problem(recorded.origin.path, recorded.origin.offset, what)
+                self._tally.problem(record.path, record.offset, what)
                 continue
             if recorded.kind == "tensor" and self._files is not None:
-                self._files.write(recorded.tag, step, recorded.value.tensor)
+                self._files.write(recorded.tag, record.step, recorded.value.tensor)
             placed.extend(self._placed(points, recorded.kind))
             self._tally.exported[recorded.kind] += 1
         if placed:
-            self._file.writer().write(step, wall_time, placed)
+            self._file.writer().write(record.step, record.wall_time, placed)
 
     def _write(self, step: int, wall_time: float, kind: str, points: Iterable[Point]) -> None:
         placed = self._placed(points, kind)
@@ -336,8 +316,8 @@ class TensorBoardRun:
     def _placed(self, points: Iterable[Point], kind: str) -> list[Any]:
         return [self._tags.place(point, kind) for point in points if self.wants(point.plugin)]
 
-    def _restart(self, step: int, origin: Origin) -> None:
+    def _restart(self, restart: Restart) -> None:
         self.restarts += 1
         self._layout = 0  # one loader forgets it, too
         if self.begun:
-            self._file.writer().write_restart(step, origin.wall_time)
+            self._file.writer().write_restart(restart.step, restart.origin.wall_time)

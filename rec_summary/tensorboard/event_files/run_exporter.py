@@ -9,13 +9,13 @@ from typing import Any, Final
 from rec_summary._pb.summary_pb2 import Summary
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import RecordFile, Run
-from rec_summary.series.event_reader import Decoded, EventReader
+from rec_summary.series.batch import SUMMARY, UNKNOWN, Batch, Record
+from rec_summary.series.event_reader import EventReader
 from rec_summary.series.lineage import Lineage, metrics_of, numeric
 from rec_summary.series.merging import KIND, Merging
 from rec_summary.series.options import ExportOptions
 from rec_summary.series.ranks import Writer, Writers
 from rec_summary.series.report import Tally
-from rec_summary.series.step_buffer import Origin
 from rec_summary.series.words import printable, reason
 from rec_summary.tensorboard import dashboards
 from rec_summary.tensorboard.dashboards.computation_graph import graph_def
@@ -24,7 +24,7 @@ from rec_summary.tensorboard.event_files.cursor import load_cursor, remove_curso
 from rec_summary.tensorboard.event_files.cursor_check import is_sound
 from rec_summary.tensorboard.event_files.description import Description
 from rec_summary.tensorboard.event_files.logdir import LogDir
-from rec_summary.tensorboard.event_files.output import UNKNOWN_KIND, TensorBoardRun
+from rec_summary.tensorboard.event_files.output import TensorBoardRun
 from rec_summary.tensorboard.event_files.outputs import Outputs
 from rec_summary.tensorboard.event_files.resume import is_in_force
 from rec_summary.tensorboard.event_files.targets import EVALUATION_RUN, Names, Targets
@@ -164,7 +164,7 @@ class RunExport:
             self._options,
             {} if state is None else state["outputs"],
         )
-        self._writers = Writers(self._outputs.writer)
+        self._writers = Writers()
         self._merging = Merging(self._run.name, self._tally)
         self._description = Description(self._run.name, self._tally)
         self._places: dict[str, tuple[int, bool]] = {}  # by file: offset, nothing more to read
@@ -199,18 +199,23 @@ class RunExport:
     def _read_all(self, *, final: bool) -> None:
         for rank in self._run.ranks:
             for file in self._run.of(Kind.SUMMARY, rank):
-                for decoded in self._read(file, final=final):
-                    self._take_event(file, decoded)
+                for batch in self._read(file, final=final):
+                    if batch.kind == SUMMARY:
+                        self._take_values(file, batch)
+                    else:
+                        for record in batch.records():
+                            self._take_event(file, record)
             for file in self._run.of(Kind.LINEAGE, rank):
-                for decoded in self._read(file, final=final):
-                    self._take_lineage(rank, decoded)
+                for batch in self._read(file, final=final):
+                    for record in batch.records():
+                        self._take_lineage(rank, record)
         for point in self._merging.points(self._run.files):
             # The run's own: those of its ranks are in sub-runs.
             self._outputs.session().record(
-                point.step, point.nbytes, point.values, _origin(point.origin)
+                point.origin.with_values(point.step, point.nbytes, point.values)
             )
 
-    def _read(self, file: RecordFile, *, final: bool) -> Iterator[Decoded]:
+    def _read(self, file: RecordFile, *, final: bool) -> Iterator[Batch]:
         name = os.path.basename(file.path)
         start, ended = self._places.get(name, (0, False))
         if ended or (0 < start == file.nbytes) or (not final and file.nbytes <= start):
@@ -218,21 +223,16 @@ class RunExport:
         self._tally.files += 1
         with EventReader(file, self._tally, start) as reader:
             reached = start
-            while True:
-                if file.name.kind is Kind.SUMMARY and self._began is not None:
-                    self._places[name] = (reader.offset, False)  # the one before is exported
-                    self._take_blocks(file, reader)
-                decoded = reader.next_event()
+            for batch in reader:
                 self._advance(reader.offset - reached)
                 self._uncommitted += reader.offset - reached
                 reached = reader.offset
-                if decoded is None:
-                    break
                 if self._began is None:
-                    self._began = decoded.wall_time
+                    self._began = float(batch.wall_times[0])
                     self._clear_the_place()
-                self._places[name] = (decoded.offset, False)  # this one is not exported yet
-                yield decoded
+                self._places[name] = (batch.offset, False)  # this one is not exported yet
+                yield batch
+            self._advance(reader.offset - reached)
             self._places[name] = (reader.offset, reader.ended)
             if final and reader.unfinished is not None:
                 self._tally.problem(file.path, reader.offset, reader.unfinished)
@@ -241,52 +241,37 @@ class RunExport:
         """Takes away a cursor that is not in force, before anything that it speaks of changes."""
         remove_cursor(self._logdir, self._run.name)
 
-    def _take_event(self, file: RecordFile, decoded: Decoded) -> None:
-        event = decoded.event
-        kind = event.WhichOneof("what")
-        if kind == "summary":
-            writer = self._writers.of(file, decoded.wall_time)
-            self._commit_now_and_then(writer, event.step)
-            self._reached = max(self._reached, event.step)
-            self._furthest = max(self._furthest, event.step, key=abs)
-            values = event.summary.value
-            if any(value.WhichOneof("value") == KIND for value in values):
-                if writer.number == 1:
-                    self._merging.take(writer.rank, decoded)
-                values = [value for value in values if value.WhichOneof("value") != KIND]
-            writer.output.record(event.step, decoded.nbytes, values, _origin(decoded))
-        elif kind == "graph_def":
-            self._take_graph(self._writers.of(file, decoded.wall_time).output, decoded, kind)
-        elif kind != _VERSION:
-            self._tally.unknown[kind or UNKNOWN_KIND] += 1
+    def _take_values(self, file: RecordFile, batch: Batch) -> None:
+        times = batch.wall_times
+        writer = self._writers.of(file, float(times[0]))
+        writer.last = max(writer.last, float(times.max()))
+        output = self._output(writer)
+        steps = batch.steps
+        self._commit_now_and_then(output, int(steps[0]))
+        self._reached = max(self._reached, int(steps[-1]))
+        self._furthest = max(self._furthest, int(steps[0]), int(steps[-1]), key=abs)
+        output.record(batch)
+        if writer.number == 1 and any(kind == KIND for kind, _ in batch.series()):
+            for record in batch.records():
+                self._merging.take(writer.rank, record)
 
-    def _take_blocks(self, file: RecordFile, reader: EventReader) -> None:
-        """Takes records as long as they come in blocks."""
-        while (found := reader.block()) is not None:
-            block, first = found
-            writer = self._writers.of(file, float(block.wall_times[first]))
-            self._commit_now_and_then(writer, int(block.steps[first]))
-            last = writer.output.record_block(block, first)
-            if last == first:
-                return
-            writer.last = max(writer.last, float(block.wall_times[first:last].max()))
-            highest = int(block.steps[last - 1])
-            self._reached = max(self._reached, highest)
-            self._furthest = max(self._furthest, highest, key=abs)
-            reader.step_over(block, first, last)
-            self._places[os.path.basename(file.path)] = (reader.offset, False)
+    def _output(self, writer: Writer) -> TensorBoardRun:
+        return self._outputs.writer(writer.rank, writer.number)
 
-    def _commit_now_and_then(self, writer: Writer, step: int) -> None:
+    def _take_event(self, file: RecordFile, record: Record) -> None:
+        if record.kind == "graph_def":
+            writer = self._writers.of(file, record.wall_time)
+            self._take_graph(self._output(writer), record, record.kind)
+        elif record.kind != _VERSION:
+            self._tally.unknown[record.kind] += 1
+
+    def _commit_now_and_then(self, output: TensorBoardRun, step: int) -> None:
         """Notes down a long export's place between two steps, for the case that it is killed."""
-        if (
-            self._uncommitted >= _COMMIT_BYTES
-            and self._options.resumable
-            and step != writer.output.step
-        ):
+        if self._uncommitted >= _COMMIT_BYTES and self._options.resumable and step != output.step:
             self._uncommitted = 0
             self.commit()
 
-    def _take_lineage(self, rank: int, decoded: Decoded) -> None:
+    def _take_lineage(self, rank: int, decoded: Record) -> None:
         event = decoded.event
         kind = event.WhichOneof("what")
         lineage = self._description.lineage(rank)
@@ -305,11 +290,11 @@ class RunExport:
                 self._tally.problem(decoded.path, decoded.offset, what)
                 return
         else:
-            self._tally.unknown[kind or UNKNOWN_KIND] += 1
+            self._tally.unknown[kind or UNKNOWN] += 1
             return
         self._tally.exported[kind] += 1
 
-    def _take_graph(self, output: TensorBoardRun, decoded: Decoded, kind: str) -> None:
+    def _take_graph(self, output: TensorBoardRun, decoded: Record, kind: str) -> None:
         make = dataset_graph_def if kind == dashboards.DATASET_GRAPH else graph_def
         try:
             graph = make(getattr(decoded.event, kind))
@@ -323,7 +308,7 @@ class RunExport:
             output.put_graph(decoded.wall_time, graph)
         self._tally.exported[kind] += 1
 
-    def _take_evaluation(self, rank: int, decoded: Decoded, lineage: Lineage) -> None:
+    def _take_evaluation(self, rank: int, decoded: Record, lineage: Lineage) -> None:
         evaluation = decoded.event.evaluation_lineage
         # MindSpore does not say at which step it evaluated: where training had got to, then.
         step = evaluation.train_step if evaluation.HasField("train_step") else self._reached
@@ -340,7 +325,7 @@ class RunExport:
                 if (number := numeric(value)) is not None
                 and not own.shows(f"{EVALUATION_RUN}/{name}")
             ]
-            self._outputs.evaluation().record(step, decoded.nbytes, values, _origin(decoded))
+            self._outputs.evaluation().record(decoded.with_values(step, decoded.nbytes, values))
 
     def _describe(self, *, final: bool) -> bool:
         """Writes what is known of the run as a whole; tells whether the result is right."""
@@ -352,7 +337,3 @@ class RunExport:
         return description.write_session(
             session, self._outputs.running, self._began, self._furthest, final=final
         )
-
-
-def _origin(decoded: Decoded) -> Origin:
-    return Origin(decoded.path, decoded.offset, decoded.wall_time)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 
 from rec_summary._pb.lineage_pb2 import LineageEvent
@@ -129,8 +130,8 @@ def is_parallel(run: Run) -> bool:
     for file in run.files:
         if file.name.kind is Kind.LINEAGE:
             with EventReader(file, Tally()) as reader:
-                for _, decoded in zip(range(_PEEKED), reader, strict=False):
-                    event: LineageEvent = decoded.event
+                for record in itertools.islice(reader, _PEEKED):
+                    event: LineageEvent = next(record.records()).event
                     if event.train_lineage.run_state.rank_size > 1:
                         return True
     return False

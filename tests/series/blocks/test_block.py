@@ -126,7 +126,7 @@ def test_most_records_of_a_training_are_taken_in_blocks() -> None:
     content = b"".join(map(frame, payloads))
     block = scan(content, 0, 0)
     assert block is not None
-    assert np.flatnonzero(block.kind != 0).tolist() == [1000]
+    assert np.flatnonzero(block.group != 0).tolist() == [1000]
     assert block.steps[:3].tolist() == [1, 2, 3]
     assert block.values[0][:3, 0].tolist() == [1, 2, 3]
     assert block.end(0) == 2999

@@ -14,7 +14,7 @@ import pytest
 from rec_summary._pb.summary_pb2 import Summary
 from rec_summary.records.format import wire
 from rec_summary.records.format.framing import frame
-from rec_summary.series.blocks.block import Block, passable
+from rec_summary.series.blocks.block import Block
 from rec_summary.series.blocks.histograms import convert
 from rec_summary.series.blocks.mixed import take_apart
 from rec_summary.series.blocks.scan import scan
@@ -149,25 +149,12 @@ def test_layouts_of_few_records_are_left_alone() -> None:
     assert scan(kinds(20_000, 5000), 0, 0) is None
     block = scan(kinds(20_000, 20), 0, 0)
     assert block is not None
-    assert (block.kind >= 0).all()
+    assert (block.group >= 0).all()
 
 
-def test_a_stranger_nearby_costs_no_look_at_what_is_far() -> None:
-    block = scan(kinds(20_000, 50), 0, 0)
-    assert block is not None
-    asked = []
-
-    def knows(kind: str, tag: str) -> bool:
-        asked.append(tag)
-        return tag != "tag0003"
-
-    assert passable(block, 0, knows) == 1  # the step before is the last one of these
-    assert len(asked) <= 64
-    assert passable(block, 3, knows) == 3 + 49 - 1
-    assert passable(block, 0, lambda kind, tag: True) == 19_999
-
-
-def test_vain_looks_become_rare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_series_under_another_tag_is_not_looked_for_again_and_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A tag that histograms have taken already is never passed on."""
     payloads = [recorded(1, histo("a", [1.0, 2.0])), recorded(2, scalar("a", 1))]
     payloads += [recorded(n, scalar("a", n)) for n in range(3, 5000)]

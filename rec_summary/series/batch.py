@@ -1,0 +1,357 @@
+"""Records in a row of one file, one or many of them, through one interface.
+
+`EventReader` yields batches. A batch of many records is a `Block` (see `series.blocks`): its
+steps, times and scalars are columns already, and nothing is decoded before it is asked for. A
+`Record` is a batch of one record, which is decoded. A consumer asks for columns, for series or for
+single records and need not know which of the two it has.
+"""
+
+from __future__ import annotations
+
+import abc
+import math
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from rec_summary._pb.summary_pb2 import Event, Summary
+from rec_summary.records.format import framing
+from rec_summary.series.options import Selection
+from rec_summary.series.words import valid
+
+Bytes = npt.NDArray[np.uint8]
+Integers = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+Series = tuple[str, str]
+"""A kind of value, by its field's name in the records' protobuf, and a tag."""
+
+SCALAR: Final = "scalar_value"
+HISTOGRAM: Final = "histogram"
+IMAGE: Final = "image"
+SUMMARY: Final = "summary"
+UNKNOWN: Final = "unknown"
+"""The name of a kind that these protobufs do not know."""
+
+
+class Recorded(NamedTuple):
+    """A value as it was recorded.
+
+    Attributes:
+        kind: The kind, a field of `Summary.Value`.
+        tag: The tag.
+        value: The protobuf message that holds the value.
+        origin: The record that the value comes from.
+    """
+
+    kind: str
+    tag: str
+    value: Any
+    origin: Record
+
+
+class Columns(NamedTuple):
+    """Scalars as columns, in the order of the records; all but `tags` are of shape [n].
+
+    Attributes:
+        tags: The tags.
+        codes: The number of each value's tag in `tags`.
+        steps: The training steps.
+        wall_times: Seconds since the epoch, finite.
+        values: The values.
+    """
+
+    tags: tuple[str, ...]
+    codes: Integers
+    steps: Integers
+    wall_times: Floats
+    values: Floats
+
+
+class Span(NamedTuple):
+    """Where a series is in a batch.
+
+    Attributes:
+        place: The number of the first record of the batch that has a value of the series.
+        values: How many values there are.
+        first_step: The lowest step.
+        last_step: The highest step.
+    """
+
+    place: int
+    values: int
+    first_step: int
+    last_step: int
+
+
+@dataclass
+class SeriesSummary:
+    """The values of a series in short.
+
+    Attributes:
+        values: How many values there are.
+        first_step: The lowest step.
+        last_step: The highest step.
+        nbytes: The size of the values.
+        last: The last value, of a scalar.
+        least: The least finite value, of a scalar.
+        greatest: The greatest finite value, of a scalar.
+        not_finite: How many values are NaN or infinite, of a scalar.
+    """
+
+    values: int
+    first_step: int
+    last_step: int
+    nbytes: int
+    last: float | None = None
+    least: float | None = None
+    greatest: float | None = None
+    not_finite: int = 0
+
+    def extend(self, later: SeriesSummary) -> None:
+        """Adds values that were recorded later."""
+        self.values += later.values
+        self.first_step = min(self.first_step, later.first_step)
+        self.last_step = max(self.last_step, later.last_step)
+        self.nbytes += later.nbytes
+        self.not_finite += later.not_finite
+        if later.last is not None:
+            self.last = later.last
+        if later.least is not None and later.greatest is not None:
+            self.least = later.least if self.least is None else min(self.least, later.least)
+            greatest = later.greatest if self.greatest is None else self.greatest
+            self.greatest = max(greatest, later.greatest)
+
+
+class Batch(abc.ABC):
+    """Records in a row of one file.
+
+    Attributes:
+        path: The file.
+        offset: Where in the file the first record begins, in bytes.
+        end_offset: Where the last record ends: reading can go on from there.
+        kind: What the records hold, a field of the event; `summary` for recorded values.
+    """
+
+    path: str
+    offset: int
+    end_offset: int
+    kind: str
+
+    @property
+    @abc.abstractmethod
+    def steps(self) -> Integers:
+        """The training steps, of shape [records]; those of many records never go back."""
+
+    @property
+    @abc.abstractmethod
+    def wall_times(self) -> Floats:
+        """When the records were written, in seconds since the epoch, finite, of shape [records]."""
+
+    @property
+    @abc.abstractmethod
+    def count(self) -> int:
+        """How many values there are."""
+
+    @abc.abstractmethod
+    def __len__(self) -> int:
+        """Returns how many records there are."""
+
+    @abc.abstractmethod
+    def part(self, first: int, last: int) -> Batch:
+        """Returns the records from number `first` up to, not including, `last`."""
+
+    @abc.abstractmethod
+    def select(self, selection: Selection, kinds: Collection[str] | None = None) -> Batch:
+        """Returns the values that are selected.
+
+        Args:
+            selection: Which tags and steps.
+            kinds: Which kinds of values; None means all.
+        """
+
+    @abc.abstractmethod
+    def records(self) -> Iterator[Record]:
+        """Yields the records one by one; those without a selected value are left out."""
+
+    @abc.abstractmethod
+    def series(self) -> dict[Series, Span]:
+        """Returns the series, in no particular order."""
+
+    @abc.abstractmethod
+    def summaries(self) -> dict[Series, SeriesSummary]:
+        """Returns each series in short."""
+
+    @abc.abstractmethod
+    def scalars(self) -> Columns:
+        """Returns the scalars."""
+
+    @abc.abstractmethod
+    def frames(self) -> list[bytes | memoryview] | None:
+        """Returns the records as events of an event file, framed.
+
+        Each value is under its recorded tag and without metadata. The last piece is the last
+        event alone.
+
+        Returns:
+            The pieces; None where values have to be converted one by one.
+        """
+
+
+class Record(Batch):
+    """A batch of one record.
+
+    Attributes:
+        nbytes: The size of the payload.
+        wall_time: When it was written, in seconds since the epoch; always finite.
+        event: A `summary_pb2.Event` or a `lineage_pb2.LineageEvent`, by the kind of the file.
+        values: The values, in order.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        offset: int,
+        nbytes: int,
+        wall_time: float,
+        event: Any,
+        values: list[Recorded] | None = None,
+    ) -> None:
+        """Holds a record.
+
+        Args:
+            path: The file.
+            offset: Where in the file the record begins, in bytes.
+            nbytes: The size of its payload.
+            wall_time: When it was written, in seconds since the epoch; finite.
+            event: The decoded payload.
+            values: Those of its values that are selected; None means all.
+        """
+        self.path = path
+        self.offset = offset
+        self.end_offset = offset + nbytes + framing.OVERHEAD_BYTES
+        self.nbytes = nbytes
+        self.wall_time = wall_time
+        self.event = event
+        if values is not None:
+            self.values = values
+
+    @cached_property
+    def kind(self) -> str:  # type: ignore[override]
+        """What the record holds."""
+        return self.event.WhichOneof("what") or UNKNOWN
+
+    @property
+    def step(self) -> int:
+        """The training step."""
+        return int(self.event.step)
+
+    @cached_property
+    def values(self) -> list[Recorded]:
+        """The values, in order."""
+        if self.kind != SUMMARY:
+            return []
+        return [
+            Recorded(value.WhichOneof("value") or UNKNOWN, valid(value.tag), value, self)
+            for value in self.event.summary.value
+        ]
+
+    @property
+    def steps(self) -> Integers:
+        """The training step, of shape [1]."""
+        return np.array([self.event.step], np.int64)
+
+    @property
+    def wall_times(self) -> Floats:
+        """The wall time, of shape [1]."""
+        return np.array([self.wall_time], np.float64)
+
+    @property
+    def count(self) -> int:
+        """How many values there are."""
+        return len(self.values)
+
+    def __len__(self) -> int:
+        return 1
+
+    def part(self, first: int, last: int) -> Record:
+        """Returns this record, or nothing of it."""
+        return self if first == 0 < last else self.of([])
+
+    def of(self, values: list[Recorded]) -> Record:
+        """Returns the same record with only these of its values."""
+        return Record(self.path, self.offset, self.nbytes, self.wall_time, self.event, values)
+
+    def with_values(self, step: int, nbytes: int, values: Iterable[Summary.Value]) -> Record:
+        """Returns a record in the place of this one, with values that were derived from it.
+
+        Args:
+            step: Their step.
+            nbytes: About how much memory they hold.
+            values: The values.
+        """
+        event = Event(wall_time=self.wall_time, step=step)
+        event.summary.value.extend(values)
+        return Record(self.path, self.offset, nbytes, self.wall_time, event)
+
+    def select(self, selection: Selection, kinds: Collection[str] | None = None) -> Record:
+        """Returns the values that are selected."""
+        if not selection.step(self.step):
+            return self.of([])
+        return self.of(
+            [
+                each
+                for each in self.values
+                if (kinds is None or each.kind in kinds) and selection.tag(each.tag)
+            ]
+        )
+
+    def records(self) -> Iterator[Record]:
+        """Yields this record."""
+        yield self
+
+    def series(self) -> dict[Series, Span]:
+        """Returns the series."""
+        step = self.step
+        found: dict[Series, Span] = {}
+        for each in self.values:
+            before = found.get(each[:2])
+            found[each[:2]] = Span(0, 1 + (before.values if before else 0), step, step)
+        return found
+
+    def summaries(self) -> dict[Series, SeriesSummary]:
+        """Returns each series in short."""
+        step = self.step
+        found: dict[Series, SeriesSummary] = {}
+        for kind, tag, value, _ in self.values:
+            summary = SeriesSummary(1, step, step, value.ByteSize())
+            if kind == SCALAR:
+                number = summary.last = value.scalar_value
+                if math.isfinite(number):
+                    summary.least = summary.greatest = number
+                else:
+                    summary.not_finite = 1
+            before = found.setdefault((kind, tag), summary)
+            if before is not summary:
+                before.extend(summary)
+        return found
+
+    def scalars(self) -> Columns:
+        """Returns the scalars."""
+        scalars = [each for each in self.values if each.kind == SCALAR]
+        count = len(scalars)
+        return Columns(
+            tuple(each.tag for each in scalars),
+            np.arange(count),
+            np.full(count, self.step, np.int64),
+            np.full(count, self.wall_time, np.float64),
+            np.array([each.value.scalar_value for each in scalars], np.float64),
+        )
+
+    def frames(self) -> None:
+        """Returns None: the values of a single record are converted one by one."""
+        return
