@@ -18,8 +18,9 @@ from rec_summary.records.failures import Troubles
 from rec_summary.records.writing.task import EncodedRecord, Record, Task
 from rec_summary.training.recommender import persistence as store
 from rec_summary.training.recommender.config import RecommenderMetrics
-from rec_summary.training.recommender.inputs import Array, Batch, join
+from rec_summary.training.recommender.inputs import Batch, join
 from rec_summary.training.recommender.states import Metrics
+from rec_summary.training.tensors import Array
 from rec_summary.values.recommender import encode_states, recommender_values
 from rec_summary.values.summary import encode_event
 

@@ -27,7 +27,8 @@ from rec_summary.metrics.throughput import Throughput
 from rec_summary.metrics.windows import Decayed, LastExamples, Lifetime
 from rec_summary.training.recommender import inputs as batches
 from rec_summary.training.recommender.config import RecommenderMetrics
-from rec_summary.training.recommender.inputs import Array, Roles, Steps
+from rec_summary.training.recommender.inputs import Roles, Steps
+from rec_summary.training.tensors import Array
 
 _EXACT_ROWS: Final = 2**20  # two bytes of memory for each; larger tables are estimated
 _ROWS: Final = "rows"
