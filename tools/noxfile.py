@@ -32,7 +32,10 @@ ALL_TESTS = ("-m", "not browser", "--ignore=tests/mindinsight", "tests")
 # Without what takes longest: commands, landscapes, tests with a real TensorBoard.
 QUICK_TESTS = (
     *("-m", "not browser", "--ignore=tests/tensorboard/event_files/test_live.py"),
-    *("--ignore=tests/tensorboard/dashboards/test_graphs_served.py", "--ignore-glob=*_pages.py"),
+    *(
+        "--ignore=tests/tensorboard/dashboards/graphs/test_graphs_served.py",
+        "--ignore-glob=*_pages.py",
+    ),
     *("tests/records", "tests/values", "tests/series", "tests/tables", "tests/tensorboard"),
     "tests/test_old_mindspore.py",
 )

@@ -6,7 +6,6 @@ records are gathered here first, and dashboards look at the result.
 
 from __future__ import annotations
 
-import base64
 import itertools
 import json
 import math
@@ -29,10 +28,6 @@ Plain = str | bool | int | float
 
 # Our own maps come last: for readers that do not know them, MindSpore's hold a stand-in.
 _CUSTOM_MAPS: Final = ("map_double", "map_int32", "map_str", "map_bool", "map_int64")
-
-
-# The fields of `Lineage` that JSON holds as they are.
-_PLAIN: Final = (*("train_time", "last_time", "custom", "evaluations", "valid_dataset", "metrics"),)
 
 
 class Metric(NamedTuple):
@@ -85,26 +80,6 @@ class Lineage:
         if not self.train.HasField("run_state"):
             return RunState.FINISHED
         return self.train.run_state.status
-
-    def state(self) -> dict[str, Any]:
-        """Returns what `restored` needs; JSON can hold it."""
-        train = None if self.train is None else self.train.SerializeToString()
-        return {
-            **{name: getattr(self, name) for name in _PLAIN},
-            "train": None if train is None else base64.b64encode(train).decode("ascii"),
-        }
-
-    @classmethod
-    def restored(cls, state: dict[str, Any]) -> Lineage:
-        """Returns the lineage of which `state` was taken."""
-        lineage = cls(**{name: state[name] for name in _PLAIN})
-        if state["train"] is not None:
-            lineage.train = TrainLineage.FromString(base64.b64decode(state["train"]))
-        if lineage.valid_dataset is not None:
-            path, size = lineage.valid_dataset
-            lineage.valid_dataset = (path, size)
-        lineage.metrics = {name: Metric(*metric) for name, metric in lineage.metrics.items()}
-        return lineage
 
     def take_train(self, event: LineageEvent, wall_time: float) -> None:
         """Puts a training lineage in force.

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from rec_summary._pb.summary_pb2 import MetricStates, Summary
 from rec_summary.errors import DestinationError
-from rec_summary.tensorboard.event_files.cursor import CURSOR_NAME
-from rec_summary.tensorboard.event_files.cursor_check import is_sound
+from rec_summary.tensorboard.event_files.cursor import CURSOR_NAME, decode
 from rec_summary.tensorboard.event_files.export import export_tensorboard
 from rec_summary.tensorboard.event_files.logdir import LogDir
 from tests.support.record_dirs import custom, event, lineage, scalar, train, tree, write_segment
@@ -52,9 +51,9 @@ def plant(logdir: Path, state: Any) -> None:
 
 def test_our_own_cursors_are_sound(source: Path, tmp_path: Path) -> None:
     export_tensorboard(source, tmp_path / "logs")
-    state = cursor(tmp_path / "logs")
-    assert is_sound(state, "run")
-    assert not is_sound(state, "other")
+    data = (tmp_path / "logs" / "run" / CURSOR_NAME).read_bytes()
+    assert decode(data, "run") is not None
+    assert decode(data, "other") is None
     assert not export_tensorboard(source, tmp_path / "logs").records  # it is used
 
 
@@ -76,7 +75,7 @@ def test_names_outside_of_the_run_are_not_used(
     if part == "outputs":
         state["outputs"][name] = copy.deepcopy(state["outputs"]["run/rank_0"])
     else:
-        state["targets"]["evaluation"] = name
+        state["targets"]["names"]["evaluation"] = name
     plant(tmp_path / "logs", state)
     report = export_tensorboard(source, tmp_path / "logs")
     assert report.exported["scalar_value"] == 3  # anew
@@ -102,6 +101,68 @@ def test_a_cursor_that_is_a_pipe_or_a_giant_is_not_read(source: Path, tmp_path: 
     place.write_bytes(b"{")
     os.truncate(place, 1 << 40)
     assert export_tensorboard(source, tmp_path / "logs").exported["scalar_value"] == 3
+
+
+RANK_0 = ("outputs", "run/rank_0")
+DESCRIPTION = ("description", "lineages", "0")
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (("format",), 1),
+        (("began",), float("nan")),
+        (("began",), float("inf")),
+        (("began",), 10**400),  # no float64 is as large
+        (("reached",), 1 << 63),
+        (("reached",), True),
+        (("reached",), 1.5),
+        (("evaluating_rank",), -1),
+        ((*RANK_0, "file", "stamp"), 10**19),
+        ((*RANK_0, "file", "last"), 1 << 40),  # behind the size
+        ((*RANK_0, "file", "size"), -1),
+        ((*RANK_0, "tags"), [["loss", "scalars", "scalar_value", "\ud800"]]),
+        ((*RANK_0, "tags"), [["loss", "scalars", "scalar_value"]]),
+        ((*RANK_0, "layout"), 1 << 32),
+        (("writers", "homes"), {"a": 5}),
+        (("merging", "places"), {"0": []}),
+        (("merging", "places"), {"x": [[0, 4, "a", 5, False]]}),
+        (("description", "session_rank"), 7),
+        ((*DESCRIPTION, "custom"), {"team": "\ud800"}),
+        ((*DESCRIPTION, "custom"), {"team": None}),
+        ((*DESCRIPTION, "last_time"), float("nan")),
+        ((*DESCRIPTION, "train"), "no base64"),
+        ((*DESCRIPTION, "train"), "/w=="),  # no message
+        ((*DESCRIPTION, "train"), 5),
+    ],
+)
+def test_a_cursor_out_of_bounds_leads_to_a_new_export(
+    source: Path, tmp_path: Path, place: tuple[str, ...], value: Any
+) -> None:
+    export_tensorboard(source, tmp_path / "logs")
+    sound = tree(tmp_path / "logs")
+    state = cursor(tmp_path / "logs")
+    holder = state
+    for name in place[:-1]:
+        holder = holder[name]
+    assert place[-1] in holder
+    holder[place[-1]] = value
+    plant(tmp_path / "logs", state)
+    assert export_tensorboard(source, tmp_path / "logs").exported["scalar_value"] == 3
+    assert tree(tmp_path / "logs") == sound
+
+
+def test_a_cursor_of_an_earlier_version_leads_to_a_new_export(source: Path, tmp_path: Path) -> None:
+    export_tensorboard(source, tmp_path / "logs")
+    sound = tree(tmp_path / "logs")
+    state = cursor(tmp_path / "logs")
+    state["format"] = 1
+    state["targets"] = {**state["targets"].pop("names"), "several": "yes"}
+    for output in state["outputs"].values():
+        output.update(output.pop("file"))
+    plant(tmp_path / "logs", state)
+    assert export_tensorboard(source, tmp_path / "logs").exported["scalar_value"] == 3
+    assert tree(tmp_path / "logs") == sound
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

@@ -20,10 +20,10 @@ from rec_summary.records.format.names import Kind
 from rec_summary.records.reading import repair, verify
 from rec_summary.records.reading.reader import BadLength, LostRecord, RecordReader
 from rec_summary.series import limits
-from rec_summary.tensorboard.dashboards.computation_graph import graph_def
+from rec_summary.tensorboard.dashboards.graphs.computation import graph_def
 from rec_summary.tensorboard.dashboards.images import ImageMapper, declared_size
-from rec_summary.tensorboard.dashboards.landscape_pictures import contour_picture, title
-from rec_summary.tensorboard.dashboards.landscapes import LandscapeMapper
+from rec_summary.tensorboard.dashboards.landscape.mapper import LandscapeMapper
+from rec_summary.tensorboard.dashboards.landscape.pictures import contour_picture, title
 from rec_summary.tensorboard.dashboards.layout import layout_point
 from rec_summary.tensorboard.dashboards.tensors import TensorMapper
 from rec_summary.tensorboard.event_files.export import export_tensorboard
@@ -396,7 +396,7 @@ def test_words_in_a_landscape_are_drawn_as_they_are() -> None:
 
 
 def test_of_very_many_landscapes_the_first_get_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rec_summary.tensorboard.dashboards.landscapes.MOST_PICTURES", 2)
+    monkeypatch.setattr("rec_summary.tensorboard.dashboards.landscape.mapper.MOST_PICTURES", 2)
     mapper = LandscapeMapper()
     value = summary_pb2.Summary.Value(
         tag="l", loss_landscape=landscape([0, 1], [0, 1], range(4), decomposition="PCA")

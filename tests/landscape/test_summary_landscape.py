@@ -22,7 +22,7 @@ from rec_summary.landscape.store import BusyError
 from rec_summary.landscape.summary_landscape import SummaryLandscape
 from rec_summary.records.checkpoints.file import CheckpointFile
 from rec_summary.tables.frames import load
-from rec_summary.tensorboard.dashboards.landscape_mesh import landscape_mesh
+from rec_summary.tensorboard.dashboards.landscape.mesh import landscape_mesh
 from tests.support import quadratic
 from tests.support.quadratic import SEQUENTIAL, Maker, compute, write_run
 

@@ -1,21 +1,20 @@
 """What each kind of record becomes in TensorBoard.
 
-This is the one place that says so: a kind is the name of its field in the records'
-protobuf, and what is not named here is counted and reported as not exported.
+A kind is the name of its field in the records' protobuf. A kind that is in no table here is
+counted and reported as not exported.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Final, Protocol
+from collections.abc import Callable, Mapping
+from typing import Final
 
 from rec_summary._pb.lineage_pb2 import LineageEvent
-from rec_summary._pb.summary_pb2 import Summary
 from rec_summary.series.lineage import Lineage
 from rec_summary.tensorboard.dashboards.histograms import HistogramMapper
 from rec_summary.tensorboard.dashboards.images import ImageMapper
-from rec_summary.tensorboard.dashboards.landscapes import LandscapeMapper
-from rec_summary.tensorboard.dashboards.points import Point
+from rec_summary.tensorboard.dashboards.landscape.mapper import LandscapeMapper
+from rec_summary.tensorboard.dashboards.points import ValueMapper
 from rec_summary.tensorboard.dashboards.recommenders import (
     PrCurveMapper,
     ReliabilityMapper,
@@ -23,18 +22,6 @@ from rec_summary.tensorboard.dashboards.recommenders import (
 )
 from rec_summary.tensorboard.dashboards.scalars import ScalarMapper
 from rec_summary.tensorboard.dashboards.tensors import TensorMapper
-
-
-class ValueMapper(Protocol):
-    """Makes points of the values of one kind in one run.
-
-    What it has to remember, it keeps in an attribute `memory`, a set of strings, for a later
-    export to go on with. It raises a ValueError for a value that cannot be shown.
-    """
-
-    def __call__(self, tag: str, value: Summary.Value) -> Iterable[Point]:
-        """Returns the points for a value recorded under `tag`."""
-
 
 VALUES: Final[Mapping[str, Callable[[], ValueMapper]]] = {
     "scalar_value": ScalarMapper,

@@ -13,13 +13,13 @@ from rec_summary._pb.summary_pb2 import Summary
 from rec_summary.errors import three_part, verbatim
 from rec_summary.series.blocks.histograms import bucket_sums
 from rec_summary.series.limits import MOST_BUCKETS
-from rec_summary.tensorboard.dashboards.points import HISTOGRAMS, Point
+from rec_summary.tensorboard.dashboards.points import HISTOGRAMS, Point, ValueMapper
 from rec_summary.tensorboard.dashboards.scalars import scalar
 
 _NON_FINITE: Final = ("nan_count", "pos_inf_count", "neg_inf_count")
 
 
-class HistogramMapper:
+class HistogramMapper(ValueMapper):
     """Maps a histogram to one of TensorBoard's, and what it cannot show to scalars.
 
     TensorBoard's histograms have no place for values that are not finite. Their numbers
@@ -30,8 +30,7 @@ class HistogramMapper:
         memory: The series of counts that have begun.
     """
 
-    def __init__(self) -> None:
-        self.memory: set[str] = set()
+    plugin = HISTOGRAMS
 
     def __call__(self, tag: str, value: Summary.Value) -> Iterator[Point]:
         """Yields the points for a value that holds a histogram.

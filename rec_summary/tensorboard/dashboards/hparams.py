@@ -13,14 +13,14 @@ import math
 from typing import Final
 
 from google.protobuf.struct_pb2 import Value
-from tensorboard.compat.proto import summary_pb2, tensor_pb2, tensor_shape_pb2, types_pb2
+from tensorboard.compat.proto import summary_pb2, types_pb2
 from tensorboard.plugins.hparams import api_pb2, plugin_data_pb2
 
 from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary.series.lineage import Lineage, Plain
 from rec_summary.series.parameters import hyper_parameters
 from rec_summary.series.words import valid
-from rec_summary.tensorboard.dashboards.points import Point, plugin
+from rec_summary.tensorboard.dashboards.points import Point, plugin, tensor_value
 
 START_TAG: Final = "_hparams_/session_start_info"
 END_TAG: Final = "_hparams_/session_end_info"
@@ -82,6 +82,4 @@ def _point(tag: str, content: plugin_data_pb2.HParamsPluginData) -> Point:
     serialized = content.SerializeToString(deterministic=True)
     owner = plugin("hparams", summary_pb2.DATA_CLASS_TENSOR, serialized, reserved=True)
     # Everything is in the metadata; the smallest tensor stands in for a value.
-    shape = tensor_shape_pb2.TensorShapeProto(dim=[tensor_shape_pb2.TensorShapeProto.Dim(size=0)])
-    tensor = tensor_pb2.TensorProto(dtype=types_pb2.DT_FLOAT, tensor_shape=shape)
-    return Point(tag, owner, summary_pb2.Summary.Value(tensor=tensor))
+    return Point(tag, owner, tensor_value(types_pb2.DT_FLOAT, [0]))

@@ -11,13 +11,15 @@ from rec_summary._pb.summary_pb2 import Summary
 from rec_summary.errors import three_part, verbatim
 from rec_summary.series.image_size import declared_size
 from rec_summary.series.limits import MOST_PIXELS
-from rec_summary.tensorboard.dashboards.points import Point, plugin
+from rec_summary.tensorboard.dashboards.points import Point, ValueMapper, plugin
 
 IMAGES: Final = plugin("images", tensorboard_pb2.DATA_CLASS_BLOB_SEQUENCE)
 
 
-class ImageMapper:
+class ImageMapper(ValueMapper):
     """Maps an image to the same image."""
+
+    plugin = IMAGES
 
     def __call__(self, tag: str, value: Summary.Value) -> Iterator[Point]:
         """Yields the point for a value that holds an image.

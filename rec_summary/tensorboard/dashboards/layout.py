@@ -12,11 +12,11 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from tensorboard.compat.proto import summary_pb2, tensor_pb2, tensor_shape_pb2, types_pb2
+from tensorboard.compat.proto import summary_pb2
 from tensorboard.plugins.custom_scalar import layout_pb2
 
 from rec_summary.series.limits import MOST_CHARTS
-from rec_summary.tensorboard.dashboards.points import Point, plugin
+from rec_summary.tensorboard.dashboards.points import Point, plugin, string_value
 
 LAYOUT: Final = plugin("custom_scalars", summary_pb2.DATA_CLASS_TENSOR, reserved=True)
 _LONGEST: Final = 250  # characters of a tag; the patterns take the square of that in time
@@ -51,12 +51,7 @@ def layout_point(tags: Iterable[str], *, evaluation: bool = False) -> Point | No
         layout.category.add(title=title, chart=[chart])
     if not layout.category:
         return None
-    tensor = tensor_pb2.TensorProto(
-        dtype=types_pb2.DT_STRING,
-        tensor_shape=tensor_shape_pb2.TensorShapeProto(),
-        string_val=[layout.SerializeToString(deterministic=True)],
-    )
-    return Point(_TAG, LAYOUT, summary_pb2.Summary.Value(tensor=tensor))
+    return Point(_TAG, LAYOUT, string_value(layout.SerializeToString(deterministic=True)))
 
 
 def _charts(tags: list[str], evaluation: bool) -> Iterator[tuple[str, str]]:

@@ -1,11 +1,15 @@
-"""What a dashboard mapping makes: values for TensorBoard, and the plugins they are for."""
+"""What dashboards make of recorded values: points for TensorBoard, and the plugins they are for."""
 
 from __future__ import annotations
 
+import abc
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
-from tensorboard.compat.proto import summary_pb2
+from tensorboard.compat.proto import summary_pb2, tensor_pb2, tensor_shape_pb2, types_pb2
+
+from rec_summary._pb.summary_pb2 import Summary
 
 
 @dataclass(frozen=True)
@@ -27,7 +31,7 @@ class Plugin:
 
     @property
     def dashboard(self) -> str:
-        """The dashboard's name in `export.options.DASHBOARDS`: `graphs` has several plugins."""
+        """The name that users choose it by: `graphs` has several plugins."""
         return "graphs" if self.name.startswith("graph_") else self.name
 
 
@@ -62,3 +66,59 @@ class Point(NamedTuple):
     tag: str
     plugin: Plugin
     value: Any
+
+
+class ValueMapper(abc.ABC):
+    """Makes points of the values of one kind in one TensorBoard run.
+
+    Attributes:
+        plugin: The plugin that shows a value under its own tag; None if there are several, or
+            if the value is converted by more than its wire format.
+        memory: What the mapper remembers; a later export goes on with it.
+        note: What keeps it from showing everything, if something does.
+    """
+
+    plugin: ClassVar[Plugin | None] = None
+
+    def __init__(self) -> None:
+        """Begins with an empty memory."""
+        self.memory: set[str] = set()
+        self.note: str | None = None
+
+    @abc.abstractmethod
+    def __call__(self, tag: str, value: Summary.Value) -> Iterable[Point]:
+        """Returns the points for a value recorded under `tag`.
+
+        Raises:
+            ValueError: The value cannot be shown.
+        """
+
+    def shows_more(self, tag: str) -> bool:
+        """Whether a value recorded under `tag` becomes more than the one point of `plugin`."""
+        return False
+
+
+def tensor_value(
+    dtype: int, shape: Sequence[int], content: bytes = b"", texts: Sequence[bytes] = ()
+) -> Any:
+    """Returns a `Summary.Value` that holds a tensor.
+
+    Args:
+        dtype: A `types_pb2.DataType`.
+        shape: The sizes of its dimensions.
+        content: Its elements, little-endian.
+        texts: Its elements, if they are strings.
+    """
+    dims = [tensor_shape_pb2.TensorShapeProto.Dim(size=size) for size in shape]
+    tensor = tensor_pb2.TensorProto(
+        dtype=dtype,
+        tensor_shape=tensor_shape_pb2.TensorShapeProto(dim=dims),
+        tensor_content=content,
+        string_val=texts,
+    )
+    return summary_pb2.Summary.Value(tensor=tensor)
+
+
+def string_value(text: bytes, shape: Sequence[int] = ()) -> Any:
+    """Returns a `Summary.Value` that holds a tensor of one string."""
+    return tensor_value(types_pb2.DT_STRING, shape, texts=[text])

@@ -9,13 +9,13 @@ from typing import Any, Final
 import numpy as np
 from PIL import Image, ImageDraw
 from tensorboard.compat.proto import summary_pb2 as tensorboard_pb2
-from tensorboard.compat.proto import tensor_pb2, tensor_shape_pb2, types_pb2
+from tensorboard.compat.proto import types_pb2
 from tensorboard.plugins.pr_curve import plugin_data_pb2
 
 from rec_summary._pb.summary_pb2 import Reliability, Summary
 from rec_summary.errors import three_part
 from rec_summary.tensorboard.dashboards.images import encoded
-from rec_summary.tensorboard.dashboards.points import Point, plugin
+from rec_summary.tensorboard.dashboards.points import Point, ValueMapper, plugin, tensor_value
 from rec_summary.tensorboard.dashboards.text import table, text_point
 
 POINTS: Final = "points"
@@ -28,7 +28,7 @@ _GREY, _BLUE, _PALE = (150, 150, 150), (31, 105, 180), (215, 226, 240)
 _DOT: Final = 4
 
 
-class PrCurveMapper:
+class PrCurveMapper(ValueMapper):
     """Maps a precision-recall curve to the dashboard of that name.
 
     Source: `tensorboard/plugins/pr_curve/summary.py`: a tensor of shape (6, thresholds), the
@@ -48,16 +48,10 @@ class PrCurveMapper:
         data = np.array(rows, "<f4")
         content = plugin_data_pb2.PrCurvePluginData(version=0, num_thresholds=data.shape[1])
         owner = plugin("pr_curves", tensorboard_pb2.DATA_CLASS_TENSOR, content.SerializeToString())
-        dims = [tensor_shape_pb2.TensorShapeProto.Dim(size=size) for size in data.shape]
-        tensor = tensor_pb2.TensorProto(
-            dtype=types_pb2.DT_FLOAT,
-            tensor_shape=tensor_shape_pb2.TensorShapeProto(dim=dims),
-            tensor_content=data.tobytes(),
-        )
-        yield Point(tag, owner, tensorboard_pb2.Summary.Value(tensor=tensor))
+        yield Point(tag, owner, tensor_value(types_pb2.DT_FLOAT, data.shape, data.tobytes()))
 
 
-class ReliabilityMapper:
+class ReliabilityMapper(ValueMapper):
     """Maps a reliability curve to a picture, and to a table `<tag>/points`."""
 
     def __call__(self, tag: str, value: Summary.Value) -> Iterator[Point]:
@@ -74,7 +68,7 @@ class ReliabilityMapper:
         yield text_point(f"{tag}/{POINTS}", table("", _rates(curve)))
 
 
-class TopIdsMapper:
+class TopIdsMapper(ValueMapper):
     """Maps the most frequent ids to a table in Text."""
 
     def __call__(self, tag: str, value: Summary.Value) -> Iterator[Point]:

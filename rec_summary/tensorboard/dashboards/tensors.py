@@ -21,7 +21,7 @@ from rec_summary._pb.summary_pb2 import Summary
 from rec_summary.tensorboard.dashboards import colours
 from rec_summary.tensorboard.dashboards.histograms import HistogramMapper
 from rec_summary.tensorboard.dashboards.images import encoded
-from rec_summary.tensorboard.dashboards.points import Point
+from rec_summary.tensorboard.dashboards.points import Point, ValueMapper
 from rec_summary.tensorboard.dashboards.scalars import scalar
 from rec_summary.tensorboard.dashboards.text import table, text_point
 from rec_summary.values.histogram import histogram
@@ -37,7 +37,7 @@ _SMALLEST: Final = 128  # so that a small matrix can be seen
 _OUTLIERS: Final = (0.5, 99.5)  # percentiles; what is beyond has the last colour
 
 
-class TensorMapper:
+class TensorMapper(ValueMapper):
     """Maps a tensor to a histogram, a table `<tag>/statistics` and, if it is a matrix, a
     picture `<tag>/heat_map`; a tensor of one element to a scalar.
 
@@ -46,6 +46,7 @@ class TensorMapper:
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self._histograms = HistogramMapper()
         self.memory = self._histograms.memory
 

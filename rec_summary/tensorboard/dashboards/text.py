@@ -8,14 +8,12 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from tensorboard.compat.proto import summary_pb2, tensor_pb2, tensor_shape_pb2, types_pb2
-
 from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary.series.limits import MOST_ENTRIES
 from rec_summary.series.lineage import Lineage
 from rec_summary.series.parameters import recorded_parameters, shortest
 from rec_summary.series.words import valid
-from rec_summary.tensorboard.dashboards.points import TEXT, Point
+from rec_summary.tensorboard.dashboards.points import TEXT, Point, string_value
 
 TAG: Final = "lineage"
 
@@ -42,12 +40,7 @@ def lineage_point(lineage: Lineage) -> Point:
 
 def text_point(tag: str, text: str) -> Point:
     """Returns the point of a text in Markdown."""
-    tensor = tensor_pb2.TensorProto(
-        dtype=types_pb2.DT_STRING,
-        tensor_shape=tensor_shape_pb2.TensorShapeProto(),
-        string_val=[text.encode()],
-    )
-    return Point(tag, TEXT, summary_pb2.Summary.Value(tensor=tensor))
+    return Point(tag, TEXT, string_value(text.encode()))
 
 
 def cell(value: object) -> str:

@@ -1,54 +1,76 @@
-"""Writing TensorBoard event files.
+"""The event file of a TensorBoard run: framing events, and appending behind known bytes.
 
-The framing is that of the records; TensorBoard's own writer is not used, because it takes
+The framing is that of the records. TensorBoard's own writer is not used, because it takes
 twenty times as long. Source: `tensorflow/core/util/event.proto`, and how both of
 TensorBoard's loaders read it.
+
+An export that was killed may have written more than its cursor states. The next export makes
+the same bytes again, compares, and writes only where the file ends. So a TensorBoard that has
+read them finds nothing changed.
 """
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from tensorboard.compat.proto import event_pb2
 
-from rec_summary.records.format.framing import frame
+from rec_summary.errors import DestinationError
+from rec_summary.records.format import framing
+from rec_summary.series.report import Tally
+from rec_summary.tensorboard.event_files.cursor import FilePosition
+from rec_summary.tensorboard.event_files.logdir import LogDir, event_file_name, ours, unusable
 
 FILE_VERSION: Final = "brain.Event:2"
+_OPEN: Final = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_BUFFER_BYTES: Final = 1 << 18
+_MOST_PIECES: Final = 1000  # that one call can write
+_SMALL_BYTES: Final = 4096  # pieces of less than this are copied together first
+_LARGEST_EVENT: Final = 1 << 30
 
 
-class Appendable(Protocol):
-    """What event files are written to: a file, or something like it."""
-
-    def write(self, data: bytes | memoryview, /) -> object:
-        """Appends `data`, all of it."""
-
-
-class EventFileWriter:
-    """Writes the events of one TensorBoard run.
+class EventFile:
+    """The event file of a TensorBoard run. It is opened or created at the first event.
 
     Attributes:
-        bytes_written: How much was written so far.
-        last: Where the last event begins, in bytes from the beginning of the file.
+        position: What is in the file, buffered bytes included.
+        bytes_written: How many bytes were passed to it.
+        replaced: Whether something that had been there was written over or removed.
     """
 
-    def __init__(self, file: Appendable, size: int = 0) -> None:
-        """Writes to `file`, which stays the caller's to close.
+    def __init__(self, logdir: LogDir, run: str, position: FilePosition) -> None:
+        """Begins; nothing is opened.
 
         Args:
-            file: Where to.
-            size: How many bytes the file has already.
+            logdir: The log directory, entered.
+            run: The name of the TensorBoard run.
+            position: What is known to be in the file. With a size of 0, opening it removes
+                other event files of ours from the directory of the run.
         """
-        self._file = file
-        self._size = size
-        self.last = size
+        self.position = position
         self.bytes_written = 0
+        self.replaced = False
+        self._logdir = logdir
+        self._run = run
+        self._fd: int | None = None
+        self._unchecked = 0  # bytes behind the position that have not been compared
+        self._buffer: list[bytes | memoryview] = []
+        self._buffered = 0
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything was written, now or by an earlier export."""
+        return bool(self.position.size) or self._fd is not None
 
     def write(self, step: int, wall_time: float, values: list[Any]) -> None:
         """Writes an event.
 
-        The first one is preceded by the file's version and a start, which bear the same
-        time: TensorBoard takes it for the beginning of the run.
+        The first one is preceded by the file's version and a start with the same time:
+        TensorBoard takes it for the beginning of the run.
 
         Args:
             step: The training step.
@@ -56,11 +78,12 @@ class EventFileWriter:
             values: TensorBoard's `Summary.Value` messages.
 
         Raises:
-            OSError: The file cannot be written.
+            DestinationError: The file cannot be opened or written. What is on disk then ends
+                anywhere; a new object, from a position that is known to be right, mends that.
         """
         event = event_pb2.Event(wall_time=wall_time, step=step)
         event.summary.value.extend(values)
-        self._append(event)
+        self._write(event)
 
     def write_framed(self, pieces: Sequence[bytes | memoryview]) -> None:
         """Writes events that are serialised and framed already; not the first of a file.
@@ -69,44 +92,206 @@ class EventFileWriter:
             pieces: The framed events; the last piece is the last event alone.
 
         Raises:
-            OSError: The file cannot be written.
+            DestinationError: As in `write`.
         """
+        if self._fd is None:
+            self._open()
         for piece in pieces:
-            self._file.write(piece)
-            self.last = self._size
-            self._size += len(piece)
-            self.bytes_written += len(piece)
+            self._append(piece)
 
     def write_graph(self, wall_time: float, graph: bytes) -> None:
         """Writes a computation graph, a serialised `GraphDef`; a run has one at most.
 
         Raises:
-            OSError: The file cannot be written.
+            DestinationError: As in `write`.
         """
-        self._append(event_pb2.Event(wall_time=wall_time, graph_def=graph))
+        self._write(event_pb2.Event(wall_time=wall_time, graph_def=graph))
 
     def write_restart(self, step: int, wall_time: float) -> None:
         """Writes that training (re)started at a step.
 
-        TensorBoard's Python loader then forgets what it has for this step and later ones,
-        as its other loader does of itself when steps go back.
+        TensorBoard's Python loader then forgets what it has for this step and later ones.
+        Its other loader does so by itself when steps go back.
 
         Raises:
-            OSError: The file cannot be written.
+            DestinationError: As in `write`.
         """
-        start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
-        self._append(event_pb2.Event(wall_time=wall_time, step=step, session_log=start))
+        self._write(_start(step, wall_time))
 
-    def _append(self, event: Any) -> None:
-        if not self._size:
-            self._write(event_pb2.Event(wall_time=event.wall_time, file_version=FILE_VERSION))
-            # Only a second start is a restart.
-            self.write_restart(event.step, event.wall_time)
-        self._write(event)
+    def flush(self) -> None:
+        """Hands all events to the operating system: from now on TensorBoard sees them.
+
+        Raises:
+            DestinationError: As in `write`.
+        """
+        if self._fd is None:
+            return
+        data, at = self._buffer, self.position.size - self._buffered
+        if len(data) > _MOST_PIECES or self._buffered < len(data) * _SMALL_BYTES:
+            data = [b"".join(data)]
+        self._buffer, self._buffered = [], 0
+        try:
+            while data:
+                written = os.pwritev(self._fd, data, at)
+                at += written
+                data = _rest(data, written)
+        except OSError as error:
+            raise self._unusable(error) from error
+
+    def settle(self) -> None:
+        """Flushes, and cuts off what an earlier export wrote beyond.
+
+        Raises:
+            DestinationError: As in `write`.
+        """
+        self.flush()
+        if self._unchecked:
+            self._cut()
+
+    def discard(self) -> None:
+        """Removes the file: there is no such TensorBoard run any more.
+
+        Raises:
+            DestinationError: It cannot be removed.
+        """
+        self._close()
+        self.position = FilePosition(self.position.stamp)
+        self._logdir.remove(self._run)
+
+    def close(self, tally: Tally) -> None:
+        """Closes the file, and counts what was written; what has not been flushed is lost."""
+        if self._fd is None:
+            return
+        self._close()
+        tally.bytes_written += self.bytes_written
+        tally.runs.append(self._run)
+        if self.replaced:
+            tally.replaced.append(self._run)
+
+    def _open(self) -> None:
+        name, size = event_file_name(self.position.stamp), self.position.size
+        with self._logdir.made(self._run) as directory:
+            # Through a link in its place, another file would be written.
+            if not size:
+                for other in ours(directory):
+                    if other != name or not _is_plain(other, directory):
+                        os.unlink(other, dir_fd=directory)
+                        self.replaced = True
+            fd = os.open(name, _OPEN, 0o666, dir_fd=directory)
+            try:
+                there = os.fstat(fd).st_size
+                if not _is_plain(name, directory):
+                    raise OSError(f"{name} is not a file of its own")
+            except OSError:
+                os.close(fd)
+                raise
+        self._fd, self._unchecked = fd, max(there - size, 0)
+
+    def _close(self) -> None:
+        if self._fd is not None:
+            os.close(self._fd)
+        self._fd = None
 
     def _write(self, event: Any) -> None:
-        record = frame(event.SerializeToString())
-        self._file.write(record)
-        self.last = self._size
-        self._size += len(record)
-        self.bytes_written += len(record)
+        if self._fd is None:
+            self._open()
+        if not self.position.size:
+            version = event_pb2.Event(wall_time=event.wall_time, file_version=FILE_VERSION)
+            # Only a second start is a restart.
+            for each in (version, _start(event.step, event.wall_time)):
+                self._append(framing.frame(each.SerializeToString()))
+        self._append(framing.frame(event.SerializeToString()))
+
+    def _append(self, data: bytes | memoryview) -> None:
+        """Appends whole events; where the file has these bytes already, nothing is written."""
+        position, nbytes = self.position, len(data)
+        position.last = position.size
+        self.bytes_written += nbytes
+        if self._unchecked:
+            data = self._compare(bytes(data))
+        position.size = position.last + nbytes
+        self._buffer.append(data)
+        self._buffered += len(data)
+        if self._buffered >= _BUFFER_BYTES:
+            self.flush()
+
+    def _compare(self, data: bytes) -> bytes:
+        """Steps over the bytes that are there already; returns those that are to be written."""
+        assert self._fd is not None  # it has bytes to compare with
+        try:
+            present = os.pread(self._fd, min(len(data), self._unchecked), self.position.size)
+        except OSError as error:
+            raise self._unusable(error) from error
+        if not data.startswith(present):
+            self._cut()
+            return data
+        self._unchecked -= len(present)
+        return data[len(present) :]
+
+    def _cut(self) -> None:
+        assert self._fd is not None  # it has bytes to cut off
+        try:
+            os.ftruncate(self._fd, self.position.size)
+        except OSError as error:
+            raise self._unusable(error) from error
+        self._unchecked = 0
+        self.replaced = True
+
+    def _unusable(self, error: OSError) -> DestinationError:
+        return unusable("the event file in", os.path.join(self._logdir.path, self._run), error)
+
+
+def is_intact(logdir: LogDir, run: str, position: FilePosition) -> bool:
+    """Whether an event file still has what was written to it.
+
+    Args:
+        logdir: The log directory, entered.
+        run: The run's name.
+        position: What was written.
+
+    Raises:
+        DestinationError: The file cannot be read.
+    """
+    size, last = position.size, position.last
+    with logdir.opened(run) as directory:
+        if directory is None:
+            return False
+        try:
+            fd = os.open(event_file_name(position.stamp), _READ, dir_fd=directory)
+        except FileNotFoundError:
+            return False
+        try:
+            if size > os.fstat(fd).st_size or size - last > _LARGEST_EVENT:
+                return False
+            record = os.pread(fd, size - last, last)
+        finally:
+            os.close(fd)
+    if len(record) < max(size - last, framing.OVERHEAD_BYTES):
+        return False
+    length = framing.unpack_header(record[: framing.HEADER_BYTES])
+    payload = record[framing.HEADER_BYTES : -framing.FOOTER_BYTES]
+    return length == len(payload) and framing.footer_matches(
+        payload, record[-framing.FOOTER_BYTES :]
+    )
+
+
+def _start(step: int, wall_time: float) -> Any:
+    start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
+    return event_pb2.Event(wall_time=wall_time, step=step, session_log=start)
+
+
+def _rest(pieces: list[bytes | memoryview], written: int) -> list[bytes | memoryview]:
+    """Returns what is left to write."""
+    left: list[bytes | memoryview] = []
+    for piece in pieces:
+        skipped = min(written, len(piece))
+        written -= skipped
+        if skipped < len(piece):
+            left.append(memoryview(piece)[skipped:])
+    return left
+
+
+def _is_plain(name: str, directory: int) -> bool:
+    """Whether a file is a regular one with no other name, so that writing hits nothing else."""
+    status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+    return stat.S_ISREG(status.st_mode) and status.st_nlink == 1

@@ -17,7 +17,7 @@ from rec_summary.series.options import (
 from rec_summary.series.report import ExportReport, Tally
 from rec_summary.tensorboard.event_files.jobs import export_in_processes
 from rec_summary.tensorboard.event_files.logdir import LogDir
-from rec_summary.tensorboard.event_files.run_exporter import RunExport
+from rec_summary.tensorboard.event_files.run_exporter import RunExporter
 from rec_summary.tensorboard.event_files.targets import Names
 
 __all__ = ["ArgumentError", "Progress", "export_tensorboard"]
@@ -123,15 +123,16 @@ def _export_here(
 ) -> bool:
     """Exports run after run; tells whether any has records."""
     # All are looked at first: nothing is written if one of them cannot be.
-    exports = [(run, RunExport(run, names, logdir, tally, options, meter.advance)) for run in runs]
-    for run, export in exports:
+    exporters = [(run, RunExporter(run, names, logdir, tally, options)) for run in runs]
+    for run, exporter in exporters:
         meter.begin(run.name)
         try:
-            export.update(run)
-            export.commit()
+            for nbytes in exporter.update(run):
+                meter.advance(nbytes)
+            exporter.commit()
         finally:
-            export.close()
-    return any(export.has_records for _, export in exports)
+            exporter.close()
+    return any(exporter.has_records for _, exporter in exporters)
 
 
 class _Meter:

@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from rec_summary.errors import DestinationError, three_part
@@ -16,7 +17,7 @@ from rec_summary.series.report import ExportReport, Tally
 from rec_summary.series.run_poller import Watch
 from rec_summary.series.words import printable
 from rec_summary.tensorboard.event_files.logdir import LogDir
-from rec_summary.tensorboard.event_files.run_exporter import RunExport
+from rec_summary.tensorboard.event_files.run_exporter import RunExporter
 from rec_summary.tensorboard.event_files.targets import Names
 
 INTERVAL_SECS: Final = 0.25
@@ -24,7 +25,7 @@ _COMMIT_SECS: Final = 5.0
 _RETRY_SECS: Final = 10.0
 
 Told = Callable[[ExportReport], None]
-"""Told what has been done so far, each time that something was."""
+"""Takes what was done so far, each time that something was."""
 
 
 def follow_tensorboard(
@@ -40,25 +41,26 @@ def follow_tensorboard(
     """Exports like `export_tensorboard`, and goes on with whatever is written, until stopped.
 
     A record is in the event file at most `interval` seconds, and the time to read and
-    write it, after it was flushed. Runs, ranks and files that turn up later are taken in;
-    the source need not exist yet. A run that cannot be written is told, and tried again.
+    write it, after it was flushed. Runs, ranks and files that turn up later are exported
+    too; the source need not exist yet. A run that cannot be written is reported, and tried
+    again.
 
     Args:
         source: A record directory, or a tree of them.
         logdir: The log directory; made if need be. Not inside `source`, nor around it.
-        stop: To be set when it shall end: everything is then brought to an end, and noted
-            down for a later export.
-        options: What is exported; it cannot be thinned, since nobody knows how much comes.
+        stop: Set it to end: everything is then exported for the last time, and the cursors
+            are saved for a later export.
+        options: What is exported; `max_points` is not allowed, since a series that still grows
+            cannot be downsampled.
         runs: As in `export_tensorboard`.
-        interval: How long to rest between two looks, in seconds.
-        told: Told what was done so far.
+        interval: How long to wait between two polls, in seconds.
+        told: Called with what was done so far.
 
     Returns:
         What was exported and what was not.
 
     Raises:
-        ArgumentError: `logdir` and `source` lie inside each other, or an option cannot be
-            meant.
+        ArgumentError: `logdir` and `source` lie inside each other, or an option is invalid.
         DestinationError: `logdir` cannot be written to, or another export is using it.
     """
     source, logdir = os.fspath(source), os.fspath(logdir)
@@ -71,23 +73,35 @@ def follow_tensorboard(
         follower = _Follower(source, destination, options, runs, stop)
         try:
             while not stop.is_set():
-                if follower.look() and told is not None:
+                if follower.poll() and told is not None:
                     told(follower.tally.report())
                 stop.wait(interval)
             follower.finish()
-        except _Stopped:
-            pass  # in the middle of a run: the next export completes it
         finally:
             follower.close()
     return follower.tally.report()
 
 
-class _Stopped(Exception):
-    """It shall end while there is still a lot to read."""
+@dataclass
+class _Followed:
+    """What is known of a run.
+
+    Attributes:
+        run: The run as it was seen last. One that turned up later may have another name than
+            its own.
+        exporter: What exports it; None after a failure.
+        commit_at: When to save its cursor, by the monotonic clock; None if nothing is new.
+        retry_at: When to try it again after a failure; None if there was none.
+    """
+
+    run: Run
+    exporter: RunExporter | None = None
+    commit_at: float | None = None
+    retry_at: float | None = None
 
 
 class _Follower:
-    """The exports of all runs, each brought up to date when its records have grown."""
+    """The exporters of all runs; each is updated when its records have grown."""
 
     def __init__(
         self,
@@ -103,82 +117,91 @@ class _Follower:
         self._options = options
         self._pattern = pattern
         self._stop = stop
-        self._finishing = False
+        self._interrupted = False
         self._names: Names | None = None
-        self._exports: dict[str, RunExport] = {}  # by the paths of runs
-        self._called: dict[str, str] = {}  # the names of runs, by their paths
-        self._uncommitted: dict[str, float] = {}  # when to note down how far a run has come
-        self._failed: dict[str, tuple[Run, float]] = {}  # when to try a run again
+        self._followed: dict[str, _Followed] = {}  # by the paths of runs
 
-    def look(self) -> bool:
+    def poll(self) -> bool:
         """Exports what is new; tells whether there was anything."""
         now = time.monotonic()
         changed = matching_runs(self._watch.look(), self._pattern)
-        if self._names is None and changed:
-            self._names = Names(run.name for run in self._watch.all())
-        again = [run for run, due in self._failed.values() if due <= now]
         paths = {run.path for run in changed}
+        again = [each.run for each in self._followed.values() if _is_due(each.retry_at, now)]
         for run in (*changed, *(run for run in again if run.path not in paths)):
             self._update(run, final=False)
-        for path, due in list(self._uncommitted.items()):
-            if due <= now:
-                self._commit(path)
+        for followed in self._followed.values():
+            if _is_due(followed.commit_at, now):
+                self._commit(followed)
         return bool(changed)
 
     def finish(self) -> None:
-        """Brings everything up to date for the last time."""
-        self._finishing = True
+        """Exports everything for the last time, unless a long update was interrupted."""
+        if self._interrupted:
+            return  # in the middle of a run: the next export completes it
         for run in matching_runs(self._watch.all(), self._pattern):
             self._update(run, final=True)
-        for path in list(self._uncommitted):
-            self._commit(path)
+        for followed in self._followed.values():
+            if followed.commit_at is not None:
+                self._commit(followed)
 
     def close(self) -> None:
         """Closes all files."""
-        for export in self._exports.values():
-            export.close()
+        for followed in self._followed.values():
+            if followed.exporter is not None:
+                followed.exporter.close()
 
     def _update(self, run: Run, *, final: bool) -> None:
-        assert self._names is not None  # a look came before
+        if self._interrupted:
+            return
+        followed = self._followed.get(run.path)
+        if followed is None:
+            if self._names is None:
+                self._names = Names(each.name for each in self._watch.all())
+            run = dataclasses.replace(run, name=self._names.claim_run(run.name))
+            followed = self._followed[run.path] = _Followed(run)
+        followed.run = dataclasses.replace(run, name=followed.run.name)
         try:
-            export = self._exports.get(run.path)
-            if export is None:
-                self._called.setdefault(run.path, self._names.claim_run(run.name))
-                run = dataclasses.replace(run, name=self._called[run.path])
-                export = self._exports[run.path] = RunExport(
-                    run, self._names, self._logdir, self.tally, self._options, self._advance
-                )
-            export.update(dataclasses.replace(run, name=self._called[run.path]), final=final)
+            self._export(followed, final=final)
         except DestinationError as error:
-            self._fail(run, error)
+            self._fail(followed, error)
             return
-        if self._failed.pop(run.path, None) is not None:
+        if followed.retry_at is not None:
+            followed.retry_at = None
             self.tally.note(f"run {printable(run.name)}: can be written again")
-        self._uncommitted.setdefault(run.path, time.monotonic() + _COMMIT_SECS)
+        if followed.commit_at is None:
+            followed.commit_at = time.monotonic() + _COMMIT_SECS
 
-    def _commit(self, path: str) -> None:
-        del self._uncommitted[path]
-        export = self._exports.get(path)
-        if export is None:
-            return
+    def _export(self, followed: _Followed, *, final: bool) -> None:
+        if followed.exporter is None:
+            assert self._names is not None  # the run has a name
+            followed.exporter = RunExporter(
+                followed.run, self._names, self._logdir, self.tally, self._options
+            )
+        for nbytes in followed.exporter.update(followed.run, final=final):
+            self.tally.bytes_read += nbytes
+            if not final and self._stop.is_set():
+                self._interrupted = True
+                return
+
+    def _commit(self, followed: _Followed) -> None:
+        followed.commit_at = None
         try:
-            export.commit()
+            if followed.exporter is not None:
+                followed.exporter.commit()
         except DestinationError as error:
             self.tally.note(f"how far the export has come cannot be noted down: {error}")
 
-    def _fail(self, run: Run, error: DestinationError) -> None:
-        """Gives up what is known of a run: the next try goes on from its cursor."""
-        if run.path not in self._failed:
-            self.tally.problem(
-                run.path, 0, f"the run cannot be written, and is tried again: {error}"
-            )
-        self._failed[run.path] = (run, time.monotonic() + _RETRY_SECS)
-        self._uncommitted.pop(run.path, None)
-        export = self._exports.pop(run.path, None)
-        if export is not None:
-            export.close()
+    def _fail(self, followed: _Followed, error: DestinationError) -> None:
+        """Forgets what is known of a run: the next try goes on from its cursor."""
+        if followed.retry_at is None:
+            what = f"the run cannot be written, and is tried again: {error}"
+            self.tally.problem(followed.run.path, 0, what)
+        followed.retry_at = time.monotonic() + _RETRY_SECS
+        followed.commit_at = None
+        if followed.exporter is not None:
+            followed.exporter.close()
+        followed.exporter = None
 
-    def _advance(self, nbytes: int) -> None:
-        self.tally.bytes_read += nbytes
-        if self._stop.is_set() and not self._finishing:
-            raise _Stopped
+
+def _is_due(moment: float | None, now: float) -> bool:
+    return moment is not None and moment <= now

@@ -14,7 +14,7 @@ from rec_summary.records.reading.runs import Run
 from rec_summary.series.options import ExportOptions
 from rec_summary.series.report import Tally
 from rec_summary.tensorboard.event_files.logdir import LogDir
-from rec_summary.tensorboard.event_files.run_exporter import RunExport
+from rec_summary.tensorboard.event_files.run_exporter import RunExporter
 from rec_summary.tensorboard.event_files.targets import Names
 
 
@@ -54,7 +54,7 @@ def export_in_processes(
     trial = copy.deepcopy(names)
     for run in runs:
         # Looks at each place: nothing is written if one of them cannot be used.
-        RunExport(run, trial, logdir, Tally(), options, lambda nbytes: None)
+        RunExporter(run, trial, logdir, Tally(), options)
     # Not forked: this process may have threads.
     context = multiprocessing.get_context("spawn")
     has_records = False
@@ -95,15 +95,11 @@ def _end_with_parent() -> None:
 def _export(run: Run, names: Names, path: str, options: ExportOptions) -> tuple[Tally, bool]:
     """Exports one run, in a process of its own."""
     tally = Tally()
-
-    def advance(nbytes: int) -> None:
-        tally.bytes_read += nbytes
-
     with LogDir(path, lock=False) as logdir:
-        export = RunExport(run, names, logdir, tally, options, advance)
+        exporter = RunExporter(run, names, logdir, tally, options)
         try:
-            export.update(run)
-            export.commit()
+            tally.bytes_read += sum(exporter.update(run))
+            exporter.commit()
         finally:
-            export.close()
-    return tally, export.has_records
+            exporter.close()
+    return tally, exporter.has_records

@@ -3,63 +3,64 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final
 
-from rec_summary._pb.summary_pb2 import Summary
+from msgspec import convert, to_builtins
+
+from rec_summary._pb.summary_pb2 import Event, Summary
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import RecordFile, Run
-from rec_summary.series.batch import SUMMARY, UNKNOWN, Batch, Record
+from rec_summary.series.batch import SUMMARY, Batch, Record
 from rec_summary.series.event_reader import EventReader
 from rec_summary.series.lineage import Lineage, metrics_of, numeric
 from rec_summary.series.merging import KIND, Merging
 from rec_summary.series.options import ExportOptions
-from rec_summary.series.ranks import Writer, Writers
+from rec_summary.series.ranks import Writers
 from rec_summary.series.report import Tally
 from rec_summary.series.words import printable, reason
 from rec_summary.tensorboard import dashboards
-from rec_summary.tensorboard.dashboards.computation_graph import graph_def
-from rec_summary.tensorboard.dashboards.dataset_graph import dataset_graph_def
-from rec_summary.tensorboard.event_files.cursor import load_cursor, remove_cursor, save_cursor
-from rec_summary.tensorboard.event_files.cursor_check import is_sound
+from rec_summary.tensorboard.dashboards.graphs.computation import graph_def
+from rec_summary.tensorboard.dashboards.graphs.dataset import dataset_graph_def
+from rec_summary.tensorboard.event_files.cursor import (
+    Cursor,
+    MergingState,
+    WritersState,
+    load_cursor,
+    remove_cursor,
+    save_cursor,
+)
 from rec_summary.tensorboard.event_files.description import Description
+from rec_summary.tensorboard.event_files.event_file import is_intact
 from rec_summary.tensorboard.event_files.logdir import LogDir
-from rec_summary.tensorboard.event_files.output import TensorBoardRun
-from rec_summary.tensorboard.event_files.outputs import Outputs
-from rec_summary.tensorboard.event_files.resume import is_in_force
-from rec_summary.tensorboard.event_files.targets import EVALUATION_RUN, Names, Targets
+from rec_summary.tensorboard.event_files.run_writer import COMPUTATION, TensorBoardRun
+from rec_summary.tensorboard.event_files.targets import EVALUATION_RUN, Names, TensorBoardRuns
 
 _VERSION: Final = "version"
+_COMPUTATION_GRAPH: Final = "graph_def"
 _COMMIT_BYTES: Final = 1 << 26
 
 
-class RunExport:
+class RunExporter:
     """Brings one run to a log directory, and keeps it up to date there.
 
     `update` exports what is new since the last time, be it a moment ago or in an earlier
     process: the cursor in the log directory says where that one stopped. If the event
     files are not what they were then, if other options were in force, or if the records
-    are others, the run is exported anew.
+    are others, the run is exported from the beginning.
     """
 
     def __init__(
-        self,
-        run: Run,
-        names: Names,
-        logdir: LogDir,
-        tally: Tally,
-        options: ExportOptions,
-        advance: Callable[[int], None],
+        self, run: Run, names: Names, logdir: LogDir, tally: Tally, options: ExportOptions
     ) -> None:
-        """Looks at what there is; nothing is written yet.
+        """Reads the cursor and checks the places; nothing is written yet.
 
         Args:
             run: The run.
             names: Gives out names of TensorBoard runs.
             logdir: The log directory, entered.
-            tally: Told of everything.
+            tally: Counts what is exported and what is not.
             options: What is exported.
-            advance: Called with the number of bytes after each record that was read.
 
         Raises:
             DestinationError: The log directory cannot be read, or there are event files of
@@ -70,26 +71,17 @@ class RunExport:
         self._logdir = logdir
         self._tally = tally
         self._options = options
-        self._advance = advance
-        state = load_cursor(logdir, run.name)
-        if state is not None and not is_sound(state, run.name):
-            state = None
-        self._stale = [] if state is None else list(state["outputs"])  # TensorBoard runs of before
-        if state is not None and not is_in_force(state, run, names, logdir, options):
-            state = None
-        self._begin(state)
-        for rank in run.ranks:
-            logdir.check(self._targets.rank(rank))
-        logdir.check(run.name)
-        logdir.check(self._targets.evaluation())
+        cursor = load_cursor(logdir, run.name)
+        self._stale = list(cursor.outputs) if cursor else []  # TensorBoard runs of before
+        self._begin(cursor if cursor and self._is_in_force(cursor) else None)
 
     @property
     def has_records(self) -> bool:
         """Whether any record has ever been read."""
         return self._began is not None
 
-    def update(self, run: Run, *, final: bool = True) -> None:
-        """Exports what is new; afterwards TensorBoard sees it.
+    def update(self, run: Run, *, final: bool = True) -> Iterator[int]:
+        """Exports what is new; at the end TensorBoard sees it.
 
         The session of the HParams dashboard, and the table beside it, are those of the
         lowest rank with a lineage; the tables of other ranks are in their own sub-runs.
@@ -99,17 +91,23 @@ class RunExport:
         Args:
             run: The run with all its files, which may be more than before.
             final: Whether this is the last update for now; if not, an unfinished record
-                or an unfinished lineage is no trouble yet.
+                or an unfinished lineage is no problem yet.
+
+        Yields:
+            How many bytes were read since the last time. Whoever stops here in the middle of
+            a run leaves the rest to a later export.
 
         Raises:
             DestinationError: Something cannot be written.
         """
-        self._run = run
-        self._read_all(final=final)
+        self._run = self._outputs.run = run
+        yield from self._read_all(final=final)
         if not self._describe(final=final):
-            if self._can_begin_anew():
-                self._begin_anew()
-                self._read_all(final=final)
+            if self._can_begin_again():
+                self._stale = self._outputs.give_up()
+                remove_cursor(self._logdir, run.name)
+                self._begin(None)
+                yield from self._read_all(final=final)
                 self._describe(final=final)
             else:
                 self._tally.note(
@@ -127,197 +125,190 @@ class RunExport:
         if not self.has_records:
             return
         written = self._outputs.states()
-        state = {
-            "options": self._options.fingerprint(),
-            "targets": self._targets.state(),
-            "files": self._places,
-            "outputs": written,
-            "writers": self._writers.state(),
-            "merging": self._merging.state(),
-            "description": self._description.state(),
-            "began": self._began,
-            "reached": self._reached,
-            "furthest": self._furthest,
-            "evaluating_rank": self._evaluating_rank,
-        }
-        for name in (*self._stale, *self._targets.names(), self._run.name):
+        for name in (*self._stale, *self._outputs.names()):
             if name not in written and self._logdir.remove(name):
                 self._tally.replaced.append(name)
         self._stale = []
-        if written:
-            save_cursor(self._logdir, self._run.name, state)
+        if not written:
+            return
+        cursor = Cursor(
+            format=2,
+            options=self._options.fingerprint(),
+            targets=self._outputs.targets,
+            files=self._files,
+            outputs=written,
+            writers=convert(self._writers.state(), WritersState),
+            merging=convert(self._merging.state(), MergingState, str_keys=True),
+            description=self._description.state,
+            began=self._began,
+            reached=self._reached,
+            furthest=self._furthest,
+            evaluating_rank=self._evaluating_rank,
+        )
+        save_cursor(self._logdir, self._run.name, cursor)
 
     def close(self) -> None:
         """Closes all files, whatever has happened."""
         self._outputs.close()
 
-    # What is known
-
-    def _begin(self, state: Mapping[str, Any] | None) -> None:
-        known = None if state is None else state["targets"]
-        self._targets = Targets(self._run, self._names, known)
-        self._outputs = Outputs(
-            lambda: self._run,
-            self._targets,
-            self._logdir,
-            self._tally,
-            self._options,
-            {} if state is None else state["outputs"],
+    def _begin(self, cursor: Cursor | None) -> None:
+        """Begins, or goes on where an earlier export stopped."""
+        self._outputs = TensorBoardRuns(
+            self._run, self._names, self._logdir, self._tally, self._options, cursor
         )
         self._writers = Writers()
         self._merging = Merging(self._run.name, self._tally)
-        self._description = Description(self._run.name, self._tally)
-        self._places: dict[str, tuple[int, bool]] = {}  # by file: offset, nothing more to read
-        self._began: float | None = None  # the wall time of the first record
-        self._reached = 0  # the highest step of a summary so far
-        self._furthest = 0  # the furthest from zero that any step is
-        self._evaluating_rank: int | None = None
+        self._description = Description(
+            self._run.name, self._tally, cursor.description if cursor else None
+        )
+        # By file: how far it is read, and whether nothing more can be read from it.
+        self._files = cursor.files if cursor else {}
+        self._began = cursor.began if cursor else None  # the wall time of the first record
+        self._reached = cursor.reached if cursor else 0  # the highest step of a summary so far
+        self._furthest = cursor.furthest if cursor else 0  # the furthest from zero of any step
+        self._evaluating_rank = cursor.evaluating_rank if cursor else None
         self._uncommitted = 0
-        if state is not None:
-            self._places = {name: (at, ended) for name, (at, ended) in state["files"].items()}
-            self._began, self._reached = state["began"], state["reached"]
-            self._furthest = state["furthest"]
-            self._evaluating_rank = state["evaluating_rank"]
-            self._writers.restore(state["writers"])
-            self._merging.restore(state["merging"])
-            self._description.restore(state["description"], self._outputs.running)
+        if cursor:
+            self._writers.restore(to_builtins(cursor.writers))
+            self._merging.restore(to_builtins(cursor.merging, str_keys=True))
 
-    def _can_begin_anew(self) -> bool:
+    def _is_in_force(self, cursor: Cursor) -> bool:
+        """Whether a cursor describes these records, these options and these event files."""
+        run = self._run
+        if not self._options.resumable or cursor.options != self._options.fingerprint():
+            return False
+        if not self._names.fit(run, cursor.targets):
+            return False
+        sizes = {os.path.basename(file.path): file.nbytes for file in run.files}
+        known = cursor.files.keys() & sizes.keys()
+        # The oldest summary files may be gone, to make room on the disk. A lineage file is
+        # never removed alone: if one is gone, these are the records of another training.
+        gone = cursor.files.keys() - known
+        if not known or any(name.endswith(Kind.LINEAGE.value) for name in gone):
+            return False
+        if any(sizes[name] < cursor.files[name][0] for name in known):
+            return False
+        return all(
+            is_intact(self._logdir, name, output.file) for name, output in cursor.outputs.items()
+        )
+
+    def _can_begin_again(self) -> bool:
         """Whether all that was ever exported of this run can still be read."""
-        present = {os.path.basename(file.path) for file in self._run.files}
-        return set(self._places) <= present
+        return self._files.keys() <= {os.path.basename(file.path) for file in self._run.files}
 
-    def _begin_anew(self) -> None:
-        self.close()
-        self._stale = list(self._outputs)
-        self._names.release(self._targets.names())
-        remove_cursor(self._logdir, self._run.name)
-        self._begin(None)
-
-    # Reading
-
-    def _read_all(self, *, final: bool) -> None:
+    def _read_all(self, *, final: bool) -> Iterator[int]:
         for rank in self._run.ranks:
-            for file in self._run.of(Kind.SUMMARY, rank):
-                for batch in self._read(file, final=final):
-                    if batch.kind == SUMMARY:
-                        self._take_values(file, batch)
-                    else:
-                        for record in batch.records():
-                            self._take_event(file, record)
-            for file in self._run.of(Kind.LINEAGE, rank):
-                for batch in self._read(file, final=final):
-                    for record in batch.records():
-                        self._take_lineage(rank, record)
+            for kind in (Kind.SUMMARY, Kind.LINEAGE):
+                for file in self._run.of(kind, rank):
+                    yield from self._read(file, final=final)
         for point in self._merging.points(self._run.files):
             # The run's own: those of its ranks are in sub-runs.
-            self._outputs.session().record(
-                point.origin.with_values(point.step, point.nbytes, point.values)
+            self._outputs.session().take(
+                _values_at(point.step, point.values, point.origin, point.nbytes)
             )
 
-    def _read(self, file: RecordFile, *, final: bool) -> Iterator[Batch]:
+    def _read(self, file: RecordFile, *, final: bool) -> Iterator[int]:
         name = os.path.basename(file.path)
-        start, ended = self._places.get(name, (0, False))
+        start, ended = self._files.get(name, (0, False))
         if ended or (0 < start == file.nbytes) or (not final and file.nbytes <= start):
             return
         self._tally.files += 1
+        reached = start
         with EventReader(file, self._tally, start) as reader:
-            reached = start
             for batch in reader:
-                self._advance(reader.offset - reached)
-                self._uncommitted += reader.offset - reached
-                reached = reader.offset
                 if self._began is None:
                     self._began = float(batch.wall_times[0])
-                    self._clear_the_place()
-                self._places[name] = (batch.offset, False)  # this one is not exported yet
-                yield batch
-            self._advance(reader.offset - reached)
-            self._places[name] = (reader.offset, reader.ended)
-            if final and reader.unfinished is not None:
-                self._tally.problem(file.path, reader.offset, reader.unfinished)
+                    # Before anything changes that an old cursor describes.
+                    remove_cursor(self._logdir, self._run.name)
+                self._files[name] = (batch.offset, False)  # this batch is not exported yet
+                self._uncommitted += reader.offset - reached
+                self._take(file, batch)
+                self._files[name] = (reader.offset, False)
+                yield reader.offset - reached
+                reached = reader.offset
+        self._files[name] = (reader.offset, reader.ended)
+        yield reader.offset - reached
+        if final and reader.unfinished is not None:
+            self._tally.problem(file.path, reader.offset, reader.unfinished)
 
-    def _clear_the_place(self) -> None:
-        """Takes away a cursor that is not in force, before anything that it speaks of changes."""
-        remove_cursor(self._logdir, self._run.name)
+    def _take(self, file: RecordFile, batch: Batch) -> None:
+        if batch.kind == SUMMARY:
+            self._take_values(file, batch)
+            return
+        for record in batch.records():
+            if record.kind == _VERSION:
+                continue
+            if file.name.kind is Kind.LINEAGE:
+                self._take_lineage(file.name.rank, record)
+            elif record.kind == _COMPUTATION_GRAPH:
+                writer = self._writers.of(file, record.wall_time)
+                output = self._outputs.writer(writer.rank, writer.number)
+                self._take_graph(output, record, COMPUTATION)
+            else:
+                self._tally.unknown[record.kind] += 1
 
     def _take_values(self, file: RecordFile, batch: Batch) -> None:
-        times = batch.wall_times
-        writer = self._writers.of(file, float(times[0]))
-        writer.last = max(writer.last, float(times.max()))
-        output = self._output(writer)
-        steps = batch.steps
-        self._commit_now_and_then(output, int(steps[0]))
-        self._reached = max(self._reached, int(steps[-1]))
-        self._furthest = max(self._furthest, int(steps[0]), int(steps[-1]), key=abs)
-        output.record(batch)
-        if writer.number == 1 and any(kind == KIND for kind, _ in batch.series()):
-            for record in batch.records():
-                self._merging.take(writer.rank, record)
-
-    def _output(self, writer: Writer) -> TensorBoardRun:
-        return self._outputs.writer(writer.rank, writer.number)
-
-    def _take_event(self, file: RecordFile, record: Record) -> None:
-        if record.kind == "graph_def":
-            writer = self._writers.of(file, record.wall_time)
-            self._take_graph(self._output(writer), record, record.kind)
-        elif record.kind != _VERSION:
-            self._tally.unknown[record.kind] += 1
-
-    def _commit_now_and_then(self, output: TensorBoardRun, step: int) -> None:
-        """Notes down a long export's place between two steps, for the case that it is killed."""
-        if self._uncommitted >= _COMMIT_BYTES and self._options.resumable and step != output.step:
+        steps, wall_times = batch.steps, batch.wall_times
+        writer = self._writers.of(file, float(wall_times[0]))
+        writer.last = max(writer.last, float(wall_times.max()))
+        output = self._outputs.writer(writer.rank, writer.number)
+        # A long export may be killed. Its cursor is saved between two steps.
+        is_due = self._uncommitted >= _COMMIT_BYTES and self._options.resumable
+        if is_due and steps[0] != output.step:
             self._uncommitted = 0
             self.commit()
+        highest = int(steps[-1])
+        self._reached = max(self._reached, highest)
+        self._furthest = max(self._furthest, highest, key=abs)
+        if isinstance(batch, Record) and any(each.kind == KIND for each in batch.values):
+            if writer.number == 1:
+                self._merging.take(writer.rank, batch)
+            batch = batch.of([each for each in batch.values if each.kind != KIND])
+        output.take(batch)
 
-    def _take_lineage(self, rank: int, decoded: Record) -> None:
-        event = decoded.event
-        kind = event.WhichOneof("what")
+    def _take_lineage(self, rank: int, record: Record) -> None:
+        kind = record.kind
         lineage = self._description.lineage(rank)
-        if kind == _VERSION:
-            return
         if kind == dashboards.EVALUATION:
-            self._take_evaluation(rank, decoded, lineage)
+            self._take_evaluation(rank, record, lineage)
         elif kind == dashboards.DATASET_GRAPH:
-            self._take_graph(self._outputs.rank(rank), decoded, kind)
+            self._take_graph(self._outputs.writer(rank), record, kind)
             return
         elif kind in dashboards.LINEAGE:
             try:
-                dashboards.LINEAGE[kind](lineage, event, decoded.wall_time)
+                dashboards.LINEAGE[kind](lineage, record.event, record.wall_time)
             except ValueError as error:
-                what = f"this {kind} cannot be shown: {reason(error)}; skipped"
-                self._tally.problem(decoded.path, decoded.offset, what)
+                self._not_shown(record, error)
                 return
         else:
-            self._tally.unknown[kind or UNKNOWN] += 1
+            self._tally.unknown[kind] += 1
             return
         self._tally.exported[kind] += 1
 
-    def _take_graph(self, output: TensorBoardRun, decoded: Record, kind: str) -> None:
-        make = dataset_graph_def if kind == dashboards.DATASET_GRAPH else graph_def
+    def _take_graph(self, output: TensorBoardRun, record: Record, name: str) -> None:
+        make = graph_def if name == COMPUTATION else dataset_graph_def
         try:
-            graph = make(getattr(decoded.event, kind))
+            graph = make(getattr(record.event, record.kind))
         except (ValueError, ArithmeticError, MemoryError) as error:
-            what = f"this {kind} cannot be shown: {reason(error)}; skipped"
-            self._tally.problem(decoded.path, decoded.offset, what)
+            self._not_shown(record, error)
             return
-        if kind == dashboards.DATASET_GRAPH:
-            output.put_graph(decoded.wall_time, graph, kind)
-        else:
-            output.put_graph(decoded.wall_time, graph)
-        self._tally.exported[kind] += 1
+        output.put_graph(record.wall_time, graph, name)
+        self._tally.exported[record.kind] += 1
 
-    def _take_evaluation(self, rank: int, decoded: Record, lineage: Lineage) -> None:
-        evaluation = decoded.event.evaluation_lineage
+    def _not_shown(self, record: Record, error: Exception) -> None:
+        what = f"this {record.kind} cannot be shown: {reason(error)}; skipped"
+        self._tally.problem(record.path, record.offset, what)
+
+    def _take_evaluation(self, rank: int, record: Record, lineage: Lineage) -> None:
+        evaluation = record.event.evaluation_lineage
         # MindSpore does not say at which step it evaluated: where training had got to, then.
         step = evaluation.train_step if evaluation.HasField("train_step") else self._reached
         self._furthest = max(self._furthest, step, key=abs)
-        lineage.take_evaluation(evaluation, step, decoded.wall_time)
+        lineage.take_evaluation(evaluation, step, record.wall_time)
         if self._evaluating_rank is None:
             self._evaluating_rank = rank
         if self._evaluating_rank == rank:
-            own = self._outputs.rank(rank)
+            own = self._outputs.writer(rank)
             values = [
                 Summary.Value(tag=name, scalar_value=number)
                 for name, value in metrics_of(evaluation)
@@ -325,15 +316,18 @@ class RunExport:
                 if (number := numeric(value)) is not None
                 and not own.shows(f"{EVALUATION_RUN}/{name}")
             ]
-            self._outputs.evaluation().record(decoded.with_values(step, decoded.nbytes, values))
+            self._outputs.evaluation().take(_values_at(step, values, record, record.nbytes))
 
     def _describe(self, *, final: bool) -> bool:
         """Writes what is known of the run as a whole; tells whether the result is right."""
         description = self._description
-        if not description.lineages:
+        if not description.state.lineages:
             return True
-        session = self._outputs.session()
-        description.write_texts(session, self._outputs.rank, self._reached, final=final)
-        return description.write_session(
-            session, self._outputs.running, self._began, self._furthest, final=final
-        )
+        description.write_texts(self._outputs, self._reached, final=final)
+        return description.write_session(self._outputs, self._began, self._furthest, final=final)
+
+
+def _values_at(step: int, values: list[Summary.Value], origin: Record, nbytes: int) -> Record:
+    """Returns values of a step as if they had been recorded where `origin` was."""
+    event = Event(step=step, wall_time=origin.wall_time, summary=Summary(value=values))
+    return Record(origin.path, origin.offset, nbytes, origin.wall_time, event)

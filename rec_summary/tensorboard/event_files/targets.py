@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
+from typing import Final
 
-from rec_summary._pb.lineage_pb2 import LineageEvent
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.event_reader import EventReader
+from rec_summary.series.options import ExportOptions
 from rec_summary.series.report import Tally
+from rec_summary.tensorboard.event_files.cursor import Cursor, OutputState, TargetNames
+from rec_summary.tensorboard.event_files.logdir import LogDir
+from rec_summary.tensorboard.event_files.run_writer import TensorBoardRun
 
-EVALUATION_RUN = "eval"
-RUNNING_RUN = "running"
-_PEEKED = 100  # records of a lineage file
+EVALUATION_RUN: Final = "eval"
+_RUNNING_RUN: Final = "running"
+_PEEKED: Final = 100  # records of a lineage file
 
 
 class Names:
@@ -46,77 +50,145 @@ class Names:
         """Gives names back."""
         self._taken.difference_update(names)
 
-    def conflict(self, run: str, names: Iterable[str]) -> bool:
-        """Whether one of the names that a run has used is that of another recorded run."""
-        return any(name != run and name in self._runs for name in names)
+    def fit(self, run: Run, state: TargetNames) -> bool:
+        """Whether the names of an earlier export are those that a run would be given now."""
+        if not state.several and is_parallel(run):
+            return False
+        return not any(name != run.name and name in self._runs for name in state.names.values())
 
 
-class Targets:
-    """The TensorBoard runs of one run, by what they are for."""
+class TensorBoardRuns:
+    """The TensorBoard runs of one run: its own, and those beside and below it.
 
-    def __init__(self, run: Run, names: Names, known: dict[str, str] | None = None) -> None:
-        """Begins.
+    Each is opened when something is to be written to it.
+
+    Attributes:
+        run: The run, with the files that it has now.
+        targets: The names in use, by what they are for.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        names: Names,
+        logdir: LogDir,
+        tally: Tally,
+        options: ExportOptions,
+        cursor: Cursor | None = None,
+    ) -> None:
+        """Begins, or goes on with the runs of an earlier export.
 
         Args:
             run: The run.
             names: Gives out names.
-            known: The names of an earlier export; they stay as they are.
+            logdir: The log directory, entered.
+            tally: Counts what is exported and what is not.
+            options: What is exported.
+            cursor: The cursor of the earlier export; its names stay as they are.
+
+        Raises:
+            DestinationError: A place cannot be read, or has event files of another writer.
         """
-        self._run = run.name
-        self._names = names
-        self._known = dict(known or {})
-        self._names.add(self.names())
+        self.run = run
         # One rank's values are the run's own; several get a sub-run each.
-        self._several = self._known.get("several") == "yes" if known else is_parallel(run)
-
-    def rank(self, rank: int) -> str:
-        """Where the values of a rank go."""
-        key = f"rank {rank}"
-        first = not any(known.startswith("rank ") for known in self._known)
-        if first and not self._several:
-            return self._known.setdefault(key, self._run)
-        return self._known.get(key) or self._claim(key, f"{self._run}/rank_{rank}")
-
-    def writer(self, rank: int, number: int) -> str:
-        """Where the values of a further writer of the same rank go; the first has number 1."""
-        if number == 1:
-            return self.rank(rank)
-        key = f"rank {rank} writer {number}"
-        return self._known.get(key) or self._claim(key, f"{self.rank(rank)}/writer_{number}")
-
-    def evaluation(self) -> str:
-        """Where the results of evaluations go."""
-        name = f"{self._run}/{EVALUATION_RUN}"
-        return self._known.get("evaluation") or self._claim("evaluation", name)
-
-    def running(self) -> str:
-        """Where it says that the run is going on."""
-        name = f"{self._run}/{RUNNING_RUN}"
-        return self._known.get("running") or self._claim("running", name)
-
-    def state(self) -> dict[str, str]:
-        """Returns what is to be handed in as `known` later; JSON can hold it."""
-        return {**self._known, "several": "yes" if self._several else "no"}
+        self.targets = cursor.targets if cursor else TargetNames(is_parallel(run), {})
+        self._names = names
+        self._logdir = logdir
+        self._tally = tally
+        self._options = options
+        self._outputs: dict[str, TensorBoardRun] = {}
+        names.add(self.names())
+        for name, state in cursor.outputs.items() if cursor else ():
+            self._open(name, state=state)
+        for name in (*map(self._writer_name, run.ranks), run.name, self._evaluation_name()):
+            logdir.check(name)
 
     def names(self) -> list[str]:
         """Returns all names in use."""
-        return self.names_in(self._known)
+        return [*self.targets.names.values(), self.run.name]
 
-    @classmethod
-    def fit(cls, run: Run, names: Names, state: dict[str, str]) -> bool:
-        """Whether the names of an earlier export are those that would be given now."""
-        if state["several"] == "no" and is_parallel(run):
-            return False
-        return not names.conflict(run.name, cls.names_in(state))
+    def session(self) -> TensorBoardRun:
+        """Returns the run's own, which HParams takes for its session."""
+        return self._open(self.run.name)
 
-    @staticmethod
-    def names_in(state: dict[str, str]) -> list[str]:
-        """Returns the names in what `state` has returned."""
-        return [name for key, name in state.items() if key != "several"]
+    def evaluation(self) -> TensorBoardRun:
+        """Returns that of the metrics of evaluations."""
+        return self._open(self._evaluation_name())
 
-    def _claim(self, key: str, name: str) -> str:
-        self._known[key] = self._names.claim(name)
-        return self._known[key]
+    def writer(self, rank: int, number: int = 1) -> TensorBoardRun:
+        """Returns that of a rank; the further writers of a rank have numbers from 2 on."""
+        return self._open(self._writer_name(rank, number), rank)
+
+    def running(self) -> TensorBoardRun:
+        """Returns the one that says that the run is going on, while it does."""
+        name = self._name("running", f"{self.run.name}/{_RUNNING_RUN}")
+        if name in self._outputs and not self._outputs[name].begun:
+            del self._outputs[name]  # it was discarded: this is another one
+        return self._open(name)
+
+    def settle(self) -> None:
+        """Lays out their charts, and shows TensorBoard all that has come.
+
+        Raises:
+            DestinationError: Something cannot be written.
+        """
+        evaluation = self._evaluation_name()
+        for name, output in self._outputs.items():
+            output.lay_out(evaluation=name == evaluation)
+            output.settle()
+
+    def states(self) -> dict[str, OutputState]:
+        """Flushes, and returns what a later export needs to go on with those that were written.
+
+        Raises:
+            DestinationError: Something cannot be written.
+        """
+        found = {name: output.state() for name, output in self._outputs.items()}
+        return {name: state for name, state in found.items() if state is not None}
+
+    def give_up(self) -> list[str]:
+        """Closes all files, gives the names back, and returns those that were opened."""
+        self.close()
+        self._names.release(self.targets.names.values())
+        return list(self._outputs)
+
+    def close(self) -> None:
+        """Closes all files."""
+        for output in self._outputs.values():
+            output.close()
+
+    def _open(
+        self, name: str, rank: int | None = None, state: OutputState | None = None
+    ) -> TensorBoardRun:
+        """Returns the TensorBoard run of a name; with a rank, one of that rank's own."""
+        output = self._outputs.get(name)
+        if output is None:
+            self._logdir.check(name)
+            own = rank is not None and name != self.run.name
+            files = [file for file in self.run.files if not own or file.name.rank == rank]
+            stamp = min((file.name.stamp for file in files), default=0)
+            output = self._outputs[name] = TensorBoardRun(
+                name, stamp, self._logdir, self._tally, self._options, state
+            )
+        return output
+
+    def _writer_name(self, rank: int, number: int = 1) -> str:
+        known, key = self.targets.names, f"rank {rank}"
+        if number > 1:
+            wanted = f"{self._writer_name(rank)}/writer_{number}"
+            return self._name(f"{key} writer {number}", wanted)
+        if not self.targets.several and not any(each.startswith("rank ") for each in known):
+            known[key] = self.run.name
+        return self._name(key, f"{self.run.name}/rank_{rank}")
+
+    def _evaluation_name(self) -> str:
+        return self._name("evaluation", f"{self.run.name}/{EVALUATION_RUN}")
+
+    def _name(self, key: str, wanted: str) -> str:
+        known = self.targets.names
+        if key not in known:
+            known[key] = self._names.claim(wanted)
+        return known[key]
 
 
 def is_parallel(run: Run) -> bool:
@@ -130,8 +202,8 @@ def is_parallel(run: Run) -> bool:
     for file in run.files:
         if file.name.kind is Kind.LINEAGE:
             with EventReader(file, Tally()) as reader:
-                for record in itertools.islice(reader, _PEEKED):
-                    event: LineageEvent = next(record.records()).event
-                    if event.train_lineage.run_state.rank_size > 1:
-                        return True
+                for batch in itertools.islice(reader, _PEEKED):
+                    for record in batch.records():
+                        if record.event.train_lineage.run_state.rank_size > 1:
+                            return True
     return False

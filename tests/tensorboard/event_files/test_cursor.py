@@ -5,17 +5,68 @@ from pathlib import Path
 
 import pytest
 
+from rec_summary._pb.lineage_pb2 import TrainLineage
 from rec_summary.errors import DestinationError
 from rec_summary.records.files import temporary_name
+from rec_summary.series.lineage import Lineage, Metric
 from rec_summary.tensorboard.event_files.cursor import (
     CURSOR_NAME,
+    BufferState,
+    Cursor,
+    DescriptionState,
+    FilePosition,
+    MergingState,
+    OutputState,
+    TargetNames,
+    WritersState,
+    decode,
+    encode,
     load_cursor,
     remove_cursor,
     save_cursor,
 )
 from rec_summary.tensorboard.event_files.logdir import LogDir
 
-STATE = {"step": 1 << 60, "names": ["a", "\udce9", "ü"], "nan": 0.5, "nothing": None}
+RUN = "group/run-\udce9"  # a name that is not UTF-8
+
+
+def cursor(run: str = RUN) -> Cursor:
+    """Returns a cursor with something in each place."""
+    train = TrainLineage()
+    train.run_state.rank_size = 2
+    train.hyper_parameters.optimizer = "Adam"
+    lineage = Lineage(
+        train=train,
+        train_time=5,
+        last_time=7.5,
+        custom={"text": "ü", "truth": True, "number": 1 << 60, "half": 0.5},
+        evaluations=2,
+        valid_dataset=("path", 5),
+        metrics={"auc": Metric(7, "0.5")},
+    )
+    output = OutputState(
+        file=FilePosition(1_700_000_000, 100, 60),
+        steps=BufferState(-(1 << 63), [("scalar_value", "a", 1)], [("histogram", "b", 1 << 62)]),
+        tags=[("a", "scalars", "scalar_value", "a")],
+        memories={"histogram": ["a/nan_count"]},
+        graphs={"graph": [(1 << 32) - 1]},
+        layout=5,
+        restarts=1,
+    )
+    return Cursor(
+        format=2,
+        options="{}",
+        targets=TargetNames(True, {"rank 0": f"{run}/rank_0"}),
+        files={"x.events.\udce9": (17, False), "y": (5, True)},
+        outputs={run: output, f"{run}/rank_0": output},
+        writers=WritersState([(0, 1, 5.0)], {"y": 0}),
+        merging=MergingState({1: [(0, -5, "y", 7, True)]}, 2, (0, -1)),
+        description=DescriptionState({0: lineage}, {0: (1, 0, 2)}, 0, 0, "{}", 2, True),
+        began=0.1,
+        reached=5,
+        furthest=-7,
+        evaluating_rank=None,
+    )
 
 
 @pytest.fixture
@@ -25,39 +76,52 @@ def logdir(tmp_path: Path) -> Iterator[LogDir]:
 
 
 def test_a_cursor_comes_back_as_it_was(logdir: LogDir) -> None:
-    assert load_cursor(logdir, "group/run") is None
-    save_cursor(logdir, "group/run", STATE)
-    save_cursor(logdir, "group/run", STATE)
-    assert load_cursor(logdir, "group/run") == STATE
+    assert load_cursor(logdir, RUN) is None
+    save_cursor(logdir, RUN, cursor())
+    save_cursor(logdir, RUN, cursor())
+    assert load_cursor(logdir, RUN) == cursor()
+
+
+def test_the_same_cursor_is_the_same_bytes() -> None:
+    assert encode(cursor()) == encode(cursor())
+
+
+def test_a_cursor_is_of_one_run() -> None:
+    assert decode(encode(cursor()), RUN) == cursor()
+    assert decode(encode(cursor()), "group/run") is None
 
 
 def test_a_removed_cursor_is_gone(logdir: LogDir) -> None:
     remove_cursor(logdir, "run")
-    save_cursor(logdir, "run", STATE)
+    save_cursor(logdir, "run", cursor("run"))
     remove_cursor(logdir, "run")
     assert load_cursor(logdir, "run") is None
 
 
-@pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"format": 999}', b"\xff", b"[" * 100_000])
+@pytest.mark.parametrize(
+    "data", [b"", b"{", b"[]", b'{"format": 1}', b'{"format": 999}', b"\xff", b"[" * 100_000]
+)
 def test_what_is_no_cursor_of_ours_is_not_used(logdir: LogDir, tmp_path: Path, data: bytes) -> None:
-    save_cursor(logdir, "run", STATE)
+    save_cursor(logdir, "run", cursor("run"))
     (tmp_path / "run" / CURSOR_NAME).write_bytes(data)
     assert load_cursor(logdir, "run") is None
 
 
 def test_links_are_neither_read_nor_written_through(logdir: LogDir, tmp_path: Path) -> None:
     victim = tmp_path / "victim"
-    victim.write_bytes(b'{"format": 1}')
+    victim.write_bytes(encode(cursor("run")))
     (tmp_path / "run").mkdir()
     for name in (CURSOR_NAME, temporary_name(CURSOR_NAME)):
         (tmp_path / "run" / name).symlink_to(victim)
     assert load_cursor(logdir, "run") is None
-    save_cursor(logdir, "run", STATE)
-    assert victim.read_bytes() == b'{"format": 1}'
-    assert load_cursor(logdir, "run") == STATE
+    changed = cursor("run")
+    changed.reached = 6
+    save_cursor(logdir, "run", changed)
+    assert victim.read_bytes() == encode(cursor("run"))
+    assert load_cursor(logdir, "run") == changed
 
 
 def test_a_place_that_cannot_be_written_to(logdir: LogDir, tmp_path: Path) -> None:
     (tmp_path / "run").write_bytes(b"")
     with pytest.raises(DestinationError):
-        save_cursor(logdir, "run", STATE)
+        save_cursor(logdir, "run", cursor("run"))

@@ -1,21 +1,33 @@
+"""Event files: what is written is read back, and bytes that are there already are compared."""
+
 from __future__ import annotations
 
-import io
 import math
+import resource
+import signal
 import struct
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 from tensorboard.compat.proto import event_pb2
 
+from rec_summary.errors import DestinationError
 from rec_summary.records.format import framing
+from rec_summary.records.format.framing import frame
+from rec_summary.series.report import Tally
 from rec_summary.tensorboard.dashboards.points import SCALARS
 from rec_summary.tensorboard.dashboards.scalars import scalar
-from rec_summary.tensorboard.event_files.event_file import FILE_VERSION, EventFileWriter
+from rec_summary.tensorboard.event_files.cursor import FilePosition
+from rec_summary.tensorboard.event_files.event_file import FILE_VERSION, EventFile, is_intact
+from rec_summary.tensorboard.event_files.logdir import LogDir, event_file_name
 
+NAME = event_file_name(1)
 STEPS = st.integers(min_value=-(2**63), max_value=2**63 - 1)
 TIMES = st.floats(allow_nan=False, allow_infinity=False)
 TAGS = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=10)
@@ -23,18 +35,43 @@ NUMBERS = st.floats(width=32)
 EVENTS = st.lists(st.tuples(STEPS, TIMES, st.lists(st.tuples(TAGS, NUMBERS), max_size=3)))
 
 
+@pytest.fixture
+def logdir(tmp_path: Path) -> Iterator[LogDir]:
+    with LogDir(str(tmp_path)) as entered:
+        yield entered
+
+
+def opened(logdir: LogDir, size: int = 0, stamp: int = 1) -> EventFile:
+    return EventFile(logdir, "run", FilePosition(stamp, size))
+
+
+def append(logdir: LogDir, *parts: bytes, size: int = 0, settle: bool = True) -> EventFile:
+    """Writes parts behind `size` bytes; without `settle`, as an export that is killed."""
+    file = opened(logdir, size)
+    file.write_framed(parts)
+    (file.settle if settle else file.flush)()
+    file.close(Tally())
+    return file
+
+
+def content(tmp_path: Path) -> bytes:
+    return (tmp_path / "run" / NAME).read_bytes()
+
+
 def written(events: list[tuple[int, float, list[tuple[str, float]]]]) -> tuple[bytes, int]:
-    file = io.BytesIO()
-    writer = EventFileWriter(file)
-    for step, wall_time, points in events:
-        values = []
-        for tag, number in points:
-            value = scalar(tag, number).value
-            value.tag = tag
-            value.metadata.CopyFrom(SCALARS.metadata)
-            values.append(value)
-        writer.write(step, wall_time, values)
-    return file.getvalue(), writer.bytes_written
+    with tempfile.TemporaryDirectory() as folder, LogDir(folder) as logdir:
+        file = opened(logdir)
+        for step, wall_time, points in events:
+            values = []
+            for tag, number in points:
+                value = scalar(tag, number).value
+                value.tag = tag
+                value.metadata.CopyFrom(SCALARS.metadata)
+                values.append(value)
+            file.write(step, wall_time, values)
+        file.settle()
+        file.close(Tally())
+        return content(Path(folder)) if events else b"", file.bytes_written
 
 
 def unframed(data: bytes) -> list[Any]:
@@ -79,28 +116,168 @@ def test_tensorboards_own_loader_reads_it(tmp_path: Path) -> None:
     assert struct.pack("<f", number) == struct.pack("<f", 0.5)
 
 
-def test_where_the_last_event_begins() -> None:
-    file = io.BytesIO()
-    writer = EventFileWriter(file)
+def test_nothing_is_there_before_the_first_event(logdir: LogDir, tmp_path: Path) -> None:
+    tally = Tally()
+    file = opened(logdir)
+    file.settle()
+    assert not file.begun
+    file.close(tally)
+    assert (tally, list((tmp_path / "run").glob("*"))) == (Tally(), [])
+
+
+def test_where_the_last_event_begins(logdir: LogDir, tmp_path: Path) -> None:
+    file = opened(logdir)
     for step in range(3):
-        writer.write(step, 1.0, [])
-    [event] = unframed(file.getvalue()[writer.last :])
+        file.write(step, 1.0, [])
+    file.flush()
+    [event] = unframed(content(tmp_path)[file.position.last :])
     assert event.step == 2
+    assert file.position.size == len(content(tmp_path)) == file.bytes_written
+    file.close(Tally())
 
 
-def test_a_file_that_has_begun_gets_no_second_beginning() -> None:
-    file = io.BytesIO()
-    writer = EventFileWriter(file, size=1000)
-    writer.write(7, 1.0, [])
-    [event] = unframed(file.getvalue())
-    assert (event.step, writer.last) == (7, 1000)
+def test_a_file_that_has_begun_gets_no_second_beginning(logdir: LogDir, tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / NAME).write_bytes(bytes(1000))
+    file = opened(logdir, size=1000)
+    assert file.begun
+    file.write(7, 1.0, [])
+    file.settle()
+    [event] = unframed(content(tmp_path)[1000:])
+    assert (event.step, file.position.last) == (7, 1000)
+    file.close(Tally())
 
 
-def test_a_graph_and_a_restart() -> None:
-    file = io.BytesIO()
-    writer = EventFileWriter(file)
-    writer.write_graph(2.5, b"graph")
-    writer.write_restart(5, 3.5)
-    _, _, graph, restart = unframed(file.getvalue())
+def test_a_graph_and_a_restart(logdir: LogDir, tmp_path: Path) -> None:
+    file = opened(logdir)
+    file.write_graph(2.5, b"graph")
+    file.write_restart(5, 3.5)
+    file.flush()
+    file.close(Tally())
+    _, _, graph, restart = unframed(content(tmp_path))
     assert (graph.graph_def, graph.wall_time) == (b"graph", 2.5)
     assert (restart.step, restart.session_log.status) == (5, event_pb2.SessionLog.START)
+
+
+def test_what_was_written_is_counted_when_the_file_is_closed(logdir: LogDir) -> None:
+    append(logdir, b"abc")
+    tally, file = Tally(), opened(logdir)
+    file.write_framed([b"xy"])
+    file.settle()
+    file.close(tally)
+    file.close(tally)
+    assert (tally.runs, tally.replaced, tally.bytes_written) == (["run"], ["run"], 2)
+
+
+def test_a_file_that_was_discarded_is_gone(logdir: LogDir, tmp_path: Path) -> None:
+    tally, file = Tally(), opened(logdir)
+    file.write(1, 1.0, [])
+    file.discard()
+    assert (file.begun, file.position) == (False, FilePosition(1))
+    file.close(tally)
+    assert not (tmp_path / "run").exists()
+    assert tally == Tally()
+
+
+def test_what_is_flushed_is_in_the_file(logdir: LogDir, tmp_path: Path) -> None:
+    file = opened(logdir)
+    file.write_framed([b"abc"])
+    assert content(tmp_path) == b""
+    file.flush()
+    assert content(tmp_path) == b"abc"
+    file.write_framed([b"de"])
+    file.settle()
+    assert (content(tmp_path), file.position.size) == (b"abcde", 5)
+    file.close(Tally())
+
+
+def test_large_parts_do_not_wait_for_a_flush(logdir: LogDir, tmp_path: Path) -> None:
+    file = opened(logdir)
+    file.write_framed([bytes(1 << 20)])
+    assert len(content(tmp_path)) == 1 << 20
+    file.close(Tally())
+
+
+def test_the_same_bytes_are_not_written_again(logdir: LogDir, tmp_path: Path) -> None:
+    append(logdir, b"abc", b"def")
+    (tmp_path / "run" / NAME).chmod(0o444)
+    before = (tmp_path / "run" / NAME).stat()
+    file = append(logdir, b"ab", b"cdef")
+    after = (tmp_path / "run" / NAME).stat()
+    assert (before.st_ino, before.st_mtime_ns) == (after.st_ino, after.st_mtime_ns)
+    assert (file.position.size, file.replaced) == (6, False)
+
+
+def test_what_a_killed_export_wrote_beyond_is_gone_on_with(logdir: LogDir, tmp_path: Path) -> None:
+    append(logdir, b"abcdef", settle=False)
+    file = append(logdir, b"defghi", size=3)
+    assert (content(tmp_path), file.replaced) == (b"abcdefghi", False)
+
+
+def test_a_torn_end_is_completed(logdir: LogDir, tmp_path: Path) -> None:
+    append(logdir, b"abcd")
+    file = append(logdir, b"abcdefgh")
+    assert (content(tmp_path), file.replaced) == (b"abcdefgh", False)
+
+
+def test_other_bytes_are_replaced_from_there_on(logdir: LogDir, tmp_path: Path) -> None:
+    append(logdir, b"abc", b"dxf", b"ghi")
+    file = append(logdir, b"abc", b"def")
+    assert (content(tmp_path), file.replaced) == (b"abcdef", True)
+
+
+def test_what_is_left_over_is_cut_off(logdir: LogDir, tmp_path: Path) -> None:
+    append(logdir, b"abcdef")
+    file = append(logdir, b"abc")
+    assert (content(tmp_path), file.replaced) == (b"abc", True)
+
+
+def test_an_older_file_of_ours_makes_way(logdir: LogDir, tmp_path: Path) -> None:
+    append(logdir, b"abc")
+    file = opened(logdir, stamp=2)
+    file.write_framed([b""])
+    file.close(Tally())
+    assert [path.name for path in (tmp_path / "run").iterdir()] == [event_file_name(2)]
+    assert file.replaced
+
+
+def test_a_full_disk_is_told_and_mended_later(logdir: LogDir, tmp_path: Path) -> None:
+    """The limit on a file's size stands in for a disk that is full."""
+    data = bytes(range(256)) * 4096
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, hard))
+    file = opened(logdir)
+    try:
+        with pytest.raises(DestinationError, match="File too large"):
+            file.write_framed([data])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, handler)
+        file.close(Tally())
+    assert len(content(tmp_path)) == 1 << 16
+    assert not append(logdir, data).replaced
+    assert content(tmp_path) == data
+
+
+@given(st.lists(st.binary(max_size=20)), st.lists(st.binary(max_size=20)), st.integers(0, 60))
+def test_the_file_becomes_what_it_should_be(old: list[bytes], new: list[bytes], size: int) -> None:
+    kept = b"".join(old)[:size]
+    with tempfile.TemporaryDirectory() as folder, LogDir(folder) as logdir:
+        append(logdir, *old)
+        append(logdir, *new, size=len(kept))
+        assert content(Path(folder)) == kept + b"".join(new)
+
+
+def test_intact_means_that_the_last_event_is_whole(logdir: LogDir, tmp_path: Path) -> None:
+    first, second = frame(b"first"), frame(b"second")
+    size, last = len(first) + len(second), len(first)
+    assert not is_intact(logdir, "run", FilePosition(1, size, last))
+    append(logdir, first, second, b"torn")
+    assert is_intact(logdir, "run", FilePosition(1, size, last))
+    assert not is_intact(logdir, "run", FilePosition(2, size, last))
+    assert not is_intact(logdir, "run", FilePosition(1, size, last - 1))
+    (tmp_path / "run" / NAME).write_bytes(first + second[:-1])
+    assert not is_intact(logdir, "run", FilePosition(1, size, last))
+    (tmp_path / "run" / NAME).write_bytes(first + bytes(len(second)))
+    assert not is_intact(logdir, "run", FilePosition(1, size, last))

@@ -7,18 +7,20 @@ import filelock
 import pytest
 
 from rec_summary.errors import DestinationError
-from rec_summary.tensorboard.event_files.append import AppendFile
+from rec_summary.series.report import Tally
+from rec_summary.tensorboard.event_files.cursor import FilePosition
+from rec_summary.tensorboard.event_files.event_file import EventFile
 from rec_summary.tensorboard.event_files.logdir import LOCK_NAME, LogDir, event_file_name
 from tests.support.record_dirs import tree
 
 
 def put(logdir: LogDir, run: str, data: bytes, stamp: int = 1) -> bool:
-    file = AppendFile(logdir, run, stamp, 0)
+    file = EventFile(logdir, run, FilePosition(stamp))
     try:
-        file.write(data)
+        file.write_framed([data])
         file.settle()
     finally:
-        file.close()
+        file.close(Tally())
     return file.replaced
 
 
@@ -89,7 +91,7 @@ def test_links_in_the_log_directory_are_not_followed(tmp_path: Path) -> None:
             with pytest.raises(DestinationError, match="the run directory"):
                 logdir.check(run)
             with pytest.raises(DestinationError, match="the run directory"):
-                AppendFile(logdir, run, 1, 0)
+                put(logdir, run, b"")
             with pytest.raises(DestinationError, match="the run directory"):
                 logdir.remove(run)
     assert files(outside) == {}
@@ -153,7 +155,7 @@ def test_a_directory_without_permission(tmp_path: Path) -> None:
 def test_a_file_in_the_place_of_a_run(tmp_path: Path) -> None:
     (tmp_path / "run").write_bytes(b"theirs")
     with LogDir(str(tmp_path)) as logdir:
-        for action in (logdir.check, logdir.remove, lambda run: AppendFile(logdir, run, 1, 0)):
+        for action in (logdir.check, logdir.remove, lambda run: put(logdir, run, b"")):
             with pytest.raises(DestinationError, match="Not a directory"):
                 action("run")
     assert files(tmp_path) == {"run": b"theirs"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import random
 import shutil
 import tempfile
@@ -25,8 +24,7 @@ from rec_summary.records.reading.verify import verify_file
 from rec_summary.series.inspection import inspect_run
 from rec_summary.series.report import Tally
 from rec_summary.series.runs import rows
-from rec_summary.tensorboard.event_files.cursor import CURSOR_NAME
-from rec_summary.tensorboard.event_files.cursor_check import is_sound
+from rec_summary.tensorboard.event_files.cursor import CURSOR_NAME, decode
 from rec_summary.tensorboard.event_files.export import export_tensorboard
 from tests.support.checkpoint_bytes import DATA
 from tests.support.crafted import good
@@ -98,8 +96,7 @@ def cursor(data: bytes, base: Path) -> None:
     (logs / CURSOR_NAME).write_bytes(data)
     export_tensorboard(base / "records", base / "logs")
     assert {each.name for each in base.iterdir()} == {"records", "logs"}
-    state = json.loads((logs / CURSOR_NAME).read_bytes())
-    assert is_sound(state, "run")
+    assert decode((logs / CURSOR_NAME).read_bytes(), "run") is not None
 
 
 def checkpoint(data: bytes, base: Path) -> None:

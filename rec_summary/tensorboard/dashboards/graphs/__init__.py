@@ -1,0 +1,1 @@
+"""Computation graphs and data pipelines to the Graphs dashboard."""

@@ -1,0 +1,268 @@
+"""MindSpore's computation graph, from the network's inputs to the optimizer's updates."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tensorboard.compat.proto import types_pb2
+
+from rec_summary._pb import anf_ir_pb2
+from rec_summary._pb.anf_ir_pb2 import GraphProto, TypeProto, ValueProto
+from rec_summary.series.limits import MOST_EDGES, MOST_NODES
+from rec_summary.series.words import valid
+from rec_summary.tensorboard.dashboards.graphs.graph_def import (
+    CUT,
+    NodeNames,
+    check_size,
+    fit,
+    new_graph,
+    set_shapes,
+    set_text,
+)
+
+PARAMETER: Final = "Parameter"
+CONSTANT: Final = "Const"  # the page draws these small, beside the node that reads them
+OUTPUT: Final = "Output"
+_INPUTS_SCOPE: Final = "inputs"
+_UNUSED_SCOPE: Final = "unused"
+_ORDER: Final = "UpdateState"  # an operator that computes nothing: it keeps others in order
+_FIRST_AFTER_OTHERS: Final = "Depend"  # returns its first input, once the others are done
+
+_TYPES: Final = {
+    getattr(anf_ir_pb2, f"DT_{ours}"): getattr(types_pb2, f"DT_{theirs}")
+    for ours, theirs in (
+        *((name, name) for name in ("BOOL", "INT8", "INT16", "INT32", "INT64", "STRING")),
+        *((name, name) for name in ("UINT8", "UINT16", "UINT32", "UINT64", "COMPLEX64")),
+        *(("FLOAT16", "HALF"), ("FLOAT32", "FLOAT"), ("FLOAT64", "DOUBLE")),
+        *(("BFLOAT16", "BFLOAT16"), ("COMPLEX128", "COMPLEX128")),
+    )
+}
+_SHOWN_VALUES: Final = 12  # of a list, a tuple or a tensor
+_DEEPEST: Final = 4  # tuples in tuples that are shown
+
+
+def graph_def(graph: GraphProto) -> Any:
+    """Returns the `GraphDef` of a computation graph.
+
+    Operators have their full names. A parameter stands in the scope of the operator that
+    reads it first, under its own name, so that weights are found in their layer and
+    moments in the optimizer; the network's inputs are together in the scope `inputs`. A
+    constant is drawn beside each scope that reads it. Edges that only keep operators in
+    order, to and from `UpdateState` and to `Depend`, are control edges. An input that is
+    nowhere defined is left out, and parameters that nothing reads are with the inputs: of
+    a network with branches or loops, MindSpore records hardly more than its parameters.
+    Names that come twice get a number.
+
+    Any graph is taken, and the time and the size of the result are linear in its own.
+
+    Args:
+        graph: The graph as MindSpore's `Cell.get_func_graph_proto` gives it.
+
+    Raises:
+        ValueError: It has more nodes or edges than any page can show.
+    """
+    nodes = len(graph.node) + len(graph.parameters) + len(graph.const_vals) + len(graph.outputs)
+    check_size(nodes, "nodes", MOST_NODES)
+    check_size(sum(len(node.input) for node in graph.node), "edges", MOST_EDGES)
+    return _Builder(graph).build()
+
+
+class _Builder:
+    def __init__(self, graph: GraphProto) -> None:
+        self._graph = graph
+        self._result = new_graph()
+        self._operators = {valid(node.name): node for node in graph.node}
+        self._parameters = {valid(each.name): each for each in graph.parameters}
+        self._constants = {valid(each.key): each.value for each in graph.const_vals}
+        self._wanted = [fit(_full_name(node)) for node in graph.node]
+        self._homes = self._find_homes()
+        scopes = (f"{_INPUTS_SCOPE}/_", f"{_UNUSED_SCOPE}/_")
+        self._names = NodeNames([*self._wanted, *self._homes.values(), *scopes])
+        self._shown: dict[str, str] = {}  # operators and parameters: name by key
+        self._copies: dict[tuple[str, str], str] = {}  # constants: name by scope and key
+        self._texts: dict[str, str] = {}  # constants: value by key, which may be large
+
+    def build(self) -> Any:
+        given = [self._names.give(wanted) for wanted in self._wanted]
+        for node, name in zip(self._graph.node, given, strict=True):
+            self._shown.setdefault(valid(node.name), name)
+        for name, parameter in self._parameters.items():
+            if name not in self._shown:
+                self._add_parameter(name, parameter)
+        for node, name in zip(self._graph.node, given, strict=True):
+            self._add_operator(node, name)
+        for output in self._graph.outputs:
+            self._add_output(output)
+        self._add_unread_constants()
+        return self._result
+
+    def _find_homes(self) -> dict[str, str]:
+        """Returns the full name of each parameter: its first reader's scope, and its own name."""
+        homes: dict[str, str] = {}
+        for node, wanted in zip(self._graph.node, self._wanted, strict=True):
+            scope = wanted.rpartition("/")[0]
+            for each in node.input:
+                name = valid(each.name)
+                if name in self._parameters and name not in homes:
+                    # Parameters of a network have dotted names or states of their own; its
+                    # inputs are named by their number.
+                    is_input = name.startswith(_INPUTS_SCOPE) and name[6:].isdigit()
+                    homes[name] = f"{_INPUTS_SCOPE if is_input else scope}/{_leaf(name)}"
+        return homes
+
+    def _add_parameter(self, name: str, parameter: Any) -> None:
+        wanted = self._homes.get(name, f"{_INPUTS_SCOPE}/{_leaf(name)}")
+        shown = self._shown[name] = self._names.give(wanted)
+        node = self._result.node.add(name=shown, op=PARAMETER)
+        set_text(node, "parameter", name)
+        _describe(node, parameter.type)
+
+    def _add_operator(self, operator: Any, name: str) -> None:
+        scope = name.rpartition("/")[0]
+        op = valid(operator.op_type) or "unknown"
+        node = self._result.node.add(name=name, op=op)
+        data, control = [], []
+        for position, each in enumerate(operator.input):
+            key = valid(each.name)
+            source = self._source(key, scope)
+            if source is None:
+                continue
+            awaited = op == _ORDER or (op == _FIRST_AFTER_OTHERS and position > 0)
+            if awaited or each.type == each.CONTROL_EDGE or self._is_order(key):
+                control.append(f"^{source}")
+            else:
+                data.append(source)
+        node.input.extend([*data, *dict.fromkeys(control)])
+        for attribute in operator.attribute:
+            set_text(node, valid(attribute.name), value_text(attribute.value))
+        if operator.instance_name:
+            set_text(node, "instance_name", valid(operator.instance_name))
+        _describe(node, operator.output_type)
+
+    def _is_order(self, key: str) -> bool:
+        operator = self._operators.get(key)
+        if operator is not None:
+            return valid(operator.op_type) == _ORDER
+        value = self._constants.get(key)
+        return value is not None and not value.HasField("dtype") and value.str_val in ("U", "IO")
+
+    def _source(self, key: str, scope: str) -> str | None:
+        """Returns the name of the node that an input comes from; makes a constant's."""
+        shown = self._shown.get(key)
+        if shown is not None:
+            return shown
+        value = self._constants.get(key)
+        if value is None:
+            return None
+        name = self._copies.get((scope, key))
+        if name is None:
+            name = self._copies[scope, key] = self._add_constant(key, value, scope)
+        return name
+
+    def _add_constant(self, key: str, value: ValueProto, scope: str) -> str:
+        name = self._names.give(f"{scope}/{_leaf(key)}" if scope else _leaf(key))
+        node = self._result.node.add(name=name, op=CONSTANT)
+        if key not in self._texts:
+            self._texts[key] = value_text(value)
+        set_text(node, "value", self._texts[key])
+        dtype = value.tensor_val.data_type if value.HasField("tensor_val") else value.dtype
+        if dtype in _TYPES:
+            node.attr["dtype"].type = _TYPES[dtype]
+        return name
+
+    def _add_unread_constants(self) -> None:
+        read = {key for _, key in self._copies}
+        for key, value in self._constants.items():
+            if key not in read and key not in self._shown:
+                self._add_constant(key, value, _UNUSED_SCOPE)
+
+    def _add_output(self, output: Any) -> None:
+        source = self._source(valid(output.name), "")
+        node = self._result.node.add(name=self._names.give("output"), op=OUTPUT)
+        if source is not None:
+            node.input.append(source)
+        _describe(node, output.type)
+
+
+def _full_name(node: Any) -> str:
+    if node.full_name:
+        return valid(node.full_name)
+    parts = (valid(node.op_type) or "unknown", valid(node.name))
+    return f"{valid(node.scope)}/{'-'.join(part for part in parts if part)}"
+
+
+def _leaf(name: str) -> str:
+    return name.replace("/", ".")
+
+
+def _describe(node: Any, kind: TypeProto) -> None:
+    """States a type where the page looks for it, and in MindSpore's words."""
+    dtypes = []
+    shapes: list[tuple[int, ...] | None] = []
+    for part in _flattened(kind):
+        tensor = part.tensor_type
+        # MindSpore leaves out the shape of a scalar, and all shapes in a tuple.
+        known = tensor.HasField("shape") or part is kind
+        shapes.append(tuple(max(dim.size, -1) for dim in tensor.shape.dim) if known else None)
+        dtypes.append(tensor.elem_type)
+    if not dtypes:
+        return
+    set_shapes(node, shapes)
+    if len(dtypes) == 1 and dtypes[0] in _TYPES:
+        node.attr["dtype"].type = _TYPES[dtypes[0]]
+    elif any(dtype in _TYPES for dtype in dtypes):
+        stated = [_TYPES.get(dtype, types_pb2.DT_INVALID) for dtype in dtypes[:_SHOWN_VALUES]]
+        node.attr["dtypes"].list.type.extend(stated)
+
+
+def _flattened(kind: TypeProto, depth: int = 0) -> list[TypeProto]:
+    if kind.HasField("tensor_type"):
+        return [kind]
+    if depth > _DEEPEST:
+        return []
+    return [part for each in kind.sequence_type.elem_types for part in _flattened(each, depth + 1)]
+
+
+def value_text(value: ValueProto, depth: int = 0) -> str:
+    """Returns a value of MindSpore's intermediate representation as readable text."""
+    if value.HasField("tensor_val"):
+        tensor = value.tensor_val
+        name = anf_ir_pb2.DataType.Name(tensor.data_type).removeprefix("DT_").lower()
+        numbers = _joined(f"{number:g}" for number in tensor.float_data[: _SHOWN_VALUES + 1])
+        return f"{name} tensor {list(tensor.dims)}" + (f": {numbers}" if numbers else "")
+    if value.values:
+        if depth > _DEEPEST:
+            return f"({CUT})"
+        parts = (value_text(each, depth + 1) for each in value.values[: _SHOWN_VALUES + 1])
+        return f"({_joined(parts)})"
+    if value.HasField("graph"):
+        return f"graph {valid(value.graph.name)}"
+    if value.HasField("type_val"):
+        return anf_ir_pb2.DataType.Name(value.type_val.data_type).removeprefix("DT_").lower()
+    for field, content in value.ListFields():
+        if field.name == "dtype":
+            continue
+        if isinstance(content, str | bytes):
+            return valid(content)
+        if isinstance(content, bool | int):
+            return str(content)
+        if isinstance(content, float):
+            return f"{content:g}"
+        if field.name.endswith("_vals") and field.name not in ("tensor_vals", "str_vals"):
+            return f"({_joined(str(each) for each in content[: _SHOWN_VALUES + 1])})"
+        if field.name == "str_vals":
+            return f"({_joined(valid(each) for each in content[: _SHOWN_VALUES + 1])})"
+        return f"{len(content)} values" if hasattr(content, "__len__") else field.name
+    return "" if not value.HasField("dtype") else _dtype_text(value)
+
+
+def _dtype_text(value: ValueProto) -> str:
+    name = anf_ir_pb2.DataType.Name(value.dtype).removeprefix("DT_").lower()
+    return "()" if name in ("tuple", "list") else name
+
+
+def _joined(parts: Any) -> str:
+    texts = list(parts)
+    if len(texts) > _SHOWN_VALUES:
+        texts = [*texts[:_SHOWN_VALUES], CUT]
+    return ", ".join(texts)

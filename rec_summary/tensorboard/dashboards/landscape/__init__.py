@@ -1,0 +1,1 @@
+"""Loss landscapes to the dashboards Mesh, Images and Text."""

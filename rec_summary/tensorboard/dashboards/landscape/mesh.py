@@ -1,0 +1,261 @@
+"""A loss landscape as a mesh: the surface, the path of the training, and where it ended.
+
+The Mesh dashboard shows one mesh of at most 65,535 vertices (its indices have 16 bits), so
+the path is a tube in the same mesh, a little above the surface. y points upwards there.
+Source: `tensorboard/plugins/mesh/plugin_data.proto`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from tensorboard.compat.proto import summary_pb2, types_pb2
+from tensorboard.plugins.mesh import plugin_data_pb2
+
+from rec_summary.tensorboard.dashboards import colours
+from rec_summary.tensorboard.dashboards.points import Point, plugin, tensor_value
+from rec_summary.values.landscape import Landscape
+
+Floats = npt.NDArray[np.float64]
+
+_MOST_PER_SIDE: Final = 220  # 48,400 vertices leave room for the path
+_MOST_OF_PATH: Final = 1000
+_HEIGHT: Final = 1.1  # of the surface, which is 2 wide and 2 deep
+_LIFT: Final = 0.015  # of the path above the surface
+_RADIUS: Final = 0.012
+_SIDES: Final = 6
+_BALL: Final = 0.035
+_PATH: Final = (230, 30, 30)
+_START: Final = (255, 255, 255)
+_END: Final = (255, 200, 0)
+_ANGLE: Final = math.radians(38)
+_TILT: Final = np.array(
+    [
+        [1, 0, 0],
+        [0, math.cos(_ANGLE), -math.sin(_ANGLE)],
+        [0, math.sin(_ANGLE), math.cos(_ANGLE)],
+    ]
+)
+_IN_VIEW: Final = np.array([[-1.4, -1.4, -1.4], [1.4, 1.4, 1.4]])
+_WIDE: Final = 50.0  # a greatest loss so many times the least one asks for logarithms
+
+_CONFIG: Final = json.dumps(
+    {
+        "camera": {"cls": "PerspectiveCamera", "fov": 60},
+        "lights": [
+            {"cls": "AmbientLight", "color": "#ffffff", "intensity": 0.85},
+            {
+                "cls": "DirectionalLight",
+                "color": "#ffffff",
+                "intensity": 0.45,
+                "position": [1, 3, 2],
+            },
+        ],
+        # The surface is looked at from below as well (2 is three.js's DoubleSide).
+        "material": {"cls": "MeshStandardMaterial", "roughness": 0.9, "metalness": 0, "side": 2},
+    },
+    sort_keys=True,
+)
+
+
+class Mesh(NamedTuple):
+    """A mesh: positions (n, 3), triangles as indices (m, 3), red, green and blue (n, 3)."""
+
+    vertices: Floats
+    faces: npt.NDArray[np.int32]
+    colours: npt.NDArray[np.uint8]
+
+
+def is_wide(z: Floats) -> bool:
+    """Whether losses differ so much that their logarithms are to be shown."""
+    finite = z[np.isfinite(z)]
+    return bool(finite.size and finite.min() > 0 and finite.max() / finite.min() > _WIDE)
+
+
+def mesh_points(tag: str, landscape: Landscape) -> Iterator[Point]:
+    """Yields the three series of a mesh: vertices, faces and colours."""
+    mesh = landscape_mesh(landscape)
+    kind = plugin_data_pb2.MeshPluginData
+    parts = (
+        ("VERTEX", kind.VERTEX, mesh.vertices.astype("<f4"), types_pb2.DT_FLOAT),
+        ("FACE", kind.FACE, mesh.faces.astype("<i4"), types_pb2.DT_INT32),
+        ("COLOR", kind.COLOR, mesh.colours, types_pb2.DT_UINT8),
+    )
+    components = sum(1 << part for _, part, _, _ in parts)
+    for name, part, array, dtype in parts:
+        shape = (1, *array.shape)
+        metadata = plugin_data_pb2.MeshPluginData(
+            version=0,
+            name=tag,
+            content_type=part,
+            json_config=_CONFIG,
+            components=components,
+            shape=shape,
+        )
+        owner = plugin("mesh", summary_pb2.DATA_CLASS_TENSOR, metadata.SerializeToString())
+        content = np.ascontiguousarray(array).tobytes()
+        yield Point(f"{tag}_{name}", owner, tensor_value(dtype, shape, content))
+
+
+def landscape_mesh(landscape: Landscape) -> Mesh:
+    """Returns the mesh of a landscape, in a box of 2 by 1.1 by 2 around the origin.
+
+    The box is tilted towards the viewer: the page looks at it from the front, and would show
+    its edge.
+    """
+    rows, columns = (_choice(size) for size in landscape.z.shape)
+    z = landscape.z[np.ix_(rows, columns)]
+    frame = _Frame(landscape)
+    x, y = landscape.x[columns], landscape.y[rows]
+    parts = [_surface(frame.x(x), frame.y(y), frame.z(z))]
+    path = landscape.path[_choice(len(landscape.path), _MOST_OF_PATH)]
+    path = path[np.isfinite(path).all(axis=1)]
+    if len(path):
+        line = frame.place(path)
+        parts.append(_tube(line))
+        parts.append(_ball(line[0], _START))
+    end = landscape.convergence
+    if end is not None and all(map(math.isfinite, end)):
+        parts.append(_ball(frame.place(np.array([end]))[0], _END))
+    mesh = _joined(parts)
+    # The page steps back until it has all points in view, and cuts off what is near. Two
+    # points that belong to no face make it step back far enough.
+    vertices = np.concatenate([mesh.vertices @ _TILT.T, _IN_VIEW])
+    return mesh._replace(
+        vertices=vertices, colours=np.concatenate([mesh.colours, _plain(2, _START)])
+    )
+
+
+class _Frame:
+    """Brings coordinates into the box."""
+
+    def __init__(self, landscape: Landscape) -> None:
+        self._log = is_wide(landscape.z)
+        self._x = _range(landscape.x)
+        self._y = _range(landscape.y)
+        self._z = _range(self._scaled(landscape.z))
+
+    def x(self, x: Floats) -> Floats:
+        return np.clip((x - self._x[0]) / self._x[1] * 2 - 1, -1.5, 1.5)
+
+    def y(self, y: Floats) -> Floats:
+        return np.clip((y - self._y[0]) / self._y[1] * 2 - 1, -1.5, 1.5)
+
+    def z(self, z: Floats) -> Floats:
+        """Returns heights from 0 to 1."""
+        share = (self._scaled(z) - self._z[0]) / self._z[1]
+        return np.where(np.isfinite(share), np.clip(share, 0, 1), math.nan)
+
+    def place(self, points: Floats) -> Floats:
+        """Returns points of the path, shape (n, 3), above the surface."""
+        height = np.nan_to_num(self.z(points[:, 2])) * _HEIGHT - _HEIGHT / 2 + _LIFT
+        return np.stack([self.x(points[:, 0]), height, self.y(points[:, 1])], axis=1)
+
+    def _scaled(self, z: Floats) -> Floats:
+        if not self._log:
+            return z
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.log(z)
+
+
+def _range(values: Floats) -> tuple[float, float]:
+    finite = values[np.isfinite(values)]
+    if not finite.size:
+        return 0.0, 1.0
+    low, width = float(finite.min()), float(finite.max()) - float(finite.min())
+    return low, width if 0 < width < math.inf else 1.0
+
+
+def _choice(size: int, most: int = _MOST_PER_SIDE) -> npt.NDArray[np.intp]:
+    """Returns indices at even distances, the first and the last among them."""
+    return np.unique(np.linspace(0, size - 1, min(size, most)).astype(np.intp))
+
+
+def _surface(x: Floats, y: Floats, share: Floats) -> Mesh:
+    rows, columns = share.shape
+    known = np.isfinite(share)
+    grid_x, grid_y = np.meshgrid(np.nan_to_num(x), np.nan_to_num(y))
+    height = np.where(known, share, 0.0) * _HEIGHT - _HEIGHT / 2
+    vertices = np.stack([grid_x, height, grid_y], axis=-1).reshape(-1, 3)
+    index = np.arange(rows * columns).reshape(rows, columns)
+    corners = [index[:-1, :-1], index[:-1, 1:], index[1:, :-1], index[1:, 1:]]
+    whole = known[:-1, :-1] & known[:-1, 1:] & known[1:, :-1] & known[1:, 1:]
+    a, b, c, d = (corner[whole] for corner in corners)
+    faces = np.concatenate([np.stack([a, c, b], axis=1), np.stack([b, c, d], axis=1)])
+    return Mesh(vertices, faces.astype(np.int32), colours.sequential(share).reshape(-1, 3))
+
+
+def _tube(line: Floats) -> Mesh:
+    """Returns a tube along a line of points, shape (n, 3)."""
+    ahead = np.gradient(line, axis=0) if len(line) > 1 else np.array([[1.0, 0.0, 0.0]])
+    # Any direction that is not along the line, then two at right angles to it.
+    up = np.where(np.abs(ahead[:, 1:2]) > np.abs(ahead[:, :1]), [[1.0, 0, 0]], [[0, 1.0, 0]])
+    side = _unit(np.cross(ahead, up))
+    other = _unit(np.cross(ahead, side))
+    angles = np.arange(_SIDES) * 2 * math.pi / _SIDES
+    cosine, sine = np.cos(angles)[None, :, None], np.sin(angles)[None, :, None]
+    ring = cosine * side[:, None] + sine * other[:, None]
+    vertices = (line[:, None] + _RADIUS * ring).reshape(-1, 3)
+    index = np.arange(len(line) * _SIDES).reshape(len(line), _SIDES)
+    here, there = index[:-1], index[1:]
+    beside = np.roll(here, -1, axis=1), np.roll(there, -1, axis=1)
+    faces = np.concatenate(
+        [
+            np.stack([here, there, beside[0]], axis=-1).reshape(-1, 3),
+            np.stack([beside[0], there, beside[1]], axis=-1).reshape(-1, 3),
+        ]
+    )
+    return Mesh(vertices, faces.astype(np.int32), _plain(len(vertices), _PATH))
+
+
+def _ball(centre: Floats, colour: tuple[int, int, int]) -> Mesh:
+    """Returns a small ball: rings of latitude between two poles."""
+    latitudes = np.linspace(-math.pi / 2, math.pi / 2, 7)[1:-1]
+    angles = np.arange(8) * math.pi / 4
+    rings = np.stack(
+        [
+            np.cos(latitudes)[:, None] * np.cos(angles),
+            np.broadcast_to(np.sin(latitudes)[:, None], (5, 8)),
+            np.cos(latitudes)[:, None] * np.sin(angles),
+        ],
+        axis=-1,
+    ).reshape(-1, 3)
+    vertices = centre + _BALL * np.concatenate([rings, [[0, -1.0, 0], [0, 1.0, 0]]])
+    index = np.arange(40).reshape(5, 8)
+    here, there = index[:-1], index[1:]
+    after_here, after_there = np.roll(here, -1, axis=1), np.roll(there, -1, axis=1)
+    sides = [
+        np.stack([here, there, after_here], axis=-1).reshape(-1, 3),
+        np.stack([after_here, there, after_there], axis=-1).reshape(-1, 3),
+    ]
+    caps = [
+        np.stack([index[0], np.roll(index[0], -1), np.full(8, 40)], axis=-1),
+        np.stack([np.roll(index[-1], -1), index[-1], np.full(8, 41)], axis=-1),
+    ]
+    faces = np.concatenate([*sides, *caps])
+    return Mesh(vertices, faces.astype(np.int32), _plain(len(vertices), colour))
+
+
+def _joined(parts: list[Mesh]) -> Mesh:
+    starts = np.cumsum([0, *(len(part.vertices) for part in parts)])
+    faces = [part.faces + start for part, start in zip(parts, starts, strict=False)]
+    return Mesh(
+        np.concatenate([part.vertices for part in parts]),
+        np.concatenate(faces).astype(np.int32),
+        np.concatenate([part.colours for part in parts]),
+    )
+
+
+def _plain(count: int, colour: tuple[int, int, int]) -> npt.NDArray[np.uint8]:
+    return np.full((count, 3), colour, dtype=np.uint8)
+
+
+def _unit(vectors: Floats) -> Floats:
+    length = np.linalg.norm(vectors, axis=1, keepdims=True)
+    result: Floats = vectors / np.where(length > 0, length, 1)
+    return result

@@ -1,0 +1,160 @@
+"""Pictures of a loss landscape: contours from above, and the surface from the side."""
+
+from __future__ import annotations
+
+import io
+from typing import Any, Final
+
+import numpy as np
+
+from rec_summary.series.words import printable
+from rec_summary.tensorboard.dashboards import colours
+from rec_summary.tensorboard.dashboards.landscape.mesh import is_wide
+from rec_summary.values.landscape import Landscape
+
+MISSING: Final = (
+    "pictures of loss landscapes need matplotlib, which is not installed: "
+    "pip install 'rec_summary[pictures]'"
+)
+_INCHES: Final = (7.2, 5.6)
+_DPI: Final = 110
+_LEVELS: Final = 30
+_PATH: Final = "#d01515"
+_LONGEST_LABEL: Final = 60
+
+
+def contour_picture(landscape: Landscape) -> bytes:
+    """Returns a PNG of the loss as contours, with the path of the training.
+
+    Raises:
+        ImportError: There is no matplotlib.
+    """
+    figure, axes = _figure()
+    z, norm = _values(landscape)
+    x, y = landscape.x, landscape.y
+    drawn = z.count() and min(z.shape) > 1 and float(z.max()) > float(z.min())
+    if drawn:
+        levels = _levels(z, norm)
+        filled = axes.contourf(x, y, z, levels=levels, cmap=_map(), norm=norm, extend="both")
+        axes.contour(x, y, z, levels=levels[::3], colors="black", linewidths=0.4, alpha=0.5)
+        bar = figure.colorbar(filled, ax=axes, label="loss")
+        bar.ax.set_yscale("log" if norm is not None else "linear")
+    _draw_path(axes, landscape, depth=2)
+    axes.set_xlabel("direction 1")
+    axes.set_ylabel("direction 2")
+    axes.set_title(title(landscape))
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(loc="best", framealpha=0.85)
+    return _png(figure)
+
+
+def surface_picture(landscape: Landscape) -> bytes:
+    """Returns a PNG of the loss as a surface, with the path of the training.
+
+    Raises:
+        ImportError: There is no matplotlib.
+    """
+    figure, axes = _figure(projection="3d")
+    z, norm = _values(landscape)
+    if norm is not None:
+        z = np.ma.log10(z)
+    x, y = np.meshgrid(landscape.x, landscape.y)
+    if z.count() and min(z.shape) > 1:
+        axes.plot_surface(
+            *(x, y, z.filled(np.nan)),
+            cmap=_map(),
+            vmin=float(z.min()),
+            vmax=float(z.max()),
+            rcount=100,
+            ccount=100,
+            linewidth=0,
+            alpha=0.9,
+        )
+    axes.computed_zorder = False  # the path would be hidden by half of what it lies on
+    _draw_path(axes, landscape, depth=3, log=norm is not None)
+    axes.set_xlabel("direction 1")
+    axes.set_ylabel("direction 2")
+    axes.set_zlabel("log10 loss" if norm is not None else "loss")
+    axes.set_title(title(landscape))
+    axes.view_init(elev=35, azim=-60)
+    return _png(figure)
+
+
+def title(landscape: Landscape) -> str:
+    """Returns what a picture is called: the method and the checkpoints."""
+    what = _label(landscape.decomposition) or "Loss landscape"
+    if len(landscape.intervals) > 1:
+        unit = _label(landscape.unit) or "checkpoint"
+        return f"{what}, {unit}s {landscape.intervals[0]} to {landscape.intervals[-1]}"
+    if landscape.intervals:
+        return f"{what}, {_label(landscape.unit) or 'checkpoint'} {landscape.intervals[0]}"
+    return what
+
+
+def _label(text: str) -> str:
+    """Returns text that is drawn as it is: short, in one line, without a formula."""
+    return printable(text[:_LONGEST_LABEL]).replace("$", r"\$")
+
+
+def _figure(**options: Any) -> tuple[Any, Any]:
+    try:
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError as error:
+        raise ImportError(MISSING) from error
+    # Not pyplot: that would keep the figure, and choose a screen.
+    figure = Figure(figsize=_INCHES, dpi=_DPI, layout="constrained")
+    return figure, figure.add_subplot(**options)
+
+
+def _png(figure: Any) -> bytes:
+    buffer = io.BytesIO()
+    try:
+        figure.savefig(buffer, format="png", metadata={"Software": None})
+    except IndexError as error:  # of matplotlib 3.7, where numbers are close to the largest
+        raise ArithmeticError("its numbers are too large to be drawn") from error
+    return buffer.getvalue()
+
+
+def _map() -> Any:
+    from matplotlib.colors import ListedColormap
+
+    return ListedColormap(colours.sequential(np.linspace(0, 1, 256)) / 255.0, name="loss")
+
+
+def _values(landscape: Landscape) -> tuple[Any, Any]:
+    """Returns the loss with holes where it is not finite, and how to scale it."""
+    from matplotlib.colors import LogNorm
+
+    holes = ~np.isfinite(landscape.z)
+    z: Any = np.ma.MaskedArray(landscape.z, mask=holes)  # type: ignore[no-untyped-call]
+    return z, LogNorm(float(z.min()), float(z.max())) if is_wide(landscape.z) else None
+
+
+def _levels(z: Any, norm: Any) -> Any:
+    low, high = float(z.min()), float(z.max())
+    if norm is not None:
+        return np.geomspace(low, high, _LEVELS)
+    # Most of a landscape is steep walls; what is of interest lies low.
+    return np.unique(low + (high - low) * np.linspace(0, 1, _LEVELS) ** 1.5)
+
+
+def _draw_path(axes: Any, landscape: Landscape, *, depth: int, log: bool = False) -> None:
+    path = landscape.path[np.isfinite(landscape.path).all(axis=1)]
+    heights = np.log10(path[:, 2]) if log and (path[:, 2] > 0).all() else path[:, 2]
+    columns = [path[:, 0], path[:, 1], heights][:depth]
+    if len(path):
+        axes.plot(*columns, color=_PATH, marker=".", markersize=4, linewidth=1.5, label="training")
+        start = [column[:1] for column in columns]
+        axes.plot(*start, color="white", marker="o", markeredgecolor="black", ls="", label="start")
+    if landscape.convergence is not None and np.isfinite(landscape.convergence).all():
+        x, y, loss = landscape.convergence
+        end = [[x], [y], [np.log10(loss) if log and loss > 0 else loss]][:depth]
+        axes.plot(
+            *end,
+            color="gold",
+            marker="*",
+            markersize=13,
+            markeredgecolor="black",
+            ls="",
+            label="end",
+        )

@@ -1,0 +1,400 @@
+"""Writing one TensorBoard run: batches of records in, events of one event file out."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable
+from typing import Any, Final
+
+from msgspec import convert, to_builtins
+
+from rec_summary.records.files import write_atomically
+from rec_summary.series.batch import Batch, Record, Recorded
+from rec_summary.series.limits import MOST_GRAPHS
+from rec_summary.series.options import ExportOptions, Selection
+from rec_summary.series.report import Tally
+from rec_summary.series.sampling import Thinner
+from rec_summary.series.step_buffer import Finished, Restart, StepBuffer
+from rec_summary.series.words import printable, reason
+from rec_summary.tensorboard import dashboards
+from rec_summary.tensorboard.dashboards.graphs.graph_def import tagged_graph
+from rec_summary.tensorboard.dashboards.layout import layout_point
+from rec_summary.tensorboard.dashboards.points import Plugin, Point
+from rec_summary.tensorboard.event_files.cursor import BufferState, FilePosition, OutputState
+from rec_summary.tensorboard.event_files.event_file import EventFile
+from rec_summary.tensorboard.event_files.logdir import LogDir
+from rec_summary.values.npy import file_name, save
+from rec_summary.values.tensor import from_tensor
+
+TENSOR_FOLDER: Final = "tensors"
+COMPUTATION: Final = "graph"
+# Their names have a meaning to TensorBoard: nothing from a record may take them.
+_RESERVED: Final = "_hparams_/"
+
+
+class Tags:
+    """Gives tags to the series of one TensorBoard run.
+
+    TensorBoard tells the series of a run apart by tag alone, and takes the plugin of a tag from
+    its first value. One tag for two kinds of value breaks the scalar page. So a series is known
+    by the recorded tag, the plugin, and the kind of record. The first series with a tag keeps
+    it; for a later one the plugin's name is added, `loss` becomes `loss/histograms`, and
+    underscores if that is taken as well.
+    """
+
+    def __init__(
+        self, run: str, tally: Tally, state: Iterable[tuple[str, str, str, str]] = ()
+    ) -> None:
+        """Begins with the series of an earlier export; their metadata is written already.
+
+        Args:
+            run: The name of the TensorBoard run.
+            tally: Takes notes of tags that had to be changed.
+            state: Recorded tag, plugin, kind, and the tag that is shown, of each series.
+        """
+        self._run = run
+        self._tally = tally
+        self._shown = {(tag, plugin, kind): shown for tag, plugin, kind, shown in state}
+        self._taken = set(self._shown.values())
+        self._recorded = {tag for tag, _, _ in self._shown}
+
+    def knows(self, tag: str) -> bool:
+        """Whether a series that was recorded under `tag` has a place."""
+        return tag in self._recorded
+
+    def keeps(self, tag: str, plugin: str, kind: str) -> bool:
+        """Whether a series has its place, under the tag that was recorded."""
+        return self._shown.get((tag, plugin, kind)) == tag
+
+    def of(self, plugin: str) -> list[str]:
+        """Returns the tags of all series of a plugin, as they are shown, in order."""
+        return sorted(shown for (_, name, _), shown in self._shown.items() if name == plugin)
+
+    def state(self) -> list[tuple[str, str, str, str]]:
+        """Returns what a later export begins with."""
+        return [(*series, shown) for series, shown in self._shown.items()]
+
+    def place(self, point: Point, kind: str) -> Any:
+        """Returns the point's value with its tag, and with metadata if it is the series' first.
+
+        Args:
+            point: The value; it is changed in place.
+            kind: The kind of record that it comes from.
+        """
+        value = point.value
+        key = (point.tag, point.plugin.name, kind)
+        shown = self._shown.get(key)
+        if shown is None:
+            shown = self._shown[key] = self._choose(point)
+            self._recorded.add(point.tag)
+            value.metadata.CopyFrom(point.plugin.metadata)
+        value.tag = shown
+        return value
+
+    def _choose(self, point: Point) -> str:
+        name = point.tag
+        if name in self._taken or (name.startswith(_RESERVED) and not point.plugin.reserved):
+            name = f"{name}/{point.plugin.name}"
+            while name in self._taken:
+                name += "_"
+            self._tally.note(
+                f"run {printable(self._run)}: tag {printable(point.tag)!r} is used for more than "
+                f"one kind of value; what is for {point.plugin.name} is shown as "
+                f"{printable(name)!r}"
+            )
+        self._taken.add(name)
+        return name
+
+
+class TensorBoardRun:
+    """Takes the values of one TensorBoard run, and appends them to its event file.
+
+    `flush` puts on disk what has come so far; `state` is what a later export needs to go
+    on. A run without values gets no file.
+
+    Attributes:
+        name: The run's name: its directory below the log directory.
+        restarts: How often steps went back.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        stamp: int,
+        logdir: LogDir,
+        tally: Tally,
+        options: ExportOptions,
+        state: OutputState | None = None,
+    ) -> None:
+        """Begins a run, or goes on with it; nothing is on disk before its first value.
+
+        Args:
+            name: The run's name.
+            stamp: When its records were begun, in whole seconds; names a new event file.
+            logdir: Where it goes.
+            tally: Counts what is exported and what is not.
+            options: What is exported.
+            state: What `state` returned at the end of an earlier export.
+        """
+        self.name = name
+        self._logdir = logdir
+        self._tally = tally
+        self._selection = Selection(options)
+        self._has_tensor_files = options.tensors == "npy"
+        self._mappers = {kind: make() for kind, make in dashboards.VALUES.items()}
+        self._thinner = None if options.max_points is None else Thinner(options.max_points)
+        self._buffer = StepBuffer(name, tally)
+        self._tags = Tags(name, tally, state.tags if state else ())
+        self._file = EventFile(logdir, name, state.file if state else FilePosition(stamp))
+        self._graphs = state.graphs if state else {}  # checksums of those that were written
+        self._layout = state.layout if state else 0  # the checksum of the one that was written
+        self.restarts = state.restarts if state else 0
+        if state:
+            self._buffer.restore(to_builtins(state.steps))
+            for kind, memory in state.memories.items():
+                if kind in self._mappers:
+                    self._mappers[kind].memory.update(memory)
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything has been written to the event file, now or earlier."""
+        return self._file.begun
+
+    @property
+    def step(self) -> int | None:
+        """The current step."""
+        return self._buffer.step
+
+    def take(self, batch: Batch) -> None:
+        """Takes recorded values.
+
+        Values of kinds without a dashboard are counted only.
+
+        Raises:
+            DestinationError: The event file cannot be written.
+        """
+        chosen = batch.select(self._selection, self._mappers)
+        left_out = batch.count - chosen.count
+        if left_out:
+            for (kind, _), span in batch.series().items():
+                if kind not in self._mappers:
+                    self._tally.unknown[kind] += span.values
+                    left_out -= span.values
+            self._tally.left_out += left_out
+        self._pass_on(self._buffer.add(chosen))
+
+    def shows(self, tag: str) -> bool:
+        """Whether a value with this recorded tag has been taken."""
+        self._pass_on(self._buffer.flush())
+        return self._tags.knows(tag)
+
+    def lay_out(self, *, evaluation: bool = False) -> None:
+        """Puts the charts that matter on the Custom Scalars page, if they are not there yet.
+
+        Args:
+            evaluation: Whether the scalars are metrics of evaluations.
+
+        Raises:
+            DestinationError: The event file cannot be written.
+        """
+        self._pass_on(self._buffer.flush())
+        point = layout_point(self._tags.of("scalars"), evaluation=evaluation)
+        if point is None or not self._wants(point.plugin):
+            return
+        checksum = zlib.crc32(point.value.tensor.string_val[0])
+        if checksum != self._layout:
+            self._layout = checksum
+            # The page takes the last one; all have step 0, so none is lost in a restart.
+            self._write(0, float(self._file.position.stamp), "layout", [point])
+
+    def put(self, step: int, wall_time: float, kind: str, points: Iterable[Point]) -> None:
+        """Takes finished points that come from records of `kind`, after all recorded values.
+
+        Raises:
+            DestinationError: The event file cannot be written.
+        """
+        self._pass_on(self._buffer.flush())
+        self._write(step, wall_time, kind, points)
+
+    def put_graph(self, wall_time: float, graph: Any, kind: str = COMPUTATION) -> None:
+        """Takes a graph; one that has been there before is not shown again.
+
+        A TensorBoard run has one computation graph. Further ones (training was started
+        again with another network) are shown beside it as `graph_2` and so on, and so are graphs
+        of another kind under the name of that kind.
+
+        Args:
+            wall_time: Seconds since the epoch.
+            graph: A `GraphDef`.
+            kind: What it is a graph of.
+
+        Raises:
+            DestinationError: The event file cannot be written.
+        """
+        if not self._selection.plugin("graphs"):
+            return
+        serialized = graph.SerializeToString(deterministic=True)
+        known = self._graphs.setdefault(kind, [])
+        if zlib.crc32(serialized) in known:
+            return
+        if len(known) >= MOST_GRAPHS:
+            self._tally.note(
+                f"run {printable(self.name)}: of its graphs, the first {MOST_GRAPHS} are shown"
+            )
+            return
+        known.append(zlib.crc32(serialized))
+        self._pass_on(self._buffer.flush())
+        if kind == COMPUTATION and len(known) == 1:
+            self._file.write_graph(wall_time, serialized)
+        else:
+            tag = kind if len(known) == 1 else f"{kind}_{len(known)}"
+            self._write(0, wall_time, kind, [tagged_graph(tag, graph)])
+
+    def flush(self) -> None:
+        """Hands all events to the operating system: from now on TensorBoard sees them.
+
+        Raises:
+            DestinationError: The event file cannot be written.
+        """
+        self._pass_on(self._buffer.flush())
+        if self._thinner is not None:
+            for batch in self._thinner.drain():
+                self._write_batch(batch)
+        self._file.flush()
+
+    def settle(self) -> None:
+        """Flushes, and cuts off what an earlier export has written beyond.
+
+        Raises:
+            DestinationError: The event file cannot be written.
+        """
+        self.flush()
+        self._file.settle()
+
+    def state(self) -> OutputState | None:
+        """Flushes, and returns what a later export needs to go on; None if nothing is there.
+
+        Raises:
+            DestinationError: The event file cannot be written.
+        """
+        self.flush()
+        if not self._file.position.size:
+            return None
+        memories = {kind: sorted(each.memory) for kind, each in self._mappers.items()}
+        return OutputState(
+            file=self._file.position,
+            steps=convert(self._buffer.state(), BufferState),
+            tags=self._tags.state(),
+            memories={kind: memory for kind, memory in memories.items() if memory},
+            graphs=self._graphs,
+            layout=self._layout,
+            restarts=self.restarts,
+        )
+
+    def discard(self) -> None:
+        """Removes the event file: there is no such TensorBoard run any more.
+
+        Raises:
+            DestinationError: It cannot be removed.
+        """
+        self._file.discard()
+
+    def close(self) -> None:
+        """Closes the event file, and counts what was written; `flush` comes before it."""
+        for mapper in self._mappers.values():
+            if mapper.note is not None and mapper.note not in self._tally.notes:
+                self._tally.note(mapper.note)
+        self._file.close(self._tally)
+
+    def _wants(self, plugin: Plugin) -> bool:
+        return self._selection.plugin(plugin.dashboard)
+
+    def _pass_on(self, finished: Iterable[Finished]) -> None:
+        """Writes what is finished, or thins it."""
+        for each in finished:
+            if isinstance(each, Restart):
+                self._restart(each)
+            elif self._thinner is not None:
+                self._thinner.add(each)
+            else:
+                self._write_batch(each)
+
+    def _restart(self, restart: Restart) -> None:
+        if self._thinner is not None:
+            self._thinner.restart(restart)
+            return
+        self.restarts += 1
+        self._layout = 0  # one loader forgets it, too
+        if self.begun:
+            self._file.write_restart(restart.step, restart.origin.wall_time)
+
+    def _write_batch(self, batch: Batch) -> None:
+        """Writes records: as they are framed in the batch where possible, else one by one.
+
+        Most series have to be converted at their first record only, some always. So each time
+        that records have to be converted, twice as many are.
+        """
+        converted = 1
+        while (count := len(batch)) > 1:
+            places = [
+                span.place for each, span in batch.series().items() if not self._is_framed(*each)
+            ]
+            framed = min(places, default=count)
+            if framed:
+                part = batch.part(0, framed)
+                frames = part.frames()
+                if frames is None:
+                    break
+                self._file.write_framed(frames)
+                for (kind, _), span in part.series().items():
+                    self._tally.exported[kind] += span.values
+            reached = min(framed + converted, count)
+            for record in batch.part(framed, reached).records():
+                self._write_record(record)
+            batch = batch.part(reached, count)
+            converted *= 2
+        for record in batch.records():
+            self._write_record(record)
+
+    def _is_framed(self, kind: str, tag: str) -> bool:
+        """Whether all that is shown of a series is its values, under the tag that was recorded."""
+        mapper = self._mappers[kind]
+        return (
+            mapper.plugin is not None
+            and self._wants(mapper.plugin)
+            and self._tags.keeps(tag, mapper.plugin.name, kind)
+            and not mapper.shows_more(tag)
+        )
+
+    def _write_record(self, record: Record) -> None:
+        placed: list[Any] = []
+        for recorded in record.values:
+            try:
+                points = list(self._mappers[recorded.kind](recorded.tag, recorded.value))
+            except (ValueError, ArithmeticError, MemoryError) as error:
+                what = f"{recorded.kind} {recorded.tag!r} cannot be shown: {reason(error)}"
+                self._tally.problem(record.path, record.offset, what)
+                continue
+            if recorded.kind == "tensor" and self._has_tensor_files:
+                self._write_tensor(record.step, recorded)
+            placed.extend(self._placed(points, recorded.kind))
+            self._tally.exported[recorded.kind] += 1
+        if placed:
+            self._file.write(record.step, record.wall_time, placed)
+
+    def _write_tensor(self, step: int, recorded: Recorded) -> None:
+        """Writes a tensor to its file; of several with one tag and step, the last one stays."""
+        array = from_tensor(recorded.value.tensor)
+        with (
+            self._logdir.made(f"{self.name}/{TENSOR_FOLDER}") as directory,
+            write_atomically(file_name(recorded.tag, step), dir_fd=directory) as file,
+        ):
+            save(file, array)
+
+    def _write(self, step: int, wall_time: float, kind: str, points: Iterable[Point]) -> None:
+        placed = self._placed(points, kind)
+        if placed:
+            self._file.write(step, wall_time, placed)
+
+    def _placed(self, points: Iterable[Point], kind: str) -> list[Any]:
+        return [self._tags.place(point, kind) for point in points if self._wants(point.plugin)]

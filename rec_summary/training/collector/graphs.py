@@ -1,0 +1,115 @@
+"""The graphs of a run: what the network computes, and where its data comes from."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import mindspore
+from mindspore import dataset as mindspore_dataset
+
+from rec_summary._pb import anf_ir_pb2, lineage_pb2, summary_pb2
+from rec_summary.records.format.names import Kind
+
+_INT32: Final = range(-(2**31), 2**31)
+
+
+class GraphRecord:
+    """A computation graph as a `records.writing.task.Record`; there is one in a run."""
+
+    kind = Kind.SUMMARY
+    once = True
+
+    def __init__(self, model: bytes) -> None:
+        """Takes a serialised `ModelProto`, as `Cell.get_func_graph_proto` gives it."""
+        self._model = model
+        self._wall_time = time.time()
+        self.nbytes = len(model)
+
+    def encode(self) -> bytes:
+        """Returns an event with the model's graph, and without a step, as MindSpore has it."""
+        graph = anf_ir_pb2.ModelProto.FromString(self._model).graph
+        event = summary_pb2.Event(wall_time=self._wall_time, graph_def=graph)
+        return bytes(event.SerializeToString())
+
+
+def graph_record(network: Any) -> GraphRecord | None:
+    """Returns the compiled graph of a network; None where there is none (PyNative mode).
+
+    Args:
+        network: A Cell that has run.
+    """
+    if network is None or mindspore.get_context("mode") != mindspore.GRAPH_MODE:
+        return None
+    model = network.get_func_graph_proto()
+    return None if model is None else GraphRecord(model)
+
+
+def dataset_graph(dataset: Any) -> lineage_pb2.LineageEvent:
+    """Returns the pipeline of a data set: its operations, from the last one to the sources.
+
+    Nothing is read from the data set.
+
+    Args:
+        dataset: A `mindspore.dataset.Dataset`.
+
+    Raises:
+        TypeError: MindSpore cannot describe the pipeline.
+    """
+    event = lineage_pb2.LineageEvent(wall_time=time.time())
+    event.dataset_graph.SetInParent()
+    _fill(event.dataset_graph, mindspore_dataset.serialize(dataset))
+    return event
+
+
+def _fill(graph: lineage_pb2.DatasetGraph, node: Mapping[str, Any]) -> None:
+    for child in node.get("children") or ():
+        _fill(graph.children.add(), child)
+    for key, value in node.items():
+        if key == "children":
+            continue
+        if key == "operations" and value:
+            for operation in value:
+                _fill_operation(graph.operations.add(), operation)
+        elif key == "sampler" and value:
+            _fill_operation(graph.sampler, value)
+        else:
+            _fill_parameter(graph.parameter, key, value)
+
+
+def _fill_operation(message: lineage_pb2.Operation, operation: Any) -> None:
+    if not isinstance(operation, Mapping):  # a function that MindSpore cannot describe
+        _fill_parameter(message.operationParam, "tensor_op_name", str(operation))
+        return
+    for key, value in operation.items():
+        numbers = isinstance(value, (list, tuple)) and value
+        if numbers and all(type(item) is int and item in _INT32 for item in value):
+            message.size.extend(value)
+        elif numbers and all(type(item) in (int, float) for item in value):
+            message.weights.extend(value)
+        else:
+            _fill_parameter(message.operationParam, key, value)
+
+
+def _fill_parameter(message: lineage_pb2.OperationParameter, key: str, value: Any) -> None:
+    if isinstance(value, bool):
+        message.mapBool[key] = value
+    elif isinstance(value, int) and value in _INT32:
+        message.mapInt[key] = value
+    elif isinstance(value, float):
+        message.mapDouble[key] = value
+    elif isinstance(value, str):
+        message.mapStr[key] = value
+    elif isinstance(value, Sequence):
+        if value:
+            message.mapStrList[key].strValue.extend(_text(item) for item in value)
+    else:
+        message.mapStr[key] = _text(value)
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "None"
+    return json.dumps(value, default=str)

@@ -1,0 +1,174 @@
+"""Loss landscapes: the mesh, the pictures, the table."""
+
+from __future__ import annotations
+
+import io
+import math
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+from tensorboard.plugins.mesh import metadata, plugin_data_pb2
+
+from rec_summary.tensorboard.dashboards.colours import sequential
+from rec_summary.tensorboard.dashboards.landscape.mapper import LandscapeMapper, facts
+from rec_summary.tensorboard.dashboards.landscape.mesh import is_wide, landscape_mesh
+from rec_summary.tensorboard.dashboards.landscape.pictures import (
+    contour_picture,
+    surface_picture,
+    title,
+)
+from rec_summary.values.landscape import Landscape, from_landscape
+from tests.support.landscape_cases import landscape, landscape_value
+
+SIZES = st.integers(1, 6)
+NUMBERS = st.floats(width=32)
+
+
+@st.composite
+def landscapes(draw: Any) -> Landscape:
+    rows, columns = draw(SIZES), draw(SIZES)
+
+    def array(*shape: int) -> Any:
+        count = math.prod(shape)
+        return np.array(draw(st.lists(NUMBERS, min_size=count, max_size=count))).reshape(shape)
+
+    end = draw(st.none() | st.tuples(NUMBERS, NUMBERS, NUMBERS))
+    path = array(draw(st.integers(0, 4)), 3)
+    return Landscape(array(columns), array(rows), array(rows, columns), path, convergence=end)
+
+
+def areas(mesh: Any) -> Any:
+    corners = mesh.vertices[mesh.faces]
+    normal = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+    return np.linalg.norm(normal, axis=1)
+
+
+def test_every_point_of_the_grid_is_a_vertex_and_every_cell_two_faces() -> None:
+    found = from_landscape(landscape(rows=12, columns=9, path=0))
+    mesh = landscape_mesh(found)
+    # and two points that no face has, for the page to step back far enough
+    assert mesh.vertices.shape == mesh.colours.shape == (12 * 9 + 2, 3)
+    assert mesh.faces.max() == 12 * 9 - 1
+    assert len(mesh.faces) == 2 * 11 * 8
+    assert areas(mesh).min() > 0
+    assert len({tuple(sorted(face)) for face in mesh.faces.tolist()}) == len(mesh.faces)
+
+
+def test_the_lowest_loss_is_the_darkest_vertex() -> None:
+    found = from_landscape(landscape(path=0))
+    lightness = landscape_mesh(found).colours[: found.z.size].sum(axis=1)
+    assert lightness.argmin() == found.z.argmin()
+    assert lightness.argmax() == found.z.argmax()
+
+
+def test_what_is_not_known_is_a_hole() -> None:
+    whole = landscape_mesh(from_landscape(landscape(path=0)))
+    holed = landscape_mesh(from_landscape(landscape(path=0, hole=True)))
+    assert len(whole.faces) - len(holed.faces) == 2 * 9  # 2 × 2 points are corners of 3 × 3 cells
+    assert np.isfinite(holed.vertices).all()
+
+
+def test_the_path_and_its_ends_are_in_the_same_mesh() -> None:
+    bare = landscape_mesh(from_landscape(landscape(path=0)))
+    mesh = landscape_mesh(from_landscape(landscape(path=5)))
+    added = len(mesh.vertices) - len(bare.vertices)
+    assert added == 5 * 6 + 2 * 42
+    colours = {tuple(colour) for colour in mesh.colours[len(bare.vertices) - 2 :].tolist()}
+    assert len(colours) == 3
+
+
+def test_orders_of_magnitude_are_shown_by_their_logarithms() -> None:
+    narrow, wide = (from_landscape(landscape(wide=wide, path=0)) for wide in (False, True))
+    assert (is_wide(narrow.z), is_wide(wide.z)) == (False, True)
+    np.testing.assert_allclose(landscape_mesh(narrow).vertices, landscape_mesh(wide).vertices)
+
+
+def test_a_large_grid_fits_the_indices_of_the_page() -> None:
+    mesh = landscape_mesh(from_landscape(landscape(rows=400, columns=500, path=3000)))
+    assert len(mesh.vertices) <= 65_535
+    assert mesh.faces.max() < len(mesh.vertices)
+
+
+@settings(deadline=None)
+@given(landscapes())
+def test_any_landscape_makes_a_mesh(found: Landscape) -> None:
+    mesh = landscape_mesh(found)
+    assert np.isfinite(mesh.vertices).all()
+    assert np.abs(mesh.vertices).max() < 4
+    assert not len(mesh.faces) or mesh.faces.max() < len(mesh.vertices)
+
+
+@settings(deadline=None, max_examples=15)
+@given(landscapes())
+def test_any_landscape_makes_pictures_and_a_table(found: Landscape) -> None:
+    for draw in (contour_picture, surface_picture):
+        assert Image.open(io.BytesIO(draw(found))).size == (792, 616)
+    assert dict(facts(found))["grid"]
+
+
+def test_pictures_are_the_same_each_time() -> None:
+    found = from_landscape(landscape(hole=True))
+    assert contour_picture(found) == contour_picture(found)
+    assert surface_picture(found) == surface_picture(found)
+
+
+def test_the_path_can_be_seen_in_both_pictures() -> None:
+    with_path, without = (from_landscape(landscape(path=path)) for path in (5, 0))
+    for draw in (contour_picture, surface_picture):
+        pixels = np.asarray(Image.open(io.BytesIO(draw(with_path))).convert("RGB")).astype(int)
+        red = (pixels[..., 0] > 180) & (pixels[..., 1] < 60) & (pixels[..., 2] < 60)
+        assert red.sum() > 200
+        assert draw(without) != draw(with_path)
+
+
+def test_points_of_the_mapper() -> None:
+    points = {point.tag: point for point in LandscapeMapper()("l", landscape_value(hole=True))}
+    assert list(points) == [
+        *("l/surface_VERTEX", "l/surface_FACE", "l/surface_COLOR"),
+        *("l/contour", "l/view", "l/facts"),
+    ]
+    for name, kind in plugin_data_pb2.MeshPluginData.ContentType.items():
+        if name in ("VERTEX", "FACE", "COLOR"):
+            point = points[f"l/surface_{name}"]
+            parsed = metadata.parse_plugin_metadata(point.plugin.metadata.plugin_data.content)
+            assert (parsed.name, parsed.content_type, parsed.components) == ("l/surface", kind, 14)
+            shape = [dim.size for dim in point.value.tensor.tensor_shape.dim]
+            assert list(parsed.shape) == shape == [1, shape[1], 3]
+    text = points["l/facts"].value.tensor.string_val[0].decode()
+    assert "| plane | PCA |" in text
+    assert "| points without a finite loss | 4 |" in text
+
+
+def test_without_matplotlib_everything_else_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    mapper = LandscapeMapper()
+    tags = [point.tag for point in mapper("l", landscape_value())]
+    assert tags == ["l/surface_VERTEX", "l/surface_FACE", "l/surface_COLOR", "l/facts"]
+    assert mapper.note is not None
+    assert "pip install 'rec_summary[pictures]'" in mapper.note
+
+
+def test_titles() -> None:
+    assert title(from_landscape(landscape(path=5))) == "PCA, steps 1 to 5"
+    assert title(from_landscape(landscape(path=0, decomposition="Random"))) == "Random"
+
+
+@pytest.mark.parametrize(("x", "y"), [(0.8, 0.7), (-0.8, 0.7), (0.8, -0.7), (-0.8, -0.7)])
+def test_a_minimum_is_at_its_true_place_in_the_contour(x: float, y: float) -> None:
+    """Darkest is least; to the right is along x, upwards along y."""
+    axis = np.linspace(-1, 1, 41)
+    grid_x, grid_y = np.meshgrid(axis, axis)
+    bowl = (grid_x - x) ** 2 + (grid_y - y) ** 2
+    found = Landscape(axis, axis, bowl, np.zeros((0, 3)))
+    pixels = np.asarray(Image.open(io.BytesIO(contour_picture(found))).convert("RGB")).astype(int)
+    inner = pixels[70:540, 100:615]  # without the frame and the bar of colours
+    distance = np.abs(inner - sequential(0.0).astype(int)).sum(axis=2)
+    rows, columns = np.nonzero(distance <= distance.min() + 3)
+    place = columns.mean() / inner.shape[1], rows.mean() / inner.shape[0]
+    # The frame lets a tenth of the axes be seen less or more, no half of them.
+    assert place == pytest.approx(((x + 1) / 2, (1 - y) / 2), abs=0.15)

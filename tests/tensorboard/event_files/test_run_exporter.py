@@ -1,0 +1,293 @@
+"""Exports that go on where an earlier one stopped: nothing twice, nothing missing."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rec_summary._pb import lineage_pb2
+from rec_summary.records.format.framing import frame
+from rec_summary.tensorboard.event_files.cursor import CURSOR_NAME
+from rec_summary.tensorboard.event_files.export import export_tensorboard
+from tests.support import cases, event_files
+from tests.support.event_files import LAYOUT, shown
+from tests.support.record_dirs import (
+    START,
+    custom,
+    event,
+    histo,
+    lineage,
+    scalar,
+    summary_name,
+    train,
+    tree,
+    write_segment,
+)
+
+RunState = lineage_pb2.RunState
+
+
+def event_bytes(logdir: Path) -> dict[str, bytes]:
+    return {name: data for name, data in tree(logdir).items() if "tfevents" in name}
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> Path:
+    return tmp_path / "records"
+
+
+@pytest.fixture
+def logdir(tmp_path: Path) -> Path:
+    return tmp_path / "logs"
+
+
+def test_a_second_export_adds_what_is_new(records: Path, logdir: Path) -> None:
+    write_segment(records / "run", event(1, scalar("loss", 1)), event(2, scalar("loss", 2)))
+    first = export_tensorboard(records, logdir)
+    before = event_bytes(logdir)
+    inode = event_files.event_file(logdir / "run").stat().st_ino
+    write_segment(records / "run", event(3, scalar("loss", 3)))
+    second = export_tensorboard(records, logdir)
+    assert (first.exported, second.exported) == ({"scalar_value": 2}, {"scalar_value": 1})
+    assert second.replaced == ()
+    assert event_files.event_file(logdir / "run").stat().st_ino == inode
+    [(name, data)] = event_bytes(logdir).items()
+    assert data.startswith(before[name])
+    assert event_files.scalars(logdir / "run", "loss") == [(1, 1), (2, 2), (3, 3)]
+
+
+def test_where_nothing_is_new_nothing_is_touched(records: Path, logdir: Path) -> None:
+    cases.write_all(records)
+    export_tensorboard(records, logdir)
+    before = {path: path.stat().st_mtime_ns for path in logdir.rglob("*tfevents*")}
+    data = event_bytes(logdir)
+    report = export_tensorboard(records, logdir)
+    assert (report.runs, report.exported, report.bytes_written) == ((), {}, 0)
+    assert event_bytes(logdir) == data
+    assert {path: path.stat().st_mtime_ns for path in logdir.rglob("*tfevents*")} == before
+
+
+def test_a_file_that_has_grown_is_read_from_where_it_ended(records: Path, logdir: Path) -> None:
+    frames = [frame(event(step, scalar("x", step)).SerializeToString()) for step in range(4)]
+    records.mkdir()
+    path = records / summary_name()
+    path.write_bytes(frames[0] + frames[1][:-3])
+    first = export_tensorboard(records, logdir)
+    assert "incomplete record at the end" in first.problems[0].text
+    path.write_bytes(b"".join(frames))
+    second = export_tensorboard(records, logdir)
+    assert second.records == {"summary": 3}
+    assert [step for step, _ in event_files.scalars(logdir / "records", "x")] == [0, 1, 2, 3]
+
+
+def test_series_keep_their_tags_and_what_was_seen_of_them(records: Path, logdir: Path) -> None:
+    write_segment(records / "run", event(1, scalar("w", 1), histo("v", [math.nan])))
+    export_tensorboard(records, logdir)
+    write_segment(records / "run", event(2, histo("w", [1.0]), histo("v", [1.0]), scalar("w", 2)))
+    export_tensorboard(records, logdir)
+    found = [
+        (step, value.tag)
+        for step, _, value in event_files.values(logdir / "run")
+        if value.tag != LAYOUT
+    ]
+    later = {(2, "w"), (2, "w/histograms"), (2, "v"), (2, "v/nan_count")}
+    assert set(found) == {(1, "w"), (1, "v"), (1, "v/nan_count"), *later}
+    described = [
+        value.tag
+        for _, _, value in event_files.values(logdir / "run")
+        if value.HasField("metadata") and value.tag != LAYOUT
+    ]
+    assert sorted(described) == ["v", "v/nan_count", "w", "w/histograms"]
+
+
+@pytest.mark.parametrize(
+    "change", ["option", "missing file", "shorter file", "other file", "cursor"]
+)
+def test_what_cannot_be_gone_on_with_is_exported_anew(
+    records: Path, logdir: Path, change: str
+) -> None:
+    write_segment(records / "run", *(event(step, scalar("loss", step)) for step in range(5)))
+    export_tensorboard(records, logdir)
+    path = event_files.event_file(logdir / "run")
+    options: dict[str, Any] = {}
+    if change == "option":
+        options = {"since": 3}
+    elif change == "missing file":
+        path.unlink()
+    elif change == "shorter file":
+        path.write_bytes(path.read_bytes()[:-1])
+    elif change == "other file":
+        path.write_bytes(bytes(len(path.read_bytes())))
+    else:
+        (logdir / "run" / CURSOR_NAME).write_text("{}")
+    export_tensorboard(records, logdir, **options)
+    steps = [step for step, _ in event_files.scalars(logdir / "run", "loss")]
+    assert steps == ([3, 4] if options else [0, 1, 2, 3, 4])
+
+
+def test_the_records_of_another_training_take_the_place_of_the_first(
+    records: Path, logdir: Path
+) -> None:
+    for path in write_segment(
+        records / "run", event(1, scalar("loss", 1)), event(2, scalar("x", 2))
+    ):
+        export_tensorboard(records, logdir)
+        path.unlink()
+    write_segment(records / "run", event(7, scalar("loss", 7)))
+    for path in (records / "run").glob("events*"):
+        later = path.with_name(path.name.replace("summary.", "summary.9"))
+        path.rename(later)
+    report = export_tensorboard(records, logdir)
+    assert report.replaced == ("run",)
+    assert event_files.scalars(logdir / "run", "loss") == [(7, 7)]
+
+
+def test_values_of_files_that_made_way_on_a_full_disk_stay(records: Path, logdir: Path) -> None:
+    summary, _ = write_segment(records / "run", event(1, scalar("loss", 1)))
+    export_tensorboard(records, logdir)
+    write_segment(records / "run", event(2, scalar("loss", 2)))
+    summary.unlink()
+    export_tensorboard(records, logdir)
+    assert event_files.scalars(logdir / "run", "loss") == [(1, 1), (2, 2)]
+
+
+def test_a_run_that_got_a_second_rank_leaves_no_old_values(records: Path, logdir: Path) -> None:
+    write_segment(records / "run", event(1, scalar("loss", 1)))
+    export_tensorboard(records, logdir)
+    write_segment(records / "run", event(1, scalar("loss", 1)), rank=1)
+    report = export_tensorboard(records, logdir)
+    assert "run" in report.replaced
+    assert {os.path.dirname(name) for name in event_bytes(logdir)} == {"run/rank_0", "run/rank_1"}
+
+
+def test_a_session_is_running_and_later_finished(records: Path, logdir: Path) -> None:
+    run = records / "run"
+    state = train(status=RunState.RUNNING, step=1)
+    write_segment(run, event(1, scalar("loss", 1)), lineage(train_lineage=state))
+    export_tensorboard(records, logdir)
+    tags = [value.tag for _, _, value in event_files.values(logdir / "run" / "running")]
+    assert tags == ["_hparams_/session_start_info", "_hparams_/session_end_info"]
+    ended = train(status=RunState.FINISHED, step=2)
+    write_segment(run, event(2, scalar("loss", 2)), lineage(START + 9, train_lineage=ended))
+    report = export_tensorboard(records, logdir)
+    assert not (logdir / "run" / "running").exists()
+    assert report.replaced == ()
+    tags = [value.tag for _, _, value in event_files.values(logdir / "run")]
+    assert tags.count("_hparams_/session_start_info") == 1
+    assert tags.count("_hparams_/session_end_info") == 1
+
+
+def test_hyper_parameters_that_come_late_are_in_the_session(records: Path, logdir: Path) -> None:
+    """MindSpore writes custom data when training begins, the rest when it has ended."""
+    write_segment(records / "run", lineage(user_defined_info=custom({"team": "ads"})))
+    export_tensorboard(records, logdir)
+    write_segment(records / "run", lineage(START + 5, train_lineage=train()))
+    report = export_tensorboard(records, logdir)
+    assert report.replaced == ("run",)
+    [start] = [
+        value
+        for _, _, value in event_files.values(logdir / "run")
+        if value.tag == "_hparams_/session_start_info"
+    ]
+    content = start.metadata.plugin_data.content
+    assert b"team" in content
+    assert b"Adam" in content
+
+
+def test_two_trainings_at_the_same_time_are_kept_apart(records: Path, logdir: Path) -> None:
+    """Of the same rank, in the same directory: by mistake, but not to anybody's loss."""
+    for offset in (0.0, 1.0):
+        write_segment(
+            records / "run",
+            *(event(step, scalar("loss", step + offset), at=START + 60 * step) for step in (1, 2)),
+        )
+    export_tensorboard(records, logdir)
+    assert event_files.scalars(logdir / "run", "loss") == [(1, 1), (2, 2)]
+    assert event_files.scalars(logdir / "run" / "writer_2", "loss") == [(1, 2), (2, 3)]
+
+
+def test_a_restart_is_told_to_both_loaders(records: Path, logdir: Path) -> None:
+    write_segment(records / "run", *(event(step, scalar("loss", step)) for step in (1, 2, 3)))
+    export_tensorboard(records, logdir)
+    write_segment(records / "run", *(event(step, scalar("loss", -step)) for step in (2, 3)))
+    export_tensorboard(records, logdir)
+    starts = [
+        each.step
+        for each in event_files.read_events(event_files.event_file(logdir / "run"))
+        if each.HasField("session_log")
+    ]
+    assert starts == [1, 2]
+
+
+def test_values_of_an_early_step_of_another_kind_are_no_restart(
+    records: Path, logdir: Path
+) -> None:
+    write_segment(records / "run", event(9, scalar("loss", 1)), event(1, scalar("late", 1)))
+    report = export_tensorboard(records, logdir)
+    assert report.notes == ()
+    assert {tag for _, tag, _ in shown(logdir)} == {"loss", "late", LAYOUT}
+
+
+STEPS = st.lists(st.integers(0, 4), min_size=1, max_size=12)
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=60)
+@given(
+    steps=STEPS,
+    cuts=st.lists(st.integers(0, 2000), max_size=6),
+    kill=st.integers(0, 4000),
+)
+def test_exports_in_between_make_no_difference(
+    steps: list[int], cuts: list[int], kill: int
+) -> None:
+    """Whatever was there when, and however much a killed export had written and not noted."""
+    events = [
+        event(step, scalar("loss", index), histo("w", [index]), at=START + index)
+        for index, step in enumerate(steps)
+    ]
+    data = b"".join(frame(each.SerializeToString()) for each in events)
+    with tempfile.TemporaryDirectory() as folder:
+        base = Path(folder)
+        for part in _parts(base / "records" / "run", data, cuts):
+            export_tensorboard(part, base / "logs")
+            _undo(base / "logs" / "records", kill)
+        export_tensorboard(base / "records", base / "at once")
+        export_tensorboard(base / "records", base / "logs")
+        assert shown(base / "logs") == shown(base / "at once")
+
+
+def _parts(run: Path, data: bytes, cuts: list[int]) -> Iterator[Path]:
+    """Yields the source as the file in it grows; only when there is something to export."""
+    run.mkdir(parents=True)
+    whole = len(frame(event(0, scalar("loss", 0), histo("w", [0]), at=START).SerializeToString()))
+    for cut in sorted({min(cut, len(data)) for cut in cuts}):
+        (run / summary_name()).write_bytes(data[:cut])
+        if cut >= whole:
+            yield run.parent
+    (run / summary_name()).write_bytes(data)
+
+
+def _undo(run: Path, kill: int) -> None:
+    """Makes an event file end anywhere, as if the export had been killed."""
+    for path in run.rglob("*tfevents*"):
+        data = path.read_bytes()
+        path.write_bytes(data + data[-1 - kill % len(data) :])
+
+
+def test_a_cursor_holds_what_it_says(records: Path, logdir: Path) -> None:
+    cases.write_all(records)
+    export_tensorboard(records, logdir)
+    for path in logdir.rglob(CURSOR_NAME):
+        state = json.loads(path.read_text())
+        for name, output in state["outputs"].items():
+            [event_file] = (logdir / name).glob("*tfevents*")
+            assert event_file.stat().st_size == output["file"]["size"]

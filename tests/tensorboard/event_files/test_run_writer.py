@@ -1,0 +1,107 @@
+"""One TensorBoard run: the tags of its series, and tensors as files."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tensorboard.compat.proto import summary_pb2
+
+from rec_summary._pb.summary_pb2 import Summary
+from rec_summary.errors import DestinationError
+from rec_summary.series.report import Tally
+from rec_summary.tensorboard.dashboards.points import HISTOGRAMS, SCALARS, Plugin, Point
+from rec_summary.tensorboard.event_files.export import export_tensorboard
+from rec_summary.tensorboard.event_files.run_writer import Tags
+from rec_summary.values.tensor import to_tensor
+from tests.support.record_dirs import event, tree, write_segment
+
+
+def place(tags: Tags, tag: str, plugin: Plugin, kind: str = "kind") -> tuple[str, bool]:
+    """Returns the tag that a value gets, and whether it carries metadata."""
+    value = tags.place(Point(tag, plugin, summary_pb2.Summary.Value(simple_value=1)), kind)
+    return value.tag, value.HasField("metadata")
+
+
+def test_only_the_first_value_of_a_series_carries_metadata() -> None:
+    tags = Tags("run", Tally())
+    assert [place(tags, "a", SCALARS) for _ in range(3)] == [
+        ("a", True),
+        ("a", False),
+        ("a", False),
+    ]
+
+
+def test_metadata_states_plugin_and_data_class() -> None:
+    point = Point("a", HISTOGRAMS, summary_pb2.Summary.Value())
+    metadata = Tags("run", Tally()).place(point, "histogram").metadata
+    assert metadata.plugin_data.plugin_name == "histograms"
+    assert metadata.data_class == summary_pb2.DATA_CLASS_TENSOR
+
+
+def test_the_first_series_has_the_tag() -> None:
+    tally = Tally()
+    tags = Tags("run", tally)
+    assert place(tags, "a", SCALARS)[0] == "a"
+    assert place(tags, "a", HISTOGRAMS) == ("a/histograms", True)
+    assert place(tags, "a", SCALARS)[0] == "a"
+    assert len(tally.notes) == 1
+
+
+def test_a_changed_tag_never_meets_a_recorded_one() -> None:
+    tags = Tags("run", Tally())
+    place(tags, "a/histograms", HISTOGRAMS)
+    place(tags, "a", SCALARS)
+    assert place(tags, "a", HISTOGRAMS)[0] == "a/histograms_"
+    assert place(tags, "a/histograms_", SCALARS)[0] == "a/histograms_/scalars"
+
+
+def test_derived_series_are_not_mixed_with_recorded_ones() -> None:
+    tags = Tags("run", Tally())
+    assert place(tags, "w/nan_count", SCALARS, "histogram")[0] == "w/nan_count"
+    assert place(tags, "w/nan_count", SCALARS, "scalar_value")[0] == "w/nan_count/scalars"
+
+
+def test_names_with_a_meaning_to_tensorboard_are_kept_free() -> None:
+    tags = Tags("run", Tally())
+    assert place(tags, "_hparams_/experiment", SCALARS)[0] == "_hparams_/experiment/scalars"
+
+
+def tensor(tag: str, array: object) -> Summary.Value:
+    return Summary.Value(tag=tag, tensor=to_tensor(np.asarray(array)))
+
+
+def test_tensors_are_files_on_request(tmp_path: Path) -> None:
+    exact = np.array([[1, 2], [3, (1 << 53) + 1]], dtype=np.int64)
+    write_segment(
+        tmp_path / "records" / "run",
+        event(1, tensor("a/b", exact), tensor("../../escape", [1.0])),
+        event(2, tensor("a/b", exact + 1)),
+    )
+    export_tensorboard(tmp_path / "records", tmp_path / "logs", tensors="npy")
+    folder = tmp_path / "logs" / "run" / "tensors"
+    assert set(tree(folder)) == {"a%2Fb_1.npy", "a%2Fb_2.npy", "..%2F..%2Fescape_1.npy"}
+    np.testing.assert_array_equal(np.load(folder / "a%2Fb_1.npy"), exact)
+    np.testing.assert_array_equal(np.load(folder / "a%2Fb_2.npy"), exact + 1)
+
+
+def test_without_a_request_there_are_none(tmp_path: Path) -> None:
+    write_segment(tmp_path / "records" / "run", event(1, tensor("t", [1.0, 2.0])))
+    export_tensorboard(tmp_path / "records", tmp_path / "logs")
+    assert not list((tmp_path / "logs").rglob("*.npy"))
+
+
+@pytest.mark.parametrize("place", ["tensors", "tensors/t_1.npy"])
+def test_links_lead_nowhere(tmp_path: Path, place: str) -> None:
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    write_segment(tmp_path / "records" / "run", event(1, tensor("t", [1.0, 2.0])))
+    target = tmp_path / "logs" / "run" / place
+    target.parent.mkdir(parents=True)
+    target.symlink_to(victim if place == "tensors" else victim / "file")
+    refused = pytest.raises(DestinationError, match="run/tensors")
+    with refused if place == "tensors" else contextlib.nullcontext():
+        export_tensorboard(tmp_path / "records", tmp_path / "logs", tensors="npy")
+    assert list(victim.iterdir()) == []

@@ -1,0 +1,56 @@
+import numpy as np
+
+from rec_summary._pb.summary_pb2 import Event
+from rec_summary.records.failures import Troubles
+from rec_summary.training.collector.step_record import StepRecord
+from rec_summary.values.summary import HistogramValue, ScalarValue, TensorValue
+
+
+def test_a_bad_value_does_not_cost_the_others():
+    troubles = Troubles()
+    values = [
+        ScalarValue("loss", 0.5),
+        HistogramValue("bad", np.array(["text"])),
+        HistogramValue("good", np.zeros(3)),
+    ]
+    record = StepRecord(7, 12.5, values, troubles)
+    event = Event.FromString(record.encode())
+    assert (event.step, event.wall_time) == (7, 12.5)
+    assert [value.tag for value in event.summary.value] == ["loss", "good"]
+    assert troubles.counts == {"value bad": 1}
+
+
+def test_its_size_is_that_of_its_snapshots():
+    record = StepRecord(1, 0.0, [HistogramValue("w", np.zeros(1000))], Troubles())
+    assert record.nbytes == 8000
+
+
+class Exporter:
+    """Notes what it is given, and fails for one tag."""
+
+    def __init__(self):
+        self.seen = []
+
+    def export(self, tag, step, array):
+        self.seen.append((tag, step, array.tolist()))
+        if tag == "bad":
+            raise OSError(28, "No space left on device")
+
+
+def test_tensors_and_nothing_else_are_exported_when_the_record_is_encoded():
+    exporter, troubles = Exporter(), Troubles()
+    values = [ScalarValue("loss", 0.5)]
+    values += [TensorValue(tag, np.arange(3)) for tag in ("bad", "good")]
+    record = StepRecord(7, 12.5, values, troubles, exporter)
+    assert exporter.seen == []
+    event = Event.FromString(record.encode())
+    assert [value.tag for value in event.summary.value] == ["loss", "bad", "good"]
+    assert exporter.seen == [("bad", 7, [0, 1, 2]), ("good", 7, [0, 1, 2])]
+    assert troubles.counts == {"npy export": 1}
+
+
+def test_a_tensor_that_no_record_can_hold_may_still_be_a_file():
+    exporter, troubles = Exporter(), Troubles()
+    StepRecord(1, 0.0, [TensorValue("c", np.array([1j]))], troubles, exporter).encode()
+    assert exporter.seen == [("c", 1, [1j])]
+    assert troubles.counts == {"value c": 1}
