@@ -45,7 +45,7 @@ def test_which_versions_want_protobufs_python_code(version: str, wanted: bool) -
     assert wants_python_protobuf(version) is wanted
 
 
-@pytest.mark.parametrize("room", ["landscape.summary_landscape", "training.step_record"])
+@pytest.mark.parametrize("room", ["landscape.summary_landscape", "training.recorder"])
 @pytest.mark.parametrize(("version", "python"), [("2.7.0", "True"), ("2.10.0", "False")])
 def test_rooms_that_mindspore_follows_into_leave_it_importable(
     room: str, version: str, python: str

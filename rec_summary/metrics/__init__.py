@@ -1,6 +1,6 @@
-"""Streaming recommender metrics, pure numpy: small mergeable states and what is read from them.
+"""Streaming metrics of recommenders in pure numpy: mergeable states, and values read from them.
 
-Feed them predictions made before the model learned from the same examples (test, then train: the
-prequential evaluation of Gama et al. 2013), and every example of an endless stream is a test
-example. A state is not safe to read in one thread while another updates it: copy it first.
+Update the states with predictions that the model made before it trained on the same examples (the
+prequential evaluation of Gama et al. 2013: test, then train). Every example of an endless stream is
+then a test example. Do not read a state in one thread while another thread updates it: read a copy.
 """

@@ -1,4 +1,4 @@
-"""Counts of values in fixed bins, and how far two such distributions are apart."""
+"""Counts of values in fixed bins, and distances between two such distributions."""
 
 from __future__ import annotations
 
@@ -11,15 +11,7 @@ import numpy.typing as npt
 
 from rec_summary.errors import three_part
 from rec_summary.metrics.hashing import mix
-from rec_summary.metrics.state import register
-from rec_summary.metrics.state_io import (
-    Arrays,
-    check_int,
-    check_same,
-    stored_array,
-    stored_counts,
-    stored_int,
-)
+from rec_summary.metrics.state import Arrays, State, check_int, register, take, take_int
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -29,24 +21,28 @@ _MOST_BUCKETS: Final = 2**20
 
 
 @register
-class Distribution:
+class Distribution(State):
     """Counts of values in bins; a mergeable state.
 
-    Numbers fall between edges: bin i holds ``edges[i-1] <= x < edges[i]``, the first and the last
-    bin all that lie beyond. Categories (integers) fall into buckets by a hash.
+    Numbers fall between edges: bin i holds ``edges[i-1] <= x < edges[i]``; the first and the last
+    bin are open. Categories (integers) fall into buckets by a hash.
 
     Attributes:
-        edges: Ascending edges, (k,); none for categories.
+        edges: Ascending edges, (k,); empty for categories.
         buckets: The number of buckets; 0 for numbers.
-        counts: Values in each bin, (k + 1,) or (buckets,), and NaN in one more at the end.
+        counts: The number of values in each bin, (k + 1,) or (buckets,), and at the end the number
+            of NaN.
     """
+
+    _settings = ("edges", "buckets")
+    _sums = ("counts",)
 
     def __init__(self, edges: Sequence[float] | npt.NDArray[Any] = (), buckets: int = 0) -> None:
         """Starts empty; give edges or buckets.
 
         Raises:
             TypeError, ValueError: Neither or both are given, the edges do not ascend or are not
-                finite, or the number of buckets is none from 2.
+                finite, or there are fewer than two buckets.
         """
         found = np.array(edges, np.float64)
         check_int("buckets", buckets, 0, _MOST_BUCKETS)
@@ -60,16 +56,11 @@ class Distribution:
         self.buckets = int(buckets)
         self.counts = np.zeros((buckets or found.size + 1) + 1, np.int64)
 
-    @property
-    def total(self) -> int:
-        """How many values were counted, NaN apart."""
-        return int(self.counts[:-1].sum())
-
     def add(self, values: npt.ArrayLike) -> None:
         """Counts values of any shape.
 
         Raises:
-            TypeError: They are no numbers, or no integers where there are buckets.
+            TypeError: They are not numbers, or not integers where there are buckets.
         """
         found = np.asarray(values).ravel()
         kinds = "iub" if self.buckets else "iubf"
@@ -81,52 +72,30 @@ class Distribution:
         if self.buckets:
             places = (mix(found) % np.uint64(self.buckets)).astype(np.intp)
         else:
-            # numpy sorts NaN behind everything, but not behind the last bin.
+            # numpy sorts NaN into the last bin.
             places = np.searchsorted(self.edges, found, side="right")
             if found.dtype.kind == "f":
                 places[np.isnan(found)] = self.counts.size - 1
         self.counts += np.bincount(places, minlength=self.counts.size)
 
-    def same_bins(self, other: Distribution) -> bool:
-        """Whether another distribution has the same bins."""
-        return self.buckets == other.buckets and np.array_equal(self.edges, other.edges)
-
-    def merge(self, other: Self) -> None:
-        """Adds the counts of another distribution.
-
-        Raises:
-            ValueError: It has other bins.
-        """
-        check_same("the buckets", self.buckets, other.buckets)
-        check_same("the edges", self.edges.tolist(), other.edges.tolist())
-        self.counts += other.counts
-
-    def copy(self) -> Self:
-        """Returns an independent copy."""
-        new = type(self)(self.edges, self.buckets)
-        new.merge(self)
-        return new
-
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Returns bins and counts as arrays to be stored."""
-        return {
-            "edges": self.edges.copy(),
-            "buckets": np.array(self.buckets, np.int64),
-            "counts": self.counts.copy(),
-        }
+    def equals(self, other: Distribution) -> bool:
+        """Returns whether another distribution has the same bins and counts."""
+        return (
+            self.buckets == other.buckets
+            and np.array_equal(self.edges, other.edges)
+            and np.array_equal(self.counts, other.counts)
+        )
 
     @classmethod
     def from_arrays(cls, arrays: Arrays) -> Self:
-        """Returns the distribution of which these are the arrays.
+        """Returns the distribution of these arrays.
 
         Raises:
-            ValueError: They are none of a distribution.
+            ValueError: The arrays do not describe a distribution.
         """
-        new = cls(
-            stored_array(arrays, "edges", "f", (None,)),
-            stored_int(arrays, "buckets", 0, _MOST_BUCKETS),
-        )
-        new.counts = stored_counts(arrays, "counts", new.counts.shape)
+        edges = take(arrays, "edges", np.float64, (None,))
+        new = cls(edges, take_int(arrays, "buckets", 0, _MOST_BUCKETS))
+        new._take_contents(arrays)
         return new
 
 
@@ -138,17 +107,17 @@ def psi(
     """Returns the population stability index of counts against a reference.
 
     The sum of ``(q - p) * ln(q / p)`` over the bins, with the shares p and q of the smoothed
-    counts, ``(count + smoothing) / (total + smoothing * bins)``; without smoothing it is infinite
-    as soon as a bin is empty on one side. By custom 0.1 is a small shift and 0.25 a large one.
+    counts, ``(count + smoothing) / (total + smoothing * bins)``. Without smoothing it is infinite
+    if a bin is empty on one side only. A common reading: 0.1 is a small shift, 0.25 a large one.
     Kullback and Leibler, On information and sufficiency, 1951 (their J).
 
     Args:
         reference: Counts, (k,).
         counts: Counts in the same bins, (k,).
-        smoothing: What is added to each count; one half is the prior of Jeffreys.
+        smoothing: A number added to each count; one half is the prior of Jeffreys.
 
     Returns:
-        The index, at least 0; NaN when either side is empty.
+        The index, at least 0; NaN if either side is empty.
     """
     if not reference.sum() or not counts.sum():
         return math.nan
@@ -162,11 +131,11 @@ def psi(
 def psi_by_chance(
     reference: npt.NDArray[np.integer[Any]], counts: npt.NDArray[np.integer[Any]]
 ) -> float:
-    """Returns the index that two samples of one distribution would have on average.
+    """Returns the mean index of two samples of the same distribution.
 
     ``(bins - 1) * (1 / n + 1 / m)``, for samples of n and m with several values in each bin
-    (Yurdakul, Statistical properties of population stability index, 2018). An index that is not
-    well above tells nothing. Bins that are empty on both sides do not count.
+    (Yurdakul, Statistical properties of population stability index, 2018). An index near it is no
+    sign of drift. Bins that are empty on both sides do not count.
 
     Args:
         reference: Counts, (k,).
@@ -184,15 +153,15 @@ def jensen_shannon(
 ) -> float:
     """Returns the Jensen-Shannon divergence of two distributions, in bits.
 
-    The square of what `scipy.spatial.distance.jensenshannon` returns with base 2. Empty bins need
-    no smoothing. Lin, Divergence measures based on the Shannon entropy, 1991.
+    It is the square of `scipy.spatial.distance.jensenshannon` with base 2. Empty bins need no
+    smoothing. Lin, Divergence measures based on the Shannon entropy, 1991.
 
     Args:
         reference: Counts, (k,).
         counts: Counts in the same bins, (k,).
 
     Returns:
-        From 0, the same, to 1, nothing in common; NaN when either side is empty.
+        0 for equal shares to 1 for no common bin; NaN if either side is empty.
     """
     if not reference.sum() or not counts.sum():
         return math.nan
@@ -206,11 +175,11 @@ def jensen_shannon(
 
 
 def edges_of(values: npt.ArrayLike, bins: int = 10) -> npt.NDArray[np.float64]:
-    """Returns edges between which about equally many of these values lie.
+    """Returns edges of bins that hold about equally many of these values.
 
     Args:
-        values: Numbers; what is not finite is passed over.
-        bins: How many bins are wanted; there are fewer when values repeat.
+        values: Numbers; those that are not finite are skipped.
+        bins: The number of bins; there are fewer if values repeat.
 
     Raises:
         ValueError: There is no finite value.
@@ -221,9 +190,9 @@ def edges_of(values: npt.ArrayLike, bins: int = 10) -> npt.NDArray[np.float64]:
         raise ValueError(
             three_part("the values of a reference", values, "one finite number or more")
         )
-    # Numbers of the sample themselves, so that repeated ones are not split by rounding.
+    # Edges are values of the sample, so that rounding does not split repeated ones.
     shares = np.arange(1, bins) / bins
     edges: npt.NDArray[np.float64] = np.unique(np.quantile(found, shares, method="higher"))
     if edges[0] == found.min() and edges.size > 1:
-        edges = edges[1:]  # below the smallest there is nothing
+        edges = edges[1:]  # the bin below the smallest value would be empty
     return edges

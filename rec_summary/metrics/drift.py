@@ -1,7 +1,7 @@
-"""How far labels, predictions and features have moved from a reference.
+"""Drift of labels, predictions and features from a reference.
 
-The reference is a set of distributions, given or taken from the first examples. It is part of
-the settings of the state: only states with one reference can be merged.
+The reference is a set of distributions, given or built from the first examples. It is part of the
+settings of the state: only states with the same reference can be merged.
 """
 
 from __future__ import annotations
@@ -23,8 +23,17 @@ from rec_summary.metrics.distribution import (
     psi,
     psi_by_chance,
 )
-from rec_summary.metrics.state import register
-from rec_summary.metrics.state_io import Arrays, check_int, check_same, of_prefix, with_prefix
+from rec_summary.metrics.state import (
+    Array,
+    Arrays,
+    State,
+    check_int,
+    check_same,
+    nested,
+    register,
+    take,
+    unnested,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -38,12 +47,12 @@ Columns = Mapping[str, npt.ArrayLike]
 
 @dataclass(frozen=True)
 class DriftReport:
-    """How far one column has moved.
+    """The drift of one column.
 
     Attributes:
-        count: How many values the window has.
+        count: The number of values in the window.
         psi: The population stability index, smoothed by one half.
-        psi_by_chance: What it would be on average without any drift.
+        psi_by_chance: The mean index of samples of these sizes without any drift.
         jensen_shannon: The divergence in bits, 0 to 1.
         missing_share: The share of NaN in the window.
         rate: The share of positive labels in the window; NaN unless the column is the label.
@@ -60,14 +69,14 @@ class DriftReport:
 
 
 @register
-class Drift:
-    """Distributions of the columns of a window, beside their reference; a mergeable state.
+class Drift(State):
+    """The distributions of columns in a window and in a reference; a mergeable state.
 
     The column named `LABEL` has a bin for negative labels (below 0.5) and one for positive ones.
 
     Attributes:
-        reference: The distributions to compare with; not to be changed.
-        window: Those of the window.
+        reference: The distribution of each column to compare with; do not change it.
+        window: The distribution of each column in the window.
     """
 
     def __init__(self, reference: Mapping[str, Distribution]) -> None:
@@ -80,18 +89,18 @@ class Drift:
         """Counts the values of a batch.
 
         Args:
-            columns: Values of any shape by column; columns that the reference does not have are
-                passed over, and any may be missing.
+            columns: Values of any shape by column. Columns may be missing; those that the
+                reference does not have are skipped.
 
         Raises:
-            TypeError: A column is of a type that its bins are not made for.
+            TypeError: The type of a column does not fit its bins.
         """
         for name, distribution in self.window.items():
             if name in columns:
                 distribution.add(columns[name])
 
     def report(self, smoothing: float = SMOOTHING) -> dict[str, DriftReport]:
-        """Returns how far each column has moved.
+        """Returns the drift of each column.
 
         Args:
             smoothing: See `distribution.psi`.
@@ -111,30 +120,29 @@ class Drift:
             )
         return found
 
-    def merge(self, other: Self) -> None:
-        """Adds the window of another state.
+    def check_mergeable(self, other: State) -> None:
+        """Checks that `other` has the same reference.
 
         Raises:
-            ValueError: It has another reference.
+            ValueError: It has not.
         """
-        check_same("the columns", sorted(self.reference), sorted(other.reference))
-        for name, ours in self.reference.items():
+        super().check_mergeable(other)
+        assert isinstance(other, Drift)
+        check_same("The columns", sorted(self.reference), sorted(other.reference))
+        for name, mine in self.reference.items():
             theirs = other.reference[name]
-            if not ours.same_bins(theirs) or not np.array_equal(ours.counts, theirs.counts):
-                raise ValueError(
-                    three_part(f"the reference of {name!r}", theirs.counts, f"{ours.counts}")
-                )
-        for name, window in self.window.items():
-            window.merge(other.window[name])
+            if not mine.equals(theirs):
+                what = f"The reference of {name!r} of a state to merge"
+                raise ValueError(three_part(what, theirs.counts, f"{mine.counts}"))
 
     def copy(self) -> Self:
         """Returns an independent copy; the reference is shared."""
-        new = type(self)(self.reference)
-        new.merge(self)
+        new = super().copy()
+        new.window = {name: window.copy() for name, window in self.window.items()}
         return new
 
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Returns reference and window as arrays to be stored."""
+    def arrays(self) -> dict[str, Array]:
+        """Returns the reference and the counts of the window."""
         found = reference_arrays(self.reference)
         for name, window in self.window.items():
             found[f"window.{name}"] = window.counts.copy()
@@ -142,62 +150,61 @@ class Drift:
 
     @classmethod
     def from_arrays(cls, arrays: Arrays) -> Self:
-        """Returns the state of which these are the arrays.
+        """Returns the state of these arrays.
 
         Raises:
-            ValueError: They are none of such a state.
+            ValueError: The arrays do not describe such a state.
         """
         new = cls(reference_from_arrays(arrays))
         for name, bins in new.reference.items():
-            if f"window.{name}" not in arrays:
-                raise ValueError(
-                    three_part("the stored window", sorted(arrays), f"column {name!r}")
-                )
-            stored = {**bins.arrays(), "counts": arrays[f"window.{name}"]}
-            new.window[name] = Distribution.from_arrays(stored)
+            counts = take(arrays, f"window.{name}", np.int64, bins.counts.shape)
+            new.window[name] = Distribution.from_arrays({**bins.arrays(), "counts": counts})
         return new
 
+    def _add(self, other: Self) -> None:
+        for name, window in self.window.items():
+            window._add(other.window[name])
 
-def reference_arrays(reference: Mapping[str, Distribution]) -> dict[str, npt.NDArray[Any]]:
+
+def reference_arrays(reference: Mapping[str, Distribution]) -> dict[str, Array]:
     """Returns a reference as arrays to be stored."""
-    found: dict[str, npt.NDArray[Any]] = {"columns": np.array(list(reference), np.str_)}
+    found: dict[str, Array] = {"columns": np.array(list(reference), np.str_)}
     for number, distribution in enumerate(reference.values()):
-        found.update(with_prefix(f"reference.{number}", distribution.arrays()))
+        found.update(nested(f"reference.{number}", distribution.arrays()))
     return found
 
 
 def reference_from_arrays(arrays: Arrays) -> dict[str, Distribution]:
-    """Returns the reference of which these are the arrays; other arrays are passed over.
+    """Returns the reference of these arrays; other arrays are ignored.
 
     Raises:
-        ValueError: They are none of a reference.
+        ValueError: The arrays do not describe a reference.
     """
-    columns = np.asarray(arrays.get("columns", 0))
-    names = columns.tolist() if columns.ndim == 1 else []
-    if columns.ndim != 1 or (names and columns.dtype.kind != "U") or len(set(names)) < len(names):
-        raise ValueError(three_part("the stored array 'columns'", columns, "different names"))
+    names = take(arrays, "columns", np.str_, (None,)).tolist()
+    if len(set(names)) < len(names):
+        raise ValueError(three_part("The array 'columns' of a state", names, "different names"))
     return {
-        name: Distribution.from_arrays(of_prefix(f"reference.{number}", arrays))
+        name: Distribution.from_arrays(unnested(f"reference.{number}", arrays))
         for number, name in enumerate(names)
     }
 
 
 class ReferenceBuilder:
-    """Takes the reference from the first examples.
+    """Builds the reference from the first examples.
 
-    It keeps their values, because where the bins should lie is seen only then.
+    It keeps their values, because the edges of the bins depend on all of them.
     """
 
     def __init__(self, examples: int, bins: int = _BINS, buckets: int = _BUCKETS) -> None:
         """Starts empty.
 
         Args:
-            examples: How many.
-            bins: Into how many bins of equal frequency numbers fall.
-            buckets: Into how many buckets categories fall.
+            examples: The number of examples.
+            bins: The number of bins of equal frequency for numbers.
+            buckets: The number of buckets for categories.
 
         Raises:
-            TypeError, ValueError: A number is no int, or too small.
+            TypeError, ValueError: An argument is not an int, or too small.
         """
         self._examples = check_int("examples", examples, 1)
         self._bins = check_int("bins", bins, 2)
@@ -207,22 +214,22 @@ class ReferenceBuilder:
 
     @property
     def complete(self) -> bool:
-        """Whether all examples are there."""
+        """Whether there are enough examples."""
         return self._have >= self._examples
 
     def add(self, columns: Columns) -> int:
         """Takes examples of a batch until there are enough.
 
         Args:
-            columns: Values by column, the first axis being the examples. Integers are
-                categories (but for the label), other numbers are numbers.
+            columns: Values by column; the first axis is that of the examples. Integers are
+                categories (except in the label), floats are numbers.
 
         Returns:
-            How many examples of the batch were taken: the window begins behind them.
+            How many examples of the batch were taken. The window begins after them.
 
         Raises:
-            ValueError: There is no column, they have different lengths, or are not those of
-                the batch before.
+            ValueError: There is no column, the columns have different lengths, or the previous
+                batch had other columns.
         """
         batch = {name: np.asarray(values) for name, values in columns.items()}
         sizes = {array.shape[0] if array.ndim else -1 for array in batch.values()}
@@ -238,10 +245,10 @@ class ReferenceBuilder:
         return taken
 
     def reference(self) -> dict[str, Distribution]:
-        """Returns the reference, from the examples that are there.
+        """Returns the reference of the examples taken so far.
 
         Raises:
-            ValueError: There is none, or a column has no finite value.
+            ValueError: There are none, or a column has no finite value.
         """
         if not self._have:
             raise ValueError(three_part("the reference", "no example", "one example or more"))
@@ -260,6 +267,6 @@ class ReferenceBuilder:
 
 
 def _rate(counts: npt.NDArray[np.int64]) -> float:
-    """Returns the share of the bins but the first, NaN of nothing."""
+    """Returns the share of all bins except the first; NaN if all are empty."""
     total = int(counts.sum())
     return 1 - int(counts[0]) / total if total else math.nan

@@ -1,21 +1,28 @@
-"""A sum of float64 numbers without rounding: the same in whatever order and split.
+"""A sum of float64 numbers without rounding: the same in any order and split.
 
-Every finite float64 is a whole multiple of 2**-1074, so their sum is one whole number of that
-unit, and Python's ints have no limit. This is Kulisch's accumulator ("Computer Arithmetic and
-Validity", 2013); a batch enters it through sums over equal exponents, which numpy does
-exactly: each half of a significand has at most 27 bits, so that 2**26 of them fit a float64.
+Every finite float64 is a whole multiple of 2**-1074. Their sum is an int in that unit, and Python's
+ints have no limit. This is Kulisch's accumulator ("Computer Arithmetic and Validity", 2013). numpy
+adds the numbers of a batch by exponent, without rounding: each half of a significand has at most
+27 bits, so that a float64 holds the sum of 2**26 of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from rec_summary.errors import three_part
-from rec_summary.metrics.state import Array, Floats, checked_factor, register, take
+from rec_summary.metrics.state import (
+    Array,
+    Arrays,
+    Floats,
+    Scalable,
+    check_factor,
+    register,
+    take,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -26,13 +33,13 @@ _MOST = 1 << 25  # numbers in one pass
 
 
 class Parts(NamedTuple):
-    """Finite numbers, taken apart for `ExactSum.add_parts`; each array of shape [numbers].
+    """Finite numbers split for `ExactSum.add_parts`; each array has shape (numbers,).
 
     Attributes:
-        lowest: What the exponents are relative to.
-        exponents: Of each number, at least 0.
+        lowest: The smallest exponent; the exponents are relative to it.
+        exponents: The exponent of each number, at least 0.
         uppers: The upper half of each significand, a whole number.
-        lowers: The lower half, as a fraction of the upper one's unit.
+        lowers: The lower half of each significand, as a fraction of the unit of the upper half.
     """
 
     lowest: int
@@ -46,7 +53,7 @@ class Parts(NamedTuple):
 
 
 def take_apart(numbers: Floats) -> Parts:
-    """Takes at most 2**25 finite numbers apart, and at least one."""
+    """Splits 1 to 2**25 finite numbers into exponents and halves of significands."""
     significands, exponents = np.frexp(numbers)
     lowest = int(exponents.min())
     exponents -= lowest
@@ -57,23 +64,23 @@ def take_apart(numbers: Floats) -> Parts:
 
 
 @register
-class ExactSum:
+class ExactSum(Scalable):
     """The exact sum of finite float64 numbers, as a mergeable state."""
 
-    __slots__ = ("_units",)
+    _sums = ("_units",)
 
     def __init__(self, units: int = 0) -> None:
         """Starts at ``units * 2**-1074``."""
         self._units = units
 
     def add(self, numbers: Floats) -> None:
-        """Adds every number of a one-dimensional array; they must be finite."""
+        """Adds finite numbers, shape (numbers,)."""
         for start in range(0, len(numbers), _MOST):
             self.add_parts(take_apart(numbers[start : start + _MOST]))
 
     def add_parts(self, parts: Parts) -> None:
-        """Adds numbers that were taken apart."""
-        # The lower half stays a fraction of the upper's unit; 27 bits below it are whole.
+        """Adds numbers that `take_apart` split."""
+        # Lower halves are multiples of 2**-27 of the unit of the upper halves.
         uppers = np.bincount(parts.exponents, parts.uppers)
         lowers = np.bincount(parts.exponents, parts.lowers) * (1 << 27)
         shift = parts.lowest - _HALF - 27 - _LOWEST
@@ -81,15 +88,15 @@ class ExactSum:
         for place, (upper, lower) in enumerate(zip(uppers.tolist(), lowers.tolist(), strict=True)):
             if upper or lower:
                 total += (int(upper) << 27) + int(lower) << place
-        # A subnormal number has zeros where the shift to the right drops bits.
+        # The shift to the right drops zeros only, those of subnormal numbers.
         self._units += total << shift if shift >= 0 else total >> -shift
 
     def add_whole(self, number: int) -> None:
-        """Adds one whole number."""
+        """Adds one int."""
         self._units += number << -_LOWEST
 
     def value(self) -> float:
-        """Returns the sum, correctly rounded to float64; infinite where it has no room."""
+        """Returns the sum, correctly rounded to float64; infinite if it is too large."""
         try:
             return self._units / (1 << -_LOWEST)
         except OverflowError:
@@ -97,29 +104,21 @@ class ExactSum:
 
     def scale(self, factor: float) -> None:
         """Multiplies the sum by `factor`, rounded down to a multiple of 2**-1074."""
-        numerator, denominator = checked_factor(factor).as_integer_ratio()
+        numerator, denominator = check_factor(factor).as_integer_ratio()
         self._units = self._units * numerator // denominator
 
-    def merge(self, other: Self) -> None:
-        """Adds another sum; exact."""
-        self._units += other._units
-
-    def copy(self) -> Self:
-        """Returns a sum of its own."""
-        return type(self)(self._units)
-
     def arrays(self) -> dict[str, Array]:
-        """Returns the number of units as a little-endian two's complement number."""
+        """Returns the number of units, as a little-endian two's complement number of bytes."""
         size = self._units.bit_length() // 8 + 1
         data = self._units.to_bytes(size, "little", signed=True)
         return {"units": np.frombuffer(data, np.uint8).copy()}
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Array]) -> Self:
-        """Makes the sum that `arrays` describes.
+    def from_arrays(cls, arrays: Arrays) -> Self:
+        """Returns the sum of these arrays.
 
         Raises:
-            ValueError: They describe none.
+            ValueError: The arrays do not describe a sum.
         """
         data = take(arrays, "units", np.uint8, (None,))
         if not 1 <= len(data) <= 1024:

@@ -1,4 +1,4 @@
-"""Memory and processor time of the training process, by `psutil` where that is installed."""
+"""Memory and processor time of the training process, from `psutil` if it is installed."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import Any
 
 @dataclass(frozen=True)
 class HostUsage:
-    """What the process uses.
+    """The resources that the process uses.
 
     Attributes:
         rss_bytes: Resident memory.
-        memory_share: Resident memory through all memory of the machine.
-        cores: Processor seconds through seconds since the last reading: 1.0 is one core all
-            the time. NaN at the first reading.
-        cpu_share: The same through all cores of the machine.
+        memory_share: Resident memory divided by the memory of the machine.
+        cores: Processor seconds per second since the previous measurement; 1.0 is one core. NaN at
+            the first measurement.
+        cpu_share: `cores` divided by the number of cores of the machine.
     """
 
     rss_bytes: int
@@ -29,13 +29,13 @@ class HostUsage:
 
 
 class HostMeter:
-    """Reads what this process uses."""
+    """Measures the resources that this process uses."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
-        """Prepares the readings. `psutil` comes with the extra `recommender`.
+        """Opens the process. `psutil` comes with the extra `recommender`.
 
         Args:
-            clock: Returns seconds that never go back.
+            clock: A monotonic clock in seconds.
         """
         self._clock = clock
         self._psutil: Any = None
@@ -48,7 +48,7 @@ class HostMeter:
         self._process = self._psutil.Process()
 
     def read(self) -> HostUsage | None:
-        """Returns the usage since the last reading; None when psutil is missing or refused."""
+        """Returns the usage since the previous call; None if psutil is missing or fails."""
         if self._psutil is None:
             return None
         try:

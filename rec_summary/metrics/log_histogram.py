@@ -1,6 +1,6 @@
-"""A histogram of durations with bins of equal relative width: quantiles that merge exactly.
+"""A histogram of durations with bins of equal relative width; its quantiles merge exactly.
 
-Its bins are those of DDSketch (Masson, Rim and Lee, 2019), between fixed bounds.
+The bins are those of DDSketch (Masson, Rim and Lee, 2019), between fixed bounds.
 """
 
 from __future__ import annotations
@@ -12,20 +12,19 @@ import numpy as np
 import numpy.typing as npt
 
 from rec_summary.errors import three_part
-from rec_summary.metrics.state import register
-from rec_summary.metrics.state_io import Arrays, check_same, stored_array, stored_counts
+from rec_summary.metrics.state import Array, Arrays, State, register, take
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 
 @register
-class LogHistogram:
+class LogHistogram(State):
     """Counts of positive numbers; a mergeable state.
 
     Quantiles between the bounds have a relative error of at most `accuracy`. Numbers up to the
-    lower bound (zero and negative ones, too) count as the smallest number that was seen,
-    numbers above the upper bound as the largest.
+    lower bound, zero and negative ones included, count as the smallest number seen. Numbers above
+    the upper bound count as the largest.
 
     Attributes:
         low: The lower bound.
@@ -36,8 +35,11 @@ class LogHistogram:
         largest: The largest number seen; minus infinity when there was none.
 
     Raises:
-        ValueError: The bounds are no bounds, or the accuracy is none.
+        ValueError: A bound or the accuracy is out of range.
     """
+
+    _settings = ("low", "high", "accuracy")
+    _sums = ("counts",)
 
     def __init__(self, low: float, high: float, accuracy: float = 0.01) -> None:
         if not 0 < low < high < math.inf:
@@ -45,7 +47,7 @@ class LogHistogram:
         if not 0.0001 <= accuracy <= 0.5:
             raise ValueError(three_part("accuracy", accuracy, "a number from 0.0001 to 0.5"))
         self.low, self.high, self.accuracy = float(low), float(high), float(accuracy)
-        # A bin reaches from its value less the accuracy to its value plus the accuracy.
+        # A bin covers the numbers within `accuracy` of its value.
         self._log_step = math.log((1 + accuracy) / (1 - accuracy))
         bins = math.ceil((math.log(high) - math.log(low)) / self._log_step)
         self.counts = np.zeros(bins + 2, np.int64)
@@ -53,25 +55,11 @@ class LogHistogram:
 
     @property
     def count(self) -> int:
-        """How many numbers were seen."""
+        """The number of values."""
         return int(self.counts.sum())
 
-    def add(self, value: float) -> None:
-        """Counts one number; NaN is passed over."""
-        if math.isnan(value):
-            return
-        place = 0
-        if value > self.high:
-            place = self.counts.size - 1
-        elif value > self.low:
-            place = 1 + int((math.log(value) - math.log(self.low)) / self._log_step)
-            place = min(place, self.counts.size - 2)
-        self.counts[place] += 1
-        self.least = min(self.least, value)
-        self.largest = max(self.largest, value)
-
     def add_all(self, values: npt.NDArray[Any]) -> None:
-        """Counts numbers of any shape; NaN are passed over."""
+        """Counts numbers of any shape; NaN is skipped."""
         found = values.astype(np.float64).ravel()
         found = found[~np.isnan(found)]
         if not found.size:
@@ -86,10 +74,10 @@ class LogHistogram:
         self.largest = max(self.largest, float(found.max()))
 
     def quantile(self, share: float) -> float:
-        """Returns the number that a share of all is not above; NaN when there was none.
+        """Returns a quantile; NaN if the histogram is empty.
 
         Args:
-            share: From 0 to 1: 0.5 is the median.
+            share: The share of all numbers that are not above it, 0 to 1; 0.5 is the median.
         """
         total = self.count
         if not total:
@@ -104,47 +92,32 @@ class LogHistogram:
         value = math.exp(upper) * (1 - self.accuracy)
         return min(max(value, self.least), self.largest)
 
-    def merge(self, other: Self) -> None:
-        """Adds the numbers of another histogram.
-
-        Raises:
-            ValueError: It has other settings.
-        """
-        check_same("low, high, accuracy", self._settings(), other._settings())
-        self.counts += other.counts
-        self.least = min(self.least, other.least)
-        self.largest = max(self.largest, other.largest)
-
-    def copy(self) -> Self:
-        """Returns an independent copy."""
-        new = type(self)(*self._settings())
-        new.merge(self)
-        return new
-
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Returns settings and state as arrays to be stored."""
+    def arrays(self) -> dict[str, Array]:
+        """Returns the settings, the counts and the extremes."""
         return {
-            "settings": np.array(self._settings()),
+            "settings": np.array([self.low, self.high, self.accuracy]),
             "counts": self.counts.copy(),
             "extremes": np.array([self.least, self.largest]),
         }
 
     @classmethod
     def from_arrays(cls, arrays: Arrays) -> Self:
-        """Returns the histogram of which these are the arrays.
+        """Returns the histogram of these arrays.
 
         Raises:
-            ValueError: They are none of a histogram.
+            ValueError: The arrays do not describe a histogram.
         """
-        new = cls(*stored_array(arrays, "settings", "f", (3,)).tolist())
-        new.counts = stored_counts(arrays, "counts", new.counts.shape)
-        least, largest = stored_array(arrays, "extremes", "f", (2,)).tolist()
+        new = cls(*take(arrays, "settings", np.float64, (3,)).tolist())
+        new._take_contents(arrays)
+        least, largest = take(arrays, "extremes", np.float64, (2,), finite=False).tolist()
         if not (least <= largest if new.count else (least, largest) == (math.inf, -math.inf)):
             raise ValueError(
-                three_part("the stored array 'extremes'", (least, largest), "the extremes")
+                three_part("The array 'extremes' of a state", (least, largest), "the extremes")
             )
         new.least, new.largest = least, largest
         return new
 
-    def _settings(self) -> tuple[float, float, float]:
-        return self.low, self.high, self.accuracy
+    def _add(self, other: Self) -> None:
+        super()._add(other)
+        self.least = min(self.least, other.least)
+        self.largest = max(self.largest, other.largest)

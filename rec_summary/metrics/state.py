@@ -1,15 +1,16 @@
-"""What every metric of this room keeps: a small state that merges, separate from its reading.
+"""Mergeable states: the base class of all metrics, and the checks of stored arrays.
 
-A state is updated on one rank, merged over ranks or windows, stored as named arrays by somebody
-else, and read by methods that change nothing. Merging is exact: the result does not
-depend on the order or on how the data was split, so a restarted run goes on where it was and
-every rank that merges the same states gets the same numbers.
+A rank updates a state with batches. States of several ranks or windows are merged, stored as named
+arrays, and read by methods that change nothing. Merging is exact: the result does not depend on
+the order of merging or on how the stream is split. A restarted run therefore continues where it
+stopped, and every rank that merges the same states gets the same numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
+import copy
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,41 +21,111 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 Array = npt.NDArray[Any]
+Arrays = Mapping[str, Array]
 Floats = npt.NDArray[np.float64]
 
+LARGEST: Final = 2**63 - 1
 
-@runtime_checkable
-class State(Protocol):
-    """A mergeable state."""
+
+class State:
+    """A mergeable state, described by the names of its attributes.
+
+    A subclass names its settings, its sums and its parts. Settings must be equal in states that
+    are merged. Sums (ints and arrays of numbers of at least 0) are added. Parts are states. An
+    attribute is stored under its name without the leading underscore. A subclass with other
+    contents extends the methods.
+    """
+
+    _settings: ClassVar[tuple[str, ...]] = ()
+    _sums: ClassVar[tuple[str, ...]] = ()
+    _parts: ClassVar[tuple[str, ...]] = ()
 
     def merge(self, other: Self) -> None:
-        """Adds what `other` has seen; exact, commutative and associative; in place.
+        """Adds the contents of `other` in place; exact, commutative and associative.
 
         Raises:
-            ValueError: The settings of the two differ.
+            ValueError: The settings of the two states differ. Nothing is changed.
         """
+        self.check_mergeable(other)
+        self._add(other)
+
+    def check_mergeable(self, other: State) -> None:
+        """Checks that `other` has the same class and settings.
+
+        Raises:
+            ValueError: It has not.
+        """
+        check_same("The kind", type(self).__name__, type(other).__name__)
+        for name in self._settings:
+            mine, theirs = getattr(self, name), getattr(other, name)
+            if isinstance(mine, np.ndarray):
+                mine, theirs = mine.tolist(), theirs.tolist()
+            check_same(f"The setting {name.lstrip('_')}", mine, theirs)
+        for name in self._parts:
+            getattr(self, name).check_mergeable(getattr(other, name))
 
     def copy(self) -> Self:
-        """Returns a state of its own with the same settings and contents."""
+        """Returns an independent copy."""
+        new = copy.copy(self)
+        for name in self._sums:
+            setattr(new, name, copy.copy(getattr(self, name)))
+        for name in self._parts:
+            setattr(new, name, getattr(self, name).copy())
+        return new
 
     def arrays(self) -> dict[str, Array]:
-        """Returns settings and contents as named arrays, for storage by somebody else."""
+        """Returns settings and contents as named arrays, to be stored."""
+        found = {
+            name.lstrip("_"): to_array(getattr(self, name)) for name in self._settings + self._sums
+        }
+        for name in self._parts:
+            found.update(nested(name.lstrip("_"), getattr(self, name).arrays()))
+        return found
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Array]) -> Self:
-        """Makes the state that `arrays` describes.
+    def from_arrays(cls, arrays: Arrays) -> Self:
+        """Returns the state that `arrays` returned these arrays for.
 
         Raises:
-            ValueError: Something is missing, of a wrong shape, or impossible.
+            ValueError: An array is missing, has another type or shape, or is impossible.
         """
+        state = cls()
+        state._take_contents(arrays)
+        return state
+
+    def _add(self, other: Self) -> None:
+        """Adds the contents of a state with the same settings."""
+        for name in self._sums:
+            total = getattr(self, name)
+            total += getattr(other, name)
+            setattr(self, name, total)
+        for name in self._parts:
+            getattr(self, name)._add(getattr(other, name))
+
+    def _take_contents(self, arrays: Arrays) -> None:
+        """Replaces the sums and the parts of an empty state by stored ones."""
+        for name in self._sums:
+            stored, empty = name.lstrip("_"), getattr(self, name)
+            if isinstance(empty, int):
+                setattr(self, name, take_int(arrays, stored))
+            else:
+                setattr(self, name, take_sums(arrays, stored, empty.dtype, empty.shape))
+        for name in self._parts:
+            part = type(getattr(self, name)).from_arrays(unnested(name.lstrip("_"), arrays))
+            setattr(self, name, part)
 
 
-@runtime_checkable
-class Scalable(State, Protocol):
-    """A state that is a sum over examples, so that every example can count less."""
+class Scalable(State):
+    """A state that is a sum over examples, so that the weight of every example can be scaled."""
 
     def scale(self, factor: float) -> None:
-        """Multiplies the weight of everything seen by `factor`, which is above 0; in place."""
+        """Multiplies the weight of every example by `factor`, in place.
+
+        Raises:
+            ValueError: `factor` is not a finite number above 0.
+        """
+        for name in self._parts:
+            getattr(self, name).scale(factor)
 
 
 StateT = TypeVar("StateT", bound=State)
@@ -64,7 +135,7 @@ _kinds: dict[str, type[State]] = {}
 
 
 def register(cls: StateClass) -> StateClass:
-    """Makes a class of states known by its name, so that windows over it can be restored."""
+    """Registers a class of states by its name, so that `restore` finds it."""
     _kinds[cls.__name__] = cls
     return cls
 
@@ -81,39 +152,43 @@ def kind_of(state: State) -> str:
     return name
 
 
-def restore(kind: str, arrays: Mapping[str, Array]) -> State:
-    """Makes the state of the registered class `kind` that `arrays` describes.
+def restore(kind: str, arrays: Arrays) -> State:
+    """Returns a state of the registered class `kind` from its arrays.
 
     Raises:
-        ValueError: No such class, or the arrays are not of it.
+        ValueError: There is no such class, or the arrays do not fit it.
     """
     if kind not in _kinds:
         raise ValueError(three_part("The kind of a state", kind, f"one of {sorted(_kinds)}"))
     return _kinds[kind].from_arrays(arrays)
 
 
-def same_settings(name: str, mine: object, other: object) -> None:
-    """Refuses to merge states with different settings.
+def check_same(what: str, mine: object, theirs: object) -> None:
+    """Checks that two states to be merged agree.
 
     Raises:
         ValueError: They differ.
     """
-    if mine != other:
-        raise ValueError(three_part(f"The {name} of a state to merge", other, f"{mine!r}"))
+    if type(mine) is not type(theirs) or mine != theirs:
+        raise ValueError(three_part(f"{what} of a state to merge", theirs, f"{mine!r}"))
 
 
-def positive_int(name: str, value: object, least: int = 1) -> int:
-    """Returns `value` as an int of at least `least`.
+def check_int(what: str, value: object, low: int = 1, high: int = LARGEST) -> int:
+    """Returns `value` if it is an int from `low` to `high`.
 
     Raises:
-        ValueError: It is not one.
+        TypeError: It is not an int.
+        ValueError: It is out of range.
     """
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise ValueError(three_part(name, value, f"an int of at least {least}"))
+    expected = f"an int from {low} to {high}" if high < LARGEST else f"an int of at least {low}"
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise TypeError(three_part(what, value, expected))
+    if not low <= value <= high:
+        raise ValueError(three_part(what, value, expected))
     return int(value)
 
 
-def checked_factor(factor: float) -> float:
+def check_factor(factor: float) -> float:
     """Returns a factor to scale a state with.
 
     Raises:
@@ -124,79 +199,94 @@ def checked_factor(factor: float) -> float:
     return float(factor)
 
 
+def to_array(value: Any) -> Array:
+    """Returns a setting or a sum as an array to be stored; ints become int64."""
+    return np.array(value, np.int64 if isinstance(value, int) else None)
+
+
 def take(
-    arrays: Mapping[str, Array],
+    arrays: Arrays,
     name: str,
     dtype: npt.DTypeLike,
     shape: tuple[int | None, ...] = (),
+    *,
+    finite: bool = True,
 ) -> Array:
-    """Returns a copy of one of the arrays of a state after checking it.
+    """Returns a checked copy of one of the arrays of a state.
 
     Args:
-        arrays: What `State.arrays` returned.
-        name: Which.
-        dtype: The dtype it must have; strings of any length are one dtype.
-        shape: The shape that it must have, None where any size will do.
+        arrays: The stored arrays.
+        name: The name of the array.
+        dtype: The required dtype; strings of any length are one dtype.
+        shape: The required shape; None stands for any size.
+        finite: Whether floats must be finite.
 
     Raises:
-        ValueError: It is missing or of another dtype or shape, or a float is not finite.
+        ValueError: The array is missing, has another dtype or shape, or is not finite.
     """
     if name not in arrays:
         raise ValueError(three_part("The arrays of a state", sorted(arrays), f"{name!r} in them"))
     array = np.asarray(arrays[name])
     wanted = np.dtype(dtype)
-    fits = array.dtype == wanted or (array.dtype.kind == wanted.kind == "U")
-    fits = fits and len(array.shape) == len(shape)
-    fits = fits and all(
-        want in (None, size) for size, want in zip(array.shape, shape, strict=False)
-    )
-    if not fits:
+    what = f"The array {name!r} of a state"
+    same_type = array.dtype == wanted or array.dtype.kind == wanted.kind == "U"
+    if not same_type or not (
+        array.ndim == len(shape)
+        and all(want in (None, size) for size, want in zip(array.shape, shape, strict=True))
+    ):
         received = f"{array.dtype} of shape {array.shape}"
-        raise ValueError(
-            three_part(f"The array {name!r} of a state", received, f"{wanted} of shape {shape}")
-        )
-    if wanted.kind == "f" and not np.isfinite(array).all():
-        raise ValueError(three_part(f"The array {name!r} of a state", array, "finite numbers"))
+        raise ValueError(three_part(what, received, f"{wanted} of shape {shape}"))
+    if finite and wanted.kind == "f" and not np.isfinite(array).all():
+        raise ValueError(three_part(what, array, "finite numbers"))
     return array.copy()
 
 
-def take_weights(
-    arrays: Mapping[str, Array], name: str, shape: tuple[int | None, ...] = ()
-) -> Floats:
-    """Returns an array of float64 that are finite and at least 0.
+def take_sums(
+    arrays: Arrays, name: str, dtype: npt.DTypeLike, shape: tuple[int | None, ...]
+) -> Array:
+    """Returns a stored array of counts or weights, none of them below 0.
 
     Raises:
-        ValueError: It is anything else.
+        ValueError: The array is anything else.
     """
-    array = take(arrays, name, np.float64, shape)
+    array = take(arrays, name, dtype, shape)
     if (array < 0).any():
         raise ValueError(three_part(f"The array {name!r} of a state", array, "nothing below 0"))
     return array
 
 
-def take_count(arrays: Mapping[str, Array], name: str, least: int = 0) -> int:
-    """Returns one int64 of at least `least`.
+def take_int(arrays: Arrays, name: str, low: int = 0, high: int = LARGEST) -> int:
+    """Returns a stored int from `low` to `high`.
 
     Raises:
-        ValueError: It is anything else.
+        ValueError: The array is anything else.
     """
-    return positive_int(f"The array {name!r} of a state", int(take(arrays, name, np.int64)), least)
+    return check_int(f"The array {name!r} of a state", int(take(arrays, name, np.int64)), low, high)
 
 
-def nested(prefix: str, arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """Puts `prefix` and a dot before every name."""
+def optional_array(value: int | None) -> Array:
+    """Returns an optional int as an array of one number or none."""
+    return np.array([] if value is None else [value], np.int64)
+
+
+def take_optional(arrays: Arrays, name: str) -> int | None:
+    """Returns an int that `optional_array` stored.
+
+    Raises:
+        ValueError: The array is anything else.
+    """
+    found = take(arrays, name, np.int64, (None,)).tolist()
+    if len(found) > 1:
+        raise ValueError(three_part(f"The array {name!r} of a state", found, "one int or none"))
+    return int(found[0]) if found else None
+
+
+def nested(prefix: str, arrays: Arrays) -> dict[str, Array]:
+    """Returns the arrays of a part, with `prefix` and a dot before every name."""
     return {f"{prefix}.{name}": array for name, array in arrays.items()}
 
 
-def unnested(prefix: str, arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """Returns what `nested` put under `prefix`."""
+def unnested(prefix: str, arrays: Arrays) -> dict[str, Array]:
+    """Returns the arrays that `nested` put under `prefix`."""
     start = f"{prefix}."
     return {name[len(start) :]: a for name, a in arrays.items() if name.startswith(start)}
-
-
-def merged(states: Iterable[StateT], into: StateT) -> StateT:
-    """Returns a copy of `into` with all `states` merged."""
-    total = into.copy()
-    for state in states:
-        total.merge(state)
-    return total

@@ -1,31 +1,26 @@
-"""How fast training goes, how long it waits for data, and how old the data are.
-
-`Throughput` is the state; `StepClock` measures what it is told.
-"""
+"""Speed of training, time spent waiting for data, and age of the data."""
 
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from rec_summary.errors import three_part
 from rec_summary.metrics.log_histogram import LogHistogram
-from rec_summary.metrics.state import register
-from rec_summary.metrics.state_io import (
+from rec_summary.metrics.state import (
+    Array,
     Arrays,
-    check_int,
-    check_same,
-    check_seconds,
-    of_prefix,
-    stored_array,
-    stored_counts,
-    with_prefix,
+    State,
+    nested,
+    register,
+    take,
+    take_sums,
+    unnested,
 )
 
 if TYPE_CHECKING:
@@ -41,20 +36,20 @@ QUANTILES: Final = (0.5, 0.9, 0.99)
 
 @dataclass(frozen=True)
 class ThroughputReport:
-    """What the state tells. Where there is nothing to tell, a number is NaN.
+    """The numbers of a `Throughput`. A number without data is NaN.
 
     Attributes:
-        steps: How many steps.
-        samples: How many examples.
-        steps_per_second: Steps through the time that they took, waiting included. Of merged
-            processes, which run side by side, it is the mean of a process.
+        steps: The number of steps.
+        samples: The number of examples.
+        steps_per_second: Steps divided by their time, waiting included. For merged processes, which
+            run in parallel, it is the mean over the processes.
         samples_per_second: The same for examples.
         step_seconds: Quantiles of the time of a step, waiting included, relative error 1 %.
-        stall_share: The time that was spent waiting for data, through all time.
+        stall_share: The share of the time that was spent waiting for data.
         lag_seconds: Quantiles of the time from event to training, relative error 1 %.
-        future_share: The share of events that lie in the future of their training: clocks that
-            disagree. In the quantiles such an event counts as the most negative lag.
-        undated: How many examples had no event time.
+        future_share: The share of events with a time after their training, because clocks differ.
+            In the quantiles such an event counts as the most negative lag.
+        undated: The number of examples without an event time.
         first_event: The earliest event time, in seconds since 1970.
         watermark: The latest event time, in seconds since 1970.
     """
@@ -73,8 +68,11 @@ class ThroughputReport:
 
 
 @register
-class Throughput:
+class Throughput(State):
     """Sums and histograms of steps and event times; a mergeable state."""
+
+    _sums = ("_samples", "_nanoseconds", "_waited", "_future", "_undated")
+    _parts = ("_steps", "_lags")
 
     def __init__(self) -> None:
         self._steps = LogHistogram(*_STEP_BOUNDS)
@@ -87,31 +85,15 @@ class Throughput:
         self._undated = 0
         self._first_event, self._last_event = math.inf, -math.inf
 
-    def add_step(self, samples: int, seconds: float, waited: float = 0.0) -> None:
-        """Adds a step.
-
-        Args:
-            samples: How many examples it had.
-            seconds: The time from the end of the step before to its end.
-            waited: How much of that was waiting for data.
-
-        Raises:
-            TypeError, ValueError: A number is no number, negative or not finite, or the waiting
-                took longer than the step.
-        """
-        check_int("samples", samples, 0)
-        check_seconds("seconds", seconds)
-        if check_seconds("waited", waited) > seconds:
-            raise ValueError(three_part("waited", waited, f"at most the step's {seconds} s"))
-        self._samples += int(samples)
-        self._nanoseconds += round(seconds * _NANO)
-        self._waited += round(waited * _NANO)
-        self._steps.add(float(seconds))
-
     def add_steps(
         self, samples: Sequence[int], seconds: Sequence[float], waited: Sequence[float]
     ) -> None:
-        """Adds several steps at once, see `add_step`; the arguments have shape [steps].
+        """Adds steps; every argument has shape (steps,).
+
+        Args:
+            samples: The number of examples of each step.
+            seconds: The time from the end of the previous step to the end of each step.
+            waited: The part of that time that was spent waiting for data.
 
         Raises:
             ValueError: A number is negative or not finite, or the waiting took longer than the
@@ -134,13 +116,15 @@ class Throughput:
         """Adds the event times of a batch.
 
         Args:
-            event_times: Seconds since 1970, of any shape; what is not finite counts as undated.
-            now: When the batch is trained, in seconds since 1970.
+            event_times: Seconds since 1970, of any shape; a time that is not finite counts as
+                undated.
+            now: The time of the training step, in seconds since 1970.
 
         Raises:
-            TypeError, ValueError: `now` is no time.
+            ValueError: `now` is not a finite number of at least 0.
         """
-        now = check_seconds("now", now)
+        if not (math.isfinite(now) and now >= 0):
+            raise ValueError(three_part("now", now, "a finite number of seconds, at least 0"))
         found = np.asarray(event_times, np.float64).ravel()
         dated = found[np.isfinite(found)]
         self._undated += found.size - dated.size
@@ -152,10 +136,10 @@ class Throughput:
             self._last_event = max(self._last_event, float(dated.max()))
 
     def report(self, quantiles: Sequence[float] = QUANTILES) -> ThroughputReport:
-        """Returns what the state tells.
+        """Returns the numbers of the state.
 
         Args:
-            quantiles: Which quantiles of step time and lag.
+            quantiles: The quantiles of step time and lag to return, as shares of 0 to 1.
         """
         steps, dated, seconds = self._steps.count, self._lags.count, self._nanoseconds / _NANO
         return ThroughputReport(
@@ -172,103 +156,45 @@ class Throughput:
             watermark=self._last_event if dated else math.nan,
         )
 
-    def merge(self, other: Self) -> None:
-        """Adds the steps and events of another state.
-
-        Raises:
-            ValueError: It is of another kind.
-        """
-        check_same("the kind", type(self), type(other))
-        self._steps.merge(other._steps)
-        self._lags.merge(other._lags)
-        self._samples += other._samples
-        self._nanoseconds += other._nanoseconds
-        self._waited += other._waited
-        self._future += other._future
-        self._undated += other._undated
-        self._first_event = min(self._first_event, other._first_event)
-        self._last_event = max(self._last_event, other._last_event)
-
-    def copy(self) -> Self:
-        """Returns an independent copy."""
-        new = type(self)()
-        new.merge(self)
-        return new
-
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Returns the state as arrays to be stored."""
-        sums = [self._samples, self._nanoseconds, self._waited, self._future, self._undated]
+    def arrays(self) -> dict[str, Array]:
+        """Returns both histograms, the sums, and the first and last event time."""
         return {
-            **with_prefix("steps", self._steps.arrays()),
-            **with_prefix("lags", self._lags.arrays()),
-            "sums": np.array(sums, np.int64),
+            **nested("steps", self._steps.arrays()),
+            **nested("lags", self._lags.arrays()),
+            "sums": np.array([getattr(self, name) for name in self._sums], np.int64),
             "events": np.array([self._first_event, self._last_event]),
         }
 
     @classmethod
     def from_arrays(cls, arrays: Arrays) -> Self:
-        """Returns the state of which these are the arrays.
+        """Returns the state of these arrays.
 
         Raises:
-            ValueError: They are none of such a state.
+            ValueError: The arrays do not describe such a state.
         """
         new = cls()
-        # Merging checks that the bounds are ours.
-        new._steps.merge(LogHistogram.from_arrays(of_prefix("steps", arrays)))
-        new._lags.merge(LogHistogram.from_arrays(of_prefix("lags", arrays)))
-        sums = stored_counts(arrays, "sums", (5,)).tolist()
+        # Merging checks that the bounds of the histograms are the same.
+        new._steps.merge(LogHistogram.from_arrays(unnested("steps", arrays)))
+        new._lags.merge(LogHistogram.from_arrays(unnested("lags", arrays)))
+        sums = take_sums(arrays, "sums", np.int64, (5,)).tolist()
         new._samples, new._nanoseconds, new._waited, new._future, new._undated = sums
-        first, last = stored_array(arrays, "events", "f", (2,)).tolist()
-        none = (first, last) == (math.inf, -math.inf)
         if new._waited > new._nanoseconds or new._future > new._lags.count:
-            raise ValueError(three_part("the stored array 'sums'", sums, "parts within the whole"))
+            expected = "parts of at most the whole"
+            raise ValueError(three_part("The array 'sums' of a state", sums, expected))
+        first, last = take(arrays, "events", np.float64, (2,), finite=False).tolist()
+        none = (first, last) == (math.inf, -math.inf)
         if none != (new._lags.count == 0) or not (none or first <= last):
-            raise ValueError(three_part("the stored array 'events'", (first, last), "two times"))
+            what = "The array 'events' of a state"
+            raise ValueError(three_part(what, (first, last), "two times"))
         new._first_event, new._last_event = first, last
         return new
 
-
-class StepClock:
-    """Measures steps and the waiting before them, for one thread.
-
-    Call `waiting` when the next batch is asked for and `working` when it is there; `step_ended`
-    adds the step to a state.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
-        """Starts the first step.
-
-        Args:
-            clock: Returns seconds that never go back.
-        """
-        self._clock = clock
-        self._began = clock()
-        self._waiting_since: float | None = None
-        self._waited = 0.0
-
-    def waiting(self) -> None:
-        """Says that the thread begins to wait for data."""
-        self._waiting_since = self._clock()
-
-    def working(self) -> None:
-        """Says that the data are there. Without a `waiting` before it does nothing."""
-        if self._waiting_since is not None:
-            self._waited += self._clock() - self._waiting_since
-            self._waiting_since = None
-
-    def step_ended(self, samples: int, into: Throughput) -> None:
-        """Adds the step that ends now, and starts the next one.
-
-        Args:
-            samples: How many examples it had.
-            into: The state to which it is added.
-        """
-        now = self._clock()
-        seconds = max(now - self._began, 0.0)
-        into.add_step(samples, seconds, min(max(self._waited, 0.0), seconds))
-        self._began, self._waited = now, 0.0
+    def _add(self, other: Self) -> None:
+        super()._add(other)
+        self._first_event = min(self._first_event, other._first_event)
+        self._last_event = max(self._last_event, other._last_event)
 
 
 def _ratio(part: float, whole: float) -> float:
-    """Returns a share, NaN of nothing."""
+    """Returns a share; NaN if the whole is 0."""
     return part / whole if whole else math.nan

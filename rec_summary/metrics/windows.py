@@ -1,32 +1,199 @@
-"""Which past a metric speaks of: all of it, the last examples, or an exponential decay.
+"""Windows over a stream: all examples, the last examples, or an exponential decay.
 
-Each rank counts its own examples: merged, `LastExamples` of n covers the last n examples of every
-rank.
+A window splits the stream into buckets of equal size and keeps a state for each of the newest ones
+(the panes of Li et al. 2005, "No Pane, No Gain"). Bucket numbers count from the beginning of a
+rank's stream, so the windows of several ranks merge bucket by bucket: merged, `LastExamples` of n
+covers the last n examples of every rank.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Generic, Protocol, cast
+
+import numpy as np
 
 from rec_summary.errors import three_part
-from rec_summary.metrics.panes import Panes
 from rec_summary.metrics.state import (
     Array,
+    Arrays,
     Scalable,
+    State,
     StateT,
-    merged,
-    positive_int,
+    check_int,
+    check_same,
+    kind_of,
+    nested,
     register,
-    same_settings,
+    restore,
+    take,
+    take_int,
+    to_array,
+    unnested,
 )
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 
+class PreparedBatch(Protocol):
+    """A batch that a state has prepared for its method ``count``."""
+
+    @property
+    def size(self) -> int:
+        """The number of examples."""
+
+    def cut(self, at: slice, /) -> PreparedBatch:
+        """Returns some of the examples."""
+
+
+class Window(State, Generic[StateT]):
+    """A state that keeps one state for each of the newest buckets of the stream.
+
+    Attributes:
+        seen: How many examples this rank has seen; after merging, the maximum over the ranks.
+    """
+
+    _settings = ("_size", "_count")
+    _parts = ("_empty",)
+
+    def __init__(self, empty: StateT, size: int, count: int) -> None:
+        kind_of(empty)
+        self._empty = empty.copy()
+        self._size = size
+        self._count = count
+        self._buckets: dict[int, StateT] = {}
+        self.seen = 0
+
+    def update(self, *columns: Any) -> None:
+        """Counts a batch.
+
+        Args:
+            columns: The positional arguments of the state's ``update``: arrays with one entry for
+                each example along the first axis, or None. They are cut where a bucket ends.
+
+        Raises:
+            ValueError: The columns differ in length.
+        """
+        arrays = [None if column is None else np.asarray(column) for column in columns]
+        lengths = {len(each) for each in arrays if each is not None and each.ndim}
+        if len(lengths) != 1 or any(each is not None and not each.ndim for each in arrays):
+            raise ValueError(three_part("columns", sorted(lengths), "arrays of one length"))
+        (size,) = lengths
+        for state, at in self._cuts(size):
+            state.update(*(None if each is None else each[at] for each in arrays))
+
+    def count(self, batch: PreparedBatch) -> None:
+        """Counts a batch that the state's ``prepare`` returned.
+
+        The work of ``prepare`` is done once, however many windows count the batch and however
+        small the parts are into which they cut it.
+        """
+        for state, at in self._cuts(batch.size):
+            state.count(batch.cut(at))
+
+    def total(self) -> StateT:
+        """Returns the state of the window: a copy, all buckets merged."""
+        if len(self._buckets) == 1:
+            (only,) = self._buckets.values()
+            return only.copy()
+        return self._sum(self._buckets[number] for number in sorted(self._buckets))
+
+    def copy(self) -> Self:
+        """Returns an independent copy."""
+        other = super().copy()
+        other._buckets = {number: state.copy() for number, state in self._buckets.items()}
+        return other
+
+    def arrays(self) -> dict[str, Array]:
+        """Returns the settings, ``seen``, and the arrays of an empty state and of each bucket."""
+        return {
+            "kind": np.array(kind_of(self._empty)),
+            "size": to_array(self._size),
+            "panes": to_array(self._count),
+            "seen": to_array(self.seen),
+            **nested("empty", self._empty.arrays()),
+            **_to_arrays("pane", self._buckets),
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays) -> Self:
+        """Returns the window of these arrays; the module of its states must be imported.
+
+        Raises:
+            ValueError: The arrays do not describe a window of this class.
+        """
+        empty = restore(str(take(arrays, "kind", "U")), unnested("empty", arrays))
+        window = cls._restored(empty, take_int(arrays, "size", 1), take_int(arrays, "panes", 1))
+        window.seen = take_int(arrays, "seen")
+        window._buckets = window._from_arrays("pane", arrays)
+        for number in window._buckets:
+            if not max(0, window._oldest()) <= number <= window._newest():
+                raise ValueError(three_part("pane", number, "the number of one in the window"))
+        return window
+
+    @classmethod
+    def _restored(cls, empty: Any, size: int, count: int) -> Self:
+        """Returns an empty window with stored settings."""
+        raise NotImplementedError
+
+    def _add(self, other: Self) -> None:
+        _join(self._buckets, other._buckets)
+        self.seen = max(self.seen, other.seen)
+        self._forget()
+
+    def _sum(self, states: Iterator[StateT]) -> StateT:
+        """Returns the sum of states of this window."""
+        total = self._empty.copy()
+        for state in states:
+            total._add(state)
+        return total
+
+    def _cuts(self, size: int) -> Iterator[tuple[Any, slice]]:
+        """Yields the parts of a batch, each with the state that counts it."""
+        start = 0
+        while start < size:
+            part = min(size - start, self._room())
+            yield self._target(self.seen), slice(start, start + part)
+            self.seen, start = self.seen + part, start + part
+            self._forget()
+
+    def _from_arrays(self, prefix: str, arrays: Arrays) -> dict[int, StateT]:
+        """Returns the numbered states that `_to_arrays` stored."""
+        states: dict[int, StateT] = {}
+        for number in take(arrays, f"{prefix}_numbers", np.int64, (None,)).tolist():
+            state = restore(kind_of(self._empty), unnested(f"{prefix}{number}", arrays))
+            self._empty.check_mergeable(state)
+            states[number] = cast("StateT", state)
+        return states
+
+    def _newest(self) -> int:
+        """Returns the number of the bucket with the newest example."""
+        return max(self.seen - 1, 0) // self._size
+
+    def _oldest(self) -> int:
+        """Returns the number of the oldest bucket in the window; negative at the beginning."""
+        return self._newest() - self._count + 1
+
+    def _room(self) -> int:
+        """Returns how many of the next examples go into the same state."""
+        return self._size - self.seen % self._size
+
+    def _target(self, place: int) -> StateT:
+        """Returns the state in which the example at `place` in the stream is counted."""
+        number = place // self._size
+        if number not in self._buckets:
+            self._buckets[number] = self._empty.copy()
+        return self._buckets[number]
+
+    def _forget(self) -> None:
+        oldest = self._oldest()
+        for number in [number for number in self._buckets if number < oldest]:
+            del self._buckets[number]
+
+
 @register
-class Lifetime(Panes[StateT]):
+class Lifetime(Window[StateT]):
     """All examples since the beginning."""
 
     def __init__(self, empty: StateT) -> None:
@@ -38,53 +205,53 @@ class Lifetime(Panes[StateT]):
         super().__init__(empty, 1 << 62, 1)
 
     @classmethod
-    def _of(cls, empty: Any, size: int, panes: int) -> Self:
-        same_settings("size and number of panes", (1 << 62, 1), (size, panes))
+    def _restored(cls, empty: Any, size: int, count: int) -> Self:
+        check_same("The size and number of buckets", (1 << 62, 1), (size, count))
         return cls(empty)
 
 
 @register
-class LastExamples(Panes[StateT]):
-    """The last examples, in panes of equal size.
+class LastExamples(Window[StateT]):
+    """The last examples, in buckets of equal size.
 
-    Whenever a pane is full, the window holds exactly the last ``size * panes`` examples; between,
-    the pane being filled replaces the oldest one, so up to ``size - 1`` examples fewer.
+    Whenever a bucket is full, the window holds exactly the last ``size * buckets`` examples. In
+    between, the bucket being filled replaces the oldest one: up to ``size - 1`` examples fewer.
     """
 
-    def __init__(self, empty: StateT, examples: int, panes: int = 16) -> None:
+    def __init__(self, empty: StateT, examples: int, buckets: int = 16) -> None:
         """Starts empty.
 
         Args:
-            empty: An empty state of a registered class; each pane is a copy of it.
-            examples: How many; rounded up to a multiple of `panes`.
-            panes: How many.
+            empty: An empty state of a registered class; each bucket is a copy of it.
+            examples: The number of examples; rounded up to a multiple of `buckets`.
+            buckets: The number of buckets.
 
         Raises:
-            ValueError: `panes` is below 1, or `examples` below `panes`.
+            TypeError, ValueError: `buckets` is below 1, or `examples` below `buckets`.
         """
-        panes = positive_int("panes", panes)
-        examples = positive_int("examples", examples, panes)
-        super().__init__(empty, -(-examples // panes), panes)
+        buckets = check_int("buckets", buckets)
+        examples = check_int("examples", examples, buckets)
+        super().__init__(empty, -(-examples // buckets), buckets)
 
     @classmethod
-    def _of(cls, empty: Any, size: int, panes: int) -> Self:
-        return cls(empty, size * panes, panes)
+    def _restored(cls, empty: Any, size: int, count: int) -> Self:
+        return cls(empty, size * count, count)
 
 
 @register
-class Decayed(Panes[StateT]):
-    """All examples, each weighing half as much whenever `half_life` more have been seen.
+class Decayed(Window[StateT]):
+    """All examples, each with half the weight whenever `half_life` more have been seen.
 
-    One pane covers a half-life; within it an example weighs 2 to the power of its place, counted
-    in 64ths of the half-life, and panes count half as much for each half-life that has passed.
+    A bucket covers a half-life. Within it an example weighs 2 to the power of its place, counted
+    in 64ths of the half-life, and buckets count half as much for each half-life that has passed.
     So nothing stored is ever rescaled (forward decay, Cormode et al. 2009). Examples of the
-    same 64th are gathered unscaled before they enter their pane, so that the result does
-    not depend on how the stream was cut into batches. After 16 half-lives a pane goes, and with
-    it 2**-16 of the weight.
+    same 64th are gathered unscaled before they enter their bucket, so that the result does
+    not depend on how the stream is cut into batches. A bucket is dropped after 16 half-lives, and
+    with it 2**-16 of the weight.
     """
 
     STEPS = 64
-    """Steps of the weight in a half-life: each is by 1.1 %."""
+    """Steps of the weight in a half-life, of 1.1 % each."""
 
     HALF_LIVES = 16
 
@@ -94,25 +261,61 @@ class Decayed(Panes[StateT]):
         Args:
             empty: An empty state of a registered class that has ``scale``.
             half_life: In examples of this rank, at least 64. A batch is cut at every 64th of it,
-                so much less than a batch is slow.
+                so a half-life much shorter than a batch is slow.
 
         Raises:
-            TypeError: The state has no ``scale``.
-            ValueError: `half_life` is anything else.
+            TypeError: The state has no ``scale``, or `half_life` is not an int.
+            ValueError: `half_life` is below 64.
         """
         if not isinstance(empty, Scalable):
             raise TypeError(three_part("empty", type(empty).__name__, "a state that can be scaled"))
-        size = positive_int("half_life", half_life, self.STEPS)
+        size = check_int("half_life", half_life, self.STEPS)
         super().__init__(empty, size, self.HALF_LIVES)
         self._step = -(-size // self.STEPS)
-        # By the place in the stream where its step begins. One on a rank; after merging one for
-        # each step that a rank was in.
+        # Keys are the places in the stream where steps begin. A rank has one open step; merged
+        # windows have one for each step that a rank was in.
         self._open: dict[int, StateT] = {}
 
+    def total(self) -> StateT:
+        """Returns the state of the window as of now: the newest example weighs nearly 1."""
+        now = self.seen / self._size
+        buckets = ((self._buckets[n], 2.0 ** (n - now)) for n in sorted(self._buckets))
+        steps = ((self._open[s], 2.0 ** (s / self._size - now)) for s in sorted(self._open))
+        return self._sum(_scaled(*each) for parts in (buckets, steps) for each in parts)
+
+    def copy(self) -> Self:
+        """Returns an independent copy."""
+        other = super().copy()
+        other._open = {start: state.copy() for start, state in self._open.items()}
+        return other
+
+    def arrays(self) -> dict[str, Array]:
+        """Returns the arrays of a window, and those of the open steps."""
+        return {**super().arrays(), **_to_arrays("open", self._open)}
+
     @classmethod
-    def _of(cls, empty: Any, size: int, panes: int) -> Self:
-        same_settings("number of panes", cls.HALF_LIVES, panes)
+    def from_arrays(cls, arrays: Arrays) -> Self:
+        """Returns the window of these arrays; the module of its states must be imported.
+
+        Raises:
+            ValueError: The arrays do not describe a window of this class.
+        """
+        window = super().from_arrays(arrays)
+        window._open = window._from_arrays("open", arrays)
+        for start in window._open:
+            oldest = max(0, window._oldest()) * window._size
+            if start % window._size % window._step or not oldest <= start < window.seen:
+                raise ValueError(three_part("open", start, "where a step of the window begins"))
+        return window
+
+    @classmethod
+    def _restored(cls, empty: Any, size: int, count: int) -> Self:
+        check_same("The number of buckets", cls.HALF_LIVES, count)
         return cls(empty, size)
+
+    def _add(self, other: Self) -> None:
+        _join(self._open, other._open)
+        super()._add(other)
 
     def _room(self) -> int:
         place = self.seen % self._size
@@ -122,60 +325,14 @@ class Decayed(Panes[StateT]):
         start = place - place % self._size % self._step
         if start not in self._open:
             for done in sorted(self._open):
-                pane = super()._target(done)
-                pane.merge(_scaled(self._open.pop(done), self._weight(done)))
+                weight = 2.0 ** (done % self._size / self._size)
+                super()._target(done)._add(_scaled(self._open.pop(done), weight))
             self._open[start] = self._empty.copy()
         return self._open[start]
 
-    def _weight(self, place: int) -> float:
-        """Returns the weight in its pane of an example at `place`, 1 to 2."""
-        return float(2.0 ** (place % self._size / self._size))
-
-    def total(self) -> StateT:
-        """Returns the state of the window as of now: an example just seen weighs nearly 1."""
-        now = self.seen / self._size
-        panes = [_scaled(self._panes[n], 2.0 ** (n - now)) for n in sorted(self._panes)]
-        steps = [_scaled(self._open[s], 2.0 ** (s / self._size - now)) for s in sorted(self._open)]
-        return merged(panes + steps, self._empty)
-
-    def merge(self, other: Self) -> None:
-        """Adds the panes of another rank.
-
-        Raises:
-            ValueError: The settings of the two windows or of their states differ.
-        """
-        super().merge(other)
-        self._join(self._open, other._open)
-        self._forget()
-
-    def copy(self) -> Self:
-        """Returns a window of its own with the same panes."""
-        other = super().copy()
-        self._join(other._open, self._open)
-        return other
-
-    def arrays(self) -> dict[str, Array]:
-        """Returns the settings, ``seen``, and the arrays of an empty state and of each pane."""
-        return {**super().arrays(), **self._stored("open", self._open)}
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Array]) -> Self:
-        """Makes the window that `arrays` describes; the module of its states must be imported.
-
-        Raises:
-            ValueError: They describe none.
-        """
-        window = super().from_arrays(arrays)
-        window._open = window._restored("open", arrays)
-        for start in window._open:
-            oldest = max(0, window._last() - window._kept + 1) * window._size
-            if start % window._size % window._step or not oldest <= start < window.seen:
-                raise ValueError(three_part("open", start, "where a step of the window begins"))
-        return window
-
     def _forget(self) -> None:
         super()._forget()
-        oldest = (self._last() - self._kept + 1) * self._size
+        oldest = self._oldest() * self._size
         for start in [start for start in self._open if start < oldest]:
             del self._open[start]
 
@@ -185,3 +342,21 @@ def _scaled(state: StateT, factor: float) -> StateT:
     assert isinstance(other, Scalable)
     other.scale(factor)
     return other
+
+
+def _join(states: dict[int, StateT], others: Mapping[int, StateT]) -> None:
+    """Merges numbered states into those of the same number."""
+    for number, other in others.items():
+        if number in states:
+            states[number]._add(other)
+        else:
+            states[number] = other.copy()
+
+
+def _to_arrays(prefix: str, states: Mapping[int, State]) -> dict[str, Array]:
+    """Returns the arrays of numbered states."""
+    numbers = sorted(states)
+    arrays: dict[str, Array] = {f"{prefix}_numbers": np.array(numbers, np.int64)}
+    for number in numbers:
+        arrays.update(nested(f"{prefix}{number}", states[number].arrays()))
+    return arrays

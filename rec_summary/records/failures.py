@@ -37,6 +37,13 @@ class Troubles:
                 detail,
             )
 
+    def attempt(self, kind: str) -> Attempt:
+        """Returns a context that reports an exception of its body, and does not raise it.
+
+        KeyboardInterrupt and SystemExit pass through.
+        """
+        return Attempt(self, kind)
+
     @property
     def total(self) -> int:
         """How many failures there were so far."""
@@ -48,3 +55,22 @@ class Troubles:
         """How often each kind has happened so far."""
         with self._lock:
             return dict(self._counts)
+
+
+class Attempt:
+    """A block of code that may fail; see `Troubles.attempt`."""
+
+    __slots__ = ("_kind", "_troubles")
+
+    def __init__(self, troubles: Troubles, kind: str) -> None:
+        self._troubles = troubles
+        self._kind = kind
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
+        if not isinstance(error, Exception):
+            return False
+        self._troubles.report(self._kind, error)
+        return True

@@ -1,8 +1,7 @@
-"""The one place that knows MindSpore's private names.
+"""The private names of MindSpore that this package uses.
 
-`RecModel` extends MindSpore's training loop, and for that it needs a few names that
-MindSpore does not promise to keep. They are all looked up here, on import, so that a
-MindSpore that renamed one fails at once and says which, instead of at step one million.
+MindSpore does not promise to keep these names. They are looked up on import, so a MindSpore
+release that renames one fails at once with a message that names it, and not at some later step.
 Every name was checked against the source of MindSpore 2.10.
 """
 
@@ -14,7 +13,7 @@ from typing import Any
 import mindspore
 from mindspore.train import Model
 
-# What `RecModel` calls on, or reads from, its base class.
+# The members of `Model` that `RecModel` uses.
 _MODEL_METHODS = (
     "_build_train_network",
     "_check_methods_for_custom_callbacks",
@@ -57,6 +56,9 @@ StepSync = _private("mindspore.train.model", "_StepSync")
 FrameworkProfilerCallback = _private("mindspore.train.model", "_FrameworkProfilerCallback")
 save_final_checkpoint = _private("mindspore.train.model", "_save_final_ckpt")
 device_number_check = _private("mindspore.parallel._utils", "_device_number_check")
+# A Cell per group that holds the learning rate of each step, or a constant one.
+LearningRateTable = _private("mindspore.nn.optim.optimizer", "_IteratorLearningRate")
+ConstantLearningRate = _private("mindspore.nn.optim.optimizer", "_ConvertToCell")
 
 for _name in _MODEL_METHODS:
     if not hasattr(Model, _name):
@@ -64,19 +66,19 @@ for _name in _MODEL_METHODS:
 
 
 def check_model(model: Any) -> None:
-    """Raises ImportError when a constructed `Model` lacks an attribute that is needed here."""
+    """Raises ImportError if a `Model` lacks an attribute that this package needs."""
     for name in _MODEL_ATTRIBUTES:
         if not hasattr(model, name):
             raise _missing(f"mindspore.train.Model.{name}")
 
 
 def set_up_parallel_context(network: Any) -> None:
-    """Does for `network` what `Model.train` does before it trains (nothing before 2.8)."""
+    """Prepares `network` for training as `Model.train` does; does nothing before MindSpore 2.8."""
     _call_if_there("mindspore.parallel._utils", "_init_auto_parallel_context", network)
 
 
 def clear_parallel_context(network: Any) -> None:
-    """Undoes `set_up_parallel_context`."""
+    """Reverts `set_up_parallel_context`."""
     _call_if_there("mindspore.parallel._utils", "_clear_auto_parallel_context", network)
 
 
@@ -87,9 +89,9 @@ def _call_if_there(module: str, name: str, *args: Any) -> None:
 
 
 def recovery_parameters() -> dict[str, Any]:
-    """Returns what `Model.train` tells callbacks of its recovery: nothing but in MindSpore 2.7.0.
+    """Returns the callback parameters about recovery; empty except in MindSpore 2.7.0.
 
-    There, the callback `TrainFaultTolerance` reads it at each step.
+    In 2.7.0, the callback `TrainFaultTolerance` reads them at each step.
     """
     try:
         context = importlib.import_module("mindspore.parallel._recovery_context")
@@ -99,18 +101,51 @@ def recovery_parameters() -> dict[str, Any]:
 
 
 def release_iterator(dataset_helper: Any) -> None:
-    """Stops the data pipeline behind a `DatasetHelper` that was made without sink.
+    """Stops the data pipeline of a `DatasetHelper` that was made without sink.
 
-    Waits until the source has finished the row it is working on.
+    Waits until the source has finished its current row.
     """
     stop = getattr(dataset_helper.iter.iter, "stop", None)
     if stop is not None:
         stop()
 
 
-def remembered_generator(source: Any) -> bool:
+def is_remembered_generator(source: Any) -> bool:
     """Whether `source` is MindSpore's wrapper of a generator object.
 
-    The wrapper makes a generator repeatable by keeping all that it ever gave (`itertools.tee`).
+    The wrapper repeats a generator. For that, it keeps every row (`itertools.tee`).
     """
     return type(source).__name__ == "_GeneratorWrapper" and hasattr(source, "generator_new")
+
+
+def wrapped_network(network: Any) -> Any:
+    """Returns the network inside MindSpore's wrapper of a network and its loss."""
+    return getattr(network, "_backbone", network)
+
+
+# Summary operators leave their values in a dictionary (graph mode) and in a list (PyNative mode).
+# MindSpore replaces both objects, so they are always read through their modules.
+_take_graph_values = _private("mindspore.train.summary.summary_record", "_get_summary_tensor_data")
+_private("mindspore.train.summary.summary_record", "SUMMARY_TENSOR_CACHE")
+_private("mindspore.ops.operations.debug_ops", "SUMMARY_TENSOR_CACHE")
+_graph_mode: Any = importlib.import_module("mindspore.train.summary.summary_record")
+_pynative_mode: Any = importlib.import_module("mindspore.ops.operations.debug_ops")
+
+
+def has_operator_values() -> bool:
+    """Whether summary operators have values that nobody has taken."""
+    return bool(_graph_mode.SUMMARY_TENSOR_CACHE or _pynative_mode.SUMMARY_TENSOR_CACHE)
+
+
+def take_operator_values() -> tuple[dict[str, Any], list[tuple[str, Any, Any]]]:
+    """Returns the values of summary operators, and removes them from MindSpore.
+
+    Returns:
+        The values of graph mode by `TAG[:KIND]`, and those of PyNative mode as tuples of the
+        operator's class, its tag and the value, oldest first.
+    """
+    by_name = _take_graph_values()
+    waiting = _pynative_mode.SUMMARY_TENSOR_CACHE
+    taken = waiting[:]
+    del waiting[: len(taken)]  # in place: another thread may append meanwhile
+    return by_name, taken

@@ -1,4 +1,4 @@
-"""Checks of single arguments; each raises with the three-part text."""
+"""Checks of single arguments. Each raises with the three-part text and returns the valid value."""
 
 from __future__ import annotations
 
@@ -9,25 +9,59 @@ from typing import Any
 
 from rec_summary.errors import three_part, verbatim
 from rec_summary.records.files import make_directory
+from rec_summary.records.writing.run_writer import Durability, Retention
 
 
-def check_type(name: str, value: object, types: Any, expected: str) -> None:
-    """Raises TypeError if `value` is not one of `types`; a bool is no int here."""
+def check_type(name: str, value: Any, types: Any, expected: str) -> Any:
+    """Returns the value; raises TypeError if it is not one of `types`. A bool is not an int."""
     wanted = types if isinstance(types, tuple) else (types,)
-    # to Python True is an int, but nobody who passes it means 1
+    # True is an int to Python, but a caller that passes True does not mean 1.
     if not isinstance(value, wanted) or (isinstance(value, bool) and bool not in wanted):
         raise TypeError(three_part(name, value, expected))
+    return value
 
 
-def check_positive_int(name: str, value: object) -> None:
-    """Raises TypeError for what is no int, ValueError for less than 1."""
-    check_type(name, value, int, "an int of at least 1")
-    if isinstance(value, int) and value < 1:
-        raise ValueError(three_part(name, value, "an int of at least 1"))
+def check_bool(name: str, value: object) -> bool:
+    """Returns a bool.
+
+    Raises:
+        TypeError: It is not a bool.
+    """
+    return bool(check_type(name, value, bool, "a bool"))
+
+
+def check_int(name: str, value: object, least: int = 1, most: int | None = None) -> int:
+    """Returns an int from `least` to `most`, both included; no upper bound for None.
+
+    Raises:
+        TypeError: It is not an int.
+        ValueError: It is out of bounds.
+    """
+    span = f"of at least {least:,}" if most is None else f"from {least} to {most}"
+    number: int = check_type(name, value, int, f"an int {span}")
+    if number < least or (most is not None and number > most):
+        raise ValueError(three_part(name, value, f"an int {span}"))
+    return number
+
+
+def check_int_or_none(name: str, value: object) -> int | None:
+    """Returns an int of at least 1, or None; raises as `check_int` does."""
+    return None if value is None else check_int(name, value)
+
+
+def check_unicode(name: str, text: str) -> None:
+    """Raises ValueError if a str has a lone surrogate, which no record can store."""
+    if text.encode("utf-8", "replace").decode() != text:
+        raise ValueError(three_part(name, text, "text that is valid Unicode"))
 
 
 def check_seconds(name: str, value: float) -> float:
-    """Returns a number of seconds as a float; raises if it is not finite and above 0."""
+    """Returns a number of seconds as a float.
+
+    Raises:
+        TypeError: It is not a number.
+        ValueError: It is not finite, or not above 0.
+    """
     check_type(name, value, (int, float), "a number of seconds")
     if not (math.isfinite(value) and value > 0):
         raise ValueError(three_part(name, value, "a finite number of seconds above 0"))
@@ -35,7 +69,12 @@ def check_seconds(name: str, value: float) -> float:
 
 
 def check_pattern(name: str, value: str | None) -> re.Pattern[str] | None:
-    """Returns a regular expression, compiled; raises if it is none."""
+    """Returns a compiled regular expression, or None.
+
+    Raises:
+        TypeError: It is not a str.
+        ValueError: It does not compile.
+    """
     check_type(name, value, (str, type(None)), "a str or None")
     if value is None:
         return None
@@ -47,7 +86,12 @@ def check_pattern(name: str, value: str | None) -> re.Pattern[str] | None:
 
 
 def check_directory(name: str, path: str | os.PathLike[str]) -> str:
-    """Returns a path as an absolute str; raises if it is none."""
+    """Returns the path of a directory as an absolute str.
+
+    Raises:
+        TypeError: It is not a path.
+        ValueError: It is empty or has a null character.
+    """
     check_type(name, path, (str, os.PathLike), "a str or a path")
     text = os.fspath(path)
     if not isinstance(text, str) or not text or "\0" in text:
@@ -55,11 +99,41 @@ def check_directory(name: str, path: str | os.PathLike[str]) -> str:
     return os.path.abspath(text)
 
 
-def made_directory(name: str, path: str) -> None:
-    """Makes a record directory that an argument names.
+def check_durability(durability: Durability | None) -> Durability:
+    """Returns the `durability` argument, or the defaults for None.
 
     Raises:
-        OSError: It cannot be made, or a file is in the way; with the number of the cause.
+        TypeError: It has another type.
+    """
+    expected = "a rec_summary.Durability or None"
+    check_type("durability", durability, (Durability, type(None)), expected)
+    return durability or Durability()
+
+
+def check_retention(size: int | None, files: int | None, total: int | None) -> Retention:
+    """Returns the retention of record files. Retention drops whole files, so it needs a file size.
+
+    Raises:
+        TypeError: A limit is not an int.
+        ValueError: A limit is below 1, or the limits do not fit together.
+    """
+    limits = {"max_file_size": size, "max_files": files, "max_total_bytes": total}
+    for name, limit in limits.items():
+        check_int_or_none(name, limit)
+    if size is None and (files is not None or total is not None):
+        expected = "an int of at least 1, where max_files or max_total_bytes is given"
+        raise ValueError(three_part("max_file_size", size, expected))
+    if size is not None and total is not None and total < 2 * size:
+        expected = f"at least twice max_file_size, which is {size}"
+        raise ValueError(three_part("max_total_bytes", total, expected))
+    return Retention(**limits)
+
+
+def create_directory(name: str, path: str) -> None:
+    """Creates the record directory that the argument `name` gives.
+
+    Raises:
+        OSError: It cannot be created, or a file has its name. The error keeps its number.
     """
     try:
         make_directory(path)

@@ -17,7 +17,7 @@ from rec_summary.records.failures import Troubles
 from rec_summary.records.writing.background import BackgroundWriter
 from rec_summary.records.writing.run_writer import Retention, RunWriter
 from rec_summary.records.writing.task import Record
-from rec_summary.training.collector.step_record import StepRecord
+from rec_summary.training.recorder import StepRecord
 from rec_summary.values.summary import HistogramValue, ScalarValue, SummaryValue
 
 FLUSH_SECS = 0.05

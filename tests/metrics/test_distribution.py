@@ -58,7 +58,7 @@ def test_laws_of_categories(batches: list[list[int]]) -> None:
     a.merge(b)
     a.merge(c)
     assert_equal_states(a, categories(list(chain(*batches))))
-    assert a.total == sum(map(len, batches))
+    assert a.counts[:-1].sum() == sum(map(len, batches))
 
 
 @settings(deadline=None)
@@ -151,7 +151,7 @@ def test_copies_and_arrays_are_independent() -> None:
 
 @pytest.mark.parametrize("other", [Distribution([1.0]), Distribution(buckets=3)])
 def test_other_bins_are_not_merged(other: Distribution) -> None:
-    with pytest.raises(ValueError, match="of the state to be merged"):
+    with pytest.raises(ValueError, match="of a state to merge"):
         numbers([1.0]).merge(other)
 
 

@@ -17,9 +17,9 @@ from rec_summary.metrics.quality.log_loss import LogLoss
 from rec_summary.metrics.quality.ratings import RatingErrors
 from rec_summary.metrics.quality.score_histogram import ScoreHistogram
 from rec_summary.metrics.report import Detail, read
-from rec_summary.metrics.tables.health import TableHealth
 from rec_summary.metrics.throughput import Throughput
 from tests.support.laws import assert_equal_states, assert_laws
+from tests.support.metric_states import table_health
 
 
 def clicks(seed: int, size: int = 500):
@@ -67,8 +67,8 @@ def test_nothing_is_told_of_nothing() -> None:
     empty = {
         "quality/lifetime": ClickQuality(),
         "quality/last_100": RatingErrors(),
-        "table/item": TableHealth.of_table(10),
-        "table_window/item": TableHealth.of_table(10),
+        "table/item": table_health(10),
+        "table_window/item": table_health(10),
         "throughput": Throughput(),
         "of/another/version": RatingErrors(),
     }
@@ -82,7 +82,7 @@ def test_nothing_is_told_of_nothing() -> None:
 
 
 def test_curves_are_read_only_where_they_are_wanted() -> None:
-    table = TableHealth.of_table(10)
+    table = table_health(10)
     table.add(np.tile([1, 1, 2, 99], 200))
     states = {"quality/lifetime": quality(1), "table/item": table}
     short, whole = (read(states, Detail(curves=curves)) for curves in (False, True))

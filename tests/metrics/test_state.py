@@ -2,7 +2,18 @@ import numpy as np
 import pytest
 
 from rec_summary.metrics.quality import ratings  # noqa: F401  (registers its states)
-from rec_summary.metrics.state import nested, positive_int, restore, take, take_weights, unnested
+from rec_summary.metrics.state import (
+    check_int,
+    check_same,
+    nested,
+    optional_array,
+    restore,
+    take,
+    take_int,
+    take_optional,
+    take_sums,
+    unnested,
+)
 
 
 def test_nested_names_come_apart_again():
@@ -12,7 +23,7 @@ def test_nested_names_come_apart_again():
     assert set(unnested("one.two", both)) == {"a", "b.c"}
 
 
-def test_what_is_taken_is_a_copy_of_what_was_asked_for():
+def test_take_returns_a_copy():
     arrays = {"x": np.zeros((2, 3)), "name": np.array("some")}
     taken = take(arrays, "x", np.float64, (2, None))
     taken[:] = 1
@@ -34,15 +45,39 @@ def test_missing_infinite_and_negative_are_refused():
     with pytest.raises(ValueError, match="finite numbers"):
         take({"x": np.array(np.inf)}, "x", np.float64)
     with pytest.raises(ValueError, match="nothing below 0"):
-        take_weights({"x": np.array(-1.0)}, "x")
+        take_sums({"x": np.array(-1.0)}, "x", np.float64, ())
+    assert take({"x": np.array(np.inf)}, "x", np.float64, finite=False) == np.inf
 
 
-@pytest.mark.parametrize("value", [0, -1, 1.0, True, None, "1"])
-def test_only_positive_ints_are_positive_ints(value):
-    with pytest.raises(ValueError, match=r"^size is invalid"):
-        positive_int("size", value)
+@pytest.mark.parametrize(
+    ("value", "error"),
+    [(0, ValueError), (-1, ValueError), (9, ValueError)]
+    + [(wrong, TypeError) for wrong in (1.0, True, None, "1")],
+)
+def test_only_ints_in_range_are_accepted(value, error):
+    with pytest.raises(error, match=r"^size is invalid\. .*Expected: an int from 1 to 8"):
+        check_int("size", value, 1, 8)
+    assert check_int("size", np.int32(8), 1, 8) == 8
 
 
-def test_unknown_kinds_are_told_with_the_known():
+@pytest.mark.parametrize("value", [None, -1, 0, 7])
+def test_optional_ints_are_restored(value):
+    assert take_optional({"x": optional_array(value)}, "x") == value
+
+
+def test_stored_ints_are_single_and_in_range():
+    with pytest.raises(ValueError, match="one int or none"):
+        take_optional({"x": np.arange(2)}, "x")
+    with pytest.raises(ValueError, match="an int from 0 to 5"):
+        take_int({"x": np.array(6)}, "x", 0, 5)
+
+
+def test_equal_values_of_different_types_are_not_the_same():
+    check_same("The size", 1, 1)
+    with pytest.raises(ValueError, match="The size of a state to merge is invalid"):
+        check_same("The size", 1, 1.0)
+
+
+def test_unknown_kinds_are_reported_with_the_known_ones():
     with pytest.raises(ValueError, match=r"'Nothing'.*RatingErrors"):
         restore("Nothing", {})

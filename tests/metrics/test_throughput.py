@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rec_summary.metrics.throughput import StepClock, Throughput
+from rec_summary.metrics.throughput import Throughput
 from tests.support.laws import (
     assert_equal_states,
     assert_independent,
@@ -27,7 +27,7 @@ Steps = list[tuple[int, float, float, float]]
 def state(steps: Steps) -> Throughput:
     found = Throughput()
     for samples, seconds, share, lag in steps:
-        found.add_step(samples, seconds, seconds * share)
+        found.add_steps([samples], [seconds], [seconds * share])
         found.add_events([NOW - lag, math.nan], NOW)
     return found
 
@@ -47,14 +47,22 @@ def test_laws(a: Steps, b: Steps, c: Steps) -> None:
 def test_steps_may_be_added_one_by_one_or_together(steps: Steps) -> None:
     one_by_one, together = Throughput(), Throughput()
     for samples, seconds, share, _ in steps:
-        one_by_one.add_step(samples, seconds, seconds * share)
+        one_by_one.add_steps([samples], [seconds], [seconds * share])
     if steps:
         together.add_steps(*zip(*((n, t, t * share) for n, t, share, _ in steps), strict=True))
     assert_equal_states(one_by_one, together)
 
 
 @pytest.mark.parametrize(
-    "wrong", [(-1, 1.0, 0.5), (1, math.inf, 0.5), (1, 1.0, 1.5), (1, 1.0, -1.0)]
+    "wrong",
+    [
+        (-1, 1.0, 0.5),
+        (1, -1.0, -1.0),
+        (1, math.nan, 0.5),
+        (1, math.inf, 0.5),
+        (1, 1.0, 1.5),
+        (1, 1.0, -1.0),
+    ],
 )
 def test_steps_that_cannot_be_are_refused_together(wrong: tuple[int, float, float]) -> None:
     found = Throughput()
@@ -101,59 +109,14 @@ def test_of_nothing_nothing_is_known() -> None:
     assert np.isnan(found.step_seconds + found.lag_seconds).all()
 
 
-class Clock:
-    """A clock that goes when it is told to."""
-
-    def __init__(self) -> None:
-        self.now = 50.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def test_a_clock_tells_waiting_from_working() -> None:
-    clock, found = Clock(), Throughput()
-    steps = StepClock(clock)
-    for waited, worked in ((1.0, 3.0), (0.0, 4.0)):
-        steps.waiting()
-        clock.now += waited
-        steps.working()
-        clock.now += worked
-        steps.step_ended(10, found)
-    report = found.report()
-    assert report.samples_per_second == pytest.approx(20 / 8)
-    assert report.stall_share == pytest.approx(1 / 8)
-
-
-def test_a_clock_without_waiting() -> None:
-    clock, found = Clock(), Throughput()
-    steps = StepClock(clock)
-    steps.working()
-    clock.now += 2
-    steps.step_ended(1, found)
-    assert found.report().stall_share == 0.0
-
-
-@pytest.mark.parametrize(
-    ("step", "error"),
-    [
-        ((-1, 1.0), ValueError),
-        ((1, -1.0), ValueError),
-        ((1, math.nan), ValueError),
-        ((1, 1.0, 2.0), ValueError),
-        ((1.5, 1.0), TypeError),
-        ((1, "soon"), TypeError),
-    ],
-)
-def test_steps_that_are_none(step: tuple[object, ...], error: type[Exception]) -> None:
-    found = Throughput()
-    with pytest.raises(error, match="is invalid"):
-        found.add_step(*step)  # type: ignore[arg-type]
-    assert found.report().steps == 0
+@pytest.mark.parametrize("now", [math.nan, math.inf, -1.0])
+def test_the_time_of_training_is_a_time(now: float) -> None:
+    with pytest.raises(ValueError, match="now is invalid"):
+        Throughput().add_events([NOW], now)
 
 
 def test_copies_and_arrays_are_independent() -> None:
-    assert_independent(state([(1, 1.0, 0.5, 1.0)]), lambda it: it.add_step(1, 1.0))
+    assert_independent(state([(1, 1.0, 0.5, 1.0)]), lambda it: it.add_steps([1], [1.0], [0.0]))
 
 
 def test_missing_and_senseless_arrays() -> None:

@@ -24,8 +24,8 @@ def test_a_lifetime_is_everything(stream):
 
 
 @pytest.mark.parametrize("batch", [7, 100, 1300])
-def test_at_the_border_of_a_pane_it_is_exactly_the_last_examples(stream, batch):
-    window = LastExamples(ScoreHistogram(), 1200, panes=4)
+def test_at_the_border_of_a_bucket_it_is_exactly_the_last_examples(stream, batch):
+    window = LastExamples(ScoreHistogram(), 1200, buckets=4)
     fed = 0
     while fed < 3900:
         size = min(batch, 3900 - fed)
@@ -43,7 +43,7 @@ def test_at_the_border_of_a_pane_it_is_exactly_the_last_examples(stream, batch):
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize(
     "window",
-    [Lifetime, lambda e: LastExamples(e, 1200, panes=4), lambda e: Decayed(e, 640)],
+    [Lifetime, lambda e: LastExamples(e, 1200, buckets=4), lambda e: Decayed(e, 640)],
     ids=["lifetime", "last", "decayed"],
 )
 def test_prepared_batches_count_to_the_same_bit(stream, window, weighted):
@@ -70,7 +70,7 @@ def test_prepared_batches_count_to_the_same_bit(stream, window, weighted):
 def test_ranks_add_the_last_examples_of_each(stream):
     ranks = []
     for start in (0, 2000):
-        window = LastExamples(ScoreHistogram(), 400, panes=4)
+        window = LastExamples(ScoreHistogram(), 400, buckets=4)
         window.update(*(column[start : start + 1000] for column in stream))
         ranks.append(window)
     ranks[0].merge(ranks[1])
@@ -80,8 +80,8 @@ def test_ranks_add_the_last_examples_of_each(stream):
     assert states_equal(ranks[0].total(), last)
 
 
-def test_a_rank_that_lags_adds_only_panes_still_in_the_window(stream):
-    ahead, behind = (LastExamples(ScoreHistogram(), 400, panes=4) for _ in range(2))
+def test_a_rank_that_lags_adds_only_buckets_still_in_the_window(stream):
+    ahead, behind = (LastExamples(ScoreHistogram(), 400, buckets=4) for _ in range(2))
     ahead.update(*(column[:1000] for column in stream))
     behind.update(*(column[:700] for column in stream))
     ahead.merge(behind)
@@ -104,7 +104,7 @@ def test_examples_of_a_half_life_ago_weigh_half(stream, half_life):
     assert total.weight == pytest.approx(weights.sum(), rel=step)
     assert total.bias() == pytest.approx((weights * errors).sum() / weights.sum(), abs=step * 0.5)
     kept = max(1, -(-5000 // half_life))
-    assert len(window._panes) == min(kept, Decayed.HALF_LIVES)
+    assert len(window._buckets) == min(kept, Decayed.HALF_LIVES)
 
 
 def test_decay_forgets_what_was_before():
@@ -119,7 +119,7 @@ def test_decay_forgets_what_was_before():
 
 def test_windows_over_users(stream):
     users = np.arange(5000) % 50
-    window, last = LastExamples(UserScores(), 1000, panes=2), UserScores()
+    window, last = LastExamples(UserScores(), 1000, buckets=2), UserScores()
     window.update(users, *stream, None)
     last.update(users[-1000:], *(column[-1000:] for column in stream))
     assert states_equal(window.total(), last)
@@ -127,26 +127,12 @@ def test_windows_over_users(stream):
 
 def test_windows_of_windows():
     """A window is a state, so it can be stored as one."""
-    inner = LastExamples(ScoreHistogram(64), 100, panes=4)
+    inner = LastExamples(ScoreHistogram(64), 100, buckets=4)
     outer = Lifetime(inner)
     outer.update([0.5, 0.25], [1, 0])
     restored = Lifetime.from_arrays(outer.arrays())
     assert states_equal(restored, outer)
     assert restored.total().total().positives.sum() == 1
-
-
-def test_states_made_elsewhere_can_be_added():
-    window = LastExamples(ScoreHistogram(), 100, panes=4)
-    for _ in range(5):
-        state = ScoreHistogram()
-        state.update(np.full(50, 0.5), np.ones(50))
-        window.add(state, 50)
-    assert window.total().positives.sum() == 100
-    assert window.seen == 250
-    decayed = Decayed(ScoreHistogram(), 100)
-    decayed.add(state, 50)
-    decayed.add(state, 100)
-    assert decayed.total().positives.sum() == pytest.approx(50 + 25, rel=0.02)
 
 
 def test_mistakes_are_told():

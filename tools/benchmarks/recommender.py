@@ -51,9 +51,9 @@ def batch(times: int) -> None:
     from rec_summary import RecommenderMetrics
     from rec_summary.records.failures import Troubles
     from rec_summary.records.writing.run_writer import Durability, Retention
-    from rec_summary.training.collector.recorder import Recorder
-    from rec_summary.training.collector.step_view import StepView
-    from rec_summary.training.recommender.hook import RecommenderTelemetry
+    from rec_summary.training.recommender.telemetry import RecommenderTelemetry
+    from rec_summary.training.recorder import Recorder
+    from rec_summary.training.step_view import StepView
 
     class Network(nn.Cell):
         def __init__(self) -> None:
@@ -89,16 +89,16 @@ def batch(times: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         recorder = Recorder(folder, Retention(), 1.0, Durability(), troubles)
         recorder.open(0)
-        telemetry = RecommenderTelemetry(options, folder, recorder.write, troubles)
+        telemetry = RecommenderTelemetry(options, folder, recorder, troubles)
         telemetry.begin(StepView(Context(network=network, train_network=network)), _environment())
         thread, wall, used, began = [], [], time.process_time(), time.perf_counter()
         for step in range(1, times + 1):
             inputs, outputs = steps[step % len(steps)]
             view = StepView(Context(train_dataset_element=inputs, net_outputs=outputs))
             time.sleep(0.02)  # what a training does meanwhile, without taking the processor
-            telemetry.step_begins()
+            telemetry.begin_step()
             before, cpu = time.perf_counter(), time.thread_time()
-            telemetry.step_ended(view, step)
+            telemetry.end_step(view, step)
             thread.append(1000 * (time.thread_time() - cpu))
             wall.append(1000 * (time.perf_counter() - before))
         own = sum(thread) / 1000
@@ -119,7 +119,7 @@ def batch(times: int) -> None:
 
 
 def _environment() -> Any:
-    from rec_summary.training.lineage.environment import this_environment
+    from rec_summary.training.lineage.lineage import this_environment
 
     return this_environment()
 

@@ -1,1 +1,1 @@
-"""Quality of scores: AUC, log loss, calibration, grouped AUC, rating errors."""
+"""Quality of predictions: AUC, log loss, calibration, grouped AUC, rating errors."""

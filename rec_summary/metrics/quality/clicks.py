@@ -1,12 +1,11 @@
 """Scored clicks: one batch of predicted probabilities and labels, checked once.
 
-What cannot be counted is refused and counted by reason, so that a metric never turns NaN because
-of one example, and nobody takes it for complete either.
+Invalid examples are refused and counted by reason. One bad example therefore never turns a metric
+into NaN, and you see how many examples a metric leaves out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,12 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from rec_summary.errors import three_part
-from rec_summary.metrics.state import Array, Floats, take
+from rec_summary.metrics.state import Array, Floats
 
 Labels = npt.NDArray[np.bool_]
 
 REASONS = ("score is NaN", "score outside [0, 1]", "label not 0 or 1", "weight not usable")
-"""Why an example is refused; the first that applies counts."""
+"""The reasons to refuse an example; the first one that applies is counted."""
 
 _WEIGHT_UNIT = 2.0**-20
 _MAX_WEIGHT = 2.0**20
@@ -27,14 +26,14 @@ _MAX_WEIGHT = 2.0**20
 
 @dataclass(frozen=True)
 class Clicks:
-    """The examples of a batch that can be counted.
+    """The valid examples of a batch.
 
     Attributes:
-        scores: Predicted probabilities in [0, 1], float64 holding what float32 can tell.
+        scores: Predicted probabilities in [0, 1], float64 rounded to float32.
         labels: Whether there was a click.
-        weights: Above 0, multiples of 2**-20; None where every example counts once.
-        kept: Which examples of the batch these are; None when all.
-        refused: How many were refused, by reason in the order of `REASONS`.
+        weights: Multiples of 2**-20 above 0; None if every example counts once.
+        kept: Which examples of the batch are valid; None if all are.
+        refused: The number of refused examples by reason, in the order of `REASONS`.
     """
 
     scores: Floats
@@ -49,7 +48,7 @@ def column(name: str, values: Any, size: int | None = None) -> Array:
 
     Raises:
         TypeError: They are not real numbers.
-        ValueError: There are not `size` of them.
+        ValueError: Their number is not `size`.
     """
     array = np.asarray(values)
     if array.dtype.kind not in "fiub":
@@ -62,7 +61,7 @@ def column(name: str, values: Any, size: int | None = None) -> Array:
 def on_weight_grid(weights: Floats) -> Floats:
     """Rounds weights to multiples of 2**-20, so that float64 adds them without rounding.
 
-    Sums stay exact, whatever their order, up to 2**33.
+    Sums up to 2**33 are exact in any order.
     """
     rounded: Floats = np.rint(weights / _WEIGHT_UNIT) * _WEIGHT_UNIT
     return rounded
@@ -77,13 +76,12 @@ def clean(scores: Any, labels: Any, weights: Any = None) -> Clicks:
         weights: As many weights, 2**-20 to 2**20, rounded to multiples of 2**-20; all 1 if None.
 
     Raises:
-        TypeError: Something does not hold real numbers.
+        TypeError: An argument does not hold real numbers.
         ValueError: The sizes differ.
     """
     given = column("scores", scores)
     seen = column("labels", labels, given.size)
-    # float32 keeps order and tells click rates apart down to seven digits; its few bits are
-    # what makes sums of scores exact.
+    # float32 keeps the order and seven digits; with its few bits, sums of scores are exact.
     with np.errstate(over="ignore"):
         values = given.astype(np.float32).astype(np.float64)
     heavy = None if weights is None else column("weights", weights, given.size).astype(np.float64)
@@ -109,15 +107,3 @@ def clean(scores: Any, labels: Any, weights: Any = None) -> Clicks:
         usable,
         np.array(counts, np.int64),
     )
-
-
-def take_refused(arrays: Mapping[str, Array]) -> npt.NDArray[np.int64]:
-    """Returns the counts of refused examples out of the arrays of a state.
-
-    Raises:
-        ValueError: There are none, or impossible ones.
-    """
-    refused = take(arrays, "refused", np.int64, (len(REASONS),))
-    if (refused < 0).any():
-        raise ValueError(three_part("refused", refused, "counts of at least 0"))
-    return refused

@@ -1,54 +1,47 @@
 """AUC within each user, averaged over a sample of users that fits a fixed memory.
 
-A click model ranks the items of one user against each other, so pairs across users say nothing
-about it: GAUC is the mean of the users' AUC, weighted by their impressions or clicks (Zhu et al.
-2017, "Optimized Cost per Click in Taobao Display Advertising"; Zhou et al. 2018, "Deep
-Interest Network"). Users without both a click and a non-click have no AUC and are left out.
+A click model ranks the items of one user against each other; pairs across users do not matter.
+GAUC is the mean of the users' AUC, weighted by their impressions or clicks (Zhu et al. 2017,
+"Optimized Cost per Click in Taobao Display Advertising"; Zhou et al. 2018, "Deep Interest
+Network"). Users without both a click and a non-click have no AUC and are left out.
 
-Users are sampled by a hash of their id, not examples, so that a sampled user is complete. Which
-users are kept follows from the data alone: those with the lowest hashes, as many as fit
-the memory. That makes merging exact, and it is adaptive threshold sampling (Ting 2022, "Adaptive
+The sample consists of users, chosen by a hash of their id, so that all examples of a sampled user
+are counted. It depends on the data alone: the users with the lowest hashes, as many as fit the
+memory. Merging is therefore exact. This is adaptive threshold sampling (Ting 2022, "Adaptive
 Threshold Sampling"; for a fixed number of users, bottom-k sampling of Cohen and Kaplan 2007): the
-lowest hash that had to go is a threshold for which sums over the sample, divided by it, are
-unbiased. GAUC is a ratio of two such sums, whose bias is bounded as in Hartley and Ross 1954.
+lowest hash that was dropped is a threshold, and sums over the sample divided by it are unbiased.
+GAUC is a ratio of two such sums, whose bias is bounded as in Hartley and Ross 1954.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from rec_summary.errors import three_part
-from rec_summary.metrics.id_hash import mixed
-from rec_summary.metrics.quality.clicks import (
-    REASONS,
-    Clicks,
-    clean,
-    column,
-    on_weight_grid,
-    take_refused,
-)
-from rec_summary.metrics.quality.gauc import GroupedAuc, mean_auc
-from rec_summary.metrics.quality.score_bins import score_bins
+from rec_summary.metrics.hashing import Hashes, mix_ids
+from rec_summary.metrics.quality.clicks import REASONS, Clicks, clean, column, on_weight_grid
+from rec_summary.metrics.quality.score_histogram import score_bins
 from rec_summary.metrics.state import (
+    LARGEST,
     Array,
+    Arrays,
     Floats,
-    checked_factor,
-    positive_int,
+    Scalable,
+    check_factor,
+    check_int,
     register,
-    same_settings,
     take,
-    take_count,
-    take_weights,
+    take_int,
+    take_sums,
+    to_array,
 )
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
-Keys = npt.NDArray[np.uint64]
 
 _BIN_BITS = 10
 _HASH_BITS = 64 - _BIN_BITS
@@ -57,20 +50,46 @@ _BIN_MASK = np.uint64((1 << _BIN_BITS) - 1)
 _SHIFT = np.uint64(_BIN_BITS)
 
 
+@dataclass(frozen=True)
+class GroupedAuc:
+    """GAUC of a sample of users, and its errors as an estimate of the GAUC of all users.
+
+    Attributes:
+        value: The weighted mean of the users' AUC; NaN if no user has one.
+        users: The number of users of the sample that have an AUC.
+        sampled: The number of users in the sample.
+        rate: The share of the id space that is sampled; 1 if every user is.
+        standard_error: The standard error of the value, by the delta method for independent
+            inclusion; 0 if every user is sampled.
+        bias_bound: The bias of a ratio of unbiased sums is at most its standard error times the
+            coefficient of variation of its denominator; both are estimated from the sample.
+        bin_error_bound: An upper bound of the difference from the value of the same users with
+            exact scores; see `score_quality.auc_error_bound`.
+    """
+
+    value: float
+    users: int
+    sampled: int
+    rate: float
+    standard_error: float
+    bias_bound: float
+    bin_error_bound: float
+
+
 class UserBatch(NamedTuple):
     """A batch for `UserScores.count`.
 
     Attributes:
-        keys: Hash of the user and bin of the score, of shape [examples].
-        weights: Of non-clicks and of clicks, of shape [2, examples].
+        keys: The hash of the user and the bin of the score, shape (examples,).
+        weights: The weights of non-clicks and of clicks, shape (2, examples).
     """
 
-    keys: Keys
+    keys: Hashes
     weights: Floats
 
     @property
     def size(self) -> int:
-        """How many examples there are."""
+        """The number of examples."""
         return len(self.keys)
 
     def cut(self, at: slice) -> UserBatch:
@@ -79,20 +98,22 @@ class UserBatch(NamedTuple):
 
 
 @register
-class UserScores:
-    """For a sample of users, the weights of clicks and non-clicks by bin of the score.
+class UserScores(Scalable):
+    """The weights of clicks and non-clicks by user and bin of the score, for a sample of users.
 
-    A cell is one bin of one user that was hit. Users are kept whole, lowest hash first, as long
-    as their cells fit; one takes at most `bins` cells, however long the stream. Two
-    users share a hash with probability 2**-54 and then count as one.
+    A cell is one bin of one user that is not empty. All cells of a user are kept or none; users
+    with the lowest hashes come first. A user takes at most `bins` cells. Two users share a hash
+    with probability 2**-54 and then count as one.
 
     Attributes:
-        cells: How many cells are kept at most; 24 bytes each, and as much again between
-            updates.
-        bins: Bins of the score, see `score_bins`.
-        seed: Of the hash. Merging needs the same, and so the same users, everywhere.
-        refused: How many examples were refused, by reason in the order of `clicks.REASONS`.
+        cells: The maximum number of cells, of 24 bytes each; twice that between updates.
+        bins: The number of bins of the score; see `score_bins`.
+        seed: The seed of the hash. States to be merged have the same seed, hence the same users.
+        refused: The number of refused examples by reason, in the order of `clicks.REASONS`.
     """
+
+    _settings = ("cells", "bins", "seed")
+    _sums = ("refused",)
 
     def __init__(self, cells: int = 65_536, bins: int = 1024, seed: int = 0) -> None:
         """Starts empty.
@@ -103,25 +124,21 @@ class UserScores:
             seed: At least 0, below 2**63.
 
         Raises:
-            ValueError: An argument is anything else.
+            TypeError, ValueError: An argument is anything else.
         """
         self._layout = score_bins(bins)
-        self.bins = self._layout.bins
-        if self.bins > 1 << _BIN_BITS:
-            raise ValueError(three_part("bins", bins, f"at most {1 << _BIN_BITS}"))
-        self.cells = positive_int("cells", cells, 2 * self.bins)
-        self.seed = positive_int("seed", seed, 0)
-        if self.seed >= 1 << 63:
-            raise ValueError(three_part("seed", seed, "an int below 2**63"))
+        self.bins = check_int("bins", bins, 1, 1 << _BIN_BITS)
+        self.cells = check_int("cells", cells, 2 * self.bins)
+        self.seed = check_int("seed", seed, 0, LARGEST)
         self.refused = np.zeros(len(REASONS), np.int64)
-        self._limit = _ALL  # users whose hash is not below it are not in the sample
-        self._keys: Keys = np.zeros(0, np.uint64)  # hash and bin; sorted, each once
+        self._limit = _ALL  # the sample has the users whose hash is below it
+        self._keys: Hashes = np.zeros(0, np.uint64)  # hash and bin; sorted, without duplicates
         self._weights: Floats = np.zeros((2, 0))  # of non-clicks and clicks
-        self._pending: list[tuple[Keys, Floats]] = []
+        self._pending: list[tuple[Hashes, Floats]] = []
         self._waiting = 0
 
     def update(self, users: Any, scores: Any, labels: Any, weights: Any = None) -> None:
-        """Counts a batch; see `clicks.clean` for what the others may be and what is refused.
+        """Counts a batch; `clicks.clean` describes the other arguments.
 
         Args:
             users: Integers, one for each example.
@@ -130,7 +147,7 @@ class UserScores:
             weights: All 1 if None.
 
         Raises:
-            TypeError: The users are not integers, or something does not hold real numbers.
+            TypeError: The users are not integers, or an argument does not hold real numbers.
             ValueError: The sizes differ.
         """
         batch = clean(scores, labels, weights)
@@ -146,14 +163,14 @@ class UserScores:
 
         Raises:
             TypeError: The users are not integers.
-            ValueError: There is another number of them.
+            ValueError: Their number differs from that of the examples.
         """
         size = len(batch.scores) if batch.kept is None else len(batch.kept)
         ids = column("users", users, size)
         if ids.dtype.kind not in "iu":
             raise TypeError(three_part("users", f"an array of {ids.dtype}", "integers"))
         ids = ids if batch.kept is None else ids[batch.kept]
-        keys = mixed(ids, self.seed) & ~_BIN_MASK
+        keys = mix_ids(ids, self.seed) & ~_BIN_MASK
         keys |= self._layout.index(batch.scores).astype(np.uint64)
         weights = np.zeros((2, len(keys)))
         weights[batch.labels.astype(np.intp), np.arange(len(keys))] = (
@@ -162,34 +179,34 @@ class UserScores:
         return UserBatch(keys, weights)
 
     def count(self, batch: UserBatch) -> None:
-        """Counts a prepared batch; the arrays of it are kept."""
+        """Counts a prepared batch and keeps its arrays."""
         keys, weights = batch
         if self._limit < _ALL:
             sampled = np.flatnonzero(keys < np.uint64(self._limit) << _SHIFT)
             keys, weights = keys[sampled], weights[:, sampled]
         self._put(keys, weights)
 
-    def _put(self, keys: Keys, weights: Floats) -> None:
+    def _put(self, keys: Hashes, weights: Floats) -> None:
         self._pending.append((keys, weights))
         self._waiting += len(keys)
         if self._waiting >= self.cells:
             self._compact()
 
     def _compact(self) -> None:
-        """Sorts what waits into the cells and lets go of the users that no longer fit.
+        """Sorts the pending examples into the cells and drops the users that do not fit.
 
-        A user is let go only when the cells of the users up to it exceed the room; as cells only
-        ever grow, it would not fit at the end of the data either, so that what stays does not
-        depend on when this is called.
+        A user is dropped if the cells of the users up to it exceed the maximum. The number of cells
+        never shrinks, so the user would not fit at the end of the data either. The sample therefore
+        does not depend on when this method is called.
         """
         if not self._pending:
             return
         keys = np.concatenate([keys for keys, _ in self._pending])
         weights = np.concatenate([each for _, each in self._pending], axis=1)
         self._pending, self._waiting = [], 0
-        order = np.argsort(keys)  # not stable: sums of weights are exact in any order
+        order = np.argsort(keys)  # need not be stable: sums are exact in any order
         if len(self._keys):
-            # Two sorted runs, which numpy's stable sort merges: a tenth of the work of sorting all.
+            # numpy's stable sort merges two sorted runs in a tenth of the time of sorting all.
             keys = np.concatenate([self._keys, keys[order]])
             weights = np.concatenate([self._weights, weights[:, order]], axis=1)
             order = np.argsort(keys, kind="stable")
@@ -197,26 +214,26 @@ class UserScores:
         starts = np.flatnonzero(np.append(True, keys[1:] != keys[:-1])) if len(keys) else order
         self._keys = keys[starts]
         if len(starts):
-            # Row by row: along the second axis of a matrix it takes three times as long.
+            # Row by row: reduceat along the second axis of a matrix takes three times as long.
             self._weights = np.stack([np.add.reduceat(row[order], starts) for row in weights])
         self._forget()
         if len(self._keys) > self.cells:
             self._lower(int(self._keys[self.cells] >> _SHIFT))
 
     def _lower(self, limit: int) -> None:
-        """Lets go of all users whose hash is not below `limit`."""
+        """Drops all users whose hash is not below `limit`."""
         if limit < self._limit:
             self._limit = limit
             self._forget()
 
     def _forget(self) -> None:
-        """Lets go of the cells of users that are not in the sample; what waits is left alone."""
+        """Drops the cells of users that are not in the sample; pending examples stay."""
         kept = _users_below(self._limit, self._keys)
         if kept < len(self._keys):
             self._keys, self._weights = self._keys[:kept].copy(), self._weights[:, :kept].copy()
 
     def gauc(self, weigh_by: Literal["impressions", "clicks"] = "impressions") -> GroupedAuc:
-        """Returns GAUC with the users' AUC weighted by what `weigh_by` says.
+        """Returns GAUC, with users weighted by their impressions or clicks.
 
         Raises:
             ValueError: `weigh_by` is anything else.
@@ -225,44 +242,26 @@ class UserScores:
             raise ValueError(three_part("weigh_by", weigh_by, "'impressions' or 'clicks'"))
         self._compact()
         rate = self._limit / _ALL
-        return mean_auc(self._keys >> _SHIFT, self._weights, rate, weigh_by == "clicks")
-
-    def merge(self, other: Self) -> None:
-        """Adds what `other` has counted.
-
-        Raises:
-            ValueError: It has other settings.
-        """
-        same_settings("cells, bins and seed", self._settings(), other._settings())
-        other._compact()
-        self.refused += other.refused
-        self._lower(other._limit)
-        kept = _users_below(self._limit, other._keys)
-        self._put(other._keys[:kept], other._weights[:, :kept])
+        return _mean_auc(self._keys >> _SHIFT, self._weights, rate, weigh_by == "clicks")
 
     def scale(self, factor: float) -> None:
-        """Multiplies all weights by `factor`, rounded to what still adds exactly."""
-        checked_factor(factor)
+        """Multiplies all weights by `factor`, rounded so that sums stay exact."""
+        check_factor(factor)
         self._compact()
         self._weights = on_weight_grid(self._weights * factor)
 
     def copy(self) -> Self:
-        """Returns a state of its own with the same users."""
-        other = type(self)(self.cells, self.bins, self.seed)
-        other.refused += self.refused
-        # Shared, for no array is ever changed.
-        other._limit, other._keys, other._weights = self._limit, self._keys, self._weights
-        other._pending, other._waiting = list(self._pending), self._waiting
+        """Returns an independent copy."""
+        other = super().copy()  # shares keys and weights: these arrays are never changed
+        other._pending = list(self._pending)
         return other
 
     def arrays(self) -> dict[str, Array]:
         """Returns the settings, ``limit``, ``refused``, and keys and weights of the cells."""
         self._compact()
-        names = ("cells", "bins", "seed")
-        settings = zip(names, self._settings(), strict=True)
         return {
-            **{name: np.array(value, np.int64) for name, value in settings},
-            "limit": np.array(self._limit, np.int64),
+            **{name: to_array(getattr(self, name)) for name in self._settings},
+            "limit": to_array(self._limit),
             "refused": self.refused.copy(),
             "keys": self._keys.copy(),
             "negatives": self._weights[0].copy(),
@@ -270,33 +269,78 @@ class UserScores:
         }
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Array]) -> Self:
-        """Makes the state that `arrays` describes.
+    def from_arrays(cls, arrays: Arrays) -> Self:
+        """Returns the state of these arrays.
 
         Raises:
-            ValueError: They describe none.
+            ValueError: The arrays do not describe such a state.
         """
-        state = cls(*(take_count(arrays, name) for name in ("cells", "bins", "seed")))
-        state.refused = take_refused(arrays)
-        state._limit = take_count(arrays, "limit")
+        state = cls(*(take_int(arrays, name) for name in cls._settings))
+        state._take_contents(arrays)
+        state._limit = take_int(arrays, "limit", 0, _ALL)
         keys = take(arrays, "keys", np.uint64, (None,))
-        bins = keys & _BIN_MASK
-        sound = state._limit <= _ALL and len(keys) <= state.cells
-        sound = sound and bool((keys[1:] > keys[:-1]).all() and (bins < state.bins).all())
-        if not sound or (len(keys) and int(keys[-1] >> _SHIFT) >= state._limit):
+        sound = bool((keys[1:] > keys[:-1]).all() and (keys & _BIN_MASK < state.bins).all())
+        if not sound or len(keys) > state.cells or _users_below(state._limit, keys) < len(keys):
             raise ValueError(
                 three_part("keys", keys, f"at most {state.cells} rising ones below the limit")
             )
         state._keys = keys
         state._weights = np.stack(
-            [take_weights(arrays, name, keys.shape) for name in ("negatives", "positives")]
+            [take_sums(arrays, name, np.float64, keys.shape) for name in ("negatives", "positives")]
         )
         return state
 
-    def _settings(self) -> tuple[int, int, int]:
-        return self.cells, self.bins, self.seed
+    def _add(self, other: Self) -> None:
+        super()._add(other)
+        other._compact()
+        self._lower(other._limit)
+        kept = _users_below(self._limit, other._keys)
+        self._put(other._keys[:kept], other._weights[:, :kept])
 
 
-def _users_below(limit: int, keys: Keys) -> int:
-    """Returns how many of sorted `keys` are of users with a hash below `limit`."""
+def _users_below(limit: int, keys: Hashes) -> int:
+    """Returns how many of the sorted `keys` belong to users with a hash below `limit`."""
     return len(keys) if limit == _ALL else int(np.searchsorted(keys, np.uint64(limit) << _SHIFT))
+
+
+def _mean_auc(users: Hashes, weights: Floats, rate: float, by_clicks: bool) -> GroupedAuc:
+    """Returns the mean of the users' AUC.
+
+    Args:
+        users: The user of each cell, shape (cells,). The cells of a user are adjacent, by rising
+            score.
+        weights: The weights of non-clicks and clicks, shape (2, cells).
+        rate: The share of the id space that is sampled.
+        by_clicks: Whether the weight of a user is its clicks instead of its impressions.
+    """
+    starts = np.flatnonzero(np.append(True, users[1:] != users[:-1])[: len(users)])
+    nothing = GroupedAuc(math.nan, 0, len(starts), rate, math.nan, math.nan, math.nan)
+    if not len(starts):
+        return nothing
+    negatives, positives = weights
+    clicks = np.add.reduceat(positives, starts)
+    others = np.add.reduceat(negatives, starts)
+    cells = np.diff(np.append(starts, len(users)))
+    below = np.cumsum(negatives) - 0.5 * negatives
+    below -= np.repeat(np.append(0.0, np.cumsum(others)[:-1]), cells)
+    both = np.flatnonzero((clicks > 0) & (others > 0))
+    if not len(both):
+        return nothing
+    pairs = (clicks * others)[both]
+    aucs = np.add.reduceat(positives * below, starts)[both] / pairs
+    bounds = 0.5 * np.add.reduceat(positives * negatives, starts)[both] / pairs
+    heavy = clicks[both] if by_clicks else (clicks + others)[both]
+    total = float(heavy.sum())
+    value = float(aucs @ heavy) / total
+    chance = math.sqrt(1.0 - rate)
+    error = chance * float(np.linalg.norm(heavy * (aucs - value))) / total
+    variation = chance * float(np.linalg.norm(heavy)) / total
+    return GroupedAuc(
+        value=value,
+        users=len(both),
+        sampled=len(starts),
+        rate=rate,
+        standard_error=error,
+        bias_bound=error * variation,
+        bin_error_bound=float(bounds @ heavy) / total,
+    )

@@ -1,41 +1,112 @@
-"""The scores of clicks and of non-clicks, counted in fixed bins.
+"""Predicted click probabilities in fixed bins, fine where the probabilities are small.
 
-From these counts `score_quality` reads AUC, precision and recall, calibration and its error: for
-endless streams and many ranks, where exact ranking would need every score.
+Sums over bins merge exactly and take a fixed size; AUC and calibration are read from them
+(`score_quality`).
+
+The bins are log-linear, the layout of HdrHistogram (Tene 2012): each octave of the score is split
+into equally wide bins, 22 octaves below one half (down to 2**-23) and, mirrored, 10 octaves of
+1 - score above it. With 1,024 bins each is 1.6 to 3.2 % wide relative to the smaller of score and
+1 - score, for click rates of 1e-6 as well as for those near one half. Bins of equal width would put
+all scores below 0.1 into a tenth of them. The number of a bin comes from the bits of a float64,
+which is fast and the same on every machine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from rec_summary.metrics.quality.clicks import REASONS, Clicks, clean, on_weight_grid, take_refused
-from rec_summary.metrics.quality.score_bins import FINEST, score_bins
+from rec_summary.errors import three_part
+from rec_summary.metrics.quality.clicks import REASONS, Clicks, clean, on_weight_grid
 from rec_summary.metrics.state import (
     Array,
+    Arrays,
     Floats,
-    checked_factor,
+    Scalable,
+    check_factor,
+    check_int,
     register,
-    same_settings,
-    take_count,
-    take_weights,
+    take_int,
 )
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+_BELOW, _ABOVE = 22, 10  # octaves on either side of one half
+_OCTAVES = _BELOW + _ABOVE
+_HALF = 1022  # the exponent bits of 0.5
+_MOST = 1 << 16
 
-class Binned(NamedTuple):
-    """A batch for `ScoreHistogram.count_binned`; each array of shape [examples].
+FINEST = 2.0 ** -(_BELOW + 24)
+"""The unit of the lowest bins: float32 scores above 2**-23 are multiples of it."""
+
+
+class ScoreBins:
+    """The layout of bins; `score_bins` returns a shared one.
+
+    Attributes:
+        bins: The number of bins.
+        edges: The lower edge of each bin, which belongs to the bin, and then 1, (bins + 1,).
+        units: A power of two for each bin; float32 scores are multiples of it, (bins,).
+    """
+
+    def __init__(self, bins: int) -> None:
+        each = bins // _OCTAVES
+        self.bins = bins
+        self._shift = np.int64(53 - each.bit_length())
+        self._lowest = np.int64((_HALF - _BELOW) * each)
+        self._highest = np.int64((_HALF - _ABOVE) * each)
+        steps = 1.0 + np.arange(each) / each
+        low = np.outer(np.ldexp(1.0, np.arange(-_BELOW - 1, -1)), steps).reshape(-1)
+        high = np.outer(np.ldexp(1.0, np.arange(-_ABOVE - 1, -1)), steps).reshape(-1)
+        exponents = np.append(np.repeat(np.arange(-_BELOW - 1, -1), each), [-1] * len(high))
+        self.units = np.ldexp(1.0, exponents - 23)
+        low[0] = 0.0
+        self.edges = np.concatenate([low, 1.0 - np.append(high[1:], 0.5)[::-1], [1.0]])
+
+    def index(self, scores: Floats) -> npt.NDArray[np.int64]:
+        """Returns the bin of each score; scores are in [0, 1]."""
+        above = scores >= 0.5
+        mirrored = bool(above.any())
+        small = np.where(above, 1.0 - scores, scores) if mirrored else scores
+        keys = np.ascontiguousarray(small).view(np.int64)
+        if not mirrored:
+            return np.maximum((keys >> self._shift) - self._lowest, 0)
+        # Minus one, so that a mirrored bin contains its upper edge: the lower edge of the score.
+        keys = (keys - above) >> self._shift
+        below_bins = np.maximum(keys - self._lowest, 0)
+        above_bins = self.bins - 1 - np.maximum(keys - self._highest, 0)
+        return np.where(above, above_bins, below_bins)
+
+
+@lru_cache(maxsize=8)
+def _cached(bins: int) -> ScoreBins:
+    return ScoreBins(bins)
+
+
+def score_bins(bins: int) -> ScoreBins:
+    """Returns the layout with `bins` bins, a power of two of 64 to 65,536.
+
+    Raises:
+        TypeError, ValueError: `bins` is anything else.
+    """
+    bins = check_int("bins", bins, 2 * _OCTAVES, _MOST)
+    if bins & (bins - 1):
+        raise ValueError(three_part("bins", bins, f"a power of two, 64 to {_MOST}"))
+    return _cached(bins)
+
+
+class BinnedScores(NamedTuple):
+    """A batch for `ScoreHistogram.count_binned`; every array has shape (examples,).
 
     Attributes:
         bins: The bin of each score.
-        places: The same, and behind all bins the same bins again, for clicks.
-        terms: What each score adds to the sums of scores.
-        weights: None where every example counts once.
+        places: The bin of each score, plus the number of bins for clicks.
+        terms: The number that each score adds to the sums of scores.
+        weights: The weights; None if every example counts once.
     """
 
     bins: npt.NDArray[np.int64]
@@ -43,28 +114,31 @@ class Binned(NamedTuple):
     terms: Floats
     weights: Floats | None
 
-    def cut(self, at: slice) -> Binned:
+    def cut(self, at: slice) -> BinnedScores:
         """Returns some of the examples."""
         weights = None if self.weights is None else self.weights[at]
-        return Binned(self.bins[at], self.places[at], self.terms[at], weights)
+        return BinnedScores(self.bins[at], self.places[at], self.terms[at], weights)
 
 
 @register
-class ScoreHistogram:
+class ScoreHistogram(Scalable):
     """Weights and scores of positives and negatives by bin of the predicted probability.
 
-    Everything is a float64 that is a multiple of a fixed power of two, so that sums are exact and
-    merging in any order gives the same bits: weights up to a sum of 2**33 in a bin (2**53 when
-    they are whole), sums of scores up to 2**29 examples in a bin. Beyond, they are
-    equal to within the rounding of float64.
+    All sums are float64 multiples of a fixed power of two. They are therefore exact, and merging in
+    any order gives the same bits: weights up to a sum of 2**33 in a bin (2**53 if they are whole
+    numbers), sums of scores up to 2**29 examples in a bin. Beyond that they are equal to within
+    the rounding of float64.
 
     Attributes:
-        bins: How many; see `score_bins`.
+        bins: The number of bins; see `score_bins`.
         positives: The weight of clicks by bin, shape (bins,).
         negatives: The weight of non-clicks by bin, shape (bins,).
         score_sums: The weighted sum of scores by bin, shape (bins,).
-        refused: How many examples were refused, by reason in the order of `clicks.REASONS`.
+        refused: The number of refused examples by reason, in the order of `clicks.REASONS`.
     """
+
+    _settings = ("bins",)
+    _sums = ("positives", "negatives", "score_sums", "refused")
 
     def __init__(self, bins: int = 1024) -> None:
         """Starts empty.
@@ -73,7 +147,7 @@ class ScoreHistogram:
             bins: A power of two, 64 to 65,536.
 
         Raises:
-            ValueError: `bins` is anything else.
+            TypeError, ValueError: `bins` is anything else.
         """
         self._layout = score_bins(bins)
         self.bins = self._layout.bins
@@ -83,20 +157,20 @@ class ScoreHistogram:
         self.refused = np.zeros(len(REASONS), np.int64)
 
     def update(self, scores: Any, labels: Any, weights: Any = None) -> None:
-        """Counts a batch; see `clicks.clean` for what the arguments may be and what is refused.
+        """Counts a batch; `clicks.clean` describes the arguments.
 
         Raises:
-            TypeError: Something does not hold real numbers.
+            TypeError: An argument does not hold real numbers.
             ValueError: The sizes differ.
         """
         self.count(clean(scores, labels, weights))
 
     def count(self, batch: Clicks) -> None:
-        """Counts a batch that was checked already."""
+        """Counts a checked batch."""
         self.count_binned(self.binned(batch))
         self.refused += batch.refused
 
-    def binned(self, batch: Clicks) -> Binned:
+    def binned(self, batch: Clicks) -> BinnedScores:
         """Returns a batch for `count_binned` of any histogram with as many bins."""
         index = self._layout.index(batch.scores)
         if batch.weights is None:
@@ -105,11 +179,11 @@ class ScoreHistogram:
         else:
             units = self._layout.units[index]
             terms = np.rint(batch.scores * batch.weights / units) * units
-        return Binned(index, index + batch.labels * self.bins, terms, batch.weights)
+        return BinnedScores(index, index + batch.labels * self.bins, terms, batch.weights)
 
-    def count_binned(self, batch: Binned) -> None:
-        """Counts a batch whose bins are known, and of which nothing was refused."""
-        # Bins of negatives, then of positives: one pass over the batch counts both.
+    def count_binned(self, batch: BinnedScores) -> None:
+        """Counts a batch without refused examples whose bins are known."""
+        # Bins of negatives, then of positives, so that one pass over the batch counts both.
         both = np.bincount(batch.places, batch.weights, 2 * self.bins)
         self.negatives += both[: self.bins]
         self.positives += both[self.bins :]
@@ -117,56 +191,24 @@ class ScoreHistogram:
 
     @property
     def edges(self) -> Array:
-        """The lower edge of each bin, which belongs to it, and last 1; shape (bins + 1,)."""
+        """The lower edge of each bin, which belongs to the bin, and then 1; shape (bins + 1,)."""
         return self._layout.edges
 
-    def merge(self, other: Self) -> None:
-        """Adds what `other` has counted.
-
-        Raises:
-            ValueError: It has another number of bins.
-        """
-        same_settings("bins", self.bins, other.bins)
-        self.positives += other.positives
-        self.negatives += other.negatives
-        self.score_sums += other.score_sums
-        self.refused += other.refused
-
     def scale(self, factor: float) -> None:
-        """Multiplies all weights by `factor`, rounded to what still adds exactly."""
-        checked_factor(factor)
+        """Multiplies all weights by `factor`, rounded so that sums stay exact."""
+        check_factor(factor)
         units = self._layout.units
         self.positives = on_weight_grid(self.positives * factor)
         self.negatives = on_weight_grid(self.negatives * factor)
         self.score_sums = np.rint(self.score_sums * factor / units) * units
 
-    def copy(self) -> Self:
-        """Returns a histogram of its own with the same counts."""
-        other = type(self)(self.bins)
-        other.merge(self)
-        return other
-
-    def arrays(self) -> dict[str, Array]:
-        """Returns ``bins`` and the four arrays."""
-        return {
-            "bins": np.array(self.bins, np.int64),
-            "positives": self.positives.copy(),
-            "negatives": self.negatives.copy(),
-            "score_sums": self.score_sums.copy(),
-            "refused": self.refused.copy(),
-        }
-
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Array]) -> Self:
-        """Makes the histogram that `arrays` describes.
+    def from_arrays(cls, arrays: Arrays) -> Self:
+        """Returns the histogram of these arrays.
 
         Raises:
-            ValueError: They describe none.
+            ValueError: The arrays do not describe a histogram.
         """
-        state = cls(take_count(arrays, "bins"))
-        shape = (state.bins,)
-        state.positives = take_weights(arrays, "positives", shape)
-        state.negatives = take_weights(arrays, "negatives", shape)
-        state.score_sums = take_weights(arrays, "score_sums", shape)
-        state.refused = take_refused(arrays)
+        state = cls(take_int(arrays, "bins"))
+        state._take_contents(arrays)
         return state

@@ -1,7 +1,7 @@
-"""What a `ScoreHistogram` tells of a click model: ranking, precision and recall, calibration.
+"""Quality of a click model from a `ScoreHistogram`: ranking, precision and recall, calibration.
 
-All of it is read from the bins and changes nothing. A quantity without a value, such as the
-AUC of a batch without clicks, is NaN.
+All functions read the bins and change nothing. A quantity without a value, such as the AUC of a
+batch without clicks, is NaN.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ import numpy as np
 
 from rec_summary.errors import three_part
 from rec_summary.metrics.quality.score_histogram import ScoreHistogram
-from rec_summary.metrics.state import Array, Floats, positive_int
+from rec_summary.metrics.state import Array, Floats, check_int
 
 DEFAULT_THRESHOLDS = 129
-"""Thresholds that are multiples of 1/128 are edges of 1,024 bins, so nothing is rounded."""
+"""Multiples of 1/128 are edges of 1,024 bins, so that no threshold is rounded."""
 
 
 def auc(histogram: ScoreHistogram) -> float:
     """Returns the area under the ROC curve.
 
-    It is the probability that a click has a higher score than a non-click, equal scores counting
-    half (Hanley and McNeil 1982); scores in the same bin count as equal. The
-    exact AUC is at most `auc_error_bound` away.
+    It is the probability that a click has a higher score than a non-click; equal scores count half
+    (Hanley and McNeil 1982). Scores in the same bin count as equal. The exact AUC differs by at
+    most `auc_error_bound`.
     """
     positives, negatives = histogram.positives, histogram.negatives
     pairs = float(positives.sum()) * float(negatives.sum())
@@ -36,14 +36,13 @@ def auc(histogram: ScoreHistogram) -> float:
 
 
 def auc_error_bound(histogram: ScoreHistogram) -> float:
-    """Returns how far `auc` can be from the exact AUC of the scores counted, whatever they were.
+    """Returns an upper bound of the difference of `auc` from the AUC of the exact scores.
 
-    Pairs of a click and a non-click in different bins are ordered as by their scores. A pair
-    within one bin counts half where its exact count is 0, a half or 1: an error of at most a half
-    for each, so half of the share of such pairs bounds the whole. Where scores spread over
-    many bins the true error is some hundred times smaller. Scores that nearly all fall
-    into a few bins, as those of a model that has hardly begun to learn, make AUC from 1,024 bins
-    wrong by more than 1e-3, and the bound large; 4,096 bins are four times as fine.
+    Pairs of a click and a non-click in different bins have the order of their scores. A pair within
+    one bin counts half; its exact count is 0, a half or 1. So half of the share of such pairs
+    bounds the error. If scores spread over many bins, the true error is some hundred times smaller.
+    If nearly all scores fall into a few bins, as those of a model at the beginning of training, the
+    error of 1,024 bins exceeds 1e-3 and the bound is large; 4,096 bins are four times as fine.
     """
     positives, negatives = histogram.positives, histogram.negatives
     pairs = float(positives.sum()) * float(negatives.sum())
@@ -55,13 +54,13 @@ class PrCurve:
     """Points of a precision-recall curve by rising threshold; every array has shape (points,).
 
     Attributes:
-        thresholds: A click is predicted for scores of at least this.
-        true_positives: The weight of clicks predicted.
-        false_positives: The weight of clicks predicted where there were none.
-        true_negatives: The weight of non-clicks predicted.
-        false_negatives: The weight of clicks not predicted.
-        precision: True positives among the predicted; 0 where nothing is predicted.
-        recall: True positives among the clicks; 0 where there are none.
+        thresholds: A score of at least the threshold predicts a click.
+        true_positives: The weight of predicted clicks.
+        false_positives: The weight of non-clicks predicted as clicks.
+        true_negatives: The weight of predicted non-clicks.
+        false_negatives: The weight of clicks predicted as non-clicks.
+        precision: The share of true positives in all predicted clicks; 0 without any.
+        recall: The share of true positives in all clicks; 0 without any.
     """
 
     thresholds: Floats
@@ -95,22 +94,22 @@ def pr_curve(
 
     Args:
         histogram: The counts.
-        num_thresholds: How many points, at least 2.
+        num_thresholds: The number of points, at least 2.
         spacing: ``"score"`` spaces thresholds evenly in [0, 1], as TensorBoard's PR curve plugin
-            labels them, each moved up to the next edge of a bin; ``"recall"`` spaces
-            the recall evenly, which shows the curve where all scores are small.
+            labels them; each is moved up to the next edge of a bin. ``"recall"`` spaces the recall
+            evenly, which shows the curve if all scores are small.
 
     Raises:
-        ValueError: An argument is anything else.
+        TypeError, ValueError: An argument is anything else.
     """
-    positive_int("num_thresholds", num_thresholds, 2)
+    check_int("num_thresholds", num_thresholds, 2)
     caught = _from_above(histogram.positives)
     alarms = _from_above(histogram.negatives)
     if spacing == "score":
         wanted = np.linspace(0.0, 1.0, num_thresholds)
         at = np.searchsorted(histogram.edges, wanted)
     elif spacing == "recall":
-        # The highest threshold that still reaches each recall.
+        # The highest threshold that reaches each recall.
         wanted = caught[0] * np.linspace(1.0, 0.0, num_thresholds)
         at = histogram.bins - np.searchsorted(caught[::-1], wanted)
     else:
@@ -128,7 +127,7 @@ def pr_curve(
 
 
 def calibration(histogram: ScoreHistogram) -> float:
-    """Returns predicted clicks over observed clicks; 1 is calibrated, more is over-prediction.
+    """Returns predicted clicks divided by observed clicks; above 1 is over-prediction.
 
     Source: He et al. 2014, "Practical Lessons from Predicting Clicks on Ads at Facebook".
     """
@@ -138,14 +137,14 @@ def calibration(histogram: ScoreHistogram) -> float:
 
 @dataclass(frozen=True)
 class Reliability:
-    """Predicted and observed click rates of groups of scores that are not empty, rising.
+    """Predicted and observed click rates of groups of rising scores; no group is empty.
 
     Attributes:
         predicted: The mean score of each group, shape (groups,).
-        observed: Its click rate.
-        weights: The weight of its examples.
-        lower: The lower edge of its lowest bin that is not empty.
-        upper: The upper edge of its highest bin that is not empty.
+        observed: The click rate of each group.
+        weights: The weight of the examples of each group.
+        lower: The lower edge of the lowest bin of each group that is not empty.
+        upper: The upper edge of the highest bin of each group that is not empty.
     """
 
     predicted: Floats
@@ -158,21 +157,21 @@ class Reliability:
 def reliability(
     histogram: ScoreHistogram, groups: int = 10, by: Literal["weight", "score"] = "weight"
 ) -> Reliability:
-    """Returns the reliability curve: what was predicted beside what was observed.
+    """Returns the reliability curve: predicted and observed click rates.
 
     Source: DeGroot and Fienberg 1983; Niculescu-Mizil and Caruana 2005. A group is made of
     whole bins, for which the mean score is exact.
 
     Args:
         histogram: The counts.
-        groups: How many at most.
-        by: ``"weight"`` makes groups of nearly equal weight, as whole bins allow; ``"score"``
-            makes them equally wide in the score.
+        groups: The maximum number of groups.
+        by: ``"weight"`` makes groups of nearly equal weight, as far as whole bins allow;
+            ``"score"`` makes groups of equal width in the score.
 
     Raises:
-        ValueError: An argument is anything else.
+        TypeError, ValueError: An argument is anything else.
     """
-    positive_int("groups", groups)
+    check_int("groups", groups)
     weights = histogram.positives + histogram.negatives
     used = np.flatnonzero(weights)
     weights = weights[used]

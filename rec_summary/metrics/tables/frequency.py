@@ -1,9 +1,9 @@
-"""Which ids of an embedding table are looked up most, how skewed that is, and which are wrong.
+"""The most frequent ids of an embedding table, their skew, and the numbers of invalid ids.
 
-Tables of up to `exact_rows` rows have a counter for each row; larger ones, and those of open size,
-a `count_min` sketch. Either counts a random sample of the ids, one of sixteen by default: counting
-all would cost the training thread more than twice as much. How many ids there were in all, how
-many were unknown and how many no rows of the table, is always exact.
+Tables of up to `exact_rows` rows have a counter for each row. Larger tables, and tables of open
+size, have a `count_min` sketch. Both count a random sample of the ids, one of sixteen by default:
+counting all costs the training thread more than twice as much. The numbers of all ids, of unknown
+ids and of ids out of range are always exact.
 """
 
 from __future__ import annotations
@@ -16,43 +16,51 @@ import numpy as np
 import numpy.typing as npt
 
 from rec_summary.errors import three_part
-from rec_summary.metrics.sampling import Sampler, wilson
-from rec_summary.metrics.state import register
-from rec_summary.metrics.state_io import (
+from rec_summary.metrics.hashing import mix
+from rec_summary.metrics.state import (
+    Array,
     Arrays,
+    State,
     check_int,
-    check_same,
-    maybe,
-    stored_counts,
-    stored_maybe,
+    optional_array,
+    register,
+    take_optional,
+    take_sums,
 )
 from rec_summary.metrics.tables import count_min
-from rec_summary.metrics.tables.ids import TableIds, sort_out
-from rec_summary.metrics.tables.zipf import zipf_exponent
+from rec_summary.metrics.tables.ids import TableIds, classify
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-_BUFFER: Final = 8192  # ids that are sorted at once: sorting costs less, the more there are
+_BUFFER: Final = 8192  # ids that are sorted at once; larger batches cost less per id
 _BEAM: Final = 2048
-_Z: Final = 3.0  # standard errors that the bounds are away: 99.7 %
+_Z: Final = 3.0  # standard errors of the bounds: 99.7 %
+
+# 32 bits each; drawn once, because drawing costs as much as all other counting.
+_DRAWS: Final = (mix(np.arange(2**16)) >> np.uint64(32)).astype(np.int64)
+
+_ZIPF_LEAST_COUNT: Final = 10  # noise decides the ranks of smaller counts
+_ZIPF_LEAST_RANKS: Final = 10
+_ZIPF_LARGEST: Final = 16.0
+_ZIPF_ROUNDS: Final = 50
 
 
 @dataclass(frozen=True)
 class FrequencyOptions:
-    """How ids are counted.
+    """Options of `IdFrequency`.
 
     Attributes:
-        size: How many rows the table has; None when that is open.
-        unknown_id: The id that stands for everything unknown; it is counted apart. None when
-            there is none.
-        sample_one_in: Of how many ids one is counted; 1 counts all.
-        exact_rows: Tables of up to so many rows have a counter (8 bytes) for each.
-        width: Counters in a row of the sketch of larger tables, a power of two, 16 to 2**16. Its
-            size in bytes is 32 times that, for each four bits of the ids.
+        size: The number of rows of the table; None if it is open.
+        unknown_id: The id of everything unknown, which is counted separately; None if there is
+            none.
+        sample_one_in: One of this many ids is counted; 1 counts all.
+        exact_rows: The largest table with a counter (8 bytes) for each row.
+        width: The number of counters in a row of the sketch of larger tables, a power of two, 16
+            to 2**16. The sketch takes 32 times as many bytes for each four bits of the ids.
 
     Raises:
-        TypeError, ValueError: An option is none of these.
+        TypeError, ValueError: An option is anything else.
     """
 
     size: int | None
@@ -80,15 +88,15 @@ class FrequencyOptions:
 
 @dataclass(frozen=True)
 class TopIds:
-    """The most frequent ids, the most frequent first; of equal ones, the smaller id first.
+    """The most frequent ids by falling count; of equal counts, the smaller id comes first.
 
     Attributes:
-        ids: Which, (k,) int64; fewer than asked for when fewer were seen.
-        counts: How often they were looked up, (k,) float64: estimates for all ids, the sample
-            scaled up. They are exact when all are counted, each with its own counter.
-        low: Where the truth lies above, (k,), with a probability of 99.7 % for the sample and
-            98 % for the sketch, for each id.
-        high: Where it lies below, (k,), with 99.7 %.
+        ids: The ids, (k,) int64; fewer than requested if fewer were seen.
+        counts: The number of lookups of each, (k,) float64, scaled up from the sample. Exact if all
+            ids are counted and each has its own counter.
+        low: Lower bounds of the true counts, (k,), each with a probability of 99.7 % for the
+            sample and 98 % for the sketch.
+        high: Upper bounds of the true counts, (k,), each with a probability of 99.7 %.
     """
 
     ids: npt.NDArray[np.int64]
@@ -99,58 +107,87 @@ class TopIds:
 
 @dataclass(frozen=True)
 class Skew:
-    """How unequally ids are looked up.
+    """The skew of lookups.
 
     Attributes:
-        top_share: The share of the most frequent ids in all that are known and in range; NaN
-            when there were none.
-        zipf_exponent: The s for which the frequency of the r-th most frequent id goes with
-            ``r**-s``; NaN when too few were seen to tell.
+        top_share: The share of the most frequent ids in all known ids in range; NaN without any.
+        zipf_exponent: The s for which the frequency of the r-th most frequent id is proportional
+            to ``r**-s``; NaN if there are too few ids.
     """
 
     top_share: float
     zipf_exponent: float
 
 
+class _Sampler:
+    """Draws one of `one_in` ids, with replacement, the same ones in each run.
+
+    The ids are drawn at random, because every n-th id of a flattened batch may belong to the same
+    feature.
+    """
+
+    def __init__(self, one_in: int) -> None:
+        self._one_in = one_in
+        self._owed = 0  # ids of earlier batches that did not suffice for another draw
+        self._drawn = 0
+
+    def sample(self, ids: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Returns a sample of the ids of a batch, (n,)."""
+        if self._one_in == 1:
+            return ids
+        number, self._owed = divmod(self._owed + ids.size, self._one_in)
+        if not ids.size:
+            return ids
+        if number > _DRAWS.size:
+            draws = (mix(np.arange(number)) >> np.uint64(32)).astype(np.int64)
+        else:
+            if self._drawn + number > _DRAWS.size:
+                self._drawn = 0
+            draws = _DRAWS[self._drawn : self._drawn + number]
+            self._drawn += number
+        # Exact for up to 2**31 ids in a batch.
+        found: npt.NDArray[Any] = ids[(draws * ids.size) >> 32]
+        return found
+
+
 @register
-class IdFrequency:
+class IdFrequency(State):
     """Counts of ids; a mergeable state.
 
-    What was sampled depends on how the stream was cut into batches and states; merging is exact.
+    The sample depends on how the stream is cut into batches and states; merging is exact.
 
     Attributes:
-        options: The settings.
-        seen: All ids.
-        unknown: Those that were the unknown id.
-        out_of_range: Those that were no rows of the table, the unknown id apart.
+        options: The options.
+        seen: The number of all ids.
+        unknown: The number of unknown ids.
+        out_of_range: The number of ids that are not rows of the table, without the unknown id.
     """
+
+    _settings = ("options",)
+    _sums = ("seen", "unknown", "out_of_range", "_sampled", "_counters")
 
     def __init__(self, options: FrequencyOptions) -> None:
         self.options = options
         self.seen = 0
         self.unknown = 0
         self.out_of_range = 0
-        self._counters = (
-            np.zeros(options.size or 0, np.int64)
-            if options.exact
-            else count_min.new_counters(options.size, options.width)
-        )
+        self._counters = np.zeros(_shape(options), np.int64)
         self._sampled = 0
-        # Not yet counted by the sketch, to be sorted together.
+        # Ids that the sketch has not counted yet; they are sorted together.
         self._buffer = np.empty(0 if options.exact else _BUFFER, np.int64)
         self._filled = 0
-        self._sampler = Sampler(options.sample_one_in)
+        self._sampler = _Sampler(options.sample_one_in)
 
     def add(self, ids: npt.ArrayLike) -> None:
         """Counts the ids of a batch, integers of any shape.
 
         Raises:
-            TypeError: The ids are no integers.
+            TypeError: The ids are not integers.
         """
-        self.add_sorted_out(sort_out(ids, self.options.size, self.options.unknown_id))
+        self.add_classified(classify(ids, self.options.size, self.options.unknown_id))
 
-    def add_sorted_out(self, ids: TableIds) -> None:
-        """Counts the ids of a batch that were sorted out with this state's settings."""
+    def add_classified(self, ids: TableIds) -> None:
+        """Counts ids that were classified with the options of this state."""
         self.seen += ids.count
         self.unknown += ids.unknown
         self.out_of_range += ids.out_of_range
@@ -167,10 +204,10 @@ class IdFrequency:
             self._filled += rows.size
 
     def top(self, count: int = 100) -> TopIds:
-        """Returns the ids that are looked up most, the unknown one apart.
+        """Returns the most frequent ids, without the unknown one.
 
-        Above `exact_rows`, ids with more than 0.12 % of all are surely among them (at the default
-        width, see `count_min.most_frequent`); rarer ones may be missing.
+        Above `exact_rows`, ids with a share of more than 0.12 % are always found (at the default
+        width, see `count_min.most_frequent`); rarer ids may be missing.
         """
         self._count_buffer()
         if self.options.exact:
@@ -190,85 +227,70 @@ class IdFrequency:
         scale = known / max(self._sampled, 1)
         low, high = surely * scale, found * scale
         if self.options.sample_one_in > 1:
-            low = known * wilson(surely, self._sampled, -_Z)
-            high = known * wilson(found, self._sampled, _Z)
+            low = known * _wilson(surely, self._sampled, -_Z)
+            high = known * _wilson(found, self._sampled, _Z)
         return TopIds(ids.astype(np.int64), found * scale, low, high)
 
     def skew(self, count: int = 100) -> Skew:
-        """Returns how unequally ids are looked up, from the `count` most frequent ones."""
+        """Returns the skew of lookups, from the `count` most frequent ids."""
         top = self.top(count)
         known = self.seen - self.unknown - self.out_of_range
         if not top.ids.size or not known:
             return Skew(float("nan"), float("nan"))
         share = min(float(top.counts.sum()) / known, 1.0)
-        return Skew(share, zipf_exponent(top.counts * self._sampled / known))
-
-    def merge(self, other: Self) -> None:
-        """Adds the counts of another state.
-
-        Raises:
-            ValueError: It has other settings.
-        """
-        check_same("the options", self.options, other.options)
-        self._count_buffer()
-        other._count_buffer()
-        self.seen += other.seen
-        self.unknown += other.unknown
-        self.out_of_range += other.out_of_range
-        self._sampled += other._sampled
-        self._counters += other._counters
+        return Skew(share, _zipf_exponent(top.counts * self._sampled / known))
 
     def copy(self) -> Self:
         """Returns an independent copy."""
         return copy.deepcopy(self)
 
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Returns settings and state as arrays to be stored."""
+    def arrays(self) -> dict[str, Array]:
+        """Returns the options, the totals and the counters."""
         self._count_buffer()
         size, unknown_id, *settings = astuple(self.options)
+        totals = [self.seen, self.unknown, self.out_of_range, self._sampled]
         return {
-            "size": maybe(size),
-            "unknown_id": maybe(unknown_id),
+            "size": optional_array(size),
+            "unknown_id": optional_array(unknown_id),
             "settings": np.array(settings, np.int64),
-            "totals": np.array(
-                [self.seen, self.unknown, self.out_of_range, self._sampled], np.int64
-            ),
+            "totals": np.array(totals, np.int64),
             "counters": self._counters.copy(),
         }
 
     @classmethod
     def from_arrays(cls, arrays: Arrays) -> Self:
-        """Returns the state of which these are the arrays; its sampling starts anew.
+        """Returns the state of these arrays; its sampling starts from the beginning.
 
         Raises:
-            ValueError: They are none of such a state.
+            ValueError: The arrays do not describe such a state.
         """
-        settings = stored_counts(arrays, "settings", (3,)).tolist()
+        settings = take_sums(arrays, "settings", np.int64, (3,)).tolist()
         options = FrequencyOptions(
-            stored_maybe(arrays, "size"), stored_maybe(arrays, "unknown_id"), *settings
+            take_optional(arrays, "size"), take_optional(arrays, "unknown_id"), *settings
         )
-        shape: tuple[int, ...] = (options.size or 0,)
-        if not options.exact:
-            shape = (count_min.levels(options.size), count_min.DEPTH, options.width)
-        counters = stored_counts(arrays, "counters", shape)
-        totals = stored_counts(arrays, "totals", (4,))
-        sums = counters.sum(axis=-1)
-        if (sums != totals[3]).any():
-            raise ValueError(
-                three_part("the stored array 'counters'", int(sums.min()), f"a sum of {totals[3]}")
-            )
-        if totals[1] + totals[2] > totals[0]:
-            raise ValueError(
-                three_part("the stored array 'totals'", totals.tolist(), "parts within the whole")
-            )
+        # Checked before the state is made: a damaged size must not allocate memory.
+        counters = take_sums(arrays, "counters", np.int64, _shape(options))
+        totals = take_sums(arrays, "totals", np.int64, (4,)).tolist()
         new = cls(options)
-        new.seen, new.unknown, new.out_of_range, new._sampled = totals.tolist()
+        new.seen, new.unknown, new.out_of_range, new._sampled = totals
         new._counters = counters
+        sums = counters.sum(axis=-1)
+        if (sums != new._sampled).any():
+            what = "The array 'counters' of a state"
+            raise ValueError(three_part(what, int(sums.min()), f"a sum of {new._sampled}"))
+        if new.unknown + new.out_of_range > new.seen:
+            what = "The array 'totals' of a state"
+            raise ValueError(three_part(what, totals, "parts of at most the whole"))
         return new
+
+    def _add(self, other: Self) -> None:
+        self._count_buffer()
+        other._count_buffer()
+        super()._add(other)
 
     def _count_exactly(self, rows: npt.NDArray[np.intp]) -> None:
         """Counts rows, (n,), each with its own counter."""
-        # Fast only where counters and increment are of one type (numpy 1.25 and later).
+        # Fast only if counters and increment have the same type (numpy 1.25 and later).
         np.add.at(self._counters, rows, np.int64(1))
         self._sampled += rows.size
         unknown_id = self.options.unknown_id
@@ -277,7 +299,7 @@ class IdFrequency:
             self._counters[unknown_id] = 0
 
     def _count_buffer(self) -> None:
-        """Counts the ids that wait for the sketch."""
+        """Counts the buffered ids in the sketch."""
         if self._filled:
             self._count(self._buffer[: self._filled])
             self._filled = 0
@@ -290,3 +312,59 @@ class IdFrequency:
             found, counts = found[known], counts[known]
         self._sampled += int(counts.sum())
         count_min.add(self._counters, found, counts)
+
+
+def _shape(options: FrequencyOptions) -> tuple[int, ...]:
+    """Returns the shape of the counters: one for each row, or those of a sketch."""
+    if options.exact:
+        return (options.size or 0,)
+    return count_min.shape(options.size, options.width)
+
+
+def _wilson(counts: npt.NDArray[Any], total: int, z: float) -> npt.NDArray[np.float64]:
+    """Returns bounds of shares of which a sample was counted, by Wilson's score interval.
+
+    Wilson, Probable inference, the law of succession, and statistical inference, 1927.
+
+    Args:
+        counts: The counts in the sample, (k,).
+        total: The size of the sample.
+        z: The distance of the bounds in standard errors; negative for lower bounds.
+    """
+    if not total:
+        return np.zeros(counts.shape)
+    share = counts / total
+    centre = share + z * z / (2 * total)
+    spread = z * np.sqrt(share * (1 - share) / total + (z / (2 * total)) ** 2)
+    found: npt.NDArray[np.float64] = np.clip((centre + spread) / (1 + z * z / total), 0.0, 1.0)
+    return found
+
+
+def _zipf_exponent(counts: npt.NDArray[Any]) -> float:
+    """Returns the s for which the count of rank r is proportional to ``r**-s``.
+
+    The maximum likelihood estimate of Zipf's law, truncated at the last rank: the s for which the
+    expected mean of log r equals the observed one. Counts below 10 are left out, because noise
+    decides their ranks; for the same reason the estimate for equal frequencies is slightly above 0.
+    Clauset, Shalizi and Newman, Power-law distributions in empirical data, 2009.
+
+    Args:
+        counts: Counts in descending order, (k,).
+
+    Returns:
+        The exponent, from 0 to 16; NaN if fewer than 10 counts are left.
+    """
+    counts = counts[counts >= _ZIPF_LEAST_COUNT].astype(float)
+    if counts.size < _ZIPF_LEAST_RANKS:
+        return float("nan")
+    logs = np.log(np.arange(1, counts.size + 1))
+    observed = float((counts * logs).sum() / counts.sum())
+    low, high = 0.0, _ZIPF_LARGEST
+    for _ in range(_ZIPF_ROUNDS):
+        middle = (low + high) / 2
+        weights = np.exp(-middle * logs)
+        if (weights * logs).sum() / weights.sum() > observed:
+            low = middle
+        else:
+            high = middle
+    return low

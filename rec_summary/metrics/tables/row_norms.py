@@ -1,8 +1,8 @@
-"""The rows of an embedding table: how long they are, which are dead, how they move.
+"""Norms, dead rows and movement of the rows of an embedding table.
 
-Everything comes from a fixed sample of rows, which `sample_rows` chooses and the caller gathers,
-so that a table of any size costs the same. With 1,024 rows a share has a standard error of at
-most 1.6 points, however large the table.
+All numbers come from a fixed sample of rows, which `sample_rows` chooses and the caller gathers. A
+table of any size therefore costs the same. With 1,024 rows a share has a standard error of at most
+1.6 percentage points, however large the table.
 """
 
 from __future__ import annotations
@@ -16,33 +16,39 @@ import numpy.typing as npt
 
 from rec_summary.errors import three_part
 from rec_summary.metrics.hashing import mix
-from rec_summary.metrics.state import register
-from rec_summary.metrics.state_io import Arrays, check_int, check_same, stored_array, stored_int
+from rec_summary.metrics.state import (
+    Array,
+    Arrays,
+    State,
+    check_int,
+    register,
+    take,
+    take_int,
+    to_array,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 QUANTILES: Final = (0.0, 0.25, 0.5, 0.75, 0.99, 1.0)
 
-_STATE: Final = ("first", "before", "now")
-
 
 def sample_rows(size: int, count: int = 1024) -> npt.NDArray[np.int64]:
-    """Returns the rows of a table that are looked at, ascending, (min(size, count),).
+    """Returns the sampled rows of a table, ascending, (min(size, count),).
 
-    One at random out of each of `count` parts of equal size, because tables are often sorted by
-    frequency. The same for each run, process and version.
+    One at random from each of `count` parts of equal size, because tables are often sorted by
+    frequency. The sample is the same in each run, process and version.
 
     Args:
-        size: How many rows the table has.
-        count: How many rows are wanted.
+        size: The number of rows of the table.
+        count: The number of rows of the sample.
 
     Raises:
-        TypeError, ValueError: They are no ints of at least 1.
+        TypeError, ValueError: An argument is not an int of at least 1.
     """
     size, count = check_int("size", size, 1), check_int("count", count, 1)
     count = min(size, count)
-    edges = [part * size // count for part in range(count + 1)]  # Python's ints never overflow
+    edges = [part * size // count for part in range(count + 1)]  # Python ints do not overflow
     starts, ends = np.array(edges[:-1], np.int64), np.array(edges[1:], np.int64)
     draws = mix(np.arange(count)) % (ends - starts).astype(np.uint64)
     found: npt.NDArray[np.int64] = starts + draws.astype(np.int64)
@@ -51,20 +57,20 @@ def sample_rows(size: int, count: int = 1024) -> npt.NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class RowNormsReport:
-    """What the sampled rows tell. Where there is nothing to tell, a number is NaN.
+    """The numbers of a `RowNorms`. A number without data is NaN.
 
     Attributes:
-        rows: How many rows were sampled.
-        norms: Quantiles of their L2 norms, of the rows that are finite.
+        rows: The number of sampled rows.
+        norms: Quantiles of the L2 norms of the rows that are finite.
         zero_share: The share of rows that are zero.
-        unchanged_share: The share whose norm is what it was at the first snapshot; NaN before
-            the second.
-        dead_share: The share that are zero or unchanged, or untouched where that is known.
-        not_finite_share: The share that has NaN or infinity.
-        relative_change: The L2 norm of all changes since the snapshot before, through that
-            of the rows then; NaN before the second snapshot.
-        cosine: The mean cosine between rows and themselves then, of rows that are not zero; NaN
-            before the second snapshot.
+        unchanged_share: The share of rows with the norm of the first snapshot; NaN before the
+            second snapshot.
+        dead_share: The share of rows that are zero or unchanged, or untouched if that is known.
+        not_finite_share: The share of rows with NaN or infinity.
+        relative_change: The L2 norm of the change since the previous snapshot, divided by the norm
+            of the previous rows; NaN before the second snapshot.
+        cosine: The mean cosine between rows and their previous values, of rows that are not zero;
+            NaN before the second snapshot.
     """
 
     rows: int
@@ -78,29 +84,31 @@ class RowNormsReport:
 
 
 @register
-class RowNorms:
-    """The sampled rows at the last two snapshots, and their norms at the first.
+class RowNorms(State):
+    """The sampled rows at the last two snapshots, and their norms at the first one.
 
-    A mergeable state: states of different rows of one table, as when ranks hold a part each,
-    become one of all rows. Rows that both have must be equal.
+    A mergeable state. States of different rows of one table, as those of ranks that hold a part
+    each, become one of all rows. Rows in both states must be equal.
 
     Attributes:
-        rows: Which rows, ascending, (s,).
-        snapshots: How many snapshots there were.
+        rows: The sampled rows, ascending, (s,).
+        snapshots: The number of snapshots.
     """
+
+    _settings = ("snapshots", "_width")
 
     def __init__(self, rows: npt.NDArray[np.integer[Any]], width: int) -> None:
         """Starts without a snapshot.
 
         Args:
             rows: The sampled rows, ascending, (s,).
-            width: How many numbers a row has.
+            width: The number of values in a row.
 
         Raises:
-            TypeError, ValueError: They are no ascending row numbers, or the width is no int of
-                at least 1.
+            TypeError, ValueError: The rows are not ascending row numbers, or the width is not an
+                int of at least 1.
         """
-        width = check_int("width", width, 1)
+        self._width = width = check_int("width", width)
         ascending = rows.ndim == 1 and rows.dtype.kind in "iu"
         if not ascending or (rows.size and (int(rows[0]) < 0 or (rows[1:] <= rows[:-1]).any())):
             raise ValueError(three_part("rows", rows, "ascending row numbers, (s,)"))
@@ -111,13 +119,13 @@ class RowNorms:
         self._now = np.zeros((rows.size, width), np.float32)
 
     def snapshot(self, values: npt.ArrayLike) -> None:
-        """Takes the rows as they are now.
+        """Adds a snapshot of the rows.
 
         Args:
-            values: The rows numbered `rows`, in that order, (s, width); kept as float32.
+            values: The values of `rows`, in that order, (s, width); kept as float32.
 
         Raises:
-            ValueError: They have another shape.
+            ValueError: The values have another shape.
         """
         found = np.array(values, np.float32)
         if found.shape != self._now.shape:
@@ -132,12 +140,12 @@ class RowNorms:
         touched: npt.NDArray[np.bool_] | None = None,
         quantiles: Sequence[float] = QUANTILES,
     ) -> RowNormsReport:
-        """Returns what the rows tell.
+        """Returns the numbers of the state.
 
         Args:
             touched: Which of the rows were ever looked up, (s,), from `TouchedRows.touched`; None
-                when that is not known.
-            quantiles: Which quantiles of the norms.
+                if that is not known.
+            quantiles: The quantiles of the norms to return, as shares of 0 to 1.
 
         Raises:
             ValueError: `touched` has another shape.
@@ -175,61 +183,61 @@ class RowNorms:
             cosine=cosine,
         )
 
-    def merge(self, other: Self) -> None:
-        """Adds the rows of another state of the same table.
+    def check_mergeable(self, other: State) -> None:
+        """Checks that `other` has as many snapshots of the same table.
 
         Raises:
-            ValueError: It has another width or number of snapshots, or other values of the same
-                rows.
+            ValueError: The width or the number of snapshots differs, or the values of rows that
+                both states have.
         """
-        check_same("the width", self._now.shape[1], other._now.shape[1])
-        check_same("the number of snapshots", self.snapshots, other.snapshots)
+        super().check_mergeable(other)
+        assert isinstance(other, RowNorms)
         both, ours, theirs = np.intersect1d(self.rows, other.rows, return_indices=True)
-        for mine, others in zip(self._parts(), other._parts(), strict=True):
+        for mine, others in zip(self._values(), other._values(), strict=True):
             if not np.array_equal(mine[ours], others[theirs], equal_nan=True):
                 raise ValueError(
                     three_part("the state to be merged", f"rows {both}", "equal rows, or others")
                 )
-        numbers = np.concatenate([self.rows, other.rows])
-        self.rows, order = np.unique(numbers, return_index=True)
-        self._first, self._before, self._now = (
-            np.concatenate([mine, others])[order]
-            for mine, others in zip(self._parts(), other._parts(), strict=True)
-        )
 
-    def copy(self) -> Self:
-        """Returns an independent copy."""
-        return type(self).from_arrays(self.arrays())
-
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Returns the state as arrays to be stored."""
+    def arrays(self) -> dict[str, Array]:
+        """Returns the rows, the number of snapshots, the first norms, and both snapshots."""
         return {
             "rows": self.rows.copy(),
-            "snapshots": np.array(self.snapshots, np.int64),
-            **{name: part.copy() for name, part in zip(_STATE, self._parts(), strict=True)},
+            "snapshots": to_array(self.snapshots),
+            "first": self._first.copy(),
+            "before": self._before.copy(),
+            "now": self._now.copy(),
         }
 
     @classmethod
     def from_arrays(cls, arrays: Arrays) -> Self:
-        """Returns the state of which these are the arrays.
+        """Returns the state of these arrays.
 
         Raises:
-            ValueError: They are none of such a state.
+            ValueError: The arrays do not describe such a state.
         """
-        rows = stored_array(arrays, "rows", "iu", (None,))
-        now = stored_array(arrays, "now", "f", (rows.size, None))
+        rows = take(arrays, "rows", np.int64, (None,))
+        now = take(arrays, "now", np.float32, (rows.size, None), finite=False)
         new = cls(rows, now.shape[1])
-        new.snapshots = stored_int(arrays, "snapshots")
-        new._first = stored_array(arrays, "first", "f", (rows.size,)).astype(np.float64)
-        new._before = stored_array(arrays, "before", "f", now.shape).astype(np.float32)
-        new._now = now.astype(np.float32)
+        new.snapshots = take_int(arrays, "snapshots")
+        new._first = take(arrays, "first", np.float64, rows.shape, finite=False)
+        new._before = take(arrays, "before", np.float32, now.shape, finite=False)
+        new._now = now
         return new
 
-    def _parts(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
+    def _add(self, other: Self) -> None:
+        parts = zip(self._values(), other._values(), strict=True)
+        numbers = np.concatenate([self.rows, other.rows])
+        self.rows, order = np.unique(numbers, return_index=True)
+        self._first, self._before, self._now = (
+            np.concatenate([mine, others])[order] for mine, others in parts
+        )
+
+    def _values(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
         return self._first, self._before, self._now
 
     def _movement(self) -> tuple[float, float]:
-        """Returns the relative change and the mean cosine since the snapshot before."""
+        """Returns the relative change and the mean cosine since the previous snapshot."""
         nan = float("nan")
         if self.snapshots < 2:
             return nan, nan
@@ -247,6 +255,6 @@ class RowNorms:
 
 
 def _norms(values: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
-    """Returns the L2 norms of rows, (s,), in float64: float32 would hide small changes."""
+    """Returns the L2 norms of rows, (s,), in float64, because float32 hides small changes."""
     found: npt.NDArray[np.float64] = np.linalg.norm(values.astype(np.float64), axis=1)
     return found

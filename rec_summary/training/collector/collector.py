@@ -1,4 +1,4 @@
-"""The callback: thin hooks that look at a step and hand what they saw to the recorder."""
+"""`SummaryCollector`: a callback with thin hooks that copy values and queue records."""
 
 from __future__ import annotations
 
@@ -15,30 +15,45 @@ from rec_summary._pb import lineage_pb2
 from rec_summary.records.failures import Troubles
 from rec_summary.records.writing.background import DEFAULT_FLUSH_SECS
 from rec_summary.records.writing.run_writer import Durability
-from rec_summary.training.checks import made_directory
-from rec_summary.training.collector import operators
-from rec_summary.training.collector.graphs import dataset_graph, graph_record
+from rec_summary.training import operators
+from rec_summary.training.checks import (
+    check_bool,
+    check_directory,
+    check_durability,
+    check_int,
+    check_int_or_none,
+    check_retention,
+    check_seconds,
+    create_directory,
+)
 from rec_summary.training.collector.health import Health
-from rec_summary.training.collector.options import MOST_HISTOGRAM_VALUES, check_options
-from rec_summary.training.collector.recorder import Recorder
+from rec_summary.training.collector.options import (
+    MOST_HISTOGRAM_VALUES,
+    CollectorOptions,
+    check_specified,
+)
 from rec_summary.training.collector.session import Totals, TrainRun
 from rec_summary.training.collector.snapshots import metric_values
-from rec_summary.training.collector.step_record import StepRecord
-from rec_summary.training.collector.step_view import StepView
+from rec_summary.training.graphs import dataset_graph, graph_record
 from rec_summary.training.landscape.checkpoints import LandscapeCheckpoints
 from rec_summary.training.lineage import lineage
-from rec_summary.training.lineage.custom import CustomValue, custom_lineage
-from rec_summary.training.lineage.dataset import describe_dataset
-from rec_summary.training.lineage.environment import Environment, this_environment
+from rec_summary.training.lineage.custom import (
+    CustomValue,
+    check_custom_lineage,
+    custom_lineage,
+    with_environment,
+)
+from rec_summary.training.npy_export import NpyExporter, check_export_options
 from rec_summary.training.recommender.config import RecommenderMetrics, check_recommender
-from rec_summary.training.recommender.hook import RecommenderTelemetry
-from rec_summary.training.summary_record.npy_export import NpyExporter
+from rec_summary.training.recommender.telemetry import RecommenderTelemetry
+from rec_summary.training.recorder import Recorder, StepRecord
+from rec_summary.training.step_view import StepView
 
 logger = logging.getLogger("rec_summary.training")
 
 
 def _guarded(hook: Callable[..., None]) -> Callable[..., None]:
-    """Keeps a failure of telemetry away from training: it is reported, not raised."""
+    """Reports a failure of telemetry in place of raising it, so that training continues."""
 
     @functools.wraps(hook)
     def run(self: SummaryCollector, *args: Any) -> None:
@@ -51,22 +66,22 @@ def _guarded(hook: Callable[..., None]) -> Callable[..., None]:
 
 
 class SummaryCollector(Callback):
-    """Records what happens inside training, for MindSpore's `Model` and for `RecModel`.
+    """Records training with MindSpore's `Model` and with `RecModel`.
 
-    A drop-in for `mindspore.SummaryCollector`, with the same argument names. What a step
-    costs the training thread is a snapshot; a thread of its own turns it into records.
-    Records older than `flush_secs` survive the death of the process. Nothing that goes
-    wrong in here stops training: it is logged once, and counted in `troubles`.
+    A drop-in for `mindspore.SummaryCollector`, with the same argument names. The training thread
+    only copies values. A thread of its own encodes and writes them. Records older than
+    `flush_secs` survive the death of the process. A failure of telemetry never stops training: it
+    is logged once, and counted in `troubles`.
 
-    Recorded are the loss (`loss/auto`), the learning rate (`learning_rate/auto`), histograms
-    of parameters (`<name>/auto`), images among the input (`input_data/auto`), what summary
-    operators in the network put out, the metrics of evaluations (`eval/<metric>`), the
-    computation graph, the pipeline of the data set, and the lineage of training and
-    evaluation. The train lineage is written when training starts, refreshed on a schedule
-    and at `flush`, and finished with a status when training ends, in whatever way.
+    The collector records the loss (`loss/auto`), the learning rate (`learning_rate/auto`),
+    histograms of parameters (`<name>/auto`), images among the input (`input_data/auto`), the values
+    of summary operators in the network, the metrics of evaluations (`eval/<metric>`), the
+    computation graph, the pipeline of the data set, and the lineage of training and evaluation.
+    The train lineage is written when training starts, refreshed on a schedule and by `flush`, and
+    completed with a status when training ends for any reason.
 
-    Steps never restart within one collector: a second call of `train` goes on counting.
-    `docs/options.md` has each option beside MindSpore's.
+    Steps never restart within one collector: a second call of `train` continues the count.
+    `docs/options.md` compares each option with MindSpore's.
 
     Example:
         model.online_train(stream, callbacks=[SummaryCollector("records", collect_freq=10)])
@@ -93,89 +108,89 @@ class SummaryCollector(Callback):
         durability: Durability | None = None,
         recommender: RecommenderMetrics | None = None,
     ) -> None:
-        """Checks the arguments and makes the directory.
+        """Checks the arguments and creates the directory.
 
         Args:
-            summary_dir: The record directory; made (mode 0700) if it does not exist.
-            collect_freq: Values are recorded at the first step and at every multiple of
-                this number of steps (of epochs, when the device fetches its own data).
-            num_process: Accepted for MindSpore's sake; one thread does the work here.
-            collect_specified_data: What to collect, in MindSpore's dictionary:
-                collect_metric, collect_graph, collect_train_lineage, collect_eval_lineage,
-                collect_input_data, collect_dataset_graph and collect_health, the counters
-                of telemetry itself under `rec_summary/` (bool); histogram_regular, a
-                regular expression that is matched against the start of parameter names,
-                where None takes the first five of the optimizer; and collect_landscape, a
-                dictionary that turns on checkpoints for the loss landscape.
-            keep_default_action: Whether what `collect_specified_data` does not name is
-                collected as by default, or not at all.
-            custom_lineage_data: Entries of your own for the lineage: str keys with str,
-                int, float, bool, None or numpy values, or dictionaries of such.
-            collect_tensor_freq: Tensors are recorded at the first step and at every
-                multiple of this; None for a schedule that keeps them few.
-            max_file_size: The size in bytes at which the next record file is begun.
+            summary_dir: The record directory; created (mode 0700) if it does not exist.
+            collect_freq: Values are recorded at the first step and at every multiple of this number
+                of steps (of epochs, if the device fetches the data).
+            num_process: Has no effect; MindSpore has it. One thread writes the records.
+            collect_specified_data: What to collect, in MindSpore's dictionary: collect_metric,
+                collect_graph, collect_train_lineage, collect_eval_lineage, collect_input_data,
+                collect_dataset_graph and collect_health, the counters of telemetry itself under
+                `rec_summary/` (bool); histogram_regular, a regular expression that is matched
+                against the start of parameter names, where None chooses the first five of the
+                optimizer; and collect_landscape, a dictionary that turns on checkpoints for the
+                loss landscape.
+            keep_default_action: The default of what `collect_specified_data` does not name: True
+                collects it, False does not.
+            custom_lineage_data: Custom entries for the lineage: str keys with str, int, float,
+                bool, None or numpy values, or dictionaries of these.
+            collect_tensor_freq: Tensors are recorded at the first step and at every multiple of
+                this number; None for a schedule with few tensors.
+            max_file_size: The size in bytes at which the next record file begins.
             export_options: `{"tensor_format": "npy"}` also writes tensors as `.npy` files.
-            max_files: The most record files of this run that are kept; the oldest go, but
+            max_files: The largest number of record files of this run. The oldest are deleted, but
                 never lineage, nor the file with the graph. Needs `max_file_size`.
-            max_total_bytes: The most bytes that these files may have together.
-            lineage_on_all_ranks: Whether every rank writes lineage, and not rank 0 alone.
-            flush_secs: How long a record may wait in memory, in seconds.
-            lineage_secs: How often the train lineage is refreshed, in seconds.
-            max_histogram_values: How many values of a parameter are counted at most, but for
-                one row. Of a larger one, an embedding table as a rule, every k-th row is
-                counted, each time others, and the record says of how many values that is a
-                sample. None counts all, which copies the table on the training thread.
-            durability: What is forced to the disk when, and what happens when the disk
-                cannot keep up; None for the defaults of `Durability`.
-            recommender: Metrics that only a recommender needs: quality of its predictions,
-                health of its embedding tables, throughput, drift. None for none.
+            max_total_bytes: The largest total size of these files, in bytes.
+            lineage_on_all_ranks: Whether every rank writes lineage, and not only rank 0.
+            flush_secs: The longest time that a record waits in memory, in seconds.
+            lineage_secs: The time between two refreshes of the train lineage, in seconds.
+            max_histogram_values: The largest number of values in a histogram, except for one row.
+                Of a larger parameter, usually an embedding table, every k-th row is counted, each
+                time others, and the record has the size of the parameter. None counts all values,
+                which copies the table on the training thread.
+            durability: When files are synchronised to the disk, and what happens when the disk is
+                too slow; None for the defaults of `Durability`.
+            recommender: Metrics of recommenders: the quality of predictions, the health of
+                embedding tables, throughput, drift. None for none.
 
         Raises:
             TypeError: An argument has the wrong type.
-            ValueError: An argument has a value that is not allowed.
-            OSError: The directory cannot be made.
+            ValueError: An argument has an invalid value.
+            OSError: The directory cannot be created.
         """
         super().__init__()
-        self._options = check_options(
-            summary_dir,
-            collect_freq,
-            num_process,
-            collect_specified_data,
-            keep_default_action,
-            custom_lineage_data,
-            collect_tensor_freq,
-            max_file_size,
-            export_options,
-            max_files=max_files,
-            max_total_bytes=max_total_bytes,
-            lineage_on_all_ranks=lineage_on_all_ranks,
-            flush_secs=flush_secs,
-            lineage_secs=lineage_secs,
-            max_histogram_values=max_histogram_values,
-            durability=durability,
+        check_int("num_process", num_process)
+        custom = check_custom_lineage(custom_lineage_data)
+        self._options = CollectorOptions(
+            summary_dir=check_directory("summary_dir", summary_dir),
+            collect_freq=check_int("collect_freq", collect_freq),
+            collect_tensor_freq=check_int_or_none("collect_tensor_freq", collect_tensor_freq),
+            collect=check_specified(
+                collect_specified_data, keep_default_action, max_histogram_values
+            ),
+            custom_lineage=with_environment(custom),
+            export_npy=check_export_options(export_options),
+            retention=check_retention(max_file_size, max_files, max_total_bytes),
+            flush_secs=check_seconds("flush_secs", flush_secs),
+            lineage_secs=check_seconds("lineage_secs", lineage_secs),
+            lineage_on_all_ranks=check_bool("lineage_on_all_ranks", lineage_on_all_ranks),
+            durability=check_durability(durability),
         )
-        made_directory("summary_dir", self._options.summary_dir)
+        wanted = check_recommender(recommender)
+        directory = self._options.summary_dir
+        create_directory("summary_dir", directory)
         self._troubles = Troubles()
         self._recorder = Recorder(
-            self._options.summary_dir,
+            directory,
             self._options.retention,
-            flush_secs,
+            self._options.flush_secs,
             self._options.durability,
             self._troubles,
         )
-        self._health = Health()
-        wanted = check_recommender(recommender)
-        self._recommender = None
-        if wanted is not None:
-            self._recommender = RecommenderTelemetry(
-                wanted, self._options.summary_dir, self._recorder.write, self._troubles
-            )
+        self._health = Health(self._recorder, self._troubles)
+        self._recommender = (
+            RecommenderTelemetry(wanted, directory, self._recorder, self._troubles)
+            if wanted is not None
+            else None
+        )
         self._depth = 0  # fit enters its callbacks again for each evaluation
-        self._totals: Totals | None = None  # of all calls of train together
+        self._totals: Totals | None = None  # of all calls of train
         self._run: TrainRun | None = None
-        self._evaluated: Mapping[str, Any] | None = None  # the evaluation recorded last
+        self._evaluated: Mapping[str, Any] | None = None  # the last recorded evaluation
         self._writes_lineage = True
-        self._exporter: NpyExporter | None = None
+        self._exporter = NpyExporter(directory) if self._options.export_npy else None
         self._checkpoints: LandscapeCheckpoints | None = None
 
     @property
@@ -185,14 +200,14 @@ class SummaryCollector(Callback):
 
     @property
     def troubles(self) -> dict[str, int]:
-        """How often each kind of telemetry failure has happened; empty if all is well."""
+        """The number of telemetry failures of each kind; empty without failures."""
         return self._troubles.counts
 
     def flush(self) -> bool:
-        """Refreshes the lineage and waits until all records are with the operating system.
+        """Refreshes the lineage and waits until the operating system has all records.
 
         Returns:
-            Whether they are.
+            Whether it has them.
         """
         if self._run is not None:
             self._refresh_lineage(self._run, lineage.Status.RUNNING)
@@ -220,58 +235,58 @@ class SummaryCollector(Callback):
 
     @_guarded
     def on_train_begin(self, run_context: Any) -> None:
-        """Opens the files and writes the lineage as it stands."""
-        view, environment = StepView(run_context), this_environment()
+        """Opens the files and writes the first lineage."""
+        view, environment = StepView(run_context), lineage.this_environment()
         self._open(environment)
         run = TrainRun(view, environment, self._totals, self._options, self._troubles)
         self._run = run
-        recommender = self._recommender
-        if recommender is not None:
-            self._attempt("recommender metrics", lambda: recommender.begin(view, environment))
+        if self._recommender is not None:
+            with self._troubles.attempt("recommender metrics"):
+                self._recommender.begin(view, environment)
         if self._options.custom_lineage:
             self._write_lineage(custom_lineage(self._options.custom_lineage))
-        if self._options.collect.dataset_graph and view.get("train_dataset") is not None:
-            self._attempt(
-                "dataset graph",
-                lambda: self._write_lineage(dataset_graph(view.get("train_dataset"))),
-            )
+        dataset = view.get("train_dataset")
+        if self._options.collect.dataset_graph and dataset is not None:
+            with self._troubles.attempt("dataset graph"):
+                self._write_lineage(dataset_graph(dataset))
         self._refresh_lineage(run, lineage.Status.RUNNING)
 
     @_guarded
     def on_train_epoch_begin(self, run_context: Any) -> None:
-        """Finds out at which step a resumed run goes on."""
+        """Finds the step at which a resumed run continues."""
         if self._run is not None:
             self._run.begin_epoch(StepView(run_context))
 
     @_guarded
     def on_train_step_begin(self, run_context: Any) -> None:
-        """Forgets what summary operators have put out since the last step: it is no step's."""
+        """Drops the values of summary operators since the last step: they belong to no step."""
         operators.discard()
         if self._recommender is not None:
-            self._recommender.step_begins()
+            self._recommender.begin_step()
 
     @_guarded
     def on_train_step_end(self, run_context: Any) -> None:
-        """Takes the snapshot of a step that is due."""
+        """Copies the values of the step that are due, and queues them."""
         run = self._run
         if run is None:
             return
         begun = time.monotonic()
         view = StepView(run_context)
-        step = run.note_step(view)
+        step = run.end_step(view)
         if run.is_first_step and self._options.collect.graph:
-            self._attempt("graph", lambda: self._record_graph(view))
-        values = run.snapshots()
-        recommender = self._recommender
-        if recommender is not None:
-            self._attempt("recommender metrics", lambda: recommender.step_ended(view, step))
+            with self._troubles.attempt("graph"):
+                self._record_graph(view)
+        values = run.snapshots.take(view, *run.due())
+        if self._recommender is not None:
+            with self._troubles.attempt("recommender metrics"):
+                self._recommender.end_step(view, step)
         if values:
             self._recorder.write(
                 StepRecord(step, time.time(), values, self._troubles, exporter=self._exporter)
             )
-            self._health.note_snapshot(time.monotonic() - begun)
+            self._health.add_snapshot(time.monotonic() - begun)
         if self._checkpoints is not None:
-            self._checkpoints.see(view.get("train_dataset_element"))
+            self._checkpoints.add_rows(view.get("train_dataset_element"))
             if self._checkpoints.unit == "step":
                 self._checkpoints.take(lineage.backbone(view), step, view.batch_num)
         if run.lineage_due(begun):
@@ -281,7 +296,7 @@ class SummaryCollector(Callback):
 
     @_guarded
     def on_train_epoch_end(self, run_context: Any) -> None:
-        """Records what `Model.fit` evaluated at the end of this epoch."""
+        """Records the evaluation of `Model.fit` at the end of this epoch."""
         view = StepView(run_context)
         if self._checkpoints is not None and self._checkpoints.unit == "epoch":
             self._checkpoints.take(lineage.backbone(view), view.epoch, view.batch_num)
@@ -289,26 +304,24 @@ class SummaryCollector(Callback):
 
     @_guarded
     def on_train_end(self, run_context: Any) -> None:
-        """Finishes the lineage."""
+        """Completes the lineage."""
         if self._run is not None:
             self._run.reached_end = True
         self._finish(None)
 
     @_guarded
     def on_eval_begin(self, run_context: Any) -> None:
-        """Opens the files, if no training has."""
-        self._open(this_environment())
+        """Opens the files if training has not."""
+        self._open(lineage.this_environment())
 
     @_guarded
     def on_eval_end(self, run_context: Any) -> None:
-        """Records what the evaluation gave."""
+        """Records the metrics of the evaluation."""
         self._record_evaluation(StepView(run_context))
 
-    def _open(self, environment: Environment) -> None:
+    def _open(self, environment: lineage.Environment) -> None:
         self._recorder.open(environment.rank)
         self._writes_lineage = environment.rank == 0 or self._options.lineage_on_all_ranks
-        if self._options.export_npy and self._exporter is None:
-            self._exporter = NpyExporter(self._options.summary_dir)
         landscape = self._options.collect.landscape
         if landscape is not None and environment.rank == 0 and self._checkpoints is None:
             self._checkpoints = LandscapeCheckpoints(
@@ -335,29 +348,27 @@ class SummaryCollector(Callback):
 
     @_guarded
     def _finish(self, error: BaseException | None) -> None:
-        """Writes the last lineage of a run: how it ended."""
+        """Writes the last lineage of a run, with its status."""
         run, self._run = self._run, None
         if run is not None:
             self._totals = run.totals
             if self._recommender is not None:
-                self._attempt("recommender metrics", self._recommender.end)
-            run.close()
+                with self._troubles.attempt("recommender metrics"):
+                    self._recommender.end()
+            run.snapshots.close()
             status, reason = run.ending(error)
             self._refresh_lineage(run, status, reason)
             self._record_health(run.totals.step)
 
     def _record_health(self, step: int) -> None:
-        if not (self._options.collect.health and self._recorder.is_open):
-            return
-        record = self._health.record(step, self._recorder.counters, lambda: self._troubles.total)
-        if record is not None:
-            self._recorder.write(record)
+        if self._options.collect.health and self._recorder.is_open:
+            self._health.record(step)
 
     def _record_evaluation(self, view: StepView) -> None:
-        # eval_results has the evaluation's loss besides; only `fit` gives it
+        # eval_results also has the evaluation's loss; only `fit` sets it
         metrics = view.get("eval_results") or view.get("metrics")
         if not isinstance(metrics, Mapping) or metrics is self._evaluated:
-            return  # a subclass in `fit` sees it at both hooks
+            return  # in `fit`, a subclass receives it in both hooks
         self._evaluated = metrics
         totals = self._run.totals if self._run is not None else self._totals
         step = totals.step if totals is not None else 0
@@ -366,11 +377,5 @@ class SummaryCollector(Callback):
             if values:
                 self._recorder.write(StepRecord(step, time.time(), values, self._troubles))
         if self._options.collect.eval_lineage:
-            data = describe_dataset(view.get("valid_dataset"))
+            data = lineage.describe_dataset(view.get("valid_dataset"))
             self._write_lineage(lineage.evaluation_lineage(metrics, data, step))
-
-    def _attempt(self, what: str, action: Callable[[], object]) -> None:
-        try:
-            action()
-        except Exception as error:  # noqa: BLE001  # training goes on
-            self._troubles.report(what, error)

@@ -1,107 +1,84 @@
-"""How telemetry itself is doing, recorded beside what it records."""
+"""Telemetry about telemetry: its counters and its cost, recorded as scalars."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
+from rec_summary.records.failures import Troubles
 from rec_summary.records.format.names import Kind
+from rec_summary.training.recorder import Recorder
 from rec_summary.values.summary import ScalarValue, encode_event
 
 PREFIX: Final = "rec_summary/"
 EVERY_SECS: Final = 60.0
 
 
-@dataclass(frozen=True)
-class Counters:
-    """What a writer has done so far.
-
-    Attributes:
-        records: Records taken.
-        nbytes: Bytes handed to the operating system.
-        dropped: Records that found the queue full.
-        queue: The longest that the queue has been since this was last asked.
-    """
-
-    records: int
-    nbytes: int
-    dropped: int
-    queue: int
-
-
 class HealthRecord:
-    """The counters as scalars; read when it is encoded, after all records before it."""
+    """The counters as scalars. They are read when the record is encoded, after all earlier ones."""
 
     kind = Kind.SUMMARY
     once = False
     nbytes = 512
 
-    def __init__(self, step: int, wall_time: float, read: Callable[[], Mapping[str, float]]):
-        """Takes a step, its time in seconds since the epoch, and who knows the counters."""
+    def __init__(
+        self, step: int, cost: dict[str, float], recorder: Recorder, troubles: Troubles
+    ) -> None:
+        """Takes the scalars of the training thread; `encode` adds the counters of the writer."""
         self._step = step
-        self._wall_time = wall_time
-        self._read = read
+        self._wall_time = time.time()
+        self._cost = cost
+        self._recorder = recorder
+        self._troubles = troubles
 
     def encode(self) -> bytes:
         """Returns the serialised event."""
-        values = [ScalarValue(PREFIX + name, each).encode() for name, each in self._read().items()]
+        now = self._recorder.counters()
+        scalars = {
+            "records": now.records,
+            "bytes": now.nbytes,
+            "dropped": now.dropped,
+            "errors": self._troubles.total,
+            "queue_length": now.queue,
+            **self._cost,
+        }
+        values = [ScalarValue(PREFIX + name, each).encode() for name, each in scalars.items()]
         return encode_event(self._step, self._wall_time, values)
 
 
 class Health:
-    """Collects what a step costs, and says when the counters are to be recorded.
+    """Measures the cost of telemetry, and records it with the counters of its recorder.
 
-    Tags, all below `rec_summary/`: `records`, `bytes`, `dropped` and `errors` since the
-    collector was made; `queue_length`, the longest, and `snapshot_ms`, the mean time that
-    a step with values kept the training thread, since the last report.
+    All tags are below `rec_summary/`. `records`, `bytes`, `dropped` and `errors` count since the
+    collector was constructed. `queue_length` is the longest queue since the last report.
+    `snapshot_ms` is the mean time of a step with values on the training thread since then.
     """
 
-    def __init__(self, every_secs: float = EVERY_SECS) -> None:
-        """Starts the clock; `every_secs` lie between two reports."""
-        self._every_secs = every_secs
+    def __init__(self, recorder: Recorder, troubles: Troubles) -> None:
+        """Begins the first interval."""
+        self._recorder = recorder
+        self._troubles = troubles
         self._last = time.monotonic()
         self._step = -1
         self._seconds = 0.0
         self._snapshots = 0
 
-    def note_snapshot(self, seconds: float) -> None:
-        """Takes the time that a step with values has cost the training thread."""
+    def add_snapshot(self, seconds: float) -> None:
+        """Adds the time that a step with values took on the training thread."""
         self._seconds += seconds
         self._snapshots += 1
 
     def due(self, now: float) -> bool:
-        """Whether it is time for a report, at this monotonic time in seconds."""
-        return now - self._last >= self._every_secs
+        """Whether a report is due at this monotonic time, in seconds."""
+        return now - self._last >= EVERY_SECS
 
-    def record(
-        self, step: int, counters: Callable[[], Counters], errors: Callable[[], int]
-    ) -> HealthRecord | None:
-        """Returns the report, and begins the next interval; None if the step has one.
-
-        Args:
-            step: The last step.
-            counters: Gives the writer's counters; called on the writer's thread.
-            errors: Gives the number of failures so far; called there, too.
-        """
+    def record(self, step: int) -> None:
+        """Records a report and begins the next interval; does nothing if the step has a report."""
         if step == self._step:
-            return None
+            return
         self._step = step
-        snapshot = {}
+        cost = {}
         if self._snapshots:
-            snapshot = {"snapshot_ms": 1000 * self._seconds / self._snapshots}
+            cost = {"snapshot_ms": 1000 * self._seconds / self._snapshots}
         self._last, self._seconds, self._snapshots = time.monotonic(), 0.0, 0
-
-        def read() -> Mapping[str, float]:
-            now = counters()
-            return {
-                "records": now.records,
-                "bytes": now.nbytes,
-                "dropped": now.dropped,
-                "errors": errors(),
-                "queue_length": now.queue,
-                **snapshot,
-            }
-
-        return HealthRecord(step, time.time(), read)
+        self._recorder.write(HealthRecord(step, cost, self._recorder, self._troubles))

@@ -1,4 +1,4 @@
-"""One call of train, as the collector sees it: where it stands and what can be read of it."""
+"""One call of `train`: its steps, what is due at a step, and its lineage."""
 
 from __future__ import annotations
 
@@ -10,26 +10,69 @@ from typing import Final
 from rec_summary._pb import lineage_pb2
 from rec_summary.records.failures import Troubles
 from rec_summary.training.collector.options import CollectorOptions
-from rec_summary.training.collector.schedule import TensorSchedule
 from rec_summary.training.collector.snapshots import Snapshots
-from rec_summary.training.collector.step_view import StepView
-from rec_summary.training.lineage.dataset import DatasetInfo, describe_dataset
-from rec_summary.training.lineage.environment import Environment
-from rec_summary.training.lineage.lineage import Progress, Status, train_lineage
+from rec_summary.training.lineage.lineage import (
+    Environment,
+    Progress,
+    Status,
+    describe_dataset,
+    train_lineage,
+)
 from rec_summary.training.lineage.optimizers import find_optimizers
-from rec_summary.values.summary import SummaryValue
+from rec_summary.training.step_view import StepView
 
 _REASON_CHARS: Final = 500
+_MOST_TENSOR_STEPS: Final = 20  # in a run of known length
+_TENSOR_STEPS_PER_OCTAVE: Final = 10
+
+
+class TensorSchedule:
+    """The steps at which tensors are due. Tensors are large, so the default steps are few.
+
+    With a frequency, tensors are due at each multiple of it. Without one, in a run of known length,
+    they are due at about 20 steps, as in `mindspore.SummaryCollector`. In an unbounded run, they
+    are due as often as other values at first, then ten times for each doubling of the step. That is
+    about 200 times in a million steps.
+    """
+
+    def __init__(self, collect_freq: int, tensor_freq: int | None, total: int | None) -> None:
+        """Makes the schedule of one run.
+
+        Args:
+            collect_freq: The frequency of other values, in steps.
+            tensor_freq: The frequency of tensors, in steps; None for the default.
+            total: The number of steps in the run; None for an unbounded run.
+        """
+        self._every = tensor_freq or collect_freq
+        self._end: int | None = None
+        self._thins_out = tensor_freq is None and total is None
+        if (
+            tensor_freq is None
+            and total is not None
+            and total // collect_freq + 1 > _MOST_TENSOR_STEPS
+        ):
+            every = total // (_MOST_TENSOR_STEPS - 1)
+            self._every = max(every, 1)
+            # A short run is collected up to the limit, with step 0 and step 1.
+            self._end = every * (_MOST_TENSOR_STEPS - 1) if every > 1 else _MOST_TENSOR_STEPS
+
+    def due(self, step: int) -> bool:
+        """Whether tensors are due at a step. Call it with rising steps only."""
+        if self._end is not None and step > self._end:
+            return False
+        while self._thins_out and step >= 2 * _TENSOR_STEPS_PER_OCTAVE * self._every:
+            self._every *= 2
+        return step % self._every == 0
 
 
 @dataclass(frozen=True)
 class Totals:
-    """What all calls of train with one collector have come to so far.
+    """The totals of all calls of `train` with one collector.
 
     Attributes:
         step: The last step trained.
         samples: Samples seen.
-        start_time: When the first call began, in seconds since the epoch.
+        start_time: The start of the first call, in seconds since the epoch.
     """
 
     step: int
@@ -38,10 +81,11 @@ class Totals:
 
 
 class TrainRun:
-    """The state of one training run between its begin and its end.
+    """The state of one call of `train`.
 
     Attributes:
-        reached_end: Whether training came to its end hook.
+        reached_end: Whether training reached its end hook.
+        snapshots: Reads the values of its steps.
     """
 
     def __init__(
@@ -52,14 +96,14 @@ class TrainRun:
         options: CollectorOptions,
         troubles: Troubles,
     ) -> None:
-        """Looks at a run that begins.
+        """Begins a run.
 
         Args:
             view: The callback arguments.
             environment: The process that trains.
-            before: What the runs before this one came to; this one goes on from it.
+            before: The totals of earlier runs, which this run continues.
             options: The collector's options.
-            troubles: Told of every failure.
+            troubles: Receives every failure.
         """
         self.reached_end = False
         self._view = view
@@ -67,11 +111,11 @@ class TrainRun:
         self._options = options
         self._troubles = troubles
         self._optimizers = find_optimizers(view)
-        self._snapshots = Snapshots(options.collect, view, self._optimizers, troubles)
+        self.snapshots = Snapshots(options.collect, view, self._optimizers, troubles)
         self._tensors = TensorSchedule(
             options.collect_freq, options.collect_tensor_freq, view.total_steps
         )
-        self._data: DatasetInfo = describe_dataset(view.get("train_dataset"))
+        self._data = describe_dataset(view.get("train_dataset"))
         before = before or Totals(0, 0, time.time())
         self._offset = before.step - view.step
         self._step = before.step
@@ -84,7 +128,7 @@ class TrainRun:
 
     @property
     def totals(self) -> Totals:
-        """What this run and those before it have come to."""
+        """The totals of this run and all earlier ones."""
         return Totals(self._step, self._samples, self._start_time)
 
     @property
@@ -93,7 +137,7 @@ class TrainRun:
         return self._steps_seen == 1
 
     def begin_epoch(self, view: StepView) -> None:
-        """Notes an epoch's beginning; the first tells where a resumed run goes on.
+        """Begins an epoch. The first epoch of a resumed run says how many steps came before.
 
         `Model.train(initial_epoch=2)` counts steps from 0 but epochs from 3.
         """
@@ -101,8 +145,8 @@ class TrainRun:
         if self._epochs_seen == 1 and view.step == 0 and view.epoch > 1:
             self._offset = max(self._offset, (view.epoch - 1) * view.batch_num)
 
-    def note_step(self, view: StepView) -> int:
-        """Notes the end of a step; returns its number over all runs, from 1 on."""
+    def end_step(self, view: StepView) -> int:
+        """Ends a step; returns its number over all runs, from 1 on."""
         self._view = view
         step = self._offset + view.step
         batch = view.samples
@@ -113,12 +157,12 @@ class TrainRun:
             self._data = describe_dataset(view.get("train_dataset"), batch)
         return step
 
-    def snapshots(self) -> list[SummaryValue]:
-        """Returns the values of this step that are due.
+    def due(self) -> tuple[bool, bool]:
+        """Returns whether regular values, and whether tensors, are due at this step.
 
-        The first step is, and each multiple of the frequency. Where the device fetches its
-        own data, hooks may run once for each epoch only, and the frequency counts epochs, as
-        MindSpore has it.
+        They are due at the first step and at each multiple of their frequency. Where the device
+        fetches the data, hooks may run only once for each epoch. The frequency then counts epochs,
+        as in MindSpore.
         """
         view, freq = self._view, self._options.collect_freq
         count, repeated = self._step, False
@@ -126,28 +170,19 @@ class TrainRun:
             count, repeated = view.epoch, view.epoch == self._recorded_epoch
             self._recorded_epoch = view.epoch
         first = self._steps_seen == 1
-        return self._snapshots.take(
-            view,
-            regular=first or (count % freq == 0 and not repeated),
-            tensors=first or (self._tensors.due(count) and not repeated),
+        return (
+            first or (count % freq == 0 and not repeated),
+            first or (self._tensors.due(count) and not repeated),
         )
 
-    def close(self) -> None:
-        """Lets go of what the run has taken hold of."""
-        self._snapshots.close()
-
     def lineage_due(self, now: float) -> bool:
-        """Whether the lineage was last written long ago, or before the first step.
-
-        Args:
-            now: The monotonic time, in seconds.
-        """
+        """Whether the lineage is due at this monotonic time, in seconds, or at the first step."""
         return self._steps_seen == 1 or now - self._lineage_written >= self._options.lineage_secs
 
     def lineage(
         self, status: Status, reason: str, troubles: Mapping[str, int]
     ) -> lineage_pb2.LineageEvent:
-        """Returns the train lineage as it stands now."""
+        """Returns the current train lineage."""
         self._lineage_written = time.monotonic()
         progress = Progress(
             status=status,
@@ -165,22 +200,20 @@ class TrainRun:
         if self._view.get("net_outputs") is None:
             return None
         try:
-            return self._snapshots.loss(self._view)
+            return self.snapshots.loss(self._view)
         except (TypeError, ValueError):  # reported when the step was recorded
             return None
 
     def _last_learning_rate(self) -> float | None:
-        try:
-            return self._snapshots.learning_rate()
-        except Exception as error:  # noqa: BLE001  # a schedule of the user's own may fail
-            self._troubles.report("learning rate", error)
-            return None
+        with self._troubles.attempt("learning rate"):  # a custom schedule may fail
+            return self.snapshots.learning_rate()
+        return None
 
     def ending(self, error: BaseException | None) -> tuple[Status, str]:
-        """Returns how the run ended, and why.
+        """Returns how the run ended, and the reason.
 
         Args:
-            error: The exception that is ending it, or None.
+            error: The exception that ends it, or None.
         """
         if isinstance(error, KeyboardInterrupt):
             return Status.STOPPED, "KeyboardInterrupt"
@@ -189,7 +222,7 @@ class TrainRun:
         if error is not None:
             text = f"{type(error).__name__}: {error}".strip()
             return Status.FAILED, text.splitlines()[0][:_REASON_CHARS]
-        told = str(self._view.get("stop_reason") or "")
+        reason = str(self._view.get("stop_reason") or "")
         if self.reached_end and not self._view.stop_requested:
-            return Status.FINISHED, told
-        return Status.STOPPED, told or ("asked to stop" if self.reached_end else "left early")
+            return Status.FINISHED, reason
+        return Status.STOPPED, reason or ("asked to stop" if self.reached_end else "left early")

@@ -1,42 +1,45 @@
-"""What is taken from a step: copies of values, made on the training thread and nowhere else."""
+"""The values of a step: copies, made on the training thread."""
 
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import numpy as np
+from mindspore import Tensor, ops
 
 from rec_summary.records.failures import Troubles
-from rec_summary.training.collector.operators import Mailbox, Operator, snapshot
 from rec_summary.training.collector.options import Collect
-from rec_summary.training.collector.sampling import sample
-from rec_summary.training.collector.step_view import StepView, as_array
 from rec_summary.training.lineage.optimizers import LearningRates, parameters_of
+from rec_summary.training.operators import Mailbox, snapshot
+from rec_summary.training.step_view import StepView
+from rec_summary.training.tensors import Array, as_array, is_on_cpu, own_array
 from rec_summary.values.image import MAX_TILES, is_image
 from rec_summary.values.scalar import to_number
 from rec_summary.values.summary import HistogramValue, ImageValue, ScalarValue, SummaryValue
 
 logger = logging.getLogger("rec_summary.training")
 
-# MindSpore's own suffix for what its collector gathers, as opposed to the network's operators.
+# MindSpore's suffix for values of its collector, as opposed to those of the network's operators.
 _AUTO: Final = "/auto"
+_FEWEST_ROWS: Final = 16  # with fewer rows, a single row is too large a part of a sample
 
 
 class Snapshots:
-    """Reads the values of a step, as far as they are collected and due."""
+    """Copies the values of a step that are collected and due."""
 
     def __init__(
         self, collect: Collect, view: StepView, optimizers: list[Any], troubles: Troubles
     ) -> None:
-        """Finds out where the values are; the network is looked through only once.
+        """Finds the sources of the values; it searches the network only once.
 
         Args:
             collect: What is collected.
             view: The callback arguments of a run that begins.
             optimizers: The run's optimizers.
-            troubles: Told of every kind of value that could not be read.
+            troubles: Receives every kind of value that cannot be read.
         """
         self._collect = collect
         self._troubles = troubles
@@ -44,69 +47,64 @@ class Snapshots:
         chosen = self._chosen(parameters_of(optimizers, view.network))
         self._parameters = [(parameter.name + _AUTO, parameter) for parameter in chosen]
         self._most = None if collect.histogram is None else collect.histogram.most_values
-        self._turn = 0  # how often histograms have been taken
+        self._turn = 0  # how often histograms were taken
         self._images = collect.input_data
         self._mailbox = Mailbox(troubles)
+        sources: list[tuple[str, bool, Callable[[StepView], Iterable[SummaryValue]]]] = [
+            ("input data", collect.input_data, self._input_images),
+            ("loss", collect.metric, self._loss),
+            ("learning rate", collect.metric, self._learning_rates),
+            ("histogram", bool(self._parameters), self._histograms),
+        ]
+        self._sources = [(what, read) for what, wanted, read in sources if wanted]
 
-    def take(self, view: StepView, *, regular: bool, tensors: bool) -> list[SummaryValue]:
+    def take(self, view: StepView, regular: bool, tensors: bool) -> list[SummaryValue]:
         """Returns the values of the step that has just ended.
 
-        What the network's operators have put out is always taken out of MindSpore's hands,
-        due or not: nobody else would, and it would pile up.
+        It always takes the values of the network's operators, due or not. Otherwise they would
+        pile up in MindSpore.
 
         Args:
             view: The callback arguments.
-            regular: Whether everything but tensors is due.
+            regular: Whether everything except tensors is due.
             tensors: Whether tensors are due.
         """
         values: list[SummaryValue] = []
-        if regular:
-            self._regular(view, values)
-        waiting = self._mailbox.take()
-        if waiting:
-            try:
-                values.extend(self._operators(waiting, regular, tensors))
-            except Exception as error:  # noqa: BLE001  # one kind must not cost the others
-                self._troubles.report("summary operator", error)
+        for what, read in self._sources if regular else ():
+            with self._troubles.attempt(what):
+                values.extend(read(view))
+        for (kind, tag), tensor in self._mailbox.take().items():
+            if tensors if kind == "tensor" else regular:
+                with self._troubles.attempt(f"{kind} operator {tag}"):
+                    values.append(snapshot(kind, tag, tensor))
         return values
 
-    def _regular(self, view: StepView, values: list[SummaryValue]) -> None:
-        sources: list[tuple[str, Callable[[], Iterable[SummaryValue]]]] = []
-        if self._images:
-            sources.append(("input data", lambda: self._input_images(view)))
-        if self._collect.metric:
-            sources.append(("loss", lambda: [ScalarValue("loss" + _AUTO, self.loss(view))]))
-            sources.append(("learning rate", self._learning_rates))
-        if self._parameters:
-            sources.append(("histogram", self._histograms))
-        for what, source in sources:
-            try:
-                values.extend(source())
-            except Exception as error:  # noqa: BLE001  # one kind must not cost the others
-                self._troubles.report(what, error)
-
     def close(self) -> None:
-        """Leaves the network's operators to others."""
+        """Receives no values of operators from now on."""
         self._mailbox.close()
 
     def loss(self, view: StepView) -> float:
         """Returns the step's loss, the mean if it has several elements.
 
         Raises:
-            TypeError: The network's output is nothing that could be a loss.
+            TypeError: The network's output cannot be a loss.
             ValueError: It is empty.
         """
-        return to_number(view.loss())
+        loss = view.loss()
+        return loss if isinstance(loss, float) else to_number(loss)
 
     def learning_rate(self) -> float | None:
         """Returns the learning rate of the first group, or None if there is none."""
         rates = self._rates.read()
         return rates[0][1] if rates else None
 
-    def _learning_rates(self) -> Iterable[ScalarValue]:
+    def _loss(self, view: StepView) -> Iterable[ScalarValue]:
+        yield ScalarValue("loss" + _AUTO, self.loss(view))
+
+    def _learning_rates(self, view: StepView) -> Iterable[ScalarValue]:
         return [ScalarValue(name + _AUTO, rate) for name, rate in self._rates.read()]
 
-    def _histograms(self) -> Iterable[HistogramValue]:
+    def _histograms(self, view: StepView) -> Iterable[HistogramValue]:
         turn, self._turn = self._turn, self._turn + 1
         for tag, parameter in self._parameters:
             # Copied before the next step moves the weights.
@@ -121,33 +119,57 @@ class Snapshots:
         return [p for p in parameters if choice.pattern.match(p.name)]
 
     def _input_images(self, view: StepView) -> Iterable[ImageValue]:
-        element = view.get("train_dataset_element")
-        first = element[0] if isinstance(element, (list, tuple)) and element else element
+        if not self._images:
+            return
+        first = view.first_column
         array = None if first is None else as_array(first, "the input data")
         if array is None or not is_image(array):
             self._images = False
-            shape = "not shown" if array is None else f"of shape {array.shape}"
+            shape = "not available" if array is None else f"of shape {array.shape}"
             logger.info("SummaryCollector: the input data is %s, no images: not recorded", shape)
             return
         yield ImageValue("input_data" + _AUTO, np.array(array[:MAX_TILES], copy=True))
 
-    def _operators(
-        self, waiting: Mapping[Operator, Any], regular: bool, tensors: bool
-    ) -> Iterable[SummaryValue]:
-        for (kind, tag), tensor in waiting.items():
-            if not (tensors if kind == "tensor" else regular):
-                continue
-            try:
-                yield snapshot(kind, tag, tensor)
-            except (TypeError, ValueError) as error:
-                self._troubles.report(f"{kind} operator {tag}", error)
+
+def sample(parameter: Any, most: int | None, turn: int) -> tuple[Array, int | None]:
+    """Returns a copy of a parameter, or of every k-th of its rows if it is large.
+
+    An embedding table can have more values than can be copied between two steps, and more than a
+    histogram needs: with 65,536 values, the count of a bin with one value in ninety has a standard
+    deviation of 4 %. Each turn takes the next row of every k, so k turns cover all rows.
+
+    Args:
+        parameter: A `Parameter` of any shape.
+        most: The largest number of values; None for all.
+        turn: The number of earlier samples; it chooses the rows.
+
+    Returns:
+        The values, of any shape, and the size of the parameter if they are a sample of it.
+
+    Raises:
+        TypeError: The elements are not real numbers.
+    """
+    shape = parameter.shape
+    size = math.prod(shape)
+    if most is None or size <= most:
+        return own_array(parameter, parameter.name), None
+    every = -(-size // most)
+    by_rows = shape[0] >= _FEWEST_ROWS * every
+    first = turn % every
+    if is_on_cpu():
+        view = np.asarray(parameter.asnumpy())  # of live weights, of any type
+        part = (view if by_rows else view.reshape(-1))[first::every]
+        return own_array(part, parameter.name), size
+    whole = parameter if by_rows else parameter.reshape(-1)
+    rows = Tensor(np.arange(first, whole.shape[0], every, dtype=np.int64))
+    return own_array(ops.gather(whole, rows, 0), parameter.name), size
 
 
 def metric_values(metrics: Mapping[str, Any]) -> list[SummaryValue]:
     """Returns the metrics of an evaluation as scalars `eval/<metric>`.
 
-    A metric with several values, such as one for each class, becomes `eval/<metric>/<n>`.
-    One that is no number is left to the lineage.
+    A metric with several values, for example one for each class, becomes `eval/<metric>/<n>`. A
+    metric that is not a number appears only in the lineage.
     """
     values: list[SummaryValue] = []
     for name, value in metrics.items():

@@ -1,7 +1,7 @@
-"""Checkpoints for the loss landscape, at the steps or epochs that were asked for.
+"""Checkpoints for the loss landscape, at chosen steps or epochs.
 
 Files and metadata are MindSpore's: `ckpt_dir/<Network>_<number>_<unit>.ckpt` and
-`ckpt_dir/train_metadata.json`, which is rewritten at each checkpoint, because an online run
+`ckpt_dir/train_metadata.json`. The metadata is rewritten at each checkpoint, because an online run
 has no end. A file gets its name only when it is complete.
 """
 
@@ -12,8 +12,9 @@ import json
 import logging
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import mindspore
@@ -25,9 +26,9 @@ from rec_summary.records.failures import Troubles
 from rec_summary.records.files import FILE_MODE, make_directory
 from rec_summary.records.locks import file_lock
 from rec_summary.records.writing.background import BackgroundWriter
-from rec_summary.training.collector.step_view import as_array
 from rec_summary.training.landscape.options import LandscapeOptions
 from rec_summary.training.landscape.replay import FILE_NAME, Columns, ReplayBuffer
+from rec_summary.training.tensors import as_array
 
 DIRECTORY_NAME: Final = "ckpt_dir"
 METADATA_NAME: Final = "train_metadata.json"
@@ -46,11 +47,11 @@ class Snapshot:
 
     Attributes:
         number: The step or epoch.
-        network: The class of the network.
+        network: The name of the network's class.
         parameters: Copies of all parameters, by name.
-        steps_per_epoch: As far as it is known; 0 if it is not.
-        rows: The input rows that are frozen, if they have changed.
-        batch_size: How many rows a batch had.
+        steps_per_epoch: 0 if unknown.
+        rows: The input rows for replay, if they have changed.
+        batch_size: The number of rows in a batch.
     """
 
     number: int
@@ -62,18 +63,18 @@ class Snapshot:
 
     @property
     def nbytes(self) -> int:
-        """How much memory the copies take."""
+        """The memory of the copies, in bytes."""
         arrays = (*self.parameters.values(), *(self.rows or ()))
         return sum(array.nbytes for array in arrays)
 
 
 class LandscapeCheckpoints:
-    """Keeps the parameters of a run at the numbers that were asked for, each once.
+    """Saves the parameters of a run at chosen steps or epochs.
 
-    The training thread copies the parameters; a thread of its own writes them. All ranks
-    of a run hold the same parameters, so rank 0 alone should have one of these. A lock
-    keeps another run in the same directory from writing at the same time; its files, and
-    those that an earlier run has left, are replaced and never taken for this run's own.
+    The training thread copies the parameters; a thread of its own writes them. All ranks of a run
+    have the same parameters, so use it on rank 0 only. A lock prevents another run from writing to
+    the same directory at the same time. Files of another or an earlier run are replaced, and never
+    treated as files of this run.
     """
 
     def __init__(
@@ -87,8 +88,8 @@ class LandscapeCheckpoints:
 
         Args:
             summary_dir: The record directory.
-            options: What was asked for.
-            troubles: Told of every failure.
+            options: The checkpoints to save.
+            troubles: Receives every failure.
             lock: The kind of lock (see `records.locks`).
         """
         self.unit = options.unit
@@ -108,12 +109,12 @@ class LandscapeCheckpoints:
         )
 
     def take(self, network: Any, number: int, steps_per_epoch: int) -> None:
-        """Copies the parameters of a network if they are wanted at this number.
+        """Copies the parameters of a network if a checkpoint is due.
 
         Args:
             network: The user's own network, a Cell.
             number: The step or epoch that has just ended.
-            steps_per_epoch: As far as it is known; 0 if it is not.
+            steps_per_epoch: 0 if unknown.
         """
         if not self._is_due(number):
             return
@@ -129,11 +130,11 @@ class LandscapeCheckpoints:
         name = type(network).__name__
         self._writer.write(Snapshot(number, name, parameters, steps_per_epoch, rows, size))
 
-    def see(self, element: Any) -> None:
-        """Takes the input rows of a step; those that are to be frozen are copied.
+    def add_rows(self, element: Any) -> None:
+        """Adds the input rows of a step; copies those that are kept for replay.
 
         Args:
-            element: What MindSpore gives as the step's data: a list of tensors, or None.
+            element: MindSpore's data of the step: a list of tensors, or None.
         """
         replay = self._replay
         if replay is None or not isinstance(element, list | tuple) or not replay.wants_more:
@@ -141,7 +142,7 @@ class LandscapeCheckpoints:
         try:
             replay.add([as_array(column, "a column of the input") for column in element])
         except (TypeError, ValueError) as error:
-            self._replay = None  # what was frozen so far stays on disk
+            self._replay = None  # the rows on disk stay
             self._troubles.report("replay buffer", error)
 
     def _is_due(self, number: int) -> bool:
@@ -151,25 +152,25 @@ class LandscapeCheckpoints:
         return self._policy.when.due(number, self._last, seconds)
 
     def close(self) -> None:
-        """Waits until all snapshots are written."""
+        """Writes all snapshots and ends the thread."""
         self._writer.close()
 
 
 class _Files:
-    """The directory of the checkpoints; used by the writer's thread alone."""
+    """The directory of the checkpoints; only the writer's thread uses it."""
 
     def __init__(self, directory: str, options: LandscapeOptions, lock: str | None) -> None:
         self._directory = directory
         self._options = options
         self._lock = lock
-        self._written: dict[int, str] = {}  # of this run: number to file name
+        self._written: dict[int, str] = {}  # file names of this run, by number
         self._base: tuple[int, dict[str, npt.NDArray[Any]]] | None = None  # number, large tables
 
     def write(self, snapshot: Snapshot) -> None:
         """Writes a checkpoint, then the metadata that names it.
 
         Raises:
-            OSError: Something cannot be written; nothing half-made is left.
+            OSError: A file cannot be written; no partial file stays.
         """
         make_directory(self._directory)
         name = f"{snapshot.network}_{snapshot.number}_{self._options.unit}.ckpt"
@@ -179,21 +180,24 @@ class _Files:
                 {"name": key, "data": mindspore.Tensor(array)}
                 for key, array in self._to_write(snapshot).items()
             ]
-            self._replace(name, lambda path: mindspore.save_checkpoint(parameters, path))
+            with _replacing(self._directory, name) as temporary:
+                mindspore.save_checkpoint(parameters, temporary)
             self._written[snapshot.number] = name
             size = os.path.getsize(os.path.join(self._directory, name))
             logger.info("checkpoint %s: %s bytes (%s in memory)", name, size, snapshot.nbytes)
             if snapshot.rows is not None:
-                self._replace(FILE_NAME, lambda path: _write_rows(path, snapshot))
+                with _replacing(self._directory, FILE_NAME) as temporary:
+                    _write_rows(temporary, snapshot)
             dropped = self._drop()
-            text = json.dumps(self._metadata(snapshot.steps_per_epoch), indent=1)
-            self._replace(METADATA_NAME, lambda path: _write_text(path, text))
-            for old in dropped:  # nothing names them any more
+            metadata = json.dumps(self._metadata(snapshot.steps_per_epoch), indent=1)
+            with _replacing(self._directory, METADATA_NAME) as temporary:
+                Path(temporary).write_text(metadata, encoding="utf-8")
+            for old in dropped:  # only after the metadata no longer names them
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(os.path.join(self._directory, old))
 
     def _to_write(self, snapshot: Snapshot) -> Mapping[str, Any]:
-        """Returns the parameters of a checkpoint, or what differs from the first one's."""
+        """Returns the parameters of a checkpoint, or their difference from the first one."""
         if not self._options.sparse:
             return snapshot.parameters
         if self._base is None:
@@ -204,12 +208,12 @@ class _Files:
         return sparse_parameters(snapshot.parameters, tables, number)
 
     def _drop(self) -> list[str]:
-        """Forgets the checkpoints that are not to stay; returns their files."""
+        """Removes the checkpoints that the policy does not keep; returns their files."""
         if self._options.policy is None:
             return []
         kept = self._options.policy.keep.kept(sorted(self._written))
         if self._base is not None:
-            kept = {*kept, self._base[0]}  # the others are nothing without it
+            kept = {*kept, self._base[0]}  # sparse checkpoints need it
         gone = [number for number in self._written if number not in kept]
         return [self._written.pop(number) for number in gone]
 
@@ -219,28 +223,12 @@ class _Files:
     def close(self) -> None:
         """Does nothing: no file stays open."""
 
-    def _replace(self, name: str, make: Any) -> None:
-        """Makes a file under another name first, so that nobody ever sees half of it."""
-        prefix = f".{os.getpid()}-"
-        temporary = os.path.join(self._directory, prefix + name)
-        try:
-            make(temporary)
-            os.chmod(temporary, FILE_MODE)
-            with open(temporary, "rb") as file:
-                os.fsync(file.fileno())
-            os.replace(temporary, os.path.join(self._directory, name))
-        except BaseException:
-            for left in os.listdir(self._directory):  # MindSpore leaves a temporary of its own
-                if left.startswith(prefix):
-                    os.unlink(os.path.join(self._directory, left))
-            raise
-
     def _metadata(self, steps_per_epoch: int) -> dict[str, Any]:
-        """Returns MindSpore's metadata, of what there is so far.
+        """Returns MindSpore's metadata of the checkpoints so far.
 
-        MindSpore's reader refuses a name that it does not know, and takes paths as they are,
-        so they are absolute; all files lie beside the metadata, whose place is known to a
-        reader when the directory has been moved.
+        MindSpore's reader does not accept unknown keys, and does not resolve paths, so they are
+        absolute. All files are in the directory of the metadata, so a reader also finds them after
+        the directory has been moved.
         """
         options, numbers = self._options, sorted(self._written)
         intervals = options.intervals if options.policy is None else (numbers,)
@@ -261,12 +249,25 @@ class _Files:
         }
 
 
+@contextlib.contextmanager
+def _replacing(directory: str, name: str) -> Iterator[str]:
+    """Yields a temporary path; its file replaces `name` when the block ends without an error."""
+    prefix = f".{os.getpid()}-"
+    temporary = os.path.join(directory, prefix + name)
+    try:
+        yield temporary
+        os.chmod(temporary, FILE_MODE)
+        with open(temporary, "rb") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, os.path.join(directory, name))
+    except BaseException:
+        for left in os.listdir(directory):  # MindSpore leaves a temporary file of its own
+            if left.startswith(prefix):
+                os.unlink(os.path.join(directory, left))
+        raise
+
+
 def _write_rows(path: str, snapshot: Snapshot) -> None:
     columns = {f"column_{index}": array for index, array in enumerate(snapshot.rows or ())}
     with open(path, "wb") as file:
         np.savez(file, batch_size=snapshot.batch_size, **columns)
-
-
-def _write_text(path: str, text: str) -> None:
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(text)

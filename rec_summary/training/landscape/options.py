@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rec_summary.errors import three_part
-from rec_summary.training.checks import check_positive_int, check_type
+from rec_summary.training.checks import check_bool, check_int, check_type
 from rec_summary.training.landscape.policy import SavePolicy
 from rec_summary.training.landscape.replay import KINDS
 
-_SIZES: Final = range(3, 257)
 _UNITS: Final = ("step", "epoch")
 _KEYS: Final = (
     *("landscape_size", "unit", "create_landscape", "num_samples", "intervals"),
@@ -22,21 +21,21 @@ _NAME: Final = "collect_landscape"
 
 @dataclass(frozen=True)
 class LandscapeOptions:
-    """What is kept of a run so that its loss landscape can be computed later.
+    """The checkpoints of a run from which its loss landscape is computed later.
 
     Attributes:
         landscape_size: Points along each side of the grid.
-        unit: What the intervals count: `step` or `epoch`.
-        create_landscape_train: Whether the landscape of the training path is wanted.
-        create_landscape_result: Whether the landscape around the result is wanted.
-        num_samples: How many samples the loss is computed on.
-        intervals: The steps or epochs at which the parameters are kept, in groups of at
-            least three; one landscape is drawn for each group.
-        policy: When checkpoints are kept in place of the intervals, and which stay.
-        replay: Which input rows are frozen for the computation: `first`, `reservoir`, or
-            None for none.
-        sparse: Whether only the rows of large tables are written that differ from the first
-            checkpoint's.
+        unit: The unit of the intervals: `step` or `epoch`.
+        create_landscape_train: Whether to compute the landscape of the training path.
+        create_landscape_result: Whether to compute the landscape around the result.
+        num_samples: The number of samples in the computation of the loss.
+        intervals: The steps or epochs of the checkpoints, in groups of at least three. Each group
+            gives one landscape.
+        policy: The rule for checkpoints, in place of the intervals.
+        replay: The input rows that are stored for the computation: `first`, `reservoir`, or None
+            for none.
+        sparse: Whether a checkpoint of a large table has only the rows that differ from the first
+            checkpoint.
     """
 
     landscape_size: int = 40
@@ -51,13 +50,13 @@ class LandscapeOptions:
 
 
 def check_landscape(value: Mapping[str, Any] | None) -> LandscapeOptions | None:
-    """Returns the options, or None for None and for an empty dictionary, which mean off.
+    """Returns the options, or None (off) for None and for an empty dictionary.
 
-    What the dictionary leaves out has MindSpore's documented default.
+    A missing entry has MindSpore's documented default.
 
     Raises:
         TypeError: It is not a dictionary, or an entry has the wrong type.
-        ValueError: A key is unknown, or an entry has a value that is not allowed.
+        ValueError: A key is unknown, or an entry has an invalid value.
     """
     what = f"collect_specified_data[{_NAME!r}]"
     check_type(what, value, (Mapping, type(None)), "a dict or None")
@@ -68,15 +67,13 @@ def check_landscape(value: Mapping[str, Any] | None) -> LandscapeOptions | None:
             raise ValueError(three_part(f"a key of {_NAME}", key, f"one of {', '.join(_KEYS)}"))
     default = LandscapeOptions()
     size = value.get("landscape_size", default.landscape_size)
-    check_type(f"{_NAME}['landscape_size']", size, int, "an int from 3 to 256")
-    if size not in _SIZES:
-        raise ValueError(three_part(f"{_NAME}['landscape_size']", size, "an int from 3 to 256"))
+    check_int(f"{_NAME}['landscape_size']", size, 3, 256)
     unit = value.get("unit", default.unit)
     check_type(f"{_NAME}['unit']", unit, str, "'step' or 'epoch'")
     if unit not in _UNITS:
         raise ValueError(three_part(f"{_NAME}['unit']", unit, "'step' or 'epoch'"))
     samples = value.get("num_samples", default.num_samples)
-    check_positive_int(f"{_NAME}['num_samples']", samples)
+    check_int(f"{_NAME}['num_samples']", samples)
     policy = value.get("policy")
     what = f"{_NAME}['policy']"
     check_type(what, policy, (SavePolicy, type(None)), "a SavePolicy or None")
@@ -88,7 +85,7 @@ def check_landscape(value: Mapping[str, Any] | None) -> LandscapeOptions | None:
         expected = "'first', 'reservoir' or None"
         raise ValueError(three_part(f"{_NAME}['replay']", replay, expected))
     sparse = value.get("sparse", default.sparse)
-    check_type(f"{_NAME}['sparse']", sparse, bool, "a bool")
+    check_bool(f"{_NAME}['sparse']", sparse)
     create = _check_create(value.get("create_landscape", {}))
     return LandscapeOptions(
         landscape_size=size,
@@ -109,7 +106,7 @@ def _check_create(value: Any) -> Mapping[str, bool]:
     for key, wanted in value.items():
         if key not in ("train", "result"):
             raise ValueError(three_part(f"a key of {what}", key, "'train' or 'result'"))
-        check_type(f"{what}[{key!r}]", wanted, bool, "a bool")
+        check_bool(f"{what}[{key!r}]", wanted)
     found: Mapping[str, bool] = value
     return found
 

@@ -1,10 +1,10 @@
-"""When a run without an end keeps a checkpoint, and which checkpoints stay.
+"""Rules for checkpoints of an unbounded run: when they are saved, and which of them are kept.
 
     collect_specified_data={
         "collect_landscape": {"policy": SavePolicy(LogSpaced(5), KeepLogSpaced(20))}
     }
 
-Each rule is a small object that decides from numbers alone.
+Each rule is a small object that decides from numbers only.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rec_summary.errors import three_part
 
 
 class When(Protocol):
-    """Decides whether a checkpoint is kept now."""
+    """Decides whether a checkpoint is saved now."""
 
     def due(self, number: int, last: int | None, seconds: float) -> bool:
         """Whether a checkpoint is due.
@@ -26,15 +26,15 @@ class When(Protocol):
         Args:
             number: The step or epoch that has just ended.
             last: The number of the last checkpoint; None before the first.
-            seconds: How long ago that was, or how long the run has lasted.
+            seconds: The time since the last checkpoint, or since the start of the run.
         """
 
 
 class Keep(Protocol):
-    """Decides which checkpoints stay."""
+    """Decides which checkpoints are kept."""
 
     def kept(self, numbers: Sequence[int]) -> set[int]:
-        """Returns those of the numbers, which are ascending, that stay; the last one always."""
+        """Returns the numbers to keep, of ascending numbers; the last one is always kept."""
 
 
 @dataclass(frozen=True)
@@ -53,10 +53,10 @@ class EverySteps:
 
 @dataclass(frozen=True)
 class LogSpaced:
-    """Checkpoints at even distances of the logarithm: dense early, when much happens.
+    """Checkpoints at equal distances of the logarithm: dense at the start of training.
 
     Attributes:
-        per_decade: How many from a step to ten times that step.
+        per_decade: Checkpoints from a step to ten times that step.
     """
 
     per_decade: int = 5
@@ -68,13 +68,13 @@ class LogSpaced:
         """As in `When`."""
         if last is None:
             return True
-        # Whole numbers lie further apart than the rule asks for, at first.
+        # The first whole numbers are further apart than the rule requires.
         return number > last and number >= max(last, 1) * 10 ** (1 / self.per_decade) - 1e-9
 
 
 @dataclass(frozen=True)
 class EveryMinutes:
-    """A checkpoint every so many minutes of wall time, and after the first step."""
+    """A checkpoint after every `minutes` minutes of wall time, and after the first step."""
 
     minutes: float
 
@@ -90,7 +90,7 @@ class EveryMinutes:
 
 @dataclass(frozen=True)
 class KeepAll:
-    """Every checkpoint stays."""
+    """Keeps every checkpoint."""
 
     def kept(self, numbers: Sequence[int]) -> set[int]:
         """As in `Keep`."""
@@ -99,7 +99,7 @@ class KeepAll:
 
 @dataclass(frozen=True)
 class KeepLast:
-    """The last `count` checkpoints stay."""
+    """Keeps the last `count` checkpoints."""
 
     count: int
 
@@ -113,9 +113,9 @@ class KeepLast:
 
 @dataclass(frozen=True)
 class KeepLogSpaced:
-    """At most `count` checkpoints stay, from the first to the last, dense early.
+    """Keeps at most `count` checkpoints, with the first and the last, dense at the start.
 
-    The one goes whose neighbours are closest to each other by their ratio.
+    It drops the checkpoint whose neighbours have the smallest ratio.
     """
 
     count: int
@@ -125,18 +125,16 @@ class KeepLogSpaced:
 
     def kept(self, numbers: Sequence[int]) -> set[int]:
         """As in `Keep`."""
-        left = list(numbers)
-        while len(left) > self.count:
-            ratios = [
-                left[index + 1] / max(left[index - 1], 1) for index in range(1, len(left) - 1)
-            ]
-            del left[ratios.index(min(ratios)) + 1]
-        return set(left)
+        kept = list(numbers)
+        while len(kept) > self.count:
+            ratios = [after / max(before, 1) for before, after in zip(kept, kept[2:], strict=False)]
+            del kept[ratios.index(min(ratios)) + 1]
+        return set(kept)
 
 
 @dataclass(frozen=True)
 class SavePolicy:
-    """When checkpoints are kept, and which of them stay.
+    """When checkpoints are saved, and which of them are kept.
 
     Attributes:
         when: One of `EverySteps`, `LogSpaced`, `EveryMinutes`, or an object like them.
@@ -147,10 +145,10 @@ class SavePolicy:
     keep: Keep = field(default_factory=KeepAll)
 
     def __post_init__(self) -> None:
-        """Checks.
+        """Checks the rules.
 
         Raises:
-            TypeError: One is no such object.
+            TypeError: A rule lacks its method.
         """
         if not hasattr(self.when, "due"):
             raise TypeError(three_part("SavePolicy's when", self.when, "such as EverySteps(1000)"))

@@ -1,4 +1,4 @@
-"""Some input rows of a stream, frozen: a stream cannot be read again."""
+"""Some input rows of a stream, stored because a stream cannot be read again."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ Columns = list[npt.NDArray[Any]]
 
 
 class ReplayBuffer:
-    """Keeps the first rows, or a random sample of all rows, each as likely as any other.
+    """Keeps the first rows, or a uniform random sample of all rows.
 
     Source of the sample: Vitter's algorithm R, "Random Sampling with a Reservoir", 1985.
 
     Attributes:
-        seen: How many rows have gone by.
-        batch_size: The rows of the first batch.
+        seen: The number of rows so far.
+        batch_size: The number of rows in the first batch.
     """
 
     def __init__(self, kind: str, rows: int, seed: int = 0) -> None:
@@ -31,8 +31,8 @@ class ReplayBuffer:
 
         Args:
             kind: `first` or `reservoir`.
-            rows: How many rows are kept.
-            seed: Where the sample's randomness comes from.
+            rows: The number of rows to keep.
+            seed: The seed of the sample.
         """
         self.seen = 0
         self.batch_size = 0
@@ -44,41 +44,41 @@ class ReplayBuffer:
 
     @property
     def wants_more(self) -> bool:
-        """Whether further rows can change what is kept."""
+        """Whether further rows can change the kept rows."""
         return self._reservoir or self.seen < self._rows
 
     def add(self, columns: Sequence[npt.NDArray[Any]]) -> None:
-        """Takes the rows of a batch; only those that are kept are copied.
+        """Adds the rows of a batch; copies only those that it keeps.
 
         Raises:
-            ValueError: The columns do not have as many rows, or others than before.
+            ValueError: The columns have different numbers of rows, or another shape than before.
         """
         arrays = [np.asarray(column) for column in columns]
         count = arrays[0].shape[0] if arrays and arrays[0].ndim else 0
         if not count or any(not each.ndim or each.shape[0] != count for each in arrays):
             shapes = verbatim(", ".join(str(each.shape) for each in arrays) or "no columns")
-            raise ValueError(three_part("a batch to be kept", shapes, "columns of as many rows"))
+            raise ValueError(three_part("a batch for replay", shapes, "columns of equal length"))
         if not self._columns:
             self.batch_size = count
             self._columns = [np.empty((self._rows, *a.shape[1:]), a.dtype) for a in arrays]
         self._check_like(arrays)
-        places = self._places(count)
-        taken = np.flatnonzero(places >= 0)
+        slots = self._slots(count)
+        taken = np.flatnonzero(slots >= 0)
         for kept, array in zip(self._columns, arrays, strict=True):
-            kept[places[taken]] = array[taken]
+            kept[slots[taken]] = array[taken]
         self.seen += count
         self._changed = self._changed or bool(taken.size)
 
     def take_changes(self) -> Columns | None:
-        """Returns copies of the kept rows; None if they are the same as the last time."""
+        """Returns copies of the kept rows; None if they have not changed since the last call."""
         if not self._changed:
             return None
         self._changed = False
         count = min(self.seen, self._rows)
         return [column[:count].copy() for column in self._columns]
 
-    def _places(self, count: int) -> npt.NDArray[np.int64]:
-        """Returns where each row of a batch goes; -1 for nowhere."""
+    def _slots(self, count: int) -> npt.NDArray[np.int64]:
+        """Returns the slot of each row of a batch; -1 if it is not kept."""
         ordinals = self.seen + np.arange(count)
         if not self._reservoir:
             return np.where(ordinals < self._rows, ordinals, -1)
@@ -93,4 +93,4 @@ class ReplayBuffer:
         if not alike:
             received = verbatim(", ".join(str(array.shape) for array in arrays))
             expected = "columns and rows of the same shape as in the first batch"
-            raise ValueError(three_part("a batch to be kept", received, expected))
+            raise ValueError(three_part("a batch for replay", received, expected))

@@ -1,4 +1,4 @@
-"""The user's own lineage entries: from the constructor, and from a tuner's environment."""
+"""Custom lineage entries: of the constructor, and of a tuner's environment."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ import numpy as np
 
 from rec_summary._pb import lineage_pb2
 from rec_summary.errors import three_part
-from rec_summary.training.checks import check_type
+from rec_summary.training.checks import check_type, check_unicode
 
 logger = logging.getLogger("rec_summary.training")
 
 CustomValue = Any
-"""A str, int, float, bool, None or numpy number; or a dict, list or tuple of such."""
+"""A str, int, float, bool, None or numpy number; or a dict, list or tuple of these."""
 
 HYPER_CONFIG: Final = "MINDINSIGHT_HYPER_CONFIG"
 _HYPER_CONFIG_CHARS: Final = 100_000
 
 _INT32: Final = range(-(2**31), 2**31)
 _INT64: Final = range(-(2**63), 2**63)
-_DEPTH: Final = 16  # deeper nesting is no configuration any more
+_DEPTH: Final = 16  # of nested dictionaries
 
 
 def check_custom_lineage(data: Mapping[str, CustomValue] | None) -> dict[str, CustomValue]:
-    """Returns the entries; dictionaries may be nested.
+    """Returns the entries. Dictionaries may be nested.
 
     Raises:
-        TypeError: A key is not a str, or a value cannot be recorded faithfully.
-        ValueError: The nesting is too deep.
+        TypeError: A key is not a str, or a value cannot be recorded without loss.
+        ValueError: The dictionaries are nested too deeply, or a key is not valid Unicode.
     """
     name = "custom_lineage_data"
     if data is None:
@@ -48,8 +48,7 @@ def _check_entries(name: str, data: Mapping[Any, Any], depth: int) -> None:
         raise ValueError(three_part(name, data, f"at most {_DEPTH} dictionaries inside each other"))
     for key, value in data.items():
         check_type(f"a key of {name}", key, str, "a str")
-        if key.encode("utf-8", "replace").decode() != key:
-            raise ValueError(three_part(f"a key of {name}", key, "text that is valid Unicode"))
+        check_unicode(f"a key of {name}", key)
         _check_value(f"{name}[{key!r}]", value, depth)
 
 
@@ -62,15 +61,16 @@ def _check_value(name: str, value: Any, depth: int) -> None:
                 raise TypeError(three_part(name, value, "a flat list, or a dict"))
             _check_value(name, item, depth)
     elif not isinstance(value, (str, bool, int, float, np.number, np.bool_, type(None))):
-        raise TypeError(three_part(name, value, "a str, a number, a bool, None, or a dict of such"))
+        expected = "a str, a number, a bool, None, or a dict of these"
+        raise TypeError(three_part(name, value, expected))
 
 
 def with_environment(data: Mapping[str, CustomValue]) -> dict[str, CustomValue]:
-    """Adds what a tuner has put into the environment; entries given in code win.
+    """Adds the entries of a tuner's environment variable; an entry of `data` has precedence.
 
-    Source: MindInsight's optimizer sets `MINDINSIGHT_HYPER_CONFIG` to a JSON object whose
-    `custom_lineage_data` holds the entries. One that cannot be used is left out with a
-    warning: it is not the mistake of whoever constructs the collector.
+    Source: MindInsight's optimizer sets `MINDINSIGHT_HYPER_CONFIG` to a JSON object with the
+    entries in `custom_lineage_data`. An invalid variable is ignored with a warning, because it is
+    not an argument of the collector.
     """
     text = os.environ.get(HYPER_CONFIG)
     if text is None:
@@ -83,7 +83,7 @@ def with_environment(data: Mapping[str, CustomValue]) -> dict[str, CustomValue]:
         entries = config.get("custom_lineage_data") if isinstance(config, dict) else config
         found = check_custom_lineage(entries)
     except (ValueError, TypeError, RecursionError) as error:
-        logger.warning("SummaryCollector: %s is left out: %s", HYPER_CONFIG, error)
+        logger.warning("SummaryCollector: %s is ignored: %s", HYPER_CONFIG, error)
         return dict(data)
     return {**found, **data}
 
@@ -91,10 +91,10 @@ def with_environment(data: Mapping[str, CustomValue]) -> dict[str, CustomValue]:
 def custom_lineage(data: Mapping[str, CustomValue]) -> lineage_pb2.LineageEvent:
     """Returns the entries as a lineage event, each in the map of its type.
 
-    What MindSpore's maps cannot hold stands in our own: 64-bit integers and booleans. Beside
-    them is a stand-in that MindInsight can show, the text of the integer, and 0 or 1. Still
-    larger integers, None, lists and empty dictionaries are kept as text; an empty message
-    would cost MindInsight the lineage of every run that it shows.
+    MindSpore's maps have no 64-bit integers and no booleans, so these are in maps of our own. A
+    second entry makes them visible in MindInsight: the text of the integer, or 0 or 1. Larger
+    integers, None, lists and empty dictionaries are stored as text: MindInsight loses the lineage
+    of all runs if a message is empty.
     """
     event = lineage_pb2.LineageEvent(wall_time=time.time())
     event.user_defined_info.SetInParent()
@@ -121,7 +121,7 @@ def _fill(info: lineage_pb2.UserDefinedInfo, key: str, value: CustomValue) -> No
     elif isinstance(value, float):
         info.map_double[key] = value
     elif isinstance(value, str):
-        # a lone surrogate is a str to Python and nothing to protobuf
+        # protobuf does not accept a lone surrogate, which Python allows in a str
         info.map_str[key] = value.encode("utf-8", "replace").decode("utf-8")
     else:
         info.map_str[key] = _text(value)

@@ -1,7 +1,7 @@
-"""Lineage: which data, network and hyper-parameters gave which result.
+"""Lineage: the data set, the network, the hyper-parameters and the process of a run.
 
-The messages are MindSpore's; what they cannot hold (64-bit sizes, the run's status) is in
-our own fields, which older readers skip.
+The messages are MindSpore's. Values that do not fit them (64-bit sizes, the status of the run) are
+in fields of our own, which older readers skip.
 """
 
 from __future__ import annotations
@@ -13,21 +13,120 @@ import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
+import mindspore
 import numpy as np
 from mindspore import nn
+from mindspore.communication import GlobalComm, get_group_size, get_rank
 
 from rec_summary._pb import lineage_pb2
-from rec_summary.training.collector.step_view import StepView
-from rec_summary.training.lineage.dataset import DatasetInfo
-from rec_summary.training.lineage.environment import Environment
+from rec_summary.records.format.names import this_host
+from rec_summary.training import _mindspore
+from rec_summary.training.online.stream import is_unbounded
+from rec_summary.training.step_view import StepView
 
 _INT32_MAX: Final = 2**31 - 1
+# The attributes of MindSpore's data sets that hold the paths of their data.
+_PATH_ATTRIBUTES: Final = ("dataset_files", "dataset_file", "dataset_dir")
+
+
+@dataclass(frozen=True)
+class Environment:
+    """The process that records.
+
+    Attributes:
+        rank: Its rank among the processes that train together, from 0 on.
+        rank_size: The number of these processes.
+        host: The name of the host.
+        pid: The process id.
+        mindspore_version: The version of MindSpore.
+        rec_summary_version: The version of this package.
+    """
+
+    rank: int
+    rank_size: int
+    host: str
+    pid: int
+    mindspore_version: str
+    rec_summary_version: str
+
+
+def this_environment() -> Environment:
+    """Returns this process; it is rank 0 of 1 unless MindSpore's communication is initialised."""
+    distributed = bool(GlobalComm.INITED)
+    try:
+        own_version = version("rec_summary")
+    except PackageNotFoundError:  # a checkout on PYTHONPATH
+        own_version = "unknown"
+    return Environment(
+        rank=int(get_rank()) if distributed else 0,
+        rank_size=int(get_group_size()) if distributed else 1,
+        host=this_host(),
+        pid=os.getpid(),
+        mindspore_version=str(mindspore.__version__),
+        rec_summary_version=own_version,
+    )
+
+
+@dataclass(frozen=True)
+class DatasetInfo:
+    """The known properties of a data set.
+
+    Attributes:
+        path: The directory of its files, or of the first one; None if it reads no files.
+        batch_size: Samples in a batch; 0 if unknown.
+        size: Samples in one pass; None for an unbounded stream, and if unknown.
+        unbounded: Whether it has no known end.
+    """
+
+    path: str | None
+    batch_size: int
+    size: int | None
+    unbounded: bool
+
+
+def describe_dataset(dataset: Any, samples: int = 0) -> DatasetInfo:
+    """Describes a data set without reading it.
+
+    It never asks a stream for its size, because the call would not return.
+
+    Args:
+        dataset: A `mindspore.dataset.Dataset`, or None if it is unknown.
+        samples: The number of samples in a batch of this data set; 0 if unknown.
+    """
+    if dataset is None:
+        return DatasetInfo(None, samples, None, False)
+    # MindSpore stores a size after it has counted it. Only this size of a stream can be known.
+    counted = getattr(dataset, "dataset_size", None)
+    unbounded = is_unbounded(dataset) and counted is None
+    batch_size = int(dataset.get_batch_size() or 0)
+    if batch_size <= 1:  # a generator of whole batches reports 1
+        batch_size = samples or batch_size
+    size = None
+    if not unbounded:
+        batches = counted if counted is not None else dataset.get_dataset_size()
+        size = int(batches) * max(batch_size, 1)
+    return DatasetInfo(_path(dataset), batch_size, size, unbounded)
+
+
+def _path(dataset: Any) -> str | None:
+    """Returns the first path between the last operation and the source."""
+    while dataset is not None:
+        for attribute in _PATH_ATTRIBUTES:
+            path = getattr(dataset, attribute, None)
+            if isinstance(path, (list, tuple)) and path:
+                path = path[0]
+            if isinstance(path, str) and path:
+                return os.path.dirname(path) if os.path.isfile(path) else path
+        children = getattr(dataset, "children", None)
+        dataset = children[0] if children else None
+    return None
 
 
 class Status(enum.Enum):
-    """How a run stands."""
+    """The status of a run."""
 
     RUNNING = lineage_pb2.RunState.RUNNING
     FINISHED = lineage_pb2.RunState.FINISHED
@@ -37,16 +136,16 @@ class Status(enum.Enum):
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run has come.
+    """The progress of a run.
 
     Attributes:
-        status: How it stands.
-        reason: Why it stopped or failed, in a line; empty otherwise.
+        status: Its status.
+        reason: Why it stopped or failed, in one line; empty otherwise.
         step: The last step trained.
-        samples: Samples seen; 0 if not known.
-        start_time: When it began, in seconds since the epoch.
-        loss: The last loss; None if not known.
-        learning_rate: The last learning rate (of the first group); None if not known.
+        samples: Samples seen; 0 if unknown.
+        start_time: Its start, in seconds since the epoch.
+        loss: The last loss; None if unknown.
+        learning_rate: The last learning rate (of the first group); None if unknown.
         troubles: Telemetry failures by kind.
     """
 
@@ -67,10 +166,7 @@ def train_lineage(
     environment: Environment,
     progress: Progress,
 ) -> lineage_pb2.LineageEvent:
-    """Returns the train lineage as it stands.
-
-    Every part that the callback arguments do not tell is left out, not invented.
-    """
+    """Returns the current train lineage. A field that the callback arguments lack stays empty."""
     event = lineage_pb2.LineageEvent(wall_time=time.time(), step=progress.step)
     message = event.train_lineage
     hyper = message.hyper_parameters
@@ -97,12 +193,7 @@ def train_lineage(
     checkpoint = _latest_checkpoint(view)
     message.model.path = json.dumps({"ckpt": checkpoint})
     message.model.size = os.path.getsize(checkpoint) if checkpoint else 0
-    _fill_state(message.run_state, view, environment, progress)
-    message.run_state.unbounded = data.unbounded
-    if data.batch_size:
-        message.run_state.batch_size = data.batch_size
-    if data.size is not None:
-        message.run_state.dataset_size = data.size
+    _fill_state(message.run_state, view, data, environment, progress)
     return event
 
 
@@ -112,9 +203,9 @@ def evaluation_lineage(
     """Returns the lineage of one evaluation.
 
     Args:
-        metrics: What the evaluation gave, by name.
-        data: The data set that it was made on.
-        train_step: The step that training had reached.
+        metrics: The metrics of the evaluation, by name.
+        data: The data set of the evaluation.
+        train_step: The last step trained before it.
     """
     event = lineage_pb2.LineageEvent(wall_time=time.time(), step=train_step)
     message = event.evaluation_lineage
@@ -129,7 +220,11 @@ def evaluation_lineage(
 
 
 def _fill_state(
-    state: lineage_pb2.RunState, view: StepView, environment: Environment, progress: Progress
+    state: lineage_pb2.RunState,
+    view: StepView,
+    data: DatasetInfo,
+    environment: Environment,
+    progress: Progress,
 ) -> None:
     state.status = progress.status.value
     if progress.reason:
@@ -147,13 +242,18 @@ def _fill_state(
     state.rec_summary_version = environment.rec_summary_version
     for kind, count in progress.troubles.items():
         state.troubles[kind] = count
+    state.unbounded = data.unbounded
+    if data.batch_size:
+        state.batch_size = data.batch_size
+    if data.size is not None:
+        state.dataset_size = data.size
 
 
 def _epochs(view: StepView) -> int:
-    """The number of epochs asked for; of an unbounded run, the epochs begun so far."""
-    asked = view.get("epoch_num")
-    known = isinstance(asked, int) and 0 < asked < _INT32_MAX
-    return _clip(asked if known else view.epoch)
+    """Returns the planned number of epochs; for an unbounded run, the epochs begun so far."""
+    planned = view.get("epoch_num")
+    known = isinstance(planned, int) and 0 < planned < _INT32_MAX
+    return _clip(planned if known else view.epoch)
 
 
 def _loss_function(view: StepView) -> Any:
@@ -165,13 +265,13 @@ def _loss_function(view: StepView) -> Any:
 
 
 def backbone(view: StepView) -> Any:
-    """The user's own network: given by name, or inside the training wrappers."""
+    """Returns the user's own network: the argument `network`, or the one inside the wrappers."""
     network = view.get("network")
     if network is None and view.network is not None:
         network = view.network
         while isinstance(network, (nn.TrainOneStepCell, nn.TrainOneStepWithLossScaleCell)):
             network = network.network
-        network = getattr(network, "_backbone", network)
+        network = _mindspore.wrapped_network(network)
     return network
 
 
@@ -184,7 +284,7 @@ def _latest_checkpoint(view: StepView) -> str | None:
 
 
 def _plain(value: Any) -> Any:
-    """Returns what JSON can hold; NaN and infinities become their names."""
+    """Returns a value that JSON can hold; NaN and infinities become their names."""
     if isinstance(value, (np.generic, np.ndarray)):
         value = value.tolist()
     if isinstance(value, float) and not math.isfinite(value):
@@ -197,5 +297,5 @@ def _plain(value: Any) -> Any:
 
 
 def _clip(value: int) -> int:
-    """The nearest that the format's 32-bit fields can hold; the exact value stands elsewhere."""
+    """Returns the nearest 32-bit value; a field of our own holds the exact one."""
     return max(-_INT32_MAX - 1, min(int(value), _INT32_MAX))

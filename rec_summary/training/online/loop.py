@@ -1,8 +1,8 @@
 """The loop of online training: passes, steps and the reasons to stop.
 
-It keeps the order of hooks of `Model.train`, with one difference: a pass begins when its first
-batch is there. A source that has run dry therefore makes no empty epochs, in which callbacks
-such as `History` would meet no output.
+The order of hooks is that of `Model.train`, with one difference: a pass begins when its first batch
+is available. An exhausted source therefore makes no empty epochs, in which callbacks such as
+`History` would find no output.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from rec_summary.training.online.stream import INT32_MAX, OpenStream
 _log = logging.getLogger("rec_summary.training")
 
 UNBOUNDED = INT32_MAX
-"""What `epoch_num`, and for a stream `batch_num`, hold: there is no planned end.
+"""The value of `epoch_num`, and for a stream of `batch_num`: there is no planned end.
 
-An int32, because MindSpore's lineage stores one, and because its `SummaryCollector` needs
-`epoch_num * batch_num` to fit the length of a `range`. With `sys.maxsize` that overflows.
+An int32, because MindSpore's lineage stores one, and because `epoch_num * batch_num` must be a
+valid length of a `range` in its `SummaryCollector`. With `sys.maxsize` the product overflows.
 """
 
 REQUEST_STOP = "request_stop"
@@ -39,9 +39,9 @@ class OnlineRun:
     """One call of `RecModel.online_train`, from the begin hook to the end hook.
 
     Args:
-        model: The `Model` being trained. Its protected methods are used as `Model.train` does.
+        model: The `Model` that trains. Its protected methods are called as in `Model.train`.
         callbacks: MindSpore's manager of the callbacks, already entered.
-        parameters: The callback parameters. `stop_reason` is added to them at the end.
+        parameters: The callback parameters. The run adds `stop_reason` at the end.
         signals: Already entered.
         stream: The opened dataset.
         batches_in_pass: None for a stream.
@@ -66,7 +66,7 @@ class OnlineRun:
         self._steps_in_pass = 0
 
     def feed(self, dataset: Dataset) -> None:
-        """Trains with batches that are fetched on the host."""
+        """Trains with batches that the host fetches."""
         model = self._model
         helper, network = model._exec_preprocess(
             is_train=True, dataset=dataset, dataset_sink_mode=False, epoch_num=-1
@@ -104,12 +104,12 @@ class OnlineRun:
     def sink(self, dataset: Dataset) -> None:
         """Trains with batches that the device takes from a queue, one for each pass.
 
-        The device, not the host, waits for data here, so a stop takes effect after the step
-        under way, and a source that runs dry cannot be noticed.
+        Here the device waits for data, and not the host. So a stop takes effect after the current
+        step, and the end of the data cannot be detected.
         """
         model = self._model
         self._callbacks.on_train_begin(self._context)
-        helper = getattr(dataset, "_dataset_helper", None)  # there after `Model.build`
+        helper = getattr(dataset, "_dataset_helper", None)  # set by `Model.build`
         while not self._stopping():
             self._begin_pass()
             helper, network = model._exec_preprocess(
@@ -145,7 +145,7 @@ class OnlineRun:
         model._current_step_num = self._steps_in_pass
         parameters.train_dataset_element = batch
         self._callbacks.on_train_step_begin(self._context)
-        # A callback may have evaluated, which leaves the network in the mode for evaluation.
+        # An evaluation in a callback leaves the network in evaluation mode.
         network = model._check_network_mode(network, True)
         parameters.net_outputs = network(*batch)
         return parameters.net_outputs
@@ -158,7 +158,7 @@ class OnlineRun:
         parameters = self._parameters
         planned = parameters.batch_num
         if self._endless:
-            # Now it is known; `TimeMonitor` divides the time of the epoch by it.
+            # Known only now; `TimeMonitor` divides the time of the epoch by it.
             parameters.batch_num = self._steps_in_pass
         self._steps_in_pass = 0
         self._model._flush_from_cache(parameters)
@@ -167,7 +167,7 @@ class OnlineRun:
 
     def _end(self) -> None:
         if "net_outputs" not in self._parameters:
-            # Nothing was trained; MindSpore's `SummaryCollector` reads this key in its end hook.
+            # No step was trained; MindSpore's `SummaryCollector` reads this key in its end hook.
             self._parameters.net_outputs = None
         self._callbacks.on_train_end(self._context)
 
@@ -178,10 +178,10 @@ class OnlineRun:
         return "stop_reason" in self._parameters
 
     def _note_signal(self) -> None:
-        """Lets hooks see a signal as a requested stop, with its name as the reason."""
+        """Requests a stop after a signal, with its name as the reason."""
         name = self._signals.received
         if name is not None and "stop_reason" not in self._parameters:
-            _log.info("%s received: training stops in good order.", name)
+            _log.info("%s received: training stops after this step.", name)
             self._parameters.stop_reason = name
             self._context.request_stop()
 
@@ -189,9 +189,9 @@ class OnlineRun:
         self._parameters.stop_reason = SOURCE_EXHAUSTED
         passes = self._parameters.get("cur_epoch_num", 0)
         _log.warning(
-            "The data source has run dry: a whole pass gave no batch. Training ends after %d steps "
-            "in %d %s. A source that can be read again, such as a generator function, would "
-            "have been repeated.",
+            "The data source is exhausted: a whole pass gave no batch. Training ends after %d "
+            "steps in %d %s. A source that can be read again, such as a generator function, is "
+            "repeated.",
             self._parameters.cur_step_num,
             passes,
             "pass" if passes == 1 else "passes",

@@ -1,4 +1,4 @@
-"""`RecModel`: MindSpore's `Model` with training on streams that never end."""
+"""`RecModel`: MindSpore's `Model` with training on unbounded streams."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from mindspore.train.callback import Callback
 
 from rec_summary.errors import three_part
 from rec_summary.training import _mindspore
+from rec_summary.training.checks import check_bool, check_type
 from rec_summary.training.online.loop import UNBOUNDED, OnlineRun
 from rec_summary.training.online.signals import StopSignals
 from rec_summary.training.online.stream import OpenStream, batches_in_pass, opened
@@ -22,31 +23,31 @@ _log = logging.getLogger("rec_summary.training")
 
 
 class RecModel(Model):
-    """A `mindspore.train.Model` for recommenders, which can train online.
+    """A `mindspore.train.Model` for recommenders with online training.
 
-    `train`, `fit`, `eval`, `predict` and `build` are MindSpore's own; `online_train` is added.
-    It is a replacement of `mindspore_rec.RecModel` with the same signature.
+    It adds `online_train` to MindSpore's `train`, `fit`, `eval`, `predict` and `build`. It replaces
+    `mindspore_rec.RecModel`, with the same signature.
 
     Args:
         network: The network to train, a `Cell`.
         loss_fn: The loss, a `Cell` of output and label. None if `network` computes the loss.
-        optimizer: Updates the weights. None if `network` does so itself.
+        optimizer: Updates the weights. None if `network` updates them.
         metrics: A dict or set of metrics for `eval`.
         eval_network: The network for `eval`; by default made of `network` and `loss_fn`.
         eval_indexes: Three positions in the output of `eval_network`: loss, prediction, label.
         amp_level: ``"O0"``, ``"O1"``, ``"O2"``, ``"O3"`` or ``"auto"``: mixed precision.
         boost_level: ``"O0"``, ``"O1"`` or ``"O2"``.
-        keep_outputs: Whether training gives callbacks all that the network returns, and not the
-            loss alone: with a `loss_fn` (loss, prediction, label), else the outputs of `network`,
-            of which the first is the loss. The predictions are those from before the update;
-            `SummaryCollector(recommender=...)` uses them. Without mixed precision only.
-        **kwargs: What `Model` takes besides: `loss_scale_manager`, `keep_batchnorm_fp32`,
+        keep_outputs: Whether callbacks receive all outputs of the network in training, and not only
+            the loss: with a `loss_fn` (loss, prediction, label), else the outputs of `network`,
+            with the loss first. The predictions are from before the update.
+            `SummaryCollector(recommender=...)` uses them. Not available with mixed precision.
+        **kwargs: Other arguments of `Model`: `loss_scale_manager`, `keep_batchnorm_fp32`,
             `boost_config_dict`.
 
     Raises:
-        ValueError: For combinations that `Model` refuses, such as `metrics` without `loss_fn` and
-            `eval_network`.
-        ImportError: If the installed MindSpore lacks a name that this class needs.
+        ValueError: `Model` does not accept the combination, for example `metrics` without `loss_fn`
+            and `eval_network`.
+        ImportError: The installed MindSpore lacks a name that this class needs.
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class RecModel(Model):
         keep_outputs: bool = False,
         **kwargs: Any,
     ) -> None:
-        self._keep_outputs = _checked_keep_outputs(
+        self._keep_outputs = _check_keep_outputs(
             keep_outputs, optimizer, amp_level, boost_level, kwargs
         )
         super().__init__(
@@ -80,7 +81,7 @@ class RecModel(Model):
         _mindspore.check_model(self)
 
     def _build_train_network(self) -> Any:
-        """Makes the network that `Model` trains; called by its constructor."""
+        """Returns the network that `Model` trains; its constructor calls this."""
         if not self._keep_outputs:
             return super()._build_train_network()
         return TrainStep(self._network, self._optimizer, self._loss_fn)
@@ -94,48 +95,46 @@ class RecModel(Model):
     ) -> None:
         """Trains until a callback, a signal or the end of the data stops it.
 
-        A pass over the data is an epoch. A stream is one pass without end; a set, or a generator
+        A pass over the data is an epoch. A stream is one unbounded pass. A set, or a generator
         function that returns, is repeated, pass after pass. A source that can be read only once
-        ends the training with a warning when it has run dry.
+        ends the training with a warning when it is exhausted.
 
-        Training stops in good order, after the step under way and with the hooks for the end of
-        the epoch and of the training, for one of four reasons. It is told in the callback
-        parameter `stop_reason`:
+        Training stops after the current step, and calls the hooks for the end of the epoch and of
+        the training. The callback parameter `stop_reason` has one of four reasons:
 
         - ``"request_stop"``: a callback called `run_context.request_stop()`.
         - ``"source exhausted"``: a whole pass gave no batch.
-        - ``"SIGTERM"``: afterwards SystemExit is raised, with code 143.
-        - ``"SIGINT"``, Ctrl-C: afterwards KeyboardInterrupt is raised, and an uncaught one makes
-          exit code 130. During a step MindSpore turns Ctrl-C into SIGTERM.
+        - ``"SIGTERM"``: SystemExit is raised afterwards, with code 143.
+        - ``"SIGINT"``, Ctrl-C: KeyboardInterrupt is raised afterwards. If it is not caught, the
+          exit code is 130. During a step MindSpore turns Ctrl-C into SIGTERM.
 
-        The signals also end a wait for data on a stream that has gone quiet, though not a wait
-        inside a function given to `map`, which only the function can end. A second signal, more
-        than a second later, does not wait for the hooks. A handler for SIGTERM or SIGINT that was
-        installed by the user decides alone. Called outside the main thread, `online_train` leaves
-        signals alone.
+        The signals also end a wait for data on a stream without new rows. They do not end a wait
+        inside a function passed to `map`. A second signal, more than a second later, does not wait
+        for the hooks. If you have installed a handler for SIGTERM or SIGINT, only your handler
+        runs. Outside the main thread, `online_train` does not handle signals.
 
-        Callbacks get what `Model.train` gives them. Without a planned end, `epoch_num` is
-        2,147,483,647. On a stream, `batch_num` is that number too, so that a step's number within
-        the epoch, in checkpoint names and logs, is the step number; only in the hooks for the end
-        of an epoch is it the number of steps that the epoch had. `get_dataset_size()` of a stream
-        is never called; while training runs, `train_dataset.get_dataset_size()` answers the
+        Callbacks receive the parameters of `Model.train`. Without a planned end, `epoch_num` is
+        2,147,483,647. On a stream, `batch_num` is this number too. So the number of a step within
+        the epoch, in checkpoint names and logs, is the step number. Only in the hooks for the end
+        of an epoch, `batch_num` is the number of steps in that epoch. `get_dataset_size()` of a
+        stream is never called; during training, `train_dataset.get_dataset_size()` returns the
         largest number for which batches times batch size fits an int32. An error in a callback or
-        in the data source is raised after the callbacks have been left; their end hooks are not
+        in the data source is raised after the callbacks have been exited. Their end hooks are not
         called then, as in `Model.train`.
 
         Args:
-            train_dataset: Gives (data, label) if there is a `loss_fn`, else the arguments of
-                `network`. Bound to this model afterwards.
+            train_dataset: Yields (data, label) if there is a `loss_fn`, else the arguments of
+                `network`. It is bound to this model afterwards.
             callbacks: A callback, a list of them, or None.
             dataset_sink_mode: Whether the device takes the data from a queue. Each step is then
-                an epoch of its own, as in the original. On CPU data is fed from the host.
+                an epoch, as in the original. On CPU the host always fetches the data.
             sink_size: Batches for each sink; only 1 is supported.
 
         Raises:
-            TypeError: If an argument is of the wrong type.
-            ValueError: If `sink_size` is not 1 with sink mode; if sink mode is asked for with a
-                GraphCell; if there is a `loss_fn` and a batch has not two elements.
-            RuntimeError: If `train_dataset` belongs to another model, or the data source raised.
+            TypeError: An argument has the wrong type.
+            ValueError: `sink_size` is not 1 in sink mode; sink mode is used with a GraphCell; or
+                there is a `loss_fn` and a batch does not have two elements.
+            RuntimeError: `train_dataset` belongs to another model, or the data source raised.
             SystemExit: After SIGTERM.
             KeyboardInterrupt: After Ctrl-C.
         """
@@ -147,7 +146,7 @@ class RecModel(Model):
 
         sink = dataset_sink_mode
         if sink and mindspore.get_context("device_target") == "CPU":
-            _log.info("Data sink is not available on CPU: data is fed from the host.")
+            _log.info("Data sink is not available on CPU: the host fetches the data.")
             sink = False
         _mindspore.set_up_parallel_context(self._network)
         with opened(train_dataset) as stream, StopSignals(stream.wake) as signals:
@@ -186,7 +185,7 @@ class RecModel(Model):
     def _callback_parameters(
         self, train_dataset: Dataset, callbacks: list[Any], sink: bool, size: int | None
     ) -> Any:
-        """Makes the parameters that callbacks find at the begin hook, as `Model.train` does."""
+        """Returns the callback parameters of the begin hook, as in `Model.train`."""
         parameters = _mindspore.CallbackParameters()
         own = [_mindspore.FrameworkProfilerCallback()]
         if mindspore.get_context("mode") == mindspore.PYNATIVE_MODE:
@@ -206,7 +205,7 @@ class RecModel(Model):
             parallel_mode=self._parallel_mode,
             device_number=self._device_number,
             list_callback=[*own, *callbacks],
-            initial_step=getattr(self, "_initial_step", None),  # of its fault tolerance
+            initial_step=getattr(self, "_initial_step", None),  # for MindSpore's fault tolerance
             last_save_ckpt_step=None,
             latest_ckpt_file=None,
             loss_scale_mananger=self._loss_scale_manager,  # MindSpore's spelling
@@ -220,17 +219,14 @@ class RecModel(Model):
     def _check_online_arguments(
         self, train_dataset: object, callbacks: object, dataset_sink_mode: object, sink_size: object
     ) -> None:
-        if not isinstance(train_dataset, Dataset):
-            raise TypeError(three_part("train_dataset", train_dataset, "a mindspore Dataset"))
+        check_type("train_dataset", train_dataset, Dataset, "a mindspore Dataset")
         several = callbacks if isinstance(callbacks, list | tuple) else [callbacks]
         if callbacks is not None and not all(isinstance(one, Callback) for one in several):
             raise TypeError(
                 three_part("callbacks", callbacks, "a mindspore Callback, a list of them, or None")
             )
-        if not isinstance(dataset_sink_mode, bool):
-            raise TypeError(three_part("dataset_sink_mode", dataset_sink_mode, "a bool"))
-        if not isinstance(sink_size, int) or isinstance(sink_size, bool):
-            raise TypeError(three_part("sink_size", sink_size, "an int"))
+        check_bool("dataset_sink_mode", dataset_sink_mode)
+        check_type("sink_size", sink_size, int, "an int")
         if dataset_sink_mode and sink_size != 1:
             raise ValueError(three_part("sink_size", sink_size, "1, the only supported size"))
         if dataset_sink_mode and isinstance(self._train_network, nn.GraphCell):
@@ -243,12 +239,10 @@ class RecModel(Model):
             )
 
 
-def _checked_keep_outputs(
+def _check_keep_outputs(
     keep: object, optimizer: object, amp_level: object, boost_level: object, others: dict[str, Any]
 ) -> bool:
-    if not isinstance(keep, bool):
-        raise TypeError(three_part("keep_outputs", keep, "a bool"))
-    if not keep:
+    if not check_bool("keep_outputs", keep):
         return False
     scaled = others.get("loss_scale_manager")
     wrong = {
@@ -259,5 +253,5 @@ def _checked_keep_outputs(
     }
     for name, (received, is_wrong, expected) in wrong.items():
         if is_wrong:
-            raise ValueError(three_part(name, received, f"{expected}, where outputs are kept"))
+            raise ValueError(three_part(name, received, f"{expected}, if keep_outputs is True"))
     return True

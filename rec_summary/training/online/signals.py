@@ -1,13 +1,13 @@
-"""SIGTERM and Ctrl-C as a request to stop, instead of a sudden end.
+"""SIGTERM and Ctrl-C as a request to stop.
 
-Two facts shape this module. Python runs signal handlers in its main thread only, between two
-bytecodes. And MindSpore takes SIGINT over in C++, at every call of a network anew, and turns it
-into SIGTERM. Python's handler is put back before each wait for data, so Ctrl-C during a wait
-arrives here as SIGINT, and during a step as SIGTERM.
+Python runs signal handlers only in its main thread, between two bytecodes. At every call of a
+network, MindSpore replaces the handler of SIGINT in C++ and turns SIGINT into SIGTERM. This module
+restores Python's handler before each wait for data. So Ctrl-C arrives here as SIGINT during a wait,
+and as SIGTERM during a step.
 
-While the main thread waits in C++ for data, no handler runs at all. But Python's own C handler
-writes to a file descriptor at once, whatever the main thread does. A thread that reads there ends
-the wait, and the handler runs; the user's handler too, if it is theirs.
+While the main thread waits in C++ for data, no Python handler runs. But Python's C handler writes
+to a file descriptor at once, whatever the main thread does. A thread reads this descriptor and ends
+the wait. Then the handler runs, also one that the user has installed.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from types import FrameType, TracebackType
 from typing import Any, NoReturn
 
 # One Ctrl-C can arrive twice: timeout(1) signals the process and then its group, and a launcher
-# may pass on what the terminal has already sent to everybody.
+# may forward a signal that the terminal has sent to the whole group.
 _SAME_REQUEST_SECONDS = 1.0
 
-# How long the main thread may take to come back to Python by itself.
+# The time for the main thread to return to Python by itself.
 _PATIENCE_SECONDS = 0.1
 
-# Handlers that nobody chose: what a fresh interpreter has.
+# The handlers of a new interpreter, which no user has chosen.
 _DEFAULTS: dict[signal.Signals, tuple[Any, ...]] = {
     signal.SIGTERM: (signal.SIG_DFL,),
     signal.SIGINT: (signal.default_int_handler, signal.SIG_DFL),
@@ -37,21 +37,20 @@ _DEFAULTS: dict[signal.Signals, tuple[Any, ...]] = {
 
 
 class StopSignals:
-    """While entered, notes SIGTERM and SIGINT in place of dying of them.
+    """A context in which SIGTERM and SIGINT do not end the process.
 
-    A handler that the user has installed stays in charge of its signal; only the defaults are
-    replaced, and they are put back on leaving, with or without an exception. Outside of the main
-    thread nothing is installed, since Python allows it only there.
+    It replaces only default handlers, and restores them on exit, with or without an exception. A
+    handler that the user has installed stays. Outside the main thread it installs nothing, because
+    Python does not allow it there.
 
-    The first signal is noted, and ends a wait for data. A second one, more than a second later,
-    comes from somebody who does not want to wait any longer: it puts the handlers back and
-    raises, and a third then meets those handlers.
+    The first signal sets `received` and ends a wait for data. A second signal, more than a second
+    later, restores the handlers and raises at once. A third signal reaches the restored handlers.
 
     Args:
-        end_wait: Makes a wait inside `waiting` return soon. Called in another thread.
+        end_wait: Ends a wait inside `waiting`. It is called in another thread.
 
     Attributes:
-        received: ``"SIGTERM"`` or ``"SIGINT"`` once one has arrived, else None.
+        received: ``"SIGTERM"`` or ``"SIGINT"`` after one has arrived, else None.
     """
 
     def __init__(self, end_wait: Callable[[], None]) -> None:
@@ -61,7 +60,7 @@ class StopSignals:
         self._replaced: dict[signal.Signals, Any] = {}
         self._active = False
         self._in_main_thread = False
-        # One object, so that it can be recognised later: each access makes another bound method.
+        # One object for later comparisons: each access makes a new bound method.
         self._handler = self._handle
 
     def __enter__(self) -> StopSignals:
@@ -84,13 +83,13 @@ class StopSignals:
         self._restore()
 
     def waiting(self) -> contextlib.AbstractContextManager[None]:
-        """To be entered around each wait for data (5 µs)."""
+        """Returns a context for a wait for data (5 µs)."""
         if self._in_main_thread:
-            _put_back_sigint()
+            _restore_sigint()
         return self._watch
 
     def raise_received(self) -> None:
-        """Ends the process in the way that is usual for the signal that was received, if any.
+        """Ends the process in the usual way of the received signal, if there is one.
 
         Raises:
             SystemExit: With code 143, after SIGTERM.
@@ -101,7 +100,7 @@ class StopSignals:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if not self._active:
-            self._pass_on(number, frame)
+            self._call_replaced(number, frame)
         elif self.received is None:
             self.received = signal.Signals(number).name
             self._received_at = time.monotonic()
@@ -109,8 +108,8 @@ class StopSignals:
             self._restore()
             _raise(signal.Signals(number))
 
-    def _pass_on(self, number: int, frame: FrameType | None) -> None:
-        """Behaves as the replaced handler, for a callback that put ours back after we left."""
+    def _call_replaced(self, number: int, frame: FrameType | None) -> None:
+        """Does what the replaced handler does, if a callback restores ours after `__exit__`."""
         before = self._replaced.get(signal.Signals(number), signal.SIG_DFL)
         if callable(before):
             before(number, frame)
@@ -124,35 +123,35 @@ class StopSignals:
         self._active = False
         _entered.discard(self)
         for number, before in self._replaced.items():
-            # A callback may have installed its own in the meantime; that one stays.
+            # A handler that a callback has installed meanwhile stays.
             if signal.getsignal(number) is self._handler:
                 signal.signal(number, before)
-        _put_back_sigint()
+        _restore_sigint()
         self._watch.stop()
 
 
 class _WaitWatch(contextlib.AbstractContextManager[None]):
-    """Ends a wait of the main thread in C++ when a signal is pending.
+    """A context around each wait of the main thread; ends the wait when a signal is pending.
 
-    Entered around each wait; that costs two additions.
+    It costs two additions for each wait.
     """
 
     def __init__(self, end_wait: Callable[[], None]) -> None:
         self._end_wait = end_wait
-        self._turns = 0  # odd while waiting
+        self._changes = 0  # odd while waiting
         self._thread: threading.Thread | None = None
         self._pipe = -1, -1
         self._before = -1
 
     def __enter__(self) -> None:
-        self._turns += 1
+        self._changes += 1
 
     def __exit__(self, *error: object) -> None:
-        self._turns += 1
+        self._changes += 1
 
     def start(self) -> None:
         self._pipe = os.pipe()
-        os.set_blocking(self._pipe[1], False)  # a condition of set_wakeup_fd
+        os.set_blocking(self._pipe[1], False)  # set_wakeup_fd requires it
         self._before = signal.set_wakeup_fd(self._pipe[1], warn_on_full_buffer=False)
         self._thread = threading.Thread(target=self._watch, name="rec_summary-signals", daemon=True)
         self._thread.start()
@@ -160,7 +159,7 @@ class _WaitWatch(contextlib.AbstractContextManager[None]):
     def stop(self) -> None:
         signal.set_wakeup_fd(self._before)
         thread, self._thread = self._thread, None
-        if thread is not None and thread.is_alive():  # it is not, in a forked child
+        if thread is not None and thread.is_alive():  # a forked child does not have it
             os.write(self._pipe[1], b"\0")
             thread.join()
         for end in self._pipe:
@@ -169,7 +168,7 @@ class _WaitWatch(contextlib.AbstractContextManager[None]):
     def _watch(self) -> None:
         while True:
             numbers = os.read(self._pipe[0], 64)
-            if self._before != -1:  # an event loop has a right to know
+            if self._before != -1:  # for an event loop
                 with contextlib.suppress(OSError):
                     os.write(self._before, numbers.replace(b"\0", b""))
             if 0 in numbers:
@@ -178,18 +177,18 @@ class _WaitWatch(contextlib.AbstractContextManager[None]):
                 self._end_stuck_wait()
 
     def _end_stuck_wait(self) -> None:
-        # If the main thread takes a turn, it runs Python and with it the handler.
-        turns = self._turns
+        # If the count changes, the main thread runs Python, and with it the handler.
+        changes = self._changes
         while self._thread is not None:
             time.sleep(_PATIENCE_SECONDS)
-            if self._turns != turns:
+            if self._changes != changes:
                 return
-            if turns % 2:
+            if changes % 2:
                 self._end_wait()
 
 
-def _put_back_sigint() -> None:
-    """Gives SIGINT back to the Python handler that MindSpore has replaced in C++."""
+def _restore_sigint() -> None:
+    """Restores the Python handler of SIGINT that MindSpore has replaced in C++."""
     handler = signal.getsignal(signal.SIGINT)
     if handler is not None:
         signal.signal(signal.SIGINT, handler)
@@ -201,7 +200,7 @@ def _raise(number: signal.Signals) -> NoReturn:
     raise SystemExit(128 + number)
 
 
-# A child forked during training (data workers, writers of summaries) must die of SIGTERM as ever.
+# SIGTERM must still end a child that is forked during training (data workers, summary writers).
 _entered: weakref.WeakSet[StopSignals] = weakref.WeakSet()
 
 

@@ -1,8 +1,8 @@
-"""A training step that also returns what the network predicted, before the update.
+"""A training step that returns all outputs of the network, computed before the update.
 
-MindSpore's own step returns the loss alone. This one takes the predictions out of the forward
-pass that the gradients are computed from, so they cost nothing, and they are those of a model that
-has not yet learned from the batch.
+MindSpore's step returns only the loss. This one returns the outputs of the forward pass of the
+gradients. They need no extra computation, and they are predictions of a model that has not yet
+learned from the batch.
 """
 
 from __future__ import annotations
@@ -18,18 +18,17 @@ from rec_summary.errors import three_part
 class TrainStep(nn.TrainOneStepCell):
     """One step of training: forward, backward, update; returns all outputs of the network.
 
-    For MindSpore's `Model`: ``Model(TrainStep(network, optimizer))``. `RecModel` makes one by
-    itself with ``keep_outputs=True``. Works in graph mode and in PyNative mode. Loss scaling is
-    not offered.
+    For MindSpore's `Model`: ``Model(TrainStep(network, optimizer))``. `RecModel` makes one with
+    ``keep_outputs=True``. It works in graph mode and in PyNative mode. It has no loss scaling.
 
     Args:
-        network: Returns the loss first, a scalar, and whatever else there is: predictions, labels.
+        network: Returns the loss, a scalar, and then any other outputs: predictions, labels.
         optimizer: Updates the weights.
-        loss_fn: If given, `network` takes all columns but the last and returns a prediction; the
-            last one is the label, and the step returns (loss, prediction, label).
+        loss_fn: If given, `network` takes all columns except the last and returns a prediction. The
+            last column is the label, and the step returns (loss, prediction, label).
 
     Raises:
-        TypeError: The network or the optimizer is none.
+        TypeError: `network` is not a Cell, or `optimizer` is not an Optimizer.
     """
 
     def __init__(self, network: Any, optimizer: Any, loss_fn: Any = None) -> None:
@@ -53,7 +52,7 @@ class TrainStep(nn.TrainOneStepCell):
 
 
 class _WithLoss(nn.Cell):
-    """A network and its loss: loss, prediction and label of a batch."""
+    """A network and its loss; returns loss, prediction and label of a batch."""
 
     def __init__(self, backbone: Any, loss_fn: Any) -> None:
         super().__init__(auto_prefix=False)

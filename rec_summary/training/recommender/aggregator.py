@@ -12,14 +12,15 @@ from typing import Final
 from rec_summary._pb.summary_pb2 import MetricStates
 from rec_summary.errors import RecSummaryError
 from rec_summary.metrics.host import HostMeter
-from rec_summary.metrics.report import PREFIX, Detail, Readings, read
+from rec_summary.metrics.report import PREFIX, Detail, MetricValues, read
 from rec_summary.metrics.state import State
 from rec_summary.records.failures import Troubles
 from rec_summary.records.writing.task import EncodedRecord, Record, Task
 from rec_summary.training.recommender import persistence as store
 from rec_summary.training.recommender.config import RecommenderMetrics
-from rec_summary.training.recommender.inputs import Array, Batch, join
+from rec_summary.training.recommender.inputs import Batch, join
 from rec_summary.training.recommender.states import Metrics
+from rec_summary.training.tensors import Array
 from rec_summary.values.recommender import encode_states, recommender_values
 from rec_summary.values.summary import encode_event
 
@@ -108,14 +109,14 @@ class Engine:
             metrics.snapshot_rows(table, rows, values)
         states = metrics.end_interval()
         options = self._options
-        readings = Readings()
+        readings = MetricValues()
         read(states, Detail(report.detailed, options.thresholds, options.top), readings)
         if report.rows:
             metrics.read_rows(readings)
         self._read_host(readings)
         if repeated:
             before = self._last_scalars
-            readings = Readings() if self._last_detailed else readings
+            readings = MetricValues() if self._last_detailed else readings
             readings.scalars = {t: v for t, v in readings.scalars.items() if t not in before}
         self._last_step, self._last_detailed = report.step, report.detailed
         self._last_scalars = set(readings.scalars)
@@ -130,7 +131,7 @@ class Engine:
             encoded.append(encode_states(STATES_TAG, self._mergeable(states, report)))
         return encode_event(report.step, report.wall_time, encoded) if encoded else b""
 
-    def _read_host(self, readings: Readings) -> None:
+    def _read_host(self, readings: MetricValues) -> None:
         usage = self._host.read() if self._host is not None else None
         if usage is not None:
             readings.put("host/rss_bytes", usage.rss_bytes)

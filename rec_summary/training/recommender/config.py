@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rec_summary.errors import three_part
-from rec_summary.training.checks import check_directory, check_positive_int, check_type
+from rec_summary.training.checks import check_directory, check_int, check_type
 
 Function = Callable[[Any, Any], Any]
 Place = int | str | Function
@@ -135,7 +135,7 @@ class RecommenderMetrics:
             name = "logits" if self.logits else "users"
             raise ValueError(three_part(name, getattr(self, name), "nothing for task='ratings'"))
         for name in _NUMBERS:
-            check_positive_int(name, getattr(self, name))
+            check_int(name, getattr(self, name))
         self._check_sizes()
         if self.reference is not None:
             object.__setattr__(self, "reference", check_directory("reference", self.reference))

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from mindspore import Tensor
 
 from rec_summary.errors import three_part, verbatim
 from rec_summary.records.failures import Troubles
-from rec_summary.training.collector.operators import Mailbox
-from rec_summary.training.collector.step_view import StepView, as_array, copy_of
+from rec_summary.training.operators import Mailbox
 from rec_summary.training.recommender.config import RecommenderMetrics, Source
+from rec_summary.training.step_view import StepView
+from rec_summary.training.tensors import Array, as_array, copy_of
 
 PREDICTIONS: Final = "predictions"
 LABELS: Final = "labels"
@@ -27,7 +27,6 @@ _OF_OUTPUTS: Final = (PREDICTIONS, LABELS, WEIGHTS)
 _TENSOR: Final = "tensor"
 _SMALL: Final = 1 << 14  # bytes of a Tensor; a larger one is better read without a copy
 
-Array = npt.NDArray[Any]
 NO_IDS: Final = np.zeros(0, np.int64)
 
 

@@ -13,7 +13,6 @@ from rec_summary.errors import three_part
 from rec_summary.metrics import report as readings
 from rec_summary.metrics.distribution import Distribution
 from rec_summary.metrics.drift import LABEL, Drift, ReferenceBuilder
-from rec_summary.metrics.panes import Panes
 from rec_summary.metrics.quality.click_quality import ClickQuality
 from rec_summary.metrics.quality.clicks import clean
 from rec_summary.metrics.quality.grouped_auc import UserScores
@@ -24,10 +23,11 @@ from rec_summary.metrics.tables.frequency import FrequencyOptions, IdFrequency
 from rec_summary.metrics.tables.health import TableHealth
 from rec_summary.metrics.tables.row_norms import RowNorms
 from rec_summary.metrics.throughput import Throughput
-from rec_summary.metrics.windows import Decayed, LastExamples, Lifetime
+from rec_summary.metrics.windows import Decayed, LastExamples, Lifetime, Window
 from rec_summary.training.recommender import inputs as batches
 from rec_summary.training.recommender.config import RecommenderMetrics
-from rec_summary.training.recommender.inputs import Array, Roles, Steps
+from rec_summary.training.recommender.inputs import Roles, Steps
+from rec_summary.training.tensors import Array
 
 _EXACT_ROWS: Final = 2**20  # two bytes of memory for each; larger tables are estimated
 _ROWS: Final = "rows"
@@ -60,8 +60,8 @@ class Metrics:
         self._sizes = dict(sizes)
         self._trouble = trouble
         self.examples = 0
-        self._quality: dict[str, Panes[Any]] = {}
-        self._users: dict[str, Panes[Any]] = {}
+        self._quality: dict[str, Window[Any]] = {}
+        self._users: dict[str, Window[Any]] = {}
         if options.predictions is not None:
             self._quality = _windows(_empty_quality(options), options, 16)
         if options.users is not None:
@@ -145,7 +145,7 @@ class Metrics:
             self._drift = Drift(self._drift.reference)
         return found
 
-    def read_rows(self, into: readings.Readings) -> None:
+    def read_rows(self, into: readings.MetricValues) -> None:
         """Reads the sampled rows."""
         for table, norms in self._rows.items():
             total = self._tables.get(table)
@@ -298,8 +298,8 @@ def _empty_quality(options: RecommenderMetrics) -> ClickQuality | RatingErrors:
     return ClickQuality(options.bins) if options.task == "clicks" else RatingErrors()
 
 
-def _windows(empty: Any, options: RecommenderMetrics, panes: int) -> dict[str, Panes[Any]]:
-    found: dict[str, Panes[Any]] = {"lifetime": Lifetime(empty)}
+def _windows(empty: Any, options: RecommenderMetrics, panes: int) -> dict[str, Window[Any]]:
+    found: dict[str, Window[Any]] = {"lifetime": Lifetime(empty)}
     found.update({f"last_{size}": LastExamples(empty, size, panes) for size in options.last})
     found.update({f"decayed_{size}": Decayed(empty, size) for size in options.half_lives})
     return found
@@ -307,6 +307,5 @@ def _windows(empty: Any, options: RecommenderMetrics, panes: int) -> dict[str, P
 
 def _same_reference(one: Mapping[str, Distribution], other: Mapping[str, Distribution]) -> bool:
     return one.keys() == other.keys() and all(
-        each.same_bins(other[name]) and np.array_equal(each.counts, other[name].counts)
-        for name, each in one.items()
+        each.equals(other[name]) for name, each in one.items()
     )

@@ -12,8 +12,7 @@ from mindspore import Tensor, ops
 
 from rec_summary.metrics.tables.row_norms import sample_rows
 from rec_summary.records.failures import Troubles
-from rec_summary.training.collector.step_view import as_array
-from rec_summary.training.recommender.inputs import Array
+from rec_summary.training.tensors import Array, as_array
 
 
 @dataclass(frozen=True)

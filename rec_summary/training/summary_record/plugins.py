@@ -1,4 +1,4 @@
-"""The plugins of a `SummaryRecord`: what each takes, and which records come of it."""
+"""The plugins of a `SummaryRecord`: the values that they accept, and their records."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from rec_summary._pb.summary_pb2 import LossLandscape, Summary
 from rec_summary.errors import three_part, verbatim
 from rec_summary.records.failures import Troubles
 from rec_summary.records.writing.task import MessageRecord, Record
-from rec_summary.training.checks import check_type
-from rec_summary.training.collector.graphs import GraphRecord
-from rec_summary.training.collector.operators import own_array, snapshot
-from rec_summary.training.collector.step_record import StepRecord, TensorExporter
+from rec_summary.training.checks import check_type, check_unicode
+from rec_summary.training.graphs import GraphRecord
+from rec_summary.training.npy_export import NpyExporter
+from rec_summary.training.operators import snapshot
+from rec_summary.training.recorder import StepRecord
+from rec_summary.training.tensors import own_array
 from rec_summary.values.scalar import to_number
 from rec_summary.values.summary import ScalarValue, SummaryValue
 
 _VALUES: Final = ("tensor", "scalar", "image", "histogram")
-# Each with the message that it takes, and the field of a lineage event where that stands.
+# By plugin: the message that it accepts, and the message's field in a lineage event.
 _LINEAGE: Final = {
     "train_lineage": ("TrainLineage", "train_lineage"),
     "eval_lineage": ("EvaluationLineage", "evaluation_lineage"),
@@ -33,11 +35,11 @@ PLUGINS: Final = (*_VALUES, *_LINEAGE, GRAPH, _LANDSCAPE)
 
 @dataclass(frozen=True)
 class Item:
-    """A value that waits for its step.
+    """A value of the next step.
 
     Attributes:
-        plugin: What it is to be shown as.
-        tag: Its tag; empty for lineage and graphs, which have none.
+        plugin: One of `PLUGINS`.
+        tag: Its tag; empty for lineage and graphs.
         content: A snapshot, or the bytes of a lineage message or of a ModelProto.
     """
 
@@ -47,11 +49,11 @@ class Item:
 
 
 def make_item(plugin: str, name: str, value: Any) -> Item:
-    """Checks what a user hands over, and makes it an item that owns its memory.
+    """Checks a user's value and returns it as an item that owns its memory.
 
     Raises:
         TypeError: An argument has the wrong type.
-        ValueError: An argument has a value that is not allowed.
+        ValueError: An argument has an invalid value.
     """
     expected = f"one of {', '.join(PLUGINS)}"
     check_type("plugin", plugin, str, expected)
@@ -71,13 +73,13 @@ def make_item(plugin: str, name: str, value: Any) -> Item:
 
 @dataclass
 class Pool:
-    """What waits for the next step: of a tag the newest value, of the rest everything."""
+    """The items of the next step: the newest value of each tag, and all lineage and graphs."""
 
     _values: dict[tuple[str, str], SummaryValue] = field(default_factory=dict)
     _rest: list[tuple[str, bytes]] = field(default_factory=list)
 
     def put(self, item: Item) -> None:
-        """Takes an item."""
+        """Adds an item."""
         if isinstance(item.content, bytes):
             self._rest.append((item.plugin, item.content))
         else:
@@ -89,19 +91,19 @@ class Pool:
         wall_time: float,
         wanted: Callable[[str], bool],
         troubles: Troubles,
-        exporter: TensorExporter | None,
+        exporter: NpyExporter | None,
     ) -> list[Record]:
         """Returns the records of one step.
 
         Args:
-            step: The step that everything here belongs to.
-            wall_time: When it was taken, in seconds since the epoch.
-            wanted: Says which plugins are to be written; asked once for each at hand.
-            troubles: Told of each value that cannot be encoded.
-            exporter: Also given each tensor.
+            step: The step of all items.
+            wall_time: The time of the step, in seconds since the epoch.
+            wanted: Returns whether a plugin is written; called once for each plugin with items.
+            troubles: Receives each value that cannot be encoded.
+            exporter: Also receives each tensor.
         """
-        at_hand = {plugin for plugin, _ in (*self._values, *self._rest)}
-        chosen = {plugin for plugin in PLUGINS if plugin in at_hand and wanted(plugin)}
+        present = {plugin for plugin, _ in (*self._values, *self._rest)}
+        chosen = {plugin for plugin in PLUGINS if plugin in present and wanted(plugin)}
         records: list[Record] = []
         for plugin, payload in self._rest:
             if plugin in chosen:
@@ -134,7 +136,7 @@ class _Landscape:
 def _lineage(plugin: str, step: int, wall_time: float, payload: bytes) -> MessageRecord:
     event = lineage_pb2.LineageEvent(wall_time=wall_time, step=step)
     message = getattr(event, _LINEAGE[plugin][1])
-    message.SetInParent()  # an empty one is one too
+    message.SetInParent()  # also for an empty message
     message.MergeFromString(payload)
     return MessageRecord(event)
 
@@ -143,8 +145,7 @@ def _check_name(name: str) -> None:
     check_type("name", name, str, "a non-empty str")
     if not name:
         raise ValueError(three_part("name", name, "a non-empty str"))
-    if name.encode("utf-8", "replace").decode() != name:
-        raise ValueError(three_part("name", name, "text that is valid Unicode"))
+    check_unicode("name", name)
 
 
 def _scalar(name: str, value: Any) -> ScalarValue:
@@ -156,7 +157,7 @@ def _scalar(name: str, value: Any) -> ScalarValue:
 
 
 def _serialised(plugin: str, value: Any, message: str) -> bytes:
-    """Returns the bytes of a protobuf message of that name, whichever package it is from."""
+    """Returns the bytes of a protobuf message of this name, from any package."""
     if getattr(getattr(value, "DESCRIPTOR", None), "name", None) != message:
         expected = f"a {message} message of MindSpore or of rec_summary"
         raise TypeError(three_part(f"the value of {plugin}", type(value).__name__, expected))
@@ -164,12 +165,12 @@ def _serialised(plugin: str, value: Any, message: str) -> bytes:
 
 
 def _model(value: Any) -> bytes:
-    """Returns the bytes of a ModelProto that has a graph."""
+    """Returns the bytes of a ModelProto with a graph."""
     what, expected = "the value of graph", "a ModelProto message with a graph, or its bytes"
     payload = value if isinstance(value, bytes) else _serialised(GRAPH, value, "ModelProto")
     try:
         model = anf_ir_pb2.ModelProto.FromString(payload)
-    except Exception as error:  # DecodeError lives in another module in each protobuf
+    except Exception as error:  # the module of DecodeError depends on the release of protobuf
         raise ValueError(three_part(what, value, expected)) from error
     if not model.HasField("graph"):
         raise ValueError(three_part(what, value, expected))

@@ -1,4 +1,4 @@
-"""Records from a training loop of the user's own, with MindSpore's interface."""
+"""`SummaryRecord`: records from a custom training loop, with MindSpore's interface."""
 
 from __future__ import annotations
 
@@ -16,22 +16,20 @@ from rec_summary.records.failures import Troubles
 from rec_summary.records.format.names import DEFAULT_PREFIX, DEFAULT_SUFFIX, check_affixes
 from rec_summary.records.writing.background import DEFAULT_FLUSH_SECS
 from rec_summary.records.writing.run_writer import Durability, RunWriter
+from rec_summary.training import operators
 from rec_summary.training.checks import (
+    check_bool,
     check_directory,
-    check_positive_int,
-    check_type,
-    made_directory,
-)
-from rec_summary.training.collector import operators
-from rec_summary.training.collector.graphs import graph_record
-from rec_summary.training.collector.options import (
     check_durability,
-    check_export_options,
+    check_int,
     check_retention,
+    check_type,
+    create_directory,
 )
-from rec_summary.training.collector.recorder import background
-from rec_summary.training.lineage.environment import this_environment
-from rec_summary.training.summary_record.npy_export import NpyExporter
+from rec_summary.training.graphs import graph_record
+from rec_summary.training.lineage.lineage import this_environment
+from rec_summary.training.npy_export import NpyExporter, check_export_options
+from rec_summary.training.recorder import background
 from rec_summary.training.summary_record.plugins import GRAPH, Item, Pool, make_item
 
 _INT64: Final = range(-(2**63), 2**63)
@@ -40,11 +38,11 @@ PluginFilter = Callable[[str], bool]
 
 
 class SummaryRecord:
-    """Takes values that a training loop hands it, and writes a record for each step.
+    """Writes the values of a custom training loop, one record for each step.
 
-    A drop-in for `mindspore.SummaryRecord`, with the same argument names. Several may be
-    open at once, also on one directory: each writes files of its own. `add_value` makes a
-    copy; histograms, images and files are the business of a thread of its own.
+    A drop-in for `mindspore.SummaryRecord`, with the same argument names. Several may be open at
+    once, also on one directory: each writes its own files. `add_value` only makes a copy. A thread
+    of its own computes histograms, encodes images and writes files.
 
     Example:
         with SummaryRecord("records", network=network) as record:
@@ -66,36 +64,36 @@ class SummaryRecord:
         *,
         durability: Durability | None = None,
     ) -> None:
-        """Makes the directory and the files, and starts the writer's thread.
+        """Creates the directory and the files, and starts the writer's thread.
 
         Args:
-            log_dir: The record directory; made (mode 0700) if it does not exist.
-            file_prefix: What the names of the files begin with.
-            file_suffix: What the name of the summary file ends with.
-            num_process: Accepted for MindSpore's sake; one thread does the work here.
-            network: Its compiled graph is recorded once, as soon as there is one.
-            max_file_size: The size in bytes at which the next summary file is begun; None
-                for never. Nothing is dropped.
-            raise_exception: Whether a failure to write is raised, by the next `record`,
-                `flush` or `close`. Otherwise it is logged once, and counted in `troubles`.
+            log_dir: The record directory; created (mode 0700) if it does not exist.
+            file_prefix: The beginning of the names of the files.
+            file_suffix: The end of the name of the summary file.
+            num_process: Has no effect; MindSpore has it. One thread writes the records.
+            network: Its compiled graph is recorded once, as soon as it exists.
+            max_file_size: The size in bytes at which the next summary file begins; None for no
+                limit. No file is deleted.
+            raise_exception: Whether the next `record`, `flush` or `close` raises a failure to
+                write. Otherwise it is logged once, and counted in `troubles`.
             export_options: `{"tensor_format": "npy"}` also writes tensors as `.npy` files.
-            durability: What is forced to the disk when, and what happens when the disk
-                cannot keep up; None for the defaults of `Durability`.
+            durability: When files are synchronised to the disk, and what happens when the disk is
+                too slow; None for the defaults of `Durability`.
 
         Raises:
             TypeError: An argument has the wrong type.
-            ValueError: An argument has a value that is not allowed.
-            OSError: The directory or the files cannot be made.
+            ValueError: An argument has an invalid value.
+            OSError: The directory or the files cannot be created.
         """
         directory = check_directory("log_dir", log_dir)
         check_affixes(file_prefix, file_suffix)
-        check_positive_int("num_process", num_process)
+        check_int("num_process", num_process)
         check_type("network", network, (Cell, type(None)), "a Cell or None")
-        check_type("raise_exception", raise_exception, bool, "a bool")
+        check_bool("raise_exception", raise_exception)
         retention = check_retention(max_file_size, None, None)
         exports = check_export_options(export_options)
         durability = check_durability(durability)
-        made_directory("log_dir", directory)
+        create_directory("log_dir", directory)
         self._network = network
         self._failures = _Failures() if raise_exception else None
         self._troubles = self._failures or Troubles()
@@ -116,38 +114,39 @@ class SummaryRecord:
         self._pool = Pool()
         self._wants_graph = True
         self._closed = False
-        atexit.register(self._shut)  # a script without `close` must not lose the last second
+        # A script may end without `close`; its last records must not be lost.
+        atexit.register(self._shut)
 
     @property
     def log_dir(self) -> str:
-        """The path of the summary file (MindSpore's name for it), the first if there are more."""
+        """The path of the first summary file; the name is MindSpore's."""
         return self._path
 
     @property
     def troubles(self) -> dict[str, int]:
-        """How often each kind of failure has happened; empty if all is well."""
+        """The number of failures of each kind; empty without failures."""
         return self._troubles.counts
 
     def __enter__(self) -> SummaryRecord:
-        """Raises ValueError if it has been closed."""
+        """Raises ValueError after `close`."""
         if self._closed:
-            received = verbatim("one that has been closed")
+            received = verbatim("a closed SummaryRecord")
             raise ValueError(three_part("the SummaryRecord", received, "an open one"))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if self._shut() and kind is None:  # an error in the loop matters more than ours
+        if self._shut() and kind is None:  # an error in the loop has precedence
             self._raise_failure()
 
     def set_mode(self, mode: str) -> None:
-        """Says what the network is running for.
+        """Sets the mode of the network.
 
         Args:
-            mode: `"train"` or `"eval"`. What summary operators put out during evaluation is
+            mode: `"train"` or `"eval"`. The values of summary operators during evaluation are
                 never recorded.
 
         Raises:
-            ValueError: It is neither.
+            ValueError: The mode is unknown.
         """
         if mode not in ("train", "eval"):
             raise ValueError(three_part("mode", mode, "'train' or 'eval'"))
@@ -158,23 +157,23 @@ class SummaryRecord:
             self._mailbox.resume()
 
     def add_value(self, plugin: str, name: str, value: Any) -> None:
-        """Takes a value for the next `record`. Of several with one name, the newest stays.
+        """Adds a value to the next `record`. It replaces an earlier value of the same name.
 
         Args:
-            plugin: What `value` is to be shown as, and so what it has to be:
+            plugin: The kind of value:
                 scalar: one number. tensor, histogram: numbers of any shape. image: numbers
-                of shape [N, C, H, W] or [N, H, W, C] with C of 1 or 3. All four take a
-                MindSpore Tensor, a numpy array, a Python or numpy number, or a list of such.
+                of shape [N, C, H, W] or [N, H, W, C] with C of 1 or 3. All four accept a
+                MindSpore Tensor, a numpy array, a Python or numpy number, or a list of these.
                 train_lineage, eval_lineage, dataset_graph, custom_lineage_data: a
                 TrainLineage, EvaluationLineage, DatasetGraph, UserDefinedInfo; landscape: a
                 LossLandscape: protobuf messages of MindSpore or of rec_summary.
                 graph: a ModelProto, or its bytes.
             name: The tag of a scalar, tensor, histogram, image or landscape.
-            value: The value. It is copied, and may be changed afterwards.
+            value: The value. It is copied; you may change it afterwards.
 
         Raises:
             TypeError: An argument has the wrong type.
-            ValueError: An argument has a value that is not allowed.
+            ValueError: An argument has an invalid value.
         """
         item = make_item(plugin, name, value)
         if not self._is_closed():
@@ -186,24 +185,24 @@ class SummaryRecord:
         train_network: Cell | None = None,
         plugin_filter: PluginFilter | None = None,
     ) -> bool:
-        """Hands everything since the last call to the writer's thread, as one step.
+        """Queues all values since the last call for the writer's thread, as one step.
 
-        In mode `"train"`, that includes what the network's summary operators have put out.
+        In mode `"train"`, these include the values of the network's summary operators.
 
         Args:
-            step: The step that the values belong to.
-            train_network: Its compiled graph is recorded if `network` has none; once.
-            plugin_filter: Says for the name of a plugin whether its values are to be
-                written; the others are dropped. None writes all.
+            step: The step of the values.
+            train_network: Its compiled graph is recorded once, if `network` has none.
+            plugin_filter: Returns whether the values of a plugin are written, from the plugin's
+                name; other values are dropped. None writes all.
 
         Returns:
-            Whether the values were taken: False after `close`.
+            Whether the values were accepted: False after `close`.
 
         Raises:
             TypeError: An argument has the wrong type.
             ValueError: The step does not fit into 64 bits.
             OSError, RuntimeError: An earlier value could not be written, and
-                `raise_exception` is set. The values of this call are taken all the same.
+                `raise_exception` is set. The values of this call are accepted nevertheless.
         """
         check_type("step", step, (int, np.integer), "an int")
         step = int(step)
@@ -218,7 +217,7 @@ class SummaryRecord:
         if self._mode == "train":
             self._take_operators()
         else:
-            operators.deliver()  # to others; MindSpore's list must not grow
+            operators.deliver()  # to other mailboxes; MindSpore's list must not grow
         wanted = plugin_filter or (lambda plugin: True)
         pool, self._pool = self._pool, Pool()
         networks = [net for net in (self._network, train_network) if net is not None]
@@ -230,14 +229,13 @@ class SummaryRecord:
         return True
 
     def flush(self) -> bool:
-        """Waits until all that was recorded is with the operating system.
+        """Waits until the operating system has all records.
 
         Returns:
-            Whether it is; False after `close`.
+            Whether it has them; False after `close`.
 
         Raises:
-            OSError, RuntimeError: Something could not be written, and `raise_exception` is
-                set.
+            OSError, RuntimeError: A record could not be written, and `raise_exception` is set.
         """
         if self._is_closed():
             return False
@@ -246,26 +244,24 @@ class SummaryRecord:
         return done
 
     def close(self) -> None:
-        """Writes what was recorded and closes the files; closing twice is allowed.
+        """Writes all records and closes the files. You may call it twice.
 
         Raises:
-            OSError, RuntimeError: Something could not be written, and `raise_exception` is
-                set. The files are closed all the same.
+            OSError, RuntimeError: A record could not be written, and `raise_exception` is set. The
+                files are closed nevertheless.
         """
         if self._shut():
             self._raise_failure()
 
     def _take_operators(self) -> None:
         for (kind, tag), value in self._mailbox.take().items():
-            try:
+            with self._troubles.attempt(f"{kind} operator {tag}"):
                 self._pool.put(Item(kind, tag, operators.snapshot(kind, tag, value)))
-            except Exception as error:  # noqa: BLE001  # one bad value must not cost the others
-                self._troubles.report(f"{kind} operator {tag}", error)
 
     def _write_graph(self, networks: Sequence[Cell]) -> None:
         try:
             graphs = [graph for net in networks if (graph := graph_record(net)) is not None]
-        except Exception as error:  # noqa: BLE001  # MindSpore's compiler, not the user's mistake
+        except Exception as error:  # noqa: BLE001  # MindSpore's compiler failed
             self._troubles.report("graph", error)
             self._wants_graph = False
             return
@@ -275,11 +271,11 @@ class SummaryRecord:
 
     def _is_closed(self) -> bool:
         if self._closed:
-            self._troubles.report("record after close", "the SummaryRecord is closed already")
+            self._troubles.report("record after close", "the SummaryRecord is closed")
         return self._closed
 
     def _shut(self) -> bool:
-        """Closes everything; says whether it had been open."""
+        """Closes everything; returns whether it was open."""
         if self._closed:
             return False
         self._closed = True
@@ -297,7 +293,7 @@ class SummaryRecord:
 
 
 class _Failures(Troubles):
-    """Also keeps the first failure since somebody asked."""
+    """Also keeps the first failure since the last `take`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -309,6 +305,6 @@ class _Failures(Troubles):
             self._first = RuntimeError(f"{kind}: {error}") if isinstance(error, str) else error
 
     def take(self) -> BaseException | None:
-        """Returns that failure, and forgets it."""
+        """Returns that failure and drops it."""
         first, self._first = self._first, None
         return first

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rec_summary.metrics.tables.cardinality import TouchedOptions, TouchedRows, new_rows
+from rec_summary.metrics.tables.cardinality import TouchedOptions, TouchedRows
 from tests.support.laws import (
     assert_equal_states,
     assert_independent,
@@ -88,12 +88,6 @@ def test_the_sketch_beside_that_of_datasketches() -> None:
     assert ours.count() == pytest.approx(truth, rel=4 * ours.options.error)
 
 
-def test_rows_that_are_new_in_a_window() -> None:
-    before, window = state(EXACT, [1, 2, 3]), state(EXACT, [3, 4, 4, 9])
-    assert new_rows(window, before) == 2
-    assert before.count() == 3
-
-
 def test_copies_and_arrays_are_independent() -> None:
     assert_independent(state(EXACT, [1]), lambda it: it.add([2]))
     assert_independent(state(SKETCH, [1]), lambda it: it.add(range(100)))
@@ -108,7 +102,7 @@ def test_a_bit_of_storage_for_each_row() -> None:
 )
 def test_other_settings_are_not_merged(other: dict[str, int | None]) -> None:
     a, b = TouchedRows(EXACT), TouchedRows(dataclasses.replace(EXACT, **other))
-    with pytest.raises(ValueError, match="the options of the state to be merged is invalid"):
+    with pytest.raises(ValueError, match="options of a state to merge is invalid"):
         a.merge(b)
 
 

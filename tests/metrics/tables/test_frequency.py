@@ -175,7 +175,7 @@ def test_copies_and_arrays_are_independent() -> None:
 )
 def test_other_settings_are_not_merged(other: dict[str, int | None]) -> None:
     a, b = IdFrequency(EXACT), IdFrequency(dataclasses.replace(EXACT, **other))
-    with pytest.raises(ValueError, match="the options of the state to be merged is invalid"):
+    with pytest.raises(ValueError, match="options of a state to merge is invalid"):
         a.merge(b)
 
 

@@ -9,12 +9,13 @@ from rec_summary.metrics.tables.cardinality import TouchedOptions, TouchedRows
 from rec_summary.metrics.tables.frequency import FrequencyOptions, IdFrequency
 from rec_summary.metrics.tables.health import TableHealth
 from tests.support.laws import assert_laws, assert_rejects_each_missing_array
+from tests.support.metric_states import table_health
 
 BATCHES = st.lists(st.lists(st.integers(-5, 60), max_size=30), min_size=3, max_size=3)
 
 
 def state(*batches: list[int]) -> TableHealth:
-    found = TableHealth.of_table(50, unknown_id=0)
+    found = table_health(50, unknown_id=0)
     for batch in batches:
         found.add(batch)
     return found
@@ -40,7 +41,7 @@ def test_parts_of_different_tables() -> None:
 
 
 def test_other_settings_leave_the_state_as_it_was() -> None:
-    ours, theirs = state([1]), TableHealth.of_table(50)
+    ours, theirs = state([1]), table_health(50)
     theirs.add([2])
     with pytest.raises(ValueError, match="is invalid"):
         ours.merge(theirs)
@@ -52,6 +53,6 @@ def test_missing_and_senseless_arrays() -> None:
 
 
 def test_a_table_of_open_size() -> None:
-    found = TableHealth.of_table(None)
+    found = table_health(None)
     found.add(np.arange(1_000) * 10**12)
     assert found.touched.count() == pytest.approx(1_000, rel=0.03)

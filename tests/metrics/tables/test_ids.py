@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from rec_summary.metrics.tables.ids import sort_out
+from rec_summary.metrics.tables.ids import classify
 
 INTEGERS = hnp.arrays(
     st.sampled_from([np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint32]),
@@ -17,7 +17,7 @@ INTEGERS = hnp.arrays(
 @settings(deadline=None)
 @given(INTEGERS, st.none() | st.integers(1, 200), st.none() | st.integers(-3, 300))
 def test_every_id_is_of_one_kind(ids: np.ndarray, size: int | None, unknown_id: int | None) -> None:
-    found = sort_out(ids, size, unknown_id)
+    found = classify(ids, size, unknown_id)
     flat = ids.ravel().tolist()
     inside = [i for i in flat if i >= 0 and (size is None or i < size)]
     assert found.rows.tolist() == inside
@@ -30,18 +30,18 @@ def test_every_id_is_of_one_kind(ids: np.ndarray, size: int | None, unknown_id: 
 
 def test_a_column_of_a_matrix() -> None:
     matrix = np.arange(12, dtype=np.int32).reshape(4, 3)
-    assert sort_out(matrix[:, 1], 5, None).rows.tolist() == [1, 4]
+    assert classify(matrix[:, 1], 5, None).rows.tolist() == [1, 4]
 
 
 def test_unsigned_ids_beyond_signed_ones_are_out_of_range() -> None:
-    found = sort_out(np.array([2**63, 7], np.uint64), None, None)
+    found = classify(np.array([2**63, 7], np.uint64), None, None)
     assert (found.rows.tolist(), found.out_of_range) == ([7], 1)
 
 
 def test_no_ids_at_all() -> None:
-    assert sort_out([], 5, 0).count == 0
+    assert classify([], 5, 0).count == 0
 
 
 def test_ids_are_integers() -> None:
     with pytest.raises(TypeError, match="the dtype of the ids is invalid"):
-        sort_out(np.ones(3), 5, None)
+        classify(np.ones(3), 5, None)

@@ -126,9 +126,9 @@ def test_the_same_rows_with_other_values_are_not_merged() -> None:
 
 
 def test_another_width_or_number_of_snapshots_is_not_merged() -> None:
-    with pytest.raises(ValueError, match="the width"):
+    with pytest.raises(ValueError, match="width of a state to merge"):
         RowNorms(ROWS, 3).merge(RowNorms(ROWS, 4))
-    with pytest.raises(ValueError, match="the number of snapshots"):
+    with pytest.raises(ValueError, match="snapshots of a state to merge"):
         state(ROWS).merge(state(ROWS, TABLES[:2]))
 
 

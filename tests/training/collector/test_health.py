@@ -7,8 +7,7 @@ pytest.importorskip("mindspore")
 from rec_summary import Durability, SummaryCollector
 from rec_summary.records.reading.runs import find_runs
 from rec_summary.series.inspection import inspect_run
-from rec_summary.training.collector import collector as module
-from rec_summary.training.collector.health import Health
+from rec_summary.training.collector import health
 from tests.support.nets import Journal, click_model, stream
 from tests.support.training_records import scalars
 
@@ -34,7 +33,7 @@ def test_counters_are_recorded_at_the_end(tmp_path):
 
 
 def test_they_are_recorded_at_a_low_rate_meanwhile(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "Health", lambda: Health(every_secs=1e-9))
+    monkeypatch.setattr(health, "EVERY_SECS", 1e-9)
     train(tmp_path, steps=6)
     records = scalars(tmp_path, "rec_summary/records")
     assert list(records) == [1, 2, 3, 4, 5, 6]

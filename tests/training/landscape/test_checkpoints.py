@@ -247,7 +247,7 @@ def test_rows_that_cannot_be_kept_cost_the_buffer_and_not_the_training(tmp_path)
         def on_train_step_begin(self, run_context):
             arguments = run_context.original_args()
             if arguments.cur_step_num == 3:
-                ours._checkpoints.see([np.zeros((2, 99)), np.zeros((3, 1))])
+                ours._checkpoints.add_rows([np.zeros((2, 99)), np.zeros((3, 1))])
 
     journal = Journal(stop_after=8)
     click_model().online_train(stream(), callbacks=[ours, Ragged(), journal])

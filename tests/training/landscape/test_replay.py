@@ -71,7 +71,7 @@ def test_rows_are_copies_and_only_changes_are_given():
     "columns", [[], [np.float32(3)], [np.zeros(3), np.zeros(4)], [np.zeros((0, 2))]]
 )
 def test_what_has_no_rows(columns):
-    with pytest.raises(ValueError, match="columns of as many rows"):
+    with pytest.raises(ValueError, match="columns of equal length"):
         ReplayBuffer("first", 4).add(columns)
 
 

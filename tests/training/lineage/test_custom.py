@@ -108,7 +108,7 @@ def test_an_unusable_environment_is_left_out_with_a_warning(monkeypatch, caplog,
     monkeypatch.setenv("MINDINSIGHT_HYPER_CONFIG", text)
     assert with_environment({"lr": 0.1}) == {"lr": 0.1}
     [record] = caplog.records
-    assert "MINDINSIGHT_HYPER_CONFIG is left out" in record.message
+    assert "MINDINSIGHT_HYPER_CONFIG is ignored" in record.message
 
 
 @pytest.mark.parametrize("text", ["{}", '{"custom_lineage_data": null}'])

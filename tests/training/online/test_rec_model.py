@@ -207,7 +207,7 @@ def test_a_source_that_can_be_read_once_ends_training_with_a_note(
     assert journal.parameters["end"][0]["stop_reason"] == "source exhausted"
     assert not journal.stop_seen["end"]
     (note,) = noted(notes, "WARNING")
-    assert "run dry" in note
+    assert "exhausted" in note
     assert "3 steps" in note
 
 
@@ -595,7 +595,7 @@ def test_sink_falls_back_to_the_host_on_cpu_with_a_note(
 
     model.online_train(bounded(5), journal)
 
-    assert noted(notes, "INFO") == ["Data sink is not available on CPU: data is fed from the host."]
+    assert noted(notes, "INFO") == ["Data sink is not available on CPU: the host fetches the data."]
     assert journal.parameters["begin"][0]["dataset_sink_mode"] is False
     assert journal.parameters["begin"][0]["batch_num"] == 5
 

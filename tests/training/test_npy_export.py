@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rec_summary.records.format.names import parse_name
-from rec_summary.training.summary_record.npy_export import NpyExporter, file_name
+from rec_summary.training.npy_export import NpyExporter, file_name
 
 tags = st.text(st.characters(), max_size=400) | st.sampled_from(
     ["", ".", "..", "../../etc/passwd", "/", "a/b", "a\0b", "%2F", "\ud800", "é" * 200, "a=b"]

@@ -1,6 +1,8 @@
 import pytest
 
-from rec_summary.training.collector.schedule import TensorSchedule
+pytest.importorskip("mindspore")
+
+from rec_summary.training.collector.session import TensorSchedule
 
 
 def mindspores(collect_freq, tensor_freq, total):
@@ -11,7 +13,6 @@ def mindspores(collect_freq, tensor_freq, total):
     return collector.SummaryCollector._get_tensor_collect_range(fake, parameters, False)
 
 
-@pytest.mark.mindspore
 @pytest.mark.parametrize("collect_freq", [1, 3, 10, 100])
 @pytest.mark.parametrize("tensor_freq", [None, 1, 7])
 @pytest.mark.parametrize("total", [1, 18, 19, 20, 21, 37, 38, 39, 200, 601, 12345])

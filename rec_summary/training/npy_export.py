@@ -10,26 +10,50 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import numpy.typing as npt
 
+from rec_summary.errors import three_part
 from rec_summary.records.files import DIRECTORY_MODE, FILE_MODE, write_atomically
+from rec_summary.training.checks import check_type
 from rec_summary.values.npy import file_name, save
+
+
+def check_export_options(options: Mapping[str, Any] | None) -> bool:
+    """Returns whether tensors are exported as `.npy` files.
+
+    Raises:
+        TypeError: It is not a dictionary, or a key or value is not a str.
+        ValueError: A key or value is unknown.
+    """
+    if options is None:
+        return False
+    check_type("export_options", options, Mapping, "a dict or None")
+    for key, value in options.items():
+        check_type("a key of export_options", key, str, "a str")
+        if key != "tensor_format":
+            raise ValueError(three_part("a key of export_options", key, "'tensor_format'"))
+        name = "export_options['tensor_format']"
+        check_type(name, value, (str, type(None)), "'npy' or None")
+        if value not in ("npy", None):
+            raise ValueError(three_part(name, value, "'npy' or None"))
+    return options.get("tensor_format") is not None
 
 
 class NpyExporter:
     """Writes tensors into a directory of its own below a record directory.
 
-    The directory is made with the first tensor. It carries the current second, or a later
-    one that is free: two exporters never write into each other's, whatever their rank.
-    There is no limit to the number of files; they may be removed at any time.
+    The first tensor creates the directory. Its name has the current second, or the first later one
+    that is free, so two exporters never share a directory, whatever their rank. The number of
+    files has no limit. You may remove them at any time.
 
-    Not thread-safe: the writer's thread alone uses it.
+    Not thread-safe: only the writer's thread uses it.
     """
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
-        """Prepares an exporter; nothing is created yet.
+        """Prepares an exporter. It creates nothing yet.
 
         Args:
             directory: The record directory.
@@ -38,17 +62,15 @@ class NpyExporter:
         self._folder: str | None = None
 
     def export(self, tag: str, step: int, array: npt.NDArray[Any]) -> str:
-        """Writes one tensor (mode 0600); a file is there whole or not at all.
-
-        The newest of several with one tag and step stays.
+        """Writes one tensor atomically (mode 0600); replaces one with the same tag and step.
 
         Args:
             tag: The tensor's tag, any text.
-            step: The step that it belongs to.
+            step: The step of the tensor.
             array: Its elements; they keep their type.
 
         Returns:
-            Where it was written.
+            The path of the file.
 
         Raises:
             OSError: The directory or the file cannot be written.

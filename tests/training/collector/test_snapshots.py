@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from mindspore import Parameter, Tensor, nn
 
 from rec_summary import RecModel, SummaryCollector, load
-from rec_summary.training.collector import sampling
-from rec_summary.training.collector.sampling import sample
+from rec_summary.training.collector import snapshots
+from rec_summary.training.collector.snapshots import sample
 from rec_summary.values.histogram import population
 from tests.support.nets import Journal
 from tests.support.training_records import histograms
@@ -28,7 +28,7 @@ def test_a_small_parameter_is_copied_whole():
     values, of = sample(parameter, 40, 3)
     assert of is None
     assert values.tolist() == np.arange(40.0).reshape(10, 4).tolist()
-    assert sample(numbered((10, 4)), None, 0).population is None
+    assert sample(numbered((10, 4)), None, 0)[1] is None
 
 
 @given(
@@ -45,11 +45,11 @@ def test_after_k_times_each_value_was_seen_once(shape, most):
     every = -(-size // most)
     parts = [sample(parameter, most, turn) for turn in range(5 * every, 6 * every)]
     if every > 1:
-        assert {part.population for part in parts} == {size}
-    seen = np.concatenate([part.values.reshape(-1) for part in parts])
+        assert {part[1] for part in parts} == {size}
+    seen = np.concatenate([part[0].reshape(-1) for part in parts])
     assert np.array_equal(np.sort(seen), np.arange(size))
     # A sample is of whole rows where there are enough, so it may be one row more than wanted.
-    assert max(part.values.size for part in parts) <= most + size // shape[0]
+    assert max(part[0].size for part in parts) <= most + size // shape[0]
 
 
 def test_rows_stay_together():
@@ -63,15 +63,15 @@ def test_a_sample_is_a_copy(shape, most):
     parameter = numbered(shape)
     live = parameter.asnumpy()
     assert np.shares_memory(live, parameter.asnumpy())  # or the next line would prove nothing
-    assert not np.shares_memory(sample(parameter, most, 0).values, live)
+    assert not np.shares_memory(sample(parameter, most, 0)[0], live)
 
 
 def test_on_a_device_rows_are_gathered_there(monkeypatch):
     shapes = [(1000, 8), (3, 5000), (7000,)]
-    here = [sample(numbered(shape), 300, 5).values for shape in shapes]
-    monkeypatch.setattr(sampling, "is_on_cpu", lambda: False)
+    here = [sample(numbered(shape), 300, 5)[0] for shape in shapes]
+    monkeypatch.setattr(snapshots, "is_on_cpu", lambda: False)
     for shape, values in zip(shapes, here, strict=True):
-        assert np.array_equal(sample(numbered(shape), 300, 5).values, values)
+        assert np.array_equal(sample(numbered(shape), 300, 5)[0], values)
 
 
 @pytest.mark.parametrize("dtype", [mindspore.float16, mindspore.bfloat16, mindspore.int32])

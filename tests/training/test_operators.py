@@ -14,8 +14,8 @@ from mindspore.ops.operations import debug_ops
 
 from rec_summary._pb.summary_pb2 import Summary
 from rec_summary.records.failures import Troubles
-from rec_summary.training.collector import operators
-from rec_summary.training.collector.operators import Mailbox, Operator, snapshot
+from rec_summary.training import operators
+from rec_summary.training.operators import Mailbox, Operator, snapshot
 
 BOTH = pytest.mark.parametrize("mode", [mindspore.PYNATIVE_MODE, mindspore.GRAPH_MODE])
 EVERY = {

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Callable
 from typing import Any, Final
 
 import mindspore
 
 from rec_summary.records.failures import Troubles
-from rec_summary.records.writing.task import Record, Task
-from rec_summary.training.collector.step_view import StepView
-from rec_summary.training.lineage.environment import Environment
+from rec_summary.training.lineage.lineage import Environment
 from rec_summary.training.recommender import inputs as batches
 from rec_summary.training.recommender.aggregator import Engine, Report, Work
 from rec_summary.training.recommender.config import RecommenderMetrics
-from rec_summary.training.recommender.inputs import Array, Batch, Reader, Roles, column_names
+from rec_summary.training.recommender.inputs import Batch, Reader, Roles, column_names
 from rec_summary.training.recommender.tables import RowSampler, find_tables
+from rec_summary.training.recorder import Recorder
+from rec_summary.training.step_view import StepView
+from rec_summary.training.tensors import Array
 
 _LOOSE_STEPS: Final = 16  # whose Tensors may be kept alive: hundreds of them cost a step more
 _EXAMPLES: Final = 8192  # at once: counting few costs nearly as much as counting many
@@ -37,7 +37,7 @@ class RecommenderTelemetry:
         self,
         options: RecommenderMetrics,
         directory: str,
-        write: Callable[[Record | Task[Record]], None],
+        recorder: Recorder,
         troubles: Troubles,
     ) -> None:
         """Prepares; nothing is read before training begins.
@@ -45,12 +45,12 @@ class RecommenderTelemetry:
         Args:
             options: What is wanted.
             directory: The record directory.
-            write: Hands a record to the writer's thread.
+            recorder: Takes the work for the writer's thread.
             troubles: Told of every failure.
         """
         self._options = options
         self._directory = directory
-        self._write = write
+        self._recorder = recorder
         self._troubles = troubles
         self._roles = Roles(options)
         self._engine: Engine | None = None
@@ -87,11 +87,11 @@ class RecommenderTelemetry:
         self._reader = Reader(self._roles, columns, self._troubles, on_host=on_host)
         self._ended = self._began = time.perf_counter()
 
-    def step_begins(self) -> None:
+    def begin_step(self) -> None:
         """Notes that the batch is there: until now training has waited for it."""
         self._began = time.perf_counter()
 
-    def step_ended(self, view: StepView, step: int) -> None:
+    def end_step(self, view: StepView, step: int) -> None:
         """Takes what is needed of a step; hands it on when there is enough of it."""
         if self._reader is None or self._engine is None:
             return
@@ -172,7 +172,7 @@ class RecommenderTelemetry:
         work = Work(self._engine, self._batches, report)
         self._batches, self._owned, self._examples, self._nbytes = [], 0, 0, 0
         self._waiting.append(weakref.ref(work))
-        self._write(work)
+        self._recorder.write(work)
 
     def _has_room(self) -> bool:
         # What the writer has refused is gone, and no longer waits.

@@ -1,4 +1,4 @@
-"""The graphs of a run: what the network computes, and where its data comes from."""
+"""The graphs of a run: the computation of the network, and the pipeline of its data set."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ _INT32: Final = range(-(2**31), 2**31)
 
 
 class GraphRecord:
-    """A computation graph as a `records.writing.task.Record`; there is one in a run."""
+    """A computation graph as a record. A run has one, and rotation never drops it."""
 
     kind = Kind.SUMMARY
     once = True
 
     def __init__(self, model: bytes) -> None:
-        """Takes a serialised `ModelProto`, as `Cell.get_func_graph_proto` gives it."""
+        """Takes a serialised `ModelProto`, the result of `Cell.get_func_graph_proto`."""
         self._model = model
         self._wall_time = time.time()
         self.nbytes = len(model)
 
     def encode(self) -> bytes:
-        """Returns an event with the model's graph, and without a step, as MindSpore has it."""
+        """Returns an event with the model's graph and without a step, as MindSpore writes it."""
         graph = anf_ir_pb2.ModelProto.FromString(self._model).graph
         event = summary_pb2.Event(wall_time=self._wall_time, graph_def=graph)
         return bytes(event.SerializeToString())
 
 
 def graph_record(network: Any) -> GraphRecord | None:
-    """Returns the compiled graph of a network; None where there is none (PyNative mode).
+    """Returns the compiled graph of a network; None in PyNative mode, which has no graph.
 
     Args:
         network: A Cell that has run.
@@ -50,13 +50,13 @@ def graph_record(network: Any) -> GraphRecord | None:
 def dataset_graph(dataset: Any) -> lineage_pb2.LineageEvent:
     """Returns the pipeline of a data set: its operations, from the last one to the sources.
 
-    Nothing is read from the data set.
+    It reads no rows.
 
     Args:
         dataset: A `mindspore.dataset.Dataset`.
 
     Raises:
-        TypeError: MindSpore cannot describe the pipeline.
+        TypeError: MindSpore cannot serialise the pipeline.
     """
     event = lineage_pb2.LineageEvent(wall_time=time.time())
     event.dataset_graph.SetInParent()
@@ -80,7 +80,7 @@ def _fill(graph: lineage_pb2.DatasetGraph, node: Mapping[str, Any]) -> None:
 
 
 def _fill_operation(message: lineage_pb2.Operation, operation: Any) -> None:
-    if not isinstance(operation, Mapping):  # a function that MindSpore cannot describe
+    if not isinstance(operation, Mapping):  # a function that MindSpore cannot serialise
         _fill_parameter(message.operationParam, "tensor_op_name", str(operation))
         return
     for key, value in operation.items():

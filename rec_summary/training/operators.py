@@ -1,0 +1,182 @@
+"""The values of summary operators inside a network.
+
+MindSpore keeps these values in two places: in PyNative mode in a list that grows until it is
+emptied, in graph mode in a dictionary with the latest value of each tag. Both belong to the whole
+process and can only be emptied completely. So this module alone empties them, and gives each
+collector and each summary record a copy. No value is lost to another owner or counted twice.
+
+MindSpore's own function for the list drops all entries when one of them is invalid. Here an
+invalid entry costs only itself.
+
+Source: `mindspore.ops.ScalarSummary`, `ImageSummary`, `TensorSummary`, `HistogramSummary`.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from rec_summary.errors import three_part, verbatim
+from rec_summary.records.failures import Troubles
+from rec_summary.training import _mindspore
+from rec_summary.training.tensors import Array, own_array
+from rec_summary.values.image import MAX_TILES, is_image
+from rec_summary.values.scalar import to_number
+from rec_summary.values.summary import (
+    HistogramValue,
+    ImageValue,
+    ScalarValue,
+    SummaryValue,
+    TensorValue,
+)
+
+_NAME: Final = re.compile(r"(?P<tag>.+)\[:(?P<kind>.+)\]", re.DOTALL)
+
+
+class Operator(NamedTuple):
+    """The identity of a summary operator.
+
+    Attributes:
+        kind: `scalar`, `image`, `tensor` or `histogram`.
+        tag: Its tag in the network.
+    """
+
+    kind: str
+    tag: str
+
+
+class Mailbox:
+    """Receives a copy of every value from its creation until it is closed.
+
+    A mailbox keeps only the latest value of a tag, so its memory is bounded by the number of tags.
+    A read of any mailbox empties MindSpore's list, so read often in PyNative mode.
+    """
+
+    def __init__(self, troubles: Troubles | None = None) -> None:
+        """Begins empty: earlier values of operators are not delivered.
+
+        Args:
+            troubles: Receives each value without a valid tag.
+        """
+        self._values: dict[Operator, Any] = {}
+        self._troubles = troubles
+        self._paused = False
+        with _lock:
+            _deliver()  # to the mailboxes that exist already
+            _mailboxes.add(self)
+
+    def take(self) -> dict[Operator, Any]:
+        """Returns the values since the last call, as the network computed them, and drops them.
+
+        They are MindSpore Tensors, unchecked: see `snapshot`.
+        """
+        if not (self._values or _mindspore.has_operator_values()):  # as at nearly every step
+            return {}
+        with _lock:
+            _deliver()
+            values, self._values = self._values, {}
+        return values
+
+    def pause(self) -> None:
+        """Receives nothing from now on, for example during an evaluation; keeps its values."""
+        with _lock:
+            _deliver()
+            self._paused = True
+
+    def resume(self) -> None:
+        """Receives values again from now on."""
+        with _lock:
+            _deliver()
+            self._paused = False
+
+    def close(self) -> None:
+        """Drops its values and receives nothing from now on."""
+        with _lock:
+            _deliver()  # to the other mailboxes
+            _mailboxes.discard(self)
+            self._values = {}
+
+    def _receive(self, values: dict[Operator, Any], errors: list[str]) -> None:
+        if self._paused:
+            return
+        self._values.update(values)
+        if self._troubles is not None:
+            for error in errors:
+                self._troubles.report("summary operator", error)
+
+
+_lock = threading.Lock()
+_mailboxes: weakref.WeakSet[Mailbox] = weakref.WeakSet()
+
+
+def deliver() -> None:
+    """Moves the values of operators to every mailbox that is not paused."""
+    with _lock:
+        _deliver()
+
+
+def discard() -> None:
+    """Drops the values that no mailbox has received yet.
+
+    An evaluation runs the same network. Its values do not belong to a training step.
+    """
+    if _mindspore.has_operator_values():
+        with _lock:
+            _mindspore.take_operator_values()
+
+
+def snapshot(kind: str, tag: str, value: Any) -> SummaryValue:
+    """Returns a value of an operator, or of a user, as a snapshot that owns its memory.
+
+    Args:
+        kind: `scalar`, `image`, `tensor` or `histogram`.
+        tag: Its tag.
+        value: A Tensor, an array, a number, or a list of these.
+
+    Raises:
+        TypeError: The elements are not real numbers.
+        ValueError: A scalar is empty, an image does not have the shape of one, or the kind is
+            unknown.
+    """
+    build = _SNAPSHOTS.get(kind)
+    if build is None:
+        raise ValueError(three_part("a kind of summary", kind, f"one of {', '.join(_SNAPSHOTS)}"))
+    what = f"{kind} {tag!r}"
+    array = own_array(value, what, MAX_TILES if kind == "image" else None)
+    if kind == "image" and not is_image(array):
+        expected = "a non-empty array of shape [N, C, H, W] or [N, H, W, C] with C of 1 or 3"
+        raise ValueError(three_part(what, verbatim(f"shape {array.shape}"), expected))
+    return build(tag, array)
+
+
+_SNAPSHOTS: Final[dict[str, Callable[[str, Array], SummaryValue]]] = {
+    "scalar": lambda tag, array: ScalarValue(tag, to_number(array)),
+    "image": ImageValue,
+    "tensor": TensorValue,
+    "histogram": HistogramValue,
+}
+
+
+def _deliver() -> None:
+    """Moves MindSpore's values to the mailboxes; the caller holds the lock."""
+    by_name, entries = _mindspore.take_operator_values()
+    if not (by_name or entries):
+        return
+    values: dict[Operator, Any] = {}
+    errors = []
+    for name, value in by_name.items():
+        match = _NAME.fullmatch(name)
+        if match is None:
+            errors.append(three_part("a summary operator's name", name, "TAG[:KIND]"))
+        else:
+            values[Operator(match["kind"].lower(), match["tag"])] = value
+    for primitive, tag, value in entries:
+        if not isinstance(tag, str) or not tag:
+            errors.append(three_part(f"the tag of a {primitive}", tag, "a non-empty str"))
+        else:
+            values[Operator(primitive.removesuffix("Summary").lower(), tag)] = value
+    for mailbox in _mailboxes:
+        mailbox._receive(values, errors)

@@ -1,0 +1,191 @@
+"""The record of one step, and the writer that a collector opens and closes."""
+
+from __future__ import annotations
+
+import atexit
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rec_summary.records.failures import Troubles
+from rec_summary.records.format.names import Kind
+from rec_summary.records.writing.background import BLOCK_SECS, BackgroundWriter
+from rec_summary.records.writing.run_writer import Durability, Retention, RunWriter
+from rec_summary.records.writing.task import MessageRecord, Record, Task
+from rec_summary.training.npy_export import NpyExporter
+from rec_summary.values.summary import SummaryValue, TensorValue, encode_event
+
+
+class StepRecord:
+    """All values of one step, as one record. The writer's thread encodes them."""
+
+    kind = Kind.SUMMARY
+    once = False
+
+    def __init__(
+        self,
+        step: int,
+        wall_time: float,
+        values: Sequence[SummaryValue],
+        troubles: Troubles,
+        exporter: NpyExporter | None = None,
+    ) -> None:
+        """Takes the snapshots of a step.
+
+        Args:
+            step: The step of the values, from 1 on.
+            wall_time: The time of the snapshots, in seconds since the epoch.
+            values: The snapshots.
+            troubles: Receives each value that cannot be encoded or exported. The other values
+                are kept.
+            exporter: Also receives each tensor.
+        """
+        self._step = step
+        self._wall_time = wall_time
+        self._values = values
+        self._troubles = troubles
+        self._exporter = exporter
+        self.nbytes = sum(value.nbytes for value in values)
+
+    def encode(self) -> bytes:
+        """Returns the serialised event, and exports its tensors."""
+        encoded = []
+        for value in self._values:
+            with self._troubles.attempt(f"value {value.tag}"):
+                encoded.append(value.encode())
+            if self._exporter is not None and isinstance(value, TensorValue):
+                self._export(self._exporter, value)
+        return encode_event(self._step, self._wall_time, encoded)
+
+    def _export(self, exporter: NpyExporter, value: TensorValue) -> None:
+        try:
+            exporter.export(value.tag, self._step, value.array)
+        except Exception as error:  # noqa: BLE001  # the record matters more
+            # One kind for all tags, or a full disk would be logged once for each tag.
+            text = f"tensor {value.tag}: {type(error).__name__}: {error}"
+            self._troubles.report("npy export", text)
+
+
+@dataclass(frozen=True)
+class Counters:
+    """Counters of a recorder since its first opening.
+
+    Attributes:
+        records: Records accepted.
+        nbytes: Bytes passed to the operating system.
+        dropped: Records dropped because the queue was full.
+        queue: The longest queue since the last call of `Recorder.counters`.
+    """
+
+    records: int
+    nbytes: int
+    dropped: int
+    queue: int
+
+
+class Recorder:
+    """Passes records to the writer's thread while it is open, and ignores them while it is not.
+
+    A failure to create the files is reported once, and training continues without telemetry.
+    Each later opening tries again.
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        retention: Retention,
+        flush_secs: float,
+        durability: Durability,
+        troubles: Troubles,
+    ) -> None:
+        """Prepares a recorder. It creates no files yet.
+
+        Args:
+            directory: The record directory.
+            retention: The size of a full file, and how many files stay.
+            flush_secs: The longest time between two flushes, in seconds.
+            durability: When files are synchronised, and what happens when the queue is full.
+            troubles: Receives every failure.
+        """
+        self._directory = directory
+        self._retention = retention
+        self._flush_secs = flush_secs
+        self._durability = durability
+        self._troubles = troubles
+        self._files: RunWriter | None = None
+        self._writer: BackgroundWriter[Record] | None = None
+        self._before = Counters(0, 0, 0, 0)  # of closed files
+        self._failed = False  # the last opening or closing
+
+    @property
+    def is_open(self) -> bool:
+        """Whether `write` accepts records."""
+        return self._writer is not None
+
+    def open(self, rank: int) -> None:
+        """Begins the next pair of files of a rank."""
+        if self._writer is not None:
+            return
+        try:
+            files = RunWriter(
+                self._directory,
+                rank,
+                self._retention,
+                durability=self._durability,
+                troubles=self._troubles,
+            )
+        except OSError as error:
+            self._troubles.report("open", error)
+            self._failed = True
+            return
+        self._files = files
+        self._writer = background(files, self._troubles, self._durability, self._flush_secs)
+        # A custom loop may never leave its callbacks; its last records must not be lost.
+        atexit.register(self.close)
+
+    def write(self, record: Record | Task[Record]) -> None:
+        """Queues a record or a task for the writer's thread."""
+        if self._writer is not None:
+            self._writer.write(record)
+
+    def write_message(self, message: Any) -> None:
+        """Queues a complete protobuf message for the writer's thread."""
+        self.write(MessageRecord(message))
+
+    def flush(self) -> bool:
+        """Waits until the operating system has all records.
+
+        Returns:
+            Whether it has them. False also if no file could be created, or if the last records
+            of closed files could not be written.
+        """
+        return not self._failed if self._writer is None else self._writer.flush()
+
+    def counters(self) -> Counters:
+        """Returns the counters since the first opening."""
+        before, files, writer = self._before, self._files, self._writer
+        if files is None or writer is None:
+            return before
+        return Counters(
+            before.records + writer.accepted,
+            before.nbytes + files.bytes_written,
+            before.dropped + writer.dropped,
+            writer.take_longest(),
+        )
+
+    def close(self) -> None:
+        """Writes the queued records and closes the files. You may call it at any time."""
+        if self._writer is not None:
+            self._writer.close()
+            self._failed = not self._writer.flush(0)
+            self._before = self.counters()
+            self._writer = self._files = None
+            atexit.unregister(self.close)
+
+
+def background(
+    files: RunWriter, troubles: Troubles, durability: Durability, flush_secs: float
+) -> BackgroundWriter[Record]:
+    """Returns a writer's thread for some files, with the back-pressure of `durability`."""
+    block_secs = BLOCK_SECS if durability.back_pressure == "block" else 0.0
+    return BackgroundWriter(files, troubles, flush_secs=flush_secs, block_secs=block_secs)

@@ -1,0 +1,101 @@
+"""MindSpore's callback arguments, with an answer for every missing key.
+
+MindSpore passes callbacks a dictionary. Its keys depend on the caller: `Model.train` sets nearly
+all of them, the original `RecModel.online_train` sets six. Attribute access to a missing key
+raises KeyError, so this module reads every key with `get`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from mindspore import Tensor
+
+from rec_summary.training.tensors import Array, as_array
+
+# Unbounded training reports this number of epochs or batches, or a larger one.
+_ENDLESS: Final = 2**31 - 1
+
+
+class StepView:
+    """Reads the callback arguments of one hook."""
+
+    def __init__(self, run_context: Any) -> None:
+        """Wraps the argument of a hook, a `mindspore.train.RunContext`."""
+        self._context = run_context
+        self._args: Mapping[str, Any] = run_context.original_args()
+
+    def get(self, key: str) -> Any:
+        """Returns an argument, or None."""
+        return self._args.get(key)
+
+    @property
+    def mode(self) -> str:
+        """`"train"` or `"eval"`; the original online training sets no mode and trains."""
+        return str(self._args.get("mode") or "train")
+
+    @property
+    def step(self) -> int:
+        """Steps since this call of train began; in sink mode it grows by the sink size."""
+        return int(self._args.get("cur_step_num") or 0)
+
+    @property
+    def epoch(self) -> int:
+        """The current epoch, from 1 on; 0 before the first."""
+        return int(self._args.get("cur_epoch_num") or 0)
+
+    @property
+    def batch_num(self) -> int:
+        """Steps in an epoch; 0 if the caller does not know."""
+        return int(self._args.get("batch_num") or 0)
+
+    @property
+    def total_steps(self) -> int | None:
+        """The planned number of steps (in sink mode: epochs); None for an unbounded run."""
+        epochs, batches = self._args.get("epoch_num"), self.batch_num
+        if not isinstance(epochs, int) or not 0 < epochs < _ENDLESS:
+            return None
+        total = epochs if self.sink_mode else epochs * batches
+        return total if 0 < total < _ENDLESS else None
+
+    @property
+    def sink_mode(self) -> bool:
+        """Whether the device fetches the data, so that hooks run once for each sink."""
+        return bool(self._args.get("dataset_sink_mode"))
+
+    @property
+    def stop_requested(self) -> bool:
+        """Whether a callback requested a stop."""
+        return bool(self._context.get_stop_requested())
+
+    @property
+    def network(self) -> Any:
+        """The outermost network of this mode; in training, with loss and optimizer."""
+        network = self._args.get("train_network" if self.mode == "train" else "eval_network")
+        return self._args.get("network") if network is None else network
+
+    @property
+    def first_column(self) -> Any:
+        """The first column of this step's batch; None if the caller does not pass the batch."""
+        element = self._args.get("train_dataset_element")
+        return element[0] if isinstance(element, (list, tuple)) and element else element
+
+    @property
+    def samples(self) -> int:
+        """The number of samples in this step's batch; 0 if the caller does not pass the batch."""
+        shape = getattr(self.first_column, "shape", None)
+        return int(shape[0]) if shape else 0
+
+    def loss(self) -> Array | float:
+        """Returns this step's loss: the network's output, or the first of several outputs.
+
+        Raises:
+            TypeError: The output cannot be a loss.
+        """
+        output = self._args.get("net_outputs")
+        if isinstance(output, (list, tuple)) and output:
+            output = output[0]
+        if isinstance(output, Tensor) and output.size == 1:
+            return float(output.item())  # a twentieth of the time that an array takes
+        return as_array(output, "the network's output")

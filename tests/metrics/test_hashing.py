@@ -1,0 +1,48 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rec_summary.metrics.hashing import mix, mix_ids
+
+MIX = {
+    0: [16294208416658607535, 10451216379200822465, 16490336266968443936],
+    1: [7960286522194355700, 13757245211066428519, 16834447057089888969],
+}
+MIX_IDS = {
+    0: [16294208416658607535, 16490336266968443936, 15999695513772384452],
+    1: [7960286522194355700, 13757245211066428519, 8325766680316962815],
+}
+HASHES = pytest.mark.parametrize("hashed", [mix, mix_ids])
+
+INTEGERS = st.integers(-(2**63), 2**63 - 1)
+
+
+@HASHES
+@given(one=INTEGERS, other=INTEGERS, seed=st.integers(0, 2**63))
+def test_different_ids_have_different_hashes(hashed, one, other, seed):
+    hashes = hashed(np.array([one, other]), seed)
+    assert (hashes[0] == hashes[1]) == (one == other)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_hashes_never_change(seed):
+    # Stored sketches and samples hold these: another hash would mix up ids and users.
+    for hashed, expected in ((mix, MIX), (mix_ids, MIX_IDS)):
+        assert hashed(np.array([0, 1, -1]), seed).tolist() == expected[seed]
+        assert hashed(np.array([1], np.uint8), seed).tolist() == expected[seed][1:2]
+
+
+@HASHES
+def test_the_numbers_themselves_stay(hashed):
+    numbers = np.arange(3, dtype=np.uint64)
+    hashed(numbers)
+    assert numbers.tolist() == [0, 1, 2]
+
+
+@HASHES
+def test_hashes_of_consecutive_ids_are_spread_evenly(hashed):
+    shares = hashed(np.arange(100_000), 7) / 2.0**64
+    counts = np.histogram(shares, 100, (0, 1))[0]
+    # Chi-square with 99 degrees of freedom: 1,000 expected in each; 160 is beyond 1e-4.
+    assert ((counts - 1000) ** 2 / 1000).sum() < 160

@@ -1,0 +1,56 @@
+"""The format of stored states: a run must continue from files that earlier versions wrote."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rec_summary.metrics import report, windows  # noqa: F401  (they register all states)
+from rec_summary.metrics.state import _kinds, kind_of, restore
+from tests.support.metric_states import STORED
+
+
+@pytest.fixture(params=STORED)
+def stored(request):
+    return STORED[request.param]
+
+
+def test_a_stored_state_is_restored_and_stored_as_it_was(stored):
+    kind, arrays = stored
+    state = restore(kind, arrays)
+    assert kind_of(state) == kind
+    again = state.arrays()
+    assert list(again) == list(arrays)
+    for name, array in arrays.items():
+        assert again[name].dtype == array.dtype, name
+        np.testing.assert_array_equal(again[name], array, err_msg=name)
+
+
+def test_every_array_of_a_stored_state_is_needed(stored):
+    kind, arrays = stored
+    for name in arrays:
+        with pytest.raises(ValueError, match="is invalid"):
+            restore(kind, {key: array for key, array in arrays.items() if key != name})
+
+
+def test_there_is_a_stored_state_of_every_kind():
+    shipped = {name for name, cls in _kinds.items() if cls.__module__.startswith("rec_summary.")}
+    assert shipped == {kind for kind, _ in STORED.values()}
+
+
+def test_restored_states_have_the_values_of_their_arrays():
+    states = {name: restore(*stored) for name, stored in STORED.items()}
+    assert states["exact sum"].value() == -3
+    assert states["log loss"].log_loss() == 0.5
+    assert states["log loss"].click_rate == 0.4
+    assert states["rating errors"].bias() == -1.5
+    assert states["rating errors"].rmse() == 2
+    assert states["touched rows"].touched(np.arange(10)).nonzero()[0].tolist() == [0, 7, 9]
+    assert states["frequency"].top(3).ids.tolist() == [0, 9]
+    assert states["user scores"].gauc().value == 1
+    assert states["throughput"].report().stall_share == 0.4
+    assert states["row norms"].report().zero_share == 0.5
+    assert states["last examples"].total().positives.sum() == 5
+    drift = states["drift"].report()
+    assert drift["label"].missing_share == 0.4
+    assert drift["country"].count == 7

@@ -1,0 +1,230 @@
+"""Small states of metrics, and the arrays in which each kind of state is stored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rec_summary.metrics.tables.cardinality import TouchedOptions, TouchedRows
+from rec_summary.metrics.tables.frequency import FrequencyOptions, IdFrequency
+from rec_summary.metrics.tables.health import TableHealth
+
+
+def table_health(size: int | None, unknown_id: int | None = None) -> TableHealth:
+    """Returns the empty state of a table with the default settings."""
+    return TableHealth(
+        TouchedRows(TouchedOptions(size)), IdFrequency(FrequencyOptions(size, unknown_id))
+    )
+
+
+Arrays = dict[str, np.ndarray]
+
+
+def nested(prefix: str, arrays: Arrays) -> Arrays:
+    """Returns arrays with a prefix, spelled out here because it is part of the format."""
+    return {f"{prefix}.{name}": array for name, array in arrays.items()}
+
+
+def _ints(*numbers: int) -> np.ndarray:
+    return np.array(numbers, np.int64)
+
+
+def _int(number: int) -> np.ndarray:
+    return np.array(number, np.int64)
+
+
+def _exact(number: int) -> Arrays:
+    """Returns an exact sum of a whole number: a number of units of 2**-1074."""
+    units = number << 1074
+    data = units.to_bytes(units.bit_length() // 8 + 1, "little", signed=True)
+    return {"units": np.frombuffer(data, np.uint8)}
+
+
+def _filled(size: int, values: dict[int, Any], dtype: Any = np.float64) -> np.ndarray:
+    array = np.zeros(size, dtype)
+    for place, value in values.items():
+        array[place] = value
+    return array
+
+
+_SCORES: Arrays = {
+    "bins": _int(64),
+    "positives": _filled(64, {40: 2.0, 63: 0.5}),
+    "negatives": _filled(64, {3: 7.0}),
+    "score_sums": _filled(64, {3: 0.0, 40: 0.75, 63: 0.5}),
+    "refused": _ints(1, 0, 0, 2),
+}
+_LOSS: Arrays = {
+    "epsilon": np.array(1e-7),
+    "refused": _ints(0, 3, 0, 0),
+    **nested("losses", _exact(5)),
+    **nested("weights", _exact(10)),
+    **nested("clicks", _exact(4)),
+}
+_NO_SCORES: Arrays = {
+    "bins": _int(64),
+    **{name: np.zeros(64) for name in ("positives", "negatives", "score_sums")},
+    "refused": _ints(0, 0, 0, 0),
+}
+_HISTOGRAM: Arrays = {
+    "settings": np.array([1.0, 2.0, 0.1]),
+    "counts": _ints(1, 0, 2, 0, 0, 1),
+    "extremes": np.array([0.5, 3.0]),
+}
+_STEPS: Arrays = {
+    "settings": np.array([1e-6, 1e5, 0.01]),
+    "counts": _filled(1269, {700: 2}, np.int64),
+    "extremes": np.array([1.0, 1.5]),
+}
+_LAGS: Arrays = {
+    "settings": np.array([1e-3, 1e9, 0.01]),
+    "counts": _filled(1384, {0: 1, 500: 1}, np.int64),
+    "extremes": np.array([-2.0, 20.0]),
+}
+_DISTRIBUTION: Arrays = {
+    "edges": np.array([0.25, 0.75]),
+    "buckets": _int(0),
+    "counts": _ints(5, 3, 2, 1),
+}
+_CATEGORIES: Arrays = {
+    "edges": np.zeros(0),
+    "buckets": _int(2),
+    "counts": _ints(4, 6, 0),
+}
+_TOUCHED: Arrays = {
+    "size": _ints(10),
+    "exact_rows": _int(16),
+    "precision": _int(14),
+    "bits": np.array([0b10000001, 0b01000000], np.uint8),
+}
+_TOUCHED_SKETCH: Arrays = {
+    "size": _ints(),
+    "exact_rows": _int(16),
+    "precision": _int(4),
+    "registers": _filled(16, {3: 2, 7: 61}, np.uint8),
+}
+_FREQUENCY: Arrays = {
+    "size": _ints(10),
+    "unknown_id": _ints(-1),
+    "settings": _ints(1, 16, 32),
+    "totals": _ints(12, 2, 1, 9),
+    "counters": _ints(5, 0, 0, 0, 0, 0, 0, 0, 0, 4),
+}
+_FREQUENCY_SKETCH: Arrays = {
+    "size": _ints(17),
+    "unknown_id": _ints(),
+    "settings": _ints(16, 16, 16),
+    "totals": _ints(48, 0, 0, 3),
+    "counters": np.tile(_filled(16, {2: 1, 9: 2}, np.int64), (2, 4, 1)),
+}
+
+
+def _window(kind: str, empty: Arrays, size: int, count: int, seen: int) -> Arrays:
+    return {
+        "kind": np.array(kind),
+        "size": _int(size),
+        "panes": _int(count),
+        "seen": _int(seen),
+        **nested("empty", empty),
+    }
+
+
+STORED: dict[str, tuple[str, Arrays]] = {
+    "exact sum": ("ExactSum", _exact(-3)),
+    "log histogram": ("LogHistogram", _HISTOGRAM),
+    "distribution of numbers": ("Distribution", _DISTRIBUTION),
+    "distribution of categories": ("Distribution", _CATEGORIES),
+    "drift": (
+        "Drift",
+        {
+            "columns": np.array(["label", "country"]),
+            **nested("reference.0", _DISTRIBUTION),
+            **nested("reference.1", _CATEGORIES),
+            "window.label": _ints(1, 2, 3, 4),
+            "window.country": _ints(7, 0, 0),
+        },
+    ),
+    "throughput": (
+        "Throughput",
+        {
+            **nested("steps", _STEPS),
+            **nested("lags", _LAGS),
+            "sums": _ints(64, 2_500_000_000, 1_000_000_000, 1, 3),
+            "events": np.array([100.0, 122.0]),
+        },
+    ),
+    "score histogram": ("ScoreHistogram", _SCORES),
+    "log loss": ("LogLoss", _LOSS),
+    "click quality": ("ClickQuality", {**nested("scores", _SCORES), **nested("loss", _LOSS)}),
+    "rating errors": (
+        "RatingErrors",
+        {
+            "refused": _int(2),
+            **nested("weights", _exact(4)),
+            **nested("errors", _exact(-6)),
+            **nested("absolute", _exact(8)),
+            **nested("squared", _exact(16)),
+        },
+    ),
+    "user scores": (
+        "UserScores",
+        {
+            "cells": _int(2048),
+            "bins": _int(64),
+            "seed": _int(3),
+            "limit": _int(1 << 50),
+            "refused": _ints(0, 1, 0, 0),
+            "keys": np.array([5 << 10 | 1, 5 << 10 | 40, 9 << 10 | 7], np.uint64),
+            "negatives": np.array([3.0, 0.0, 1.0]),
+            "positives": np.array([0.0, 2.0, 0.0]),
+        },
+    ),
+    "touched rows": ("TouchedRows", _TOUCHED),
+    "touched rows in a sketch": ("TouchedRows", _TOUCHED_SKETCH),
+    "frequency": ("IdFrequency", _FREQUENCY),
+    "frequency in a sketch": ("IdFrequency", _FREQUENCY_SKETCH),
+    "table health": (
+        "TableHealth",
+        {**nested("touched", _TOUCHED), **nested("frequency", _FREQUENCY)},
+    ),
+    "row norms": (
+        "RowNorms",
+        {
+            "rows": _ints(2, 5),
+            "snapshots": _int(2),
+            "first": np.array([5.0, np.inf]),
+            "before": np.array([[3, 4], [np.nan, 1]], np.float32),
+            "now": np.array([[0, 0], [6, 8]], np.float32),
+        },
+    ),
+    "lifetime": (
+        "Lifetime",
+        {
+            **_window("ScoreHistogram", _NO_SCORES, 1 << 62, 1, 11),
+            "pane_numbers": _ints(0),
+            **nested("pane0", _SCORES),
+        },
+    ),
+    "last examples": (
+        "LastExamples",
+        {
+            **_window("ScoreHistogram", _NO_SCORES, 100, 4, 450),
+            "pane_numbers": _ints(1, 4),
+            **nested("pane1", _SCORES),
+            **nested("pane4", _SCORES),
+        },
+    ),
+    "decayed": (
+        "Decayed",
+        {
+            **_window("ScoreHistogram", _NO_SCORES, 640, 16, 1285),
+            "pane_numbers": _ints(0, 1),
+            **nested("pane0", _SCORES),
+            **nested("pane1", _SCORES),
+            "open_numbers": _ints(1280),
+            **nested("open1280", _SCORES),
+        },
+    ),
+}
+"""By a description: the kind of a state, and its arrays in the order in which they are stored."""
