@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from rec_summary.records.failures import Troubles
@@ -66,23 +65,6 @@ class StepRecord:
             self._troubles.report("npy export", text)
 
 
-@dataclass(frozen=True)
-class Counters:
-    """Counters of a recorder since its first opening.
-
-    Attributes:
-        records: Records accepted.
-        nbytes: Bytes passed to the operating system.
-        dropped: Records dropped because the queue was full.
-        queue: The longest queue since the last call of `Recorder.counters`.
-    """
-
-    records: int
-    nbytes: int
-    dropped: int
-    queue: int
-
-
 class Recorder:
     """Passes records to the writer's thread while it is open, and ignores them while it is not.
 
@@ -114,7 +96,8 @@ class Recorder:
         self._troubles = troubles
         self._files: RunWriter | None = None
         self._writer: BackgroundWriter[Record] | None = None
-        self._before = Counters(0, 0, 0, 0)  # of closed files
+        # Of closed files.
+        self._before = dict.fromkeys(("records", "bytes", "dropped", "errors", "queue_length"), 0)
         self._failed = False  # the last opening or closing
 
     @property
@@ -161,17 +144,21 @@ class Recorder:
         """
         return not self._failed if self._writer is None else self._writer.flush()
 
-    def counters(self) -> Counters:
-        """Returns the counters since the first opening."""
-        before, files, writer = self._before, self._files, self._writer
-        if files is None or writer is None:
-            return before
-        return Counters(
-            before.records + writer.accepted,
-            before.nbytes + files.bytes_written,
-            before.dropped + writer.dropped,
-            writer.take_longest(),
-        )
+    def counters(self) -> dict[str, int]:
+        """Returns counters since the first opening, by name.
+
+        `records` are accepted records, `bytes` went to the operating system, `dropped` records
+        found a full queue, `errors` are all failures. `queue_length` is the longest queue since the
+        last call.
+        """
+        counts, files, writer = dict(self._before), self._files, self._writer
+        counts["errors"] = self._troubles.total
+        if files is not None and writer is not None:
+            counts["records"] += writer.accepted
+            counts["bytes"] += files.bytes_written
+            counts["dropped"] += writer.dropped
+            counts["queue_length"] = writer.take_longest()
+        return counts
 
     def close(self) -> None:
         """Writes the queued records and closes the files. You may call it at any time."""

@@ -179,7 +179,7 @@ class SummaryCollector(Callback):
             self._options.durability,
             self._troubles,
         )
-        self._health = Health(self._recorder, self._troubles)
+        self._health = Health(self._recorder)
         self._recommender = (
             RecommenderTelemetry(wanted, directory, self._recorder, self._troubles)
             if wanted is not None

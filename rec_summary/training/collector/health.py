@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from rec_summary.records.failures import Troubles
 from rec_summary.records.format.names import Kind
 from rec_summary.training.recorder import Recorder
 from rec_summary.values.summary import ScalarValue, encode_event
@@ -21,27 +20,16 @@ class HealthRecord:
     once = False
     nbytes = 512
 
-    def __init__(
-        self, step: int, cost: dict[str, float], recorder: Recorder, troubles: Troubles
-    ) -> None:
+    def __init__(self, step: int, cost: dict[str, float], recorder: Recorder) -> None:
         """Takes the scalars of the training thread; `encode` adds the counters of the writer."""
         self._step = step
         self._wall_time = time.time()
         self._cost = cost
         self._recorder = recorder
-        self._troubles = troubles
 
     def encode(self) -> bytes:
         """Returns the serialised event."""
-        now = self._recorder.counters()
-        scalars = {
-            "records": now.records,
-            "bytes": now.nbytes,
-            "dropped": now.dropped,
-            "errors": self._troubles.total,
-            "queue_length": now.queue,
-            **self._cost,
-        }
+        scalars = {**self._recorder.counters(), **self._cost}
         values = [ScalarValue(PREFIX + name, each).encode() for name, each in scalars.items()]
         return encode_event(self._step, self._wall_time, values)
 
@@ -54,10 +42,9 @@ class Health:
     `snapshot_ms` is the mean time of a step with values on the training thread since then.
     """
 
-    def __init__(self, recorder: Recorder, troubles: Troubles) -> None:
+    def __init__(self, recorder: Recorder) -> None:
         """Begins the first interval."""
         self._recorder = recorder
-        self._troubles = troubles
         self._last = time.monotonic()
         self._step = -1
         self._seconds = 0.0
@@ -81,4 +68,4 @@ class Health:
         if self._snapshots:
             cost = {"snapshot_ms": 1000 * self._seconds / self._snapshots}
         self._last, self._seconds, self._snapshots = time.monotonic(), 0.0, 0
-        self._recorder.write(HealthRecord(step, cost, self._recorder, self._troubles))
+        self._recorder.write(HealthRecord(step, cost, self._recorder))

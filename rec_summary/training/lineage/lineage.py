@@ -6,6 +6,7 @@ in fields of our own, which older readers skip.
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import json
 import math
@@ -34,7 +35,7 @@ _PATH_ATTRIBUTES: Final = ("dataset_files", "dataset_file", "dataset_dir")
 
 @dataclass(frozen=True)
 class Environment:
-    """The process that records.
+    """The process that records. The fields have the names of those of `RunState`.
 
     Attributes:
         rank: Its rank among the processes that train together, from 0 on.
@@ -167,34 +168,47 @@ def train_lineage(
     progress: Progress,
 ) -> lineage_pb2.LineageEvent:
     """Returns the current train lineage. A field that the callback arguments lack stays empty."""
-    event = lineage_pb2.LineageEvent(wall_time=time.time(), step=progress.step)
-    message = event.train_lineage
-    hyper = message.hyper_parameters
-    hyper.epoch = _epochs(view)
-    hyper.device_num = int(view.get("device_number") or environment.rank_size)
-    if view.get("parallel_mode") is not None:
-        hyper.parallel_mode = str(view.get("parallel_mode"))
-    if optimizers:
-        hyper.optimizer = type(optimizers[0]).__name__
-    if progress.learning_rate is not None:
-        hyper.learning_rate = progress.learning_rate
-    loss_fn = _loss_function(view)
-    if loss_fn is not None:
-        hyper.loss_function = type(loss_fn).__name__
-    if data.batch_size:
-        hyper.batch_size = _clip(data.batch_size)
+    loss_fn, parallel_mode = _loss_function(view), view.get("parallel_mode")
+    checkpoint = _latest_checkpoint(view)
+    # protobuf leaves out a field that is None.
+    message = lineage_pb2.TrainLineage(
+        hyper_parameters=lineage_pb2.TrainLineage.HyperParameters(
+            epoch=_epochs(view),
+            device_num=int(view.get("device_number") or environment.rank_size),
+            parallel_mode=None if parallel_mode is None else str(parallel_mode),
+            optimizer=type(optimizers[0]).__name__ if optimizers else None,
+            learning_rate=progress.learning_rate,
+            loss_function=None if loss_fn is None else type(loss_fn).__name__,
+            batch_size=_clip(data.batch_size) or None,
+        ),
+        algorithm=lineage_pb2.TrainLineage.Algorithm(
+            network=type(backbone(view)).__name__, loss=progress.loss
+        ),
+        model=lineage_pb2.TrainLineage.Model(
+            path=json.dumps({"ckpt": checkpoint}),
+            size=os.path.getsize(checkpoint) if checkpoint else 0,
+        ),
+        run_state=lineage_pb2.RunState(
+            status=progress.status.value,
+            reason=progress.reason or None,
+            step=progress.step,
+            epoch=view.epoch,
+            samples=progress.samples or None,
+            start_time=progress.start_time,
+            troubles=progress.troubles,
+            unbounded=data.unbounded,
+            batch_size=data.batch_size or None,
+            dataset_size=data.size,
+            **dataclasses.asdict(environment),
+        ),
+    )
     if data.path is not None:
         message.train_dataset.train_dataset_path = data.path
     if data.size is not None:
         message.train_dataset.train_dataset_size = _clip(data.size)
-    message.algorithm.network = type(backbone(view)).__name__
-    if progress.loss is not None:
-        message.algorithm.loss = progress.loss
-    checkpoint = _latest_checkpoint(view)
-    message.model.path = json.dumps({"ckpt": checkpoint})
-    message.model.size = os.path.getsize(checkpoint) if checkpoint else 0
-    _fill_state(message.run_state, view, data, environment, progress)
-    return event
+    return lineage_pb2.LineageEvent(
+        wall_time=time.time(), step=progress.step, train_lineage=message
+    )
 
 
 def evaluation_lineage(
@@ -217,36 +231,6 @@ def evaluation_lineage(
         message.valid_dataset.valid_dataset_size = _clip(data.size)
         message.valid_dataset_size64 = data.size
     return event
-
-
-def _fill_state(
-    state: lineage_pb2.RunState,
-    view: StepView,
-    data: DatasetInfo,
-    environment: Environment,
-    progress: Progress,
-) -> None:
-    state.status = progress.status.value
-    if progress.reason:
-        state.reason = progress.reason
-    state.step = progress.step
-    state.epoch = view.epoch
-    if progress.samples:
-        state.samples = progress.samples
-    state.start_time = progress.start_time
-    state.rank = environment.rank
-    state.rank_size = environment.rank_size
-    state.host = environment.host
-    state.pid = environment.pid
-    state.mindspore_version = environment.mindspore_version
-    state.rec_summary_version = environment.rec_summary_version
-    for kind, count in progress.troubles.items():
-        state.troubles[kind] = count
-    state.unbounded = data.unbounded
-    if data.batch_size:
-        state.batch_size = data.batch_size
-    if data.size is not None:
-        state.dataset_size = data.size
 
 
 def _epochs(view: StepView) -> int:
