@@ -150,7 +150,7 @@ def train(steps: int, report_steps: int) -> None:
     from rich.console import Console
 
     from rec_summary import RecModel
-    from rec_summary.training.recommender.aggregator import Engine
+    from rec_summary.training.recommender.aggregator import Aggregator
     from tools.click_demo import model, sources, training
     from tools.click_demo.meter import Meter
     from tools.click_demo.progress import ProgressLine
@@ -193,16 +193,16 @@ def train(steps: int, report_steps: int) -> None:
                 spent.append(1000 * (time.thread_time() - began))
 
         telemetry.step_ended = step_ended  # type: ignore[method-assign]
-        work, counted = Engine.work, []
+        work, counted = Aggregator.work, []
 
-        def timed(engine: Engine, batches: Any, report: Any) -> bytes:
+        def timed(engine: Aggregator, batches: Any, report: Any) -> bytes:
             began = time.thread_time()
             try:
                 return work(engine, batches, report)
             finally:
                 counted.append(1000 * (time.thread_time() - began))
 
-        Engine.work = timed  # type: ignore[method-assign]
+        Aggregator.work = timed  # type: ignore[method-assign]
         trainee.online_train(
             training.as_dataset(ClickStream(source.chunks, source.vocabulary, 64)),
             callbacks=[collector, ProgressLine(Meter(64), steps, Console(quiet=True)), watch],

@@ -24,6 +24,7 @@ from rec_summary.training.checks import (
     check_int_or_none,
     check_retention,
     check_seconds,
+    check_type,
     create_directory,
 )
 from rec_summary.training.collector.health import Health
@@ -44,7 +45,7 @@ from rec_summary.training.lineage.custom import (
     with_environment,
 )
 from rec_summary.training.npy_export import NpyExporter, check_export_options
-from rec_summary.training.recommender.config import RecommenderMetrics, check_recommender
+from rec_summary.training.recommender.config import RecommenderMetrics
 from rec_summary.training.recommender.telemetry import RecommenderTelemetry
 from rec_summary.training.recorder import Recorder, StepRecord
 from rec_summary.training.step_view import StepView
@@ -168,7 +169,8 @@ class SummaryCollector(Callback):
             lineage_on_all_ranks=check_bool("lineage_on_all_ranks", lineage_on_all_ranks),
             durability=check_durability(durability),
         )
-        wanted = check_recommender(recommender)
+        expected = "a rec_summary.RecommenderMetrics or None"
+        check_type("recommender", recommender, (RecommenderMetrics, type(None)), expected)
         directory = self._options.summary_dir
         create_directory("summary_dir", directory)
         self._troubles = Troubles()
@@ -181,8 +183,8 @@ class SummaryCollector(Callback):
         )
         self._health = Health(self._recorder)
         self._recommender = (
-            RecommenderTelemetry(wanted, directory, self._recorder, self._troubles)
-            if wanted is not None
+            RecommenderTelemetry(recommender, directory, self._recorder, self._troubles)
+            if recommender is not None
             else None
         )
         self._depth = 0  # fit enters its callbacks again for each evaluation

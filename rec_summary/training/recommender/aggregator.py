@@ -1,4 +1,4 @@
-"""The heavy half of a recommender's metrics: it works on the writer's thread, in `encode`."""
+"""The work of a recommender's metrics on the writer's thread: counting, reports, stored states."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from rec_summary.metrics.report import PREFIX, Detail, MetricValues, read
 from rec_summary.metrics.state import State
 from rec_summary.records.failures import Troubles
 from rec_summary.records.writing.task import EncodedRecord, Record, Task
-from rec_summary.training.recommender import persistence as store
+from rec_summary.training.recommender import persistence
 from rec_summary.training.recommender.config import RecommenderMetrics
 from rec_summary.training.recommender.inputs import Batch, join
-from rec_summary.training.recommender.states import Metrics
+from rec_summary.training.recommender.states import RankMetrics
 from rec_summary.training.tensors import Array
 from rec_summary.values.recommender import encode_states, recommender_values
 from rec_summary.values.summary import encode_event
 
 STATES_TAG: Final = PREFIX + "states"
-_MOST_BYTES: Final = 64 << 20  # of the states that are recorded at once, before compression
+_MOST_BYTES: Final = 64 << 20  # of states in one record, before compression
 
 
 @dataclass(frozen=True)
-class Report:
-    """What is to be recorded at a step.
+class ReportRequest:
+    """A report that is due.
 
     Attributes:
         step: The step.
-        wall_time: When it ended, in seconds since the epoch.
-        detailed: Whether curves and the like are due.
-        final: Whether the run ends here.
+        wall_time: The end of the step, in seconds since the epoch.
+        detailed: Whether the report has curves and other details.
+        final: Whether it is the last report of the run.
         rows: Sampled rows by table: their numbers (s,) and values (s, width).
     """
 
@@ -47,8 +47,8 @@ class Report:
     rows: Mapping[str, tuple[Array, Array]] = field(default_factory=dict)
 
 
-class Engine:
-    """Counts batches and writes reports; one thread at a time."""
+class Aggregator:
+    """Counts batches and makes reports. Thread-safe."""
 
     def __init__(
         self,
@@ -59,18 +59,17 @@ class Engine:
         rank_size: int,
         troubles: Troubles,
     ) -> None:
-        """Begins, or goes on where an earlier process has stopped.
+        """Starts empty, or continues from the stored state of an earlier process.
 
         Args:
-            options: What is wanted.
-            sizes: How many rows each table has; None where that is open.
+            options: The metrics.
+            sizes: The number of rows of each table; None if it is open.
             directory: The record directory.
             rank: The rank of this process.
-            rank_size: How many train together.
-            troubles: Told of every failure.
+            rank_size: The number of processes that train together.
+            troubles: Receives every failure.
         """
         self._options = options
-        self._sizes = sizes
         self._directory = directory
         self._rank, self._rank_size = rank, rank_size
         self._troubles = troubles
@@ -79,149 +78,140 @@ class Engine:
         self._saved = time.monotonic()
         self._last_step, self._last_detailed = 0, False
         self._last_scalars: set[str] = set()
-        self._reference_kept = False
-        self._metrics = self._empty()
-        self._take_up()
+        self._reference_saved = False
+        self._metrics = RankMetrics(options, sizes, troubles)
+        self._restore()
 
-    def work(self, batches: list[Batch], report: Report | None) -> bytes:
-        """Counts batches; returns the event of the report, or nothing."""
+    def work(self, batches: list[Batch], request: ReportRequest | None) -> bytes:
+        """Counts batches; returns the serialised event of the report, or nothing."""
         with self._lock:
             if batches:
                 self._metrics.update(join(batches, self._metrics.places, self._troubles))
-            if report is None:
+            if request is None:
                 return b""
-            event = self._event(report, repeated=report.step == self._last_step and not batches)
-            due = time.monotonic() - self._saved >= self._options.state_secs
-            if due or report.final:
-                self._attempt_to_save(report)
+            event = self._event(request, repeated=request.step == self._last_step and not batches)
+            if request.final or time.monotonic() - self._saved >= self._options.state_secs:
+                self._saved = time.monotonic()
+                with self._troubles.attempt("recommender metrics: saving the state"):
+                    self._save(request)
             return event
 
-    def _empty(self) -> Metrics:
-        def trouble(what: str, error: Exception) -> None:
-            self._troubles.report(f"recommender metrics: {what}", error)
-
-        return Metrics(self._options, self._sizes, trouble)
-
-    def _event(self, report: Report, *, repeated: bool) -> bytes:
-        """Returns the event of a report; at a step that has had one, what is new in it."""
-        metrics = self._metrics
-        for table, (rows, values) in report.rows.items():
-            metrics.snapshot_rows(table, rows, values)
+    def _event(self, request: ReportRequest, *, repeated: bool) -> bytes:
+        """Returns the event of a report. A second report of a step has only new values."""
+        metrics, options = self._metrics, self._options
+        for table, (rows, row_values) in request.rows.items():
+            metrics.snapshot_rows(table, rows, row_values)
         states = metrics.end_interval()
-        options = self._options
-        readings = MetricValues()
-        read(states, Detail(report.detailed, options.thresholds, options.top), readings)
-        if report.rows:
-            metrics.read_rows(readings)
-        self._read_host(readings)
+        values = read(states, Detail(request.detailed, options.thresholds, options.top))
+        if request.rows:
+            metrics.read_rows(values)
+        self._read_host(values)
         if repeated:
             before = self._last_scalars
-            readings = MetricValues() if self._last_detailed else readings
-            readings.scalars = {t: v for t, v in readings.scalars.items() if t not in before}
-        self._last_step, self._last_detailed = report.step, report.detailed
-        self._last_scalars = set(readings.scalars)
+            values = MetricValues() if self._last_detailed else values
+            values.scalars = {t: v for t, v in values.scalars.items() if t not in before}
+        self._last_step, self._last_detailed = request.step, request.detailed
+        self._last_scalars = set(values.scalars)
         encoded = recommender_values(
-            readings.scalars,
-            readings.histograms,
-            readings.pr_curves,
-            readings.reliabilities,
-            readings.tops,
+            values.scalars,
+            values.histograms,
+            values.pr_curves,
+            values.reliabilities,
+            values.tops,
         )
-        if report.detailed and self._rank_size > 1:
-            encoded.append(encode_states(STATES_TAG, self._mergeable(states, report)))
-        return encode_event(report.step, report.wall_time, encoded) if encoded else b""
+        if request.detailed and self._rank_size > 1:
+            encoded.append(encode_states(STATES_TAG, self._mergeable(states, request)))
+        return encode_event(request.step, request.wall_time, encoded) if encoded else b""
 
-    def _read_host(self, readings: MetricValues) -> None:
+    def _read_host(self, values: MetricValues) -> None:
         usage = self._host.read() if self._host is not None else None
         if usage is not None:
-            readings.put("host/rss_bytes", usage.rss_bytes)
-            readings.put("host/memory_share", usage.memory_share)
-            readings.put("host/cores", usage.cores)
-            readings.put("host/cpu_share", usage.cpu_share)
+            values.put("host/rss_bytes", usage.rss_bytes)
+            values.put("host/memory_share", usage.memory_share)
+            values.put("host/cores", usage.cores)
+            values.put("host/cpu_share", usage.cpu_share)
 
-    def _mergeable(self, states: Mapping[str, State], report: Report) -> bytes:
+    def _mergeable(self, states: Mapping[str, State], request: ReportRequest) -> bytes:
         packed, room = [], _MOST_BYTES
         for key, state in states.items():
             room -= sum(array.nbytes for array in state.arrays().values())
             if room < 0:
                 self._troubles.report(
                     "recommender metrics: merging",
-                    f"{key} and what follows it is too large to be recorded for merging",
+                    f"the states from {key} on are too large for the record of mergeable states",
                 )
                 break
-            packed.append(store.pack({key: state}))
-        return b"".join([*packed, self._description(report)])
+            packed.append(persistence.pack({key: state}))
+        return b"".join([*packed, self._description(request)])
 
-    def _description(self, report: Report) -> bytes:
+    def _description(self, request: ReportRequest) -> bytes:
         message = MetricStates(
             rank=self._rank,
             rank_size=self._rank_size,
-            step=report.step,
-            wall_time=report.wall_time,
+            step=request.step,
+            wall_time=request.wall_time,
             examples=self._metrics.examples,
-            final=report.final,
+            final=request.final,
             settings=self._metrics.settings,
         )
         return message.SerializeToString()
 
-    def _attempt_to_save(self, report: Report) -> None:
-        self._saved = time.monotonic()
-        try:
-            states = store.pack(self._metrics.states()) + self._description(report)
-            store.save(store.state_path(self._directory, self._rank), states)
-            reference = self._metrics.reference
-            if reference is not None and not self._reference_kept:
-                path = store.reference_path(self._directory, self._rank)
-                store.save_reference(path, reference)
-                self._reference_kept = True
-        except Exception as error:  # noqa: BLE001  # the records matter more
-            self._troubles.report("recommender metrics: saving the state", error)
+    def _save(self, request: ReportRequest) -> None:
+        """Writes the state for a restart, and once the reference for drift."""
+        states = persistence.pack(self._metrics.states()) + self._description(request)
+        persistence.save(persistence.state_path(self._directory, self._rank), states)
+        reference = self._metrics.reference
+        if reference is not None and not self._reference_saved:
+            path = persistence.reference_path(self._directory, self._rank)
+            persistence.save_reference(path, reference)
+            self._reference_saved = True
 
-    def _take_up(self) -> None:
-        """Loads the reference and the state of an earlier process, where there are any."""
+    def _restore(self) -> None:
+        """Loads the reference of the options, and the state of an earlier process."""
+        errors = (OSError, RecSummaryError, ValueError)
         try:
             if self._options.reference is not None:
                 path = os.fspath(self._options.reference)
-                self._metrics.set_reference(store.load_reference(path))
-        except (OSError, RecSummaryError, ValueError) as error:
+                self._metrics.set_reference(persistence.load_reference(path))
+        except errors as error:
             self._troubles.report("recommender metrics: the reference", error)
         if not self._options.resume:
             return
-        path = store.state_path(self._directory, self._rank)
+        path = persistence.state_path(self._directory, self._rank)
+        what = "recommender metrics: the state of an earlier run"
         try:
-            message = store.load(path)
-            if message.settings != self._metrics.settings:
-                self._troubles.report(
-                    "recommender metrics: the state of an earlier run",
-                    f"{path} is of a run with other settings, and is not gone on from",
-                )
-                return
-            self._metrics.restore(store.unpack(message), message.examples)
+            message = persistence.load(path)
+            if message.settings == self._metrics.settings:
+                self._metrics.restore(persistence.unpack(message), message.examples)
+            else:
+                self._troubles.report(what, f"{path} has other settings, and is not restored")
         except FileNotFoundError:
             return
-        except (OSError, RecSummaryError, ValueError) as error:
-            self._troubles.report("recommender metrics: the state of an earlier run", error)
+        except errors as error:
+            self._troubles.report(what, error)
 
 
-class Work(Task[Record]):
-    """Batches to be counted, and perhaps a report.
+class AggregateTask(Task[Record]):
+    """Batches to count, and possibly a report to make.
 
     Attributes:
-        done: Whether it has been done.
+        done: Whether `run` has ended.
     """
 
-    def __init__(self, engine: Engine, batches: list[Batch], report: Report | None) -> None:
-        """Takes what is to be done."""
-        self._engine = engine
+    def __init__(
+        self, aggregator: Aggregator, batches: list[Batch], request: ReportRequest | None
+    ) -> None:
+        """Takes the batches and the report."""
+        self._aggregator = aggregator
         self._batches = batches
-        self._report = report
+        self._request = request
         self.done = False
         self.nbytes = sum(batch.nbytes for batch in batches) + 4096
 
     def run(self) -> Record | None:
-        """Does the work; returns the report."""
+        """Counts the batches; returns the report."""
         try:
-            payload = self._engine.work(self._batches, self._report)
+            payload = self._aggregator.work(self._batches, self._request)
             return EncodedRecord(payload) if payload else None
         finally:
             self._batches = []

@@ -1,4 +1,4 @@
-"""What the metrics of recommenders take from a step, on the training thread: copies, no more."""
+"""The inputs of a recommender's metrics: references or copies, made on the training thread."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ FEATURES: Final = "features/"
 
 _OF_OUTPUTS: Final = (PREDICTIONS, LABELS, WEIGHTS)
 _TENSOR: Final = "tensor"
-_SMALL: Final = 1 << 14  # bytes of a Tensor; a larger one is better read without a copy
+_SMALL: Final = 1 << 14  # bytes of a Tensor; reading a larger one in place is faster than a copy
 
 NO_IDS: Final = np.zeros(0, np.int64)
 
 
 class Batch:
-    """One step.
+    """The inputs of one step.
 
     Attributes:
-        values: What was taken, by place: arrays of its own, or Tensors that nobody changes.
-        samples: How many examples it had.
-        seconds: From the end of the step before to its end.
-        waited: How much of that was waiting for data.
-        now: When it was trained, in seconds since 1970.
-        nbytes: About how much memory it holds.
+        values: The inputs by place: arrays with their own memory, or Tensors that never change.
+        samples: The number of examples.
+        seconds: From the end of the previous step to the end of this one.
+        waited: The part of `seconds` in which training waited for data.
+        now: The time of the step, in seconds since 1970.
+        nbytes: About how much memory the inputs take.
     """
 
     __slots__ = ("nbytes", "now", "samples", "seconds", "values", "waited")
@@ -55,10 +55,10 @@ class Batch:
         self.nbytes = 512 + sum([value.nbytes for value in values.values()])
 
     def own(self) -> None:
-        """Copies small outputs of a step that has ended, and lets go of their Tensors.
+        """Replaces the small output Tensors of a finished step by copies, and releases them.
 
-        A microsecond each; hundreds that are kept alive cost the network's memory, and a step
-        time. What comes from the data set is not in that memory.
+        A copy takes a microsecond. Hundreds of live Tensors occupy the memory of the network, and
+        slow down a step. Columns of the data set are in other memory.
         """
         for place, value in self.values.items():
             small = place[0] == "output" and type(value) is Tensor and value.nbytes < _SMALL
@@ -67,27 +67,25 @@ class Batch:
                 if copy is not None:
                     self.values[place] = copy
 
-    def settle(self, troubles: Troubles) -> dict[Any, Array]:
-        """Returns what was taken as arrays, which may be views of it."""
+    def arrays(self, troubles: Troubles) -> dict[Any, Array]:
+        """Returns the inputs as arrays, which may be views."""
         found = {}
         for place, value in self.values.items():
-            try:
+            with troubles.attempt(_trouble_kind(place)):
                 found[place] = value if type(value) is np.ndarray else as_array(value, "a value")
-            except Exception as error:  # noqa: BLE001  # one place must not cost the others
-                troubles.report(f"recommender metrics: {_name(place)}", error)
         return found
 
 
 class Steps(NamedTuple):
-    """Several steps, as arrays; those of `lengths` and what follows have one entry for a step.
+    """The inputs of several steps. `lengths` and the following lists have one entry for a step.
 
     Attributes:
-        arrays: What was taken, by place, all steps in a row. Not to be changed.
-        lengths: How much of an array is of which step, by place.
-        samples: How many examples it had.
-        seconds: From the end of the step before to its end.
-        waited: How much of that was waiting for data.
-        now: When it was trained, in seconds since 1970.
+        arrays: The inputs by place, all steps concatenated. Do not change them.
+        lengths: The length of each step's part of an array, by place.
+        samples: The number of examples.
+        seconds: From the end of the previous step to the end of this one.
+        waited: The part of `seconds` in which training waited for data.
+        now: The time of the step, in seconds since 1970.
     """
 
     arrays: dict[Any, Array]
@@ -99,15 +97,13 @@ class Steps(NamedTuple):
 
 
 def join(batches: Sequence[Batch], places: Iterable[Any], troubles: Troubles) -> Steps:
-    """Returns several steps, one or more; places that one of them lacks are left out."""
+    """Returns one or more steps. It leaves out a place that is missing in one of them."""
     arrays, lengths = {}, {}
     for place in places:
         values = [batch.values[place] for batch in batches if place in batch.values]
         if len(values) == len(batches):
-            try:
-                arrays[place], lengths[place] = _in_a_row(values)
-            except Exception as error:  # noqa: BLE001  # one place must not cost the others
-                troubles.report(f"recommender metrics: {_name(place)}", error)
+            with troubles.attempt(_trouble_kind(place)):
+                arrays[place], lengths[place] = _concatenated(values)
     return Steps(
         arrays,
         lengths,
@@ -118,8 +114,8 @@ def join(batches: Sequence[Batch], places: Iterable[Any], troubles: Troubles) ->
     )
 
 
-def _in_a_row(values: list[Any]) -> tuple[Array, list[int]]:
-    """Returns arrays or Tensors as one array, and how long each was."""
+def _concatenated(values: list[Any]) -> tuple[Array, list[int]]:
+    """Returns arrays or Tensors as one array, and the length of each."""
     last = as_array(values[-1], "a value")
     if len(values) > 1 and last.ndim and last.nbytes < _SMALL and type(values[0]) is Tensor:
         found = _small_tensors(values, last)
@@ -133,11 +129,11 @@ def _in_a_row(values: list[Any]) -> tuple[Array, list[int]]:
 
 
 def _small_tensors(tensors: list[Any], last: Array) -> tuple[Array, list[int]] | None:
-    """Returns small Tensors that are alike as one array; None if they are not alike.
+    """Returns small Tensors of the same type and shape as one array; None if they differ.
 
-    numpy takes several microseconds for each Tensor, most of them for the name of its type, and
-    their bytes a fraction of one. What computes them need not be waited for: it has ended, as
-    the last one was read before.
+    numpy needs several microseconds for each Tensor, most of them for the name of its type. A copy
+    of the bytes needs a fraction of one. The computation of all Tensors has finished, because the
+    last one was read before.
     """
     shape, dtype = tensors[-1].shape, tensors[-1].dtype
     for each in tensors:
@@ -145,14 +141,14 @@ def _small_tensors(tensors: list[Any], last: Array) -> tuple[Array, list[int]] |
         if not alike or not each.is_contiguous():
             return None
     data = b"".join([each.get_bytes() for each in tensors])
-    if len(data) != len(tensors) * last.nbytes:  # such as of bfloat16: numpy has no type for it
+    if len(data) != len(tensors) * last.nbytes:  # for example bfloat16, which numpy does not have
         return None
     found = np.frombuffer(data, last.dtype).reshape(-1, *last.shape[1:])
     return found, [len(last)] * len(tensors)
 
 
 class Roles:
-    """Which role of the metrics is at which place, and in which column there."""
+    """The place of each input of the metrics, and its column there."""
 
     def __init__(self, options: RecommenderMetrics) -> None:
         """Reads the options."""
@@ -165,7 +161,7 @@ class Roles:
         """Returns the array of a role; None if there is none.
 
         Raises:
-            ValueError: The array has no such column.
+            ValueError: The array does not have the column.
         """
         if role not in self.of:
             return None
@@ -180,7 +176,7 @@ class Roles:
 
 
 class Reader:
-    """Finds the places in callback arguments."""
+    """Reads the inputs from callback arguments."""
 
     def __init__(
         self, roles: Roles, columns: Sequence[str], troubles: Troubles, *, on_host: bool
@@ -188,26 +184,26 @@ class Reader:
         """Prepares the reading of a run.
 
         Args:
-            roles: What is wanted.
+            roles: The inputs.
             columns: The names of the data set's columns.
-            troubles: Told of what cannot be read.
-            on_host: Whether Tensors are in the memory of the host. Each step has new ones there,
-                so they are kept as they are: to read one would wait for the step's end, and
-                the training thread has better to do. What a device holds is copied at once.
+            troubles: Receives each input that cannot be read.
+            on_host: Whether Tensors are in the memory of the host. Each step has new Tensors there,
+                so the reader keeps references: a read would wait on the training thread for the end
+                of the step. Tensors on a device are copied at once.
         """
         self._on_host = on_host
         self._places = roles.places
         self._columns = {name: index for index, name in enumerate(columns)}
         self._troubles = troubles
         named = [name for kind, name in self._places if kind == "name"]
-        # Only if it is wanted: it keeps a reference to the latest value of every operator.
-        wanted = any(name not in self._columns for name in named)
-        self._mailbox = Mailbox() if wanted else None
+        # Only if needed: a mailbox has references to the latest values of all operators.
+        needed = any(name not in self._columns for name in named)
+        self._mailbox = Mailbox() if needed else None
 
     def take(self, view: StepView) -> dict[Any, Any]:
-        """Returns what can be read of the step that has ended, for a `Batch`."""
-        inputs = _parts(view.get("train_dataset_element"))
-        outputs = _parts(view.get("net_outputs"))
+        """Returns the inputs of the step that has ended, for a `Batch`."""
+        inputs = _as_tuple(view.get("train_dataset_element"))
+        outputs = _as_tuple(view.get("net_outputs"))
         operators = self._mailbox.take() if self._mailbox is not None else {}
         found = {}
         for place in self._places:
@@ -228,11 +224,11 @@ class Reader:
                     value = np.array(as_array(value, _name(place)))
                 found[place] = value
             except Exception as error:  # noqa: BLE001  # one place must not cost the others
-                self._troubles.report(f"recommender metrics: {_name(place)}", error)
+                self._troubles.report(_trouble_kind(place), error)
         return found
 
     def close(self) -> None:
-        """Leaves summary operators to others."""
+        """Receives no values of operators from now on."""
         if self._mailbox is not None:
             self._mailbox.close()
 
@@ -247,10 +243,10 @@ class Reader:
 
 
 def column_names(dataset: Any) -> list[str]:
-    """Returns the names of a data set's columns; none where they are not to be had."""
+    """Returns the names of a data set's columns; none if they are not available."""
     try:
         return [str(name) for name in dataset.get_col_names()]
-    except Exception:  # noqa: BLE001  # then places can be told by number
+    except Exception:  # noqa: BLE001  # then places can only be positions
         return []
 
 
@@ -271,7 +267,7 @@ def _split(source: Source, of_outputs: bool) -> tuple[Any, int | None]:
     return ("name" if isinstance(place, str) else "call", place), column
 
 
-def _parts(value: Any) -> tuple[Any, ...]:
+def _as_tuple(value: Any) -> tuple[Any, ...]:
     if value is None:
         return ()
     return tuple(value) if isinstance(value, (list, tuple)) else (value,)
@@ -289,3 +285,7 @@ def _at(parts: tuple[Any, ...], index: int, what: str) -> Any:
 def _name(place: Any) -> str:
     kind, where = place
     return f"{kind} {getattr(where, '__name__', where)}"
+
+
+def _trouble_kind(place: Any) -> str:
+    return f"recommender metrics: {_name(place)}"

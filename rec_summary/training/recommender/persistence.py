@@ -1,4 +1,4 @@
-"""States of metrics as files in the record directory: for restarts, and as references for drift."""
+"""Metric states as files in the record directory: for restarts, and as references for drift."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _REFERENCE: Final = "reference"
 
 
 def state_path(directory: str, rank: int) -> str:
-    """Returns where the state of a rank is."""
+    """Returns the path of the state of a rank."""
     return os.path.join(directory, f"recommender_rank_{rank}.state")
 
 
 def reference_path(directory: str, rank: int) -> str:
-    """Returns where the reference that a rank has gathered is."""
+    """Returns the path of the reference that a rank has built."""
     return os.path.join(directory, f"recommender_rank_{rank}.reference")
 
 
 def save(path: str, states: bytes) -> None:
-    """Writes serialised `MetricStates` as one framed record; the file is replaced as a whole.
+    """Writes serialised `MetricStates` as one framed record; replaces the file atomically.
 
     Raises:
         OSError: It cannot be written.
@@ -42,7 +42,7 @@ def save(path: str, states: bytes) -> None:
 
 
 def load(path: str) -> MetricStates:
-    """Reads what `save` has written.
+    """Reads a file of `save`.
 
     Raises:
         OSError: It cannot be read.
@@ -59,7 +59,7 @@ def load(path: str) -> MetricStates:
 
 
 def pack(states: Mapping[str, State]) -> bytes:
-    """Returns states by key as bytes of `MetricStates`, to which its other fields are added."""
+    """Returns states by key as bytes of `MetricStates`. You can append its other fields."""
     return b"".join(
         encode_state(key, kind_of(state), state.arrays()) for key, state in states.items()
     )
@@ -69,14 +69,14 @@ def unpack(message: MetricStates) -> dict[str, State]:
     """Returns the states of a message by key.
 
     Raises:
-        ValueError: One of them is none.
+        ValueError: A state is invalid.
     """
     found = unpack_states(message)
     return {key: restore(kind, arrays) for key, (kind, arrays) in found.items()}
 
 
 def save_reference(path: str, reference: Mapping[str, Distribution]) -> None:
-    """Keeps a reference for drift.
+    """Writes a reference for drift.
 
     Raises:
         OSError: It cannot be written.
@@ -85,11 +85,11 @@ def save_reference(path: str, reference: Mapping[str, Distribution]) -> None:
 
 
 def load_reference(path: str) -> dict[str, Distribution]:
-    """Reads what `save_reference` has written.
+    """Reads a file of `save_reference`.
 
     Raises:
         OSError: It cannot be read.
-        SourceError: It is damaged, or is something else.
+        SourceError: It is damaged, or is not a reference.
     """
     try:
         _, arrays = unpack_states(load(path))[_REFERENCE]
@@ -100,4 +100,4 @@ def load_reference(path: str) -> dict[str, Distribution]:
 
 def _damaged(path: str, error: Exception) -> str:
     received = verbatim(f"{path} ({type(error).__name__}: {error})")
-    return three_part("a file of metrics", received, "one that rec_summary has written")
+    return three_part("a metrics file", received, "a file that rec_summary has written")

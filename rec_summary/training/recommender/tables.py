@@ -1,4 +1,4 @@
-"""The embedding tables of a network: which parameter a name means, and sampled rows of it."""
+"""The embedding tables of a network, and samples of their rows."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import mindspore
 import numpy as np
 from mindspore import Tensor, ops
 
 from rec_summary.metrics.tables.row_norms import sample_rows
 from rec_summary.records.failures import Troubles
-from rec_summary.training.tensors import Array, as_array
+from rec_summary.training.tensors import Array, as_array, is_on_cpu
 
 
 @dataclass(frozen=True)
@@ -20,8 +19,8 @@ class Table:
     """A table.
 
     Attributes:
-        parameter: The parameter that holds it; None if only its ids are known.
-        size: How many rows it has; None if that is open.
+        parameter: The parameter of the table; None if only its ids are known.
+        size: The number of rows; None if it is open.
     """
 
     parameter: Any
@@ -29,7 +28,7 @@ class Table:
 
     @property
     def is_map(self) -> bool:
-        """Whether it is a `MapParameter`, which has rows for the ids that it has met."""
+        """Whether it is a `MapParameter`, which has a row for each id that was looked up."""
         return self.parameter is not None and self.size is None
 
 
@@ -38,27 +37,27 @@ def find_tables(
 ) -> dict[str, Table]:
     """Returns the tables of these names.
 
-    A name is that of a parameter, or the beginning of one that ends at a dot; of
-    `nn.Embedding` and `nn.EmbeddingLookup` it is the name of the layer.
+    A name is the name of a parameter, or the part of it before a dot. For `nn.Embedding` and
+    `nn.EmbeddingLookup`, it is the name of the layer.
 
     Args:
         names: The names.
         parameters: All parameters of the network.
-        troubles: Told of names that no parameter or several have.
+        troubles: Receives each name without a parameter, or with several.
     """
     known = {str(each.name): each for each in parameters}
     found = {}
     for name in names:
-        # Those of optimizers have a word in front: "moment1.item_embedding.embedding_table".
+        # Parameters of optimizers have a prefix: "moment1.item_embedding.embedding_table".
         begun = [p for full, p in known.items() if full.startswith(f"{name}.")]
         within = [p for full, p in known.items() if f".{name}." in full]
         fitting = [known[name]] if name in known else _matrices(begun) or _matrices(within)
         if len(fitting) != 1:
             tables = ", ".join(full for full, p in known.items() if len(p.shape) == 2)
-            what = f"{len(fitting) or 'no'} tables are called {name!r}"
+            what = f"{len(fitting) or 'no'} tables have the name {name!r}"
             troubles.report(
                 "recommender metrics: tables",
-                f"{what}; its ids are counted, its rows are not looked at. There are: {tables}",
+                f"{what}; its ids are counted, its rows are not sampled. The tables are: {tables}",
             )
             found[name] = Table(None, None)
             continue
@@ -68,7 +67,7 @@ def find_tables(
 
 
 class RowSampler:
-    """Gathers the same few rows of each table again and again; never a whole table."""
+    """Reads the same few rows of each table each time, and never a whole table."""
 
     def __init__(self, tables: Mapping[str, Table], count: int, troubles: Troubles) -> None:
         """Chooses the rows, `count` of each table at most."""
@@ -80,25 +79,24 @@ class RowSampler:
             for name, table in self._tables.items()
             if table.size is not None
         }
-        self._on_host = mindspore.get_context("device_target") == "CPU"
 
     @property
     def open_tables(self) -> list[str]:
-        """The tables of open size whose rows are still to be chosen."""
+        """The tables of open size whose rows are not chosen yet."""
         return [name for name in self._tables if name not in self._rows]
 
     def choose(self, table: str, ids: Array) -> None:
-        """Chooses the rows of a table of open size: the first of the ids that were looked up."""
+        """Chooses the rows of a table of open size, from the ids of a batch."""
         if ids.size:
             self._rows[table] = np.unique(ids[ids >= 0])[: self._count].astype(np.int64)
 
     @property
     def names(self) -> list[str]:
-        """The tables whose rows are chosen."""
+        """The tables with chosen rows."""
         return list(self._rows)
 
     def take(self, names: Iterable[str]) -> dict[str, tuple[Array, Array]]:
-        """Returns numbers (s,) and values (s, width) by table. A table that fails is left out."""
+        """Returns numbers (s,) and values (s, width) by table. It drops a table that fails."""
         found = {}
         for name in names:
             rows = self._rows[name]
@@ -114,8 +112,8 @@ class RowSampler:
         if table.is_map:
             keys = Tensor(rows, parameter.key_tensor.dtype)
             return np.array(as_array(parameter.get(keys, False), parameter.name), np.float32)
-        if self._on_host:
-            # A view of the live table, of which fancy indexing copies the rows alone.
+        if is_on_cpu():
+            # A view of the live table; fancy indexing copies only the rows.
             values = as_array(parameter, parameter.name)[rows]
         else:
             values = as_array(ops.gather(parameter, Tensor(rows), 0), parameter.name)

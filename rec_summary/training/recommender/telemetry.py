@@ -1,37 +1,35 @@
-"""The light half of a recommender's metrics: what it does on the training thread.
+"""The work of a recommender's metrics on the training thread.
 
-The Tensors of each step are kept, or copied if they are on a device; some thousand examples at
-a time, or with a report, they are handed to the writer's thread, where everything is counted.
+It keeps the Tensors of each step, or copies them if they are on a device. After some thousand
+examples, or with a report, it queues them for the writer's thread, which does all counting.
 """
 
 from __future__ import annotations
 
 import time
 import weakref
-from typing import Any, Final
-
-import mindspore
+from typing import Final
 
 from rec_summary.records.failures import Troubles
 from rec_summary.training.lineage.lineage import Environment
-from rec_summary.training.recommender import inputs as batches
-from rec_summary.training.recommender.aggregator import Engine, Report, Work
+from rec_summary.training.recommender import inputs
+from rec_summary.training.recommender.aggregator import AggregateTask, Aggregator, ReportRequest
 from rec_summary.training.recommender.config import RecommenderMetrics
 from rec_summary.training.recommender.inputs import Batch, Reader, Roles, column_names
 from rec_summary.training.recommender.tables import RowSampler, find_tables
 from rec_summary.training.recorder import Recorder
 from rec_summary.training.step_view import StepView
-from rec_summary.training.tensors import Array
+from rec_summary.training.tensors import Array, is_on_cpu
 
-_LOOSE_STEPS: Final = 16  # whose Tensors may be kept alive: hundreds of them cost a step more
-_EXAMPLES: Final = 8192  # at once: counting few costs nearly as much as counting many
-_TABLES: Final = 4  # of which rows are taken in one step
-_MOST_WAITING: Final = 4  # pieces of work that the writer's thread has not come to
+_MOST_TENSOR_STEPS: Final = 16  # with live Tensors: hundreds of steps slow down training
+_EXAMPLES: Final = 8192  # in a task: few examples take nearly as much time as many
+_TABLES: Final = 4  # whose rows are sampled in one step
+_MOST_WAITING: Final = 4  # tasks in the queue of the writer's thread
 _MOST_BYTES: Final = 64 << 20
 
 
 class RecommenderTelemetry:
-    """Follows the steps of one collector."""
+    """Observes the steps of one collector."""
 
     def __init__(
         self,
@@ -40,60 +38,58 @@ class RecommenderTelemetry:
         recorder: Recorder,
         troubles: Troubles,
     ) -> None:
-        """Prepares; nothing is read before training begins.
+        """Prepares. It reads nothing before training begins.
 
         Args:
-            options: What is wanted.
+            options: The metrics.
             directory: The record directory.
-            recorder: Takes the work for the writer's thread.
-            troubles: Told of every failure.
+            recorder: Receives the tasks for the writer's thread.
+            troubles: Receives every failure.
         """
         self._options = options
         self._directory = directory
         self._recorder = recorder
         self._troubles = troubles
         self._roles = Roles(options)
-        self._engine: Engine | None = None
+        self._aggregator: Aggregator | None = None
         self._reader: Reader | None = None
         self._sampler: RowSampler | None = None
         self._batches: list[Batch] = []
-        self._owned = 0  # how many of them hold no small Tensor any more
+        self._owned = 0  # batches whose small Tensors are released
         self._examples = 0
         self._nbytes = 0
-        self._waiting: list[weakref.ref[Work]] = []
+        self._waiting: list[weakref.ref[AggregateTask]] = []
         self._reports = 0
         self._step = 0
         self._rows: dict[str, tuple[Array, Array]] = {}
         self._ended = self._began = 0.0
 
     def begin(self, view: StepView, environment: Environment) -> None:
-        """Finds the tables; takes up the state of an earlier process, if there is one."""
+        """Finds the tables, and restores the state of an earlier process."""
         network = view.network
         parameters = list(network.get_parameters()) if network is not None else []
-        if self._engine is None:
+        if self._aggregator is None:
             tables = find_tables(self._options.ids, parameters, self._troubles)
-            sizes = {name: table.size for name, table in tables.items()}
             self._sampler = RowSampler(tables, self._options.sampled_rows, self._troubles)
-            self._engine = Engine(
+            self._aggregator = Aggregator(
                 self._options,
-                sizes,
+                {name: table.size for name, table in tables.items()},
                 self._directory,
                 environment.rank,
                 environment.rank_size,
                 self._troubles,
             )
         columns = column_names(view.get("train_dataset"))
-        on_host = mindspore.get_context("device_target") == "CPU"
-        self._reader = Reader(self._roles, columns, self._troubles, on_host=on_host)
+        self._reader = Reader(self._roles, columns, self._troubles, on_host=is_on_cpu())
         self._ended = self._began = time.perf_counter()
 
     def begin_step(self) -> None:
-        """Notes that the batch is there: until now training has waited for it."""
+        """Ends the wait for data: the batch is available."""
         self._began = time.perf_counter()
 
     def end_step(self, view: StepView, step: int) -> None:
-        """Takes what is needed of a step; hands it on when there is enough of it."""
-        if self._reader is None or self._engine is None:
+        """Takes the inputs of a step; queues a task if there are enough, or if a report is due."""
+        if self._reader is None:
             return
         ended = time.perf_counter()
         waited = max(self._began - self._ended, 0.0)
@@ -102,8 +98,8 @@ class RecommenderTelemetry:
         batch = Batch(values, samples, max(ended - self._ended, waited), waited, time.time())
         self._ended, self._step = ended, step
         if self._nbytes <= _MOST_BYTES:
-            if len(self._batches) - self._owned >= _LOOSE_STEPS:
-                self._own()
+            if len(self._batches) - self._owned >= _MOST_TENSOR_STEPS:
+                self._release_tensors()
             self._batches.append(batch)
             self._examples += samples
             self._nbytes += batch.nbytes
@@ -112,69 +108,69 @@ class RecommenderTelemetry:
                 "recommender metrics: batches not counted", "the writer's thread is too slow"
             )
         if step % self._options.report_steps == 0:
-            self._hand_over(self._report(final=False))
+            self._queue(self._report(final=False))
             return
-        if self._comes_soon(step):
-            self._take_rows(everything=False)
+        if self._is_detail_near(step):
+            self._sample_rows(_TABLES)
         if self._examples >= _EXAMPLES and self._has_room():
-            self._hand_over(None)
+            self._queue(None)
 
     def end(self) -> None:
-        """Hands over what is left, with the last report of this run."""
+        """Queues the remaining batches, with the last report of this run."""
         if self._reader is None:
             return
         self._reader.close()
         self._reader = None
         if self._step:
-            self._hand_over(self._report(final=True))
+            self._queue(self._report(final=True))
 
-    def _report(self, *, final: bool) -> Report:
+    def _report(self, *, final: bool) -> ReportRequest:
         detailed = final or self._reports % self._options.detail_every == 0
         self._reports += 1
+        rows: dict[str, tuple[Array, Array]] = {}
         if detailed:
-            self._take_rows(everything=True)
+            self._sample_rows(None)
             rows, self._rows = self._rows, {}
-            return Report(self._step, time.time(), detailed, final, rows)
-        return Report(self._step, time.time(), detailed, final)
+        return ReportRequest(self._step, time.time(), detailed, final, rows)
 
-    def _take_rows(self, *, everything: bool) -> None:
-        """Takes rows of some tables, or of all that are left, for the next detailed report."""
+    def _sample_rows(self, most: int | None) -> None:
+        """Samples rows of the remaining tables, at most `most`, for the next detailed report."""
         if self._sampler is None:
             return
         for table in self._sampler.open_tables:
             self._sampler.choose(table, self._last_ids(table))
         left = [name for name in self._sampler.names if name not in self._rows]
-        self._rows.update(self._sampler.take(left if everything else left[:_TABLES]))
+        self._rows.update(self._sampler.take(left[:most]))
 
-    def _comes_soon(self, step: int) -> bool:
-        """Whether a detailed report is so near that its rows must be begun with."""
+    def _is_detail_near(self, step: int) -> bool:
+        """Whether the sampling of rows must begin now for the next detailed report."""
         if self._sampler is None or self._reports % self._options.detail_every:
             return False
         left = self._options.report_steps - step % self._options.report_steps
         return left * _TABLES <= len(self._sampler.names)
 
-    def _last_ids(self, table: str) -> Any:
-        last = self._batches[-1].settle(self._troubles) if self._batches else {}
-        ids = self._roles.column(batches.IDS + table, last)
-        return batches.NO_IDS if ids is None else ids
+    def _last_ids(self, table: str) -> Array:
+        last = self._batches[-1].arrays(self._troubles) if self._batches else {}
+        ids = self._roles.column(inputs.IDS + table, last)
+        return inputs.NO_IDS if ids is None else ids
 
-    def _own(self) -> None:
-        """Lets go of the small Tensors of the steps before this one."""
-        # Many in a row: from a cold cache, those of one step take several times as long. What
-        # computes this step's may not have ended yet.
+    def _release_tensors(self) -> None:
+        """Releases the small Tensors of all steps before this one."""
+        # For many steps at once: with a cold cache, a single step takes several times as long. The
+        # computation of this step's Tensors may not have finished.
         for batch in self._batches[self._owned : -1]:
             batch.own()
         self._owned = max(len(self._batches) - 1, 0)
 
-    def _hand_over(self, report: Report | None) -> None:
-        assert self._engine is not None
-        self._own()
-        work = Work(self._engine, self._batches, report)
+    def _queue(self, request: ReportRequest | None) -> None:
+        assert self._aggregator is not None
+        self._release_tensors()
+        task = AggregateTask(self._aggregator, self._batches, request)
         self._batches, self._owned, self._examples, self._nbytes = [], 0, 0, 0
-        self._waiting.append(weakref.ref(work))
-        self._recorder.write(work)
+        self._waiting.append(weakref.ref(task))
+        self._recorder.write(task)
 
     def _has_room(self) -> bool:
-        # What the writer has refused is gone, and no longer waits.
-        self._waiting = [each for each in self._waiting if (w := each()) is not None and not w.done]
+        # A task that the writer has dropped no longer exists.
+        self._waiting = [each for each in self._waiting if (t := each()) is not None and not t.done]
         return len(self._waiting) < _MOST_WAITING

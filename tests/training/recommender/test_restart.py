@@ -25,7 +25,7 @@ from rec_summary.records.format.framing import frame
 from rec_summary.records.reading.reader import RecordReader
 from rec_summary.records.writing.run_writer import RunWriter
 from rec_summary.records.writing.task import MessageRecord
-from rec_summary.training.recommender.aggregator import Engine, Report
+from rec_summary.training.recommender.aggregator import Aggregator, ReportRequest
 from rec_summary.training.recommender.inputs import Batch
 from rec_summary.training.recommender.persistence import load, state_path, unpack
 from tests.support import event_files
@@ -59,13 +59,13 @@ def batch(seed: int) -> Batch:
     return Batch({place: make(random) for place, make in _PLACES.items()}, BATCH, 0.1, 0.0, 0.0)
 
 
-def engine(folder: Path, rank: int = 0, rank_size: int = 1) -> tuple[Engine, Troubles]:
+def engine(folder: Path, rank: int = 0, rank_size: int = 1) -> tuple[Aggregator, Troubles]:
     troubles = Troubles()
-    return Engine(OPTIONS, {"table": ROWS}, str(folder), rank, rank_size, troubles), troubles
+    return Aggregator(OPTIONS, {"table": ROWS}, str(folder), rank, rank_size, troubles), troubles
 
 
-def report(step: int, *, final: bool = False) -> Report:
-    return Report(step, START + step, True, final)
+def report(step: int, *, final: bool = False) -> ReportRequest:
+    return ReportRequest(step, START + step, True, final)
 
 
 def stored(folder: Path):
@@ -118,7 +118,7 @@ def test_a_killed_run_goes_on_from_its_last_report(tmp_path) -> None:
     assert (message.examples, message.step) == (15 * 8, 5)
 
 
-def write_ranks(folder: Path, engines: list[Engine], steps: range, *, final: bool) -> None:
+def write_ranks(folder: Path, engines: list[Aggregator], steps: range, *, final: bool) -> None:
     """Has each rank count every so-many-th batch, and report every five steps."""
     for rank, each in enumerate(engines):
         files = RunWriter(folder, rank)
