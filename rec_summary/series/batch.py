@@ -198,7 +198,8 @@ class Batch(abc.ABC):
         event alone.
 
         Returns:
-            The pieces; None where values have to be converted one by one.
+            The pieces; None where values have to be converted one by one, or the reader was opened
+            without `frames`.
         """
 
 

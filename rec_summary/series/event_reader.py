@@ -54,15 +54,19 @@ class EventReader:
         unfinished: Why reading paused at `offset`, if not at the end of a whole record.
     """
 
-    def __init__(self, file: RecordFile, tally: Tally, offset: int = 0) -> None:
+    def __init__(
+        self, file: RecordFile, tally: Tally, offset: int = 0, *, frames: bool = False
+    ) -> None:
         """Opens a file.
 
         Args:
             file: What to read.
             tally: Told of records and problems.
             offset: The record boundary to start at, in bytes.
+            frames: Whether batches are to have the frames of an event file, see `Batch.frames`.
         """
         self.offset = offset
+        self._frames = frames
         self.ended = False
         self.unfinished: str | None = None
         self._path = file.path
@@ -141,7 +145,9 @@ class EventReader:
             buffer, at = self._reader.ahead(_BLOCK_BYTES)
         except OSError:  # reported with the next record
             return None
-        scanned = scan(buffer, at, self.offset) if len(buffer) - at >= _WORTH_BYTES else None
+        scanned = None
+        if len(buffer) - at >= _WORTH_BYTES:
+            scanned = scan(buffer, at, self.offset, frames=self._frames)
         if scanned is None:
             self._blind_until = self.offset + _BLOCK_BYTES
         return scanned

@@ -47,7 +47,8 @@ class ScannedRecords:
             its other values].
         buffer: The records as they are in the file.
         start: Where in `buffer` the first record begins.
-        data: The records as events of an event file, framed; undefined where `group` is -1.
+        data: The records as events of an event file, framed; undefined where `group` is -1;
+            None if they were not asked for.
         larger: Those that have another size there, by their numbers.
         cuts: These numbers, ascending.
         breaks: Where `group` is -1, or a step is lower than the one before, ascending.
@@ -63,7 +64,7 @@ class ScannedRecords:
     sizes: tuple[Integers, ...]
     buffer: bytes
     start: int
-    data: Bytes
+    data: Bytes | None
     larger: Mapping[int, bytes]
     cuts: Integers
     breaks: Integers
@@ -244,22 +245,19 @@ class Block(Batch):
 
     def frames(self) -> list[bytes | memoryview] | None:
         """Returns the records as events of an event file; None if a series is not selected."""
-        if self._chosen is not None:
-            return None
         scanned, since = self._scanned, self._first
+        if self._chosen is not None or scanned.data is None:
+            return None
+        begins, data = scanned.bounds - scanned.bounds[0], scanned.data.data
         pieces: list[bytes | memoryview] = []
         among = slice(*np.searchsorted(scanned.cuts, (self._first, self._last)))
         for number in sorted({*scanned.cuts[among].tolist(), self._last - 1}):
             if since < number:
-                pieces.append(self._frame(since, number))
+                pieces.append(data[begins[since] : begins[number]])
             larger = scanned.larger.get(number)
-            pieces.append(self._frame(number, number + 1) if larger is None else larger)
+            pieces.append(data[begins[number] : begins[number + 1]] if larger is None else larger)
             since = number + 1
         return pieces
-
-    def _frame(self, first: int, last: int) -> memoryview:
-        bounds = self._scanned.bounds
-        return self._scanned.data[bounds[first] - bounds[0] : bounds[last] - bounds[0]].data
 
     @property
     def _series(self) -> Mapping[int, tuple[Series, ...]]:

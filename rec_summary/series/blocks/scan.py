@@ -21,7 +21,9 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from rec_summary._pb.summary_pb2 import Event
 from rec_summary.records.format import framing
+from rec_summary.records.format.bounds import UNDECODABLE
 from rec_summary.records.format.framing import contribution, masked, row_checksums
 from rec_summary.series.batch import SCALAR, Bytes, Floats, Integers, Series
 from rec_summary.series.blocks.block import ScannedRecords
@@ -48,13 +50,14 @@ _MOST_POOR: Final = 64  # layouts of few records, in a block
 _SHOWN: Final = 0x15  # the key of a number in an event file
 
 
-def scan(buffer: bytes, at: int, offset: int) -> ScannedRecords | None:
+def scan(buffer: bytes, at: int, offset: int, *, frames: bool = True) -> ScannedRecords | None:
     """Looks at the whole records in a buffer.
 
     Args:
         buffer: A piece of a record file.
         at: Where in it a record begins.
         offset: Where in the file that is.
+        frames: Whether to make the events of an event file as well.
 
     Returns:
         The records up to the first that is incomplete or has a wrong header; None if there
@@ -65,7 +68,7 @@ def scan(buffer: bytes, at: int, offset: int) -> ScannedRecords | None:
         return None
     bounds = np.array(starts, np.int64)
     bounds -= at
-    found = _Scan(buffer, at, bounds)
+    found = _Scan(buffer, at, bounds, frames)
     found.run()
     if np.count_nonzero(found.group >= 0) * 2 < len(found.group):
         return None
@@ -90,7 +93,7 @@ def scan(buffer: bytes, at: int, offset: int) -> ScannedRecords | None:
         sizes=tuple(sizes),
         buffer=buffer,
         start=at,
-        data=found.data,
+        data=found.data if frames else None,
         larger=found.larger,
         cuts=np.array(sorted(found.larger), np.int64),
         breaks=np.flatnonzero((found.group < 0) | goes_back),
@@ -137,9 +140,9 @@ class _Scan:
         data: What TensorBoard has.
     """
 
-    def __init__(self, buffer: bytes, at: int, bounds: Integers) -> None:
+    def __init__(self, buffer: bytes, at: int, bounds: Integers, frames: bool) -> None:
         count = len(bounds) - 1
-        self._buffer, self._at = buffer, at
+        self._buffer, self._at, self._frames = buffer, at, frames
         # Copied when the first record is to be changed.
         self.data: Bytes = np.frombuffer(buffer, np.uint8)[at : at + bounds[-1]]
         self._bounds = bounds
@@ -210,7 +213,8 @@ class _Scan:
         self.group[places] = number = self._group_of(tuple((SCALAR, tag) for tag in layout.tags))
         numbers = [np.ascontiguousarray(payloads[:, n : n + 4]).view("<f4") for n in layout.numbers]
         self.groups[number].add(places, np.hstack(numbers), np.zeros((len(places), 0), np.int64))
-        self._convert(places, rows, checksums, layout)
+        if self._frames:
+            self._convert(places, rows, checksums, layout)
 
     def _group_of(self, series: tuple[Series, ...]) -> int:
         number = self._numbers.setdefault(series, len(self.series))
@@ -231,25 +235,30 @@ class _Scan:
             record = take_apart(data, begin + framing.HEADER_BYTES, end - framing.FOOTER_BYTES)
             if record is not None:
                 records.append((place, end, record))
-        spans = [span for _, _, record in records for span in record.histograms]
         converted: Iterator[bytes | None] = iter(())
-        if spans:
+        spans = [span for _, _, record in records for span in record.histograms]
+        if spans and self._frames:
             starts, ends = np.array(spans, np.int64).T
             converted = iter(convert(np.frombuffer(data, np.uint8), starts, ends))
         taken: dict[int, list[tuple[int, list[float], list[int]]]] = {}  # by group
         for place, end, record in records:
             content = data[record.start : end - framing.FOOTER_BYTES]
-            payload: bytes | None = content
-            if not record.is_as_shown:
-                payload = record.rebuild(data, [next(converted) for _ in record.histograms])
-            if payload is None or len(self.series) >= _MOST_LAYOUTS:
-                continue
-            if not framing.footer_matches(content, data[end - framing.FOOTER_BYTES : end]):
+            larger = None
+            if not self._frames:
+                if record.histograms and not _is_event(content):
+                    continue
+            elif not record.is_as_shown:
+                larger = record.rebuild(data, [next(converted) for _ in record.histograms])
+                if larger is None:
+                    continue
+            if len(self.series) >= _MOST_LAYOUTS or not framing.footer_matches(
+                content, data[end - framing.FOOTER_BYTES : end]
+            ):
                 continue
             self.group[place] = number = self._group_of(record.series)
             self.steps[place], self.wall_times[place] = record.step, record.wall_time
-            if not record.is_as_shown:
-                self.larger[place] = framing.frame(payload)
+            if larger is not None:
+                self.larger[place] = framing.frame(larger)
             taken.setdefault(number, []).append((place, record.scalars(data), record.sizes()))
         for number, rows in taken.items():
             where, values, nbytes = zip(*rows, strict=True)
@@ -272,3 +281,12 @@ class _Scan:
         if not self.data.flags.writeable:
             self.data = self.data.copy()
         self.data[self._bounds[places][:, None] + np.arange(rows.shape[1])] = rows
+
+
+def _is_event(payload: bytes) -> bool:
+    """Whether a payload can be decoded; of a block, none is so large that it has too many parts."""
+    try:
+        event = Event.FromString(payload)
+    except UNDECODABLE:
+        return False
+    return event.IsInitialized()

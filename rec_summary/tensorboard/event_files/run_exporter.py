@@ -214,7 +214,7 @@ class RunExporter:
             return
         self._tally.files += 1
         reached = start
-        with EventReader(file, self._tally, start) as reader:
+        with EventReader(file, self._tally, start, frames=True) as reader:
             for batch in reader:
                 if self._began is None:
                     self._began = float(batch.wall_times[0])
