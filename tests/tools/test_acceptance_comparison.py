@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import math
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from tools.checks.acceptance import histograms
-from tools.checks.acceptance.comparison import Comparison, compare, equal, table
-from tools.checks.acceptance.histograms import Distribution
+from tools.checks.acceptance.comparison import MOST_POINTS, Comparison, compare, same, table
+from tools.checks.acceptance.expected import Distribution
 
 
-def compared(expected: Any, shown: Any, **more: Any) -> Comparison:
-    """Compares pairs of keys and values."""
-    dashboard = SimpleNamespace(
-        NAME="scalars", expected=lambda records: expected, shown=lambda server: shown, **more
-    )
-    return compare(dashboard, [], None)  # type: ignore[arg-type]
+def compared(expected: Any, shown: Any) -> Comparison:
+    """Compares pairs of keys and values of a dashboard that shows every point."""
+    return compare("scalars", expected, shown)
 
 
 def test_what_is_the_same_is_no_difference() -> None:
@@ -36,44 +31,50 @@ def test_what_is_the_same_is_no_difference() -> None:
         ([(("run", 1), math.nan)], [(("run", 1), 0.0)], "[0.0] in place of [nan]"),
     ],
 )
-def test_every_difference_is_told(expected: Any, shown: Any, words: str) -> None:
+def test_every_difference_is_reported(expected: Any, shown: Any, words: str) -> None:
     [difference] = compared(expected, shown).differences
     assert words in difference
-
-
-def test_a_dashboard_may_say_what_is_the_same() -> None:
-    items = ([(("run",), 1.0)], [(("run",), 1.1)])
-    assert compared(*items, same=lambda a, b: round(a) == round(b)).differences == ()
 
 
 def points(run: str, steps: Any) -> list[tuple[Any, float]]:
     return [((run, step), 0.5) for step in steps]
 
 
+@pytest.fixture
+def _three_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The dashboard `histograms` shows three points of a series."""
+    monkeypatch.setitem(MOST_POINTS, "histograms", 3)  # type: ignore[misc]
+
+
+@pytest.mark.usefixtures("_three_points")
 def test_of_a_long_series_a_sample_with_the_last_point_is_enough() -> None:
     shown = [*points("long", (1, 4, 9)), *points("short", (1, 2))]
     wanted = [*points("long", range(10)), *points("short", (1, 2))]
-    assert compared(wanted, shown, MOST_POINTS=3) == Comparison("scalars", 5, 5, ())
+    assert compare("histograms", wanted, shown) == Comparison("histograms", 5, 5, ())
+    assert len(compared(wanted, shown).differences) == 7
 
 
+@pytest.mark.usefixtures("_three_points")
 @pytest.mark.parametrize(
     ("steps", "wrong"),
     [((1, 4, 8), 7), ((4, 9), 8), ((1, 2, 3, 9), 6), ((1, 9, 10), 9)],
     ids=["without its last point", "too few", "too many", "with one of its own"],
 )
 def test_any_other_sample_is_wrong(steps: tuple[int, ...], wrong: int) -> None:
-    found = compared(points("long", range(10)), points("long", steps), MOST_POINTS=3)
+    found = compare("histograms", points("long", range(10)), points("long", steps))
     assert len(found.differences) == wrong
 
 
+@pytest.mark.usefixtures("_three_points")
 def test_a_short_series_is_shown_whole() -> None:
-    found = compared(points("short", range(3)), points("short", (1, 2)), MOST_POINTS=3)
+    found = compare("histograms", points("short", range(3)), points("short", (1, 2)))
     assert len(found.differences) == 1
 
 
+@pytest.mark.usefixtures("_three_points")
 def test_a_sampled_point_must_be_as_recorded() -> None:
     shown = [(("long", 1), 0.5), (("long", 4), 0.25), (("long", 9), 0.5)]
-    [difference] = compared(points("long", range(10)), shown, MOST_POINTS=3).differences
+    [difference] = compare("histograms", points("long", range(10)), shown).differences
     assert "('long', 4): [0.25] in place of [0.5]" in difference
 
 
@@ -84,15 +85,30 @@ def test_an_edge_next_to_zero_is_as_exact_as_its_bucket() -> None:
         )
 
     wanted = distribution(-0.0076, 3.0314549803733826e-06)
-    assert histograms.same(wanted, distribution(-0.0076, 3.0318894911e-06))
-    assert not histograms.same(wanted, distribution(-0.0076, 3.2e-06))
-    assert not histograms.same(wanted, distribution(-0.00761, 3.0314549803733826e-06))
+    assert same(wanted, distribution(-0.0076, 3.0318894911e-06))
+    assert not same(wanted, distribution(-0.0076, 3.2e-06))
+    assert not same(wanted, distribution(-0.00761, 3.0314549803733826e-06))
 
 
 def test_nan_is_equal_to_itself_only() -> None:
-    assert equal((1.0, [math.nan]), (1.0, [math.nan]))
-    assert not equal((1.0, math.nan), (1.0, 1.0))
-    assert not equal((1.0,), (1.0, 1.0))
+    assert same((1.0, [math.nan]), (1.0, [math.nan]))
+    assert not same((1.0, math.nan), (1.0, 1.0))
+    assert not same((1.0,), (1.0, 1.0))
+
+
+@pytest.mark.parametrize(
+    ("expected", "shown", "is_same"),
+    [
+        ("mean 0.123456 of 3", "mean 0.123457 of 3", True),
+        ("mean 0.123456 of 3", "mean 0.123556 of 3", False),
+        ("network DeepFM", "network DeepFN", False),
+        ("id 7", "id 8", False),
+        ("3 × 4", "3 × 4 5", False),
+        ("1.0", "1.00", False),  # a hyper-parameter that is a text
+    ],
+)
+def test_numbers_in_a_text_may_be_rounded(expected: str, shown: str, is_same: bool) -> None:
+    assert same(expected, shown) is is_same
 
 
 def test_the_table_has_a_line_for_each_and_the_first_differences() -> None:

@@ -1,15 +1,16 @@
-"""Does TensorBoard show all that was recorded, and nothing else?
+"""Does TensorBoard show everything that was recorded, and nothing else?
 
-Records are read here with the record reader and the protobufs alone, and what TensorBoard is
-to show of them is worked out anew from the rules in the documentation; none of the export's
-mappings is used. Then a real TensorBoard is asked over HTTP, with each of its loaders.
+    records ─► recorded.py ─► expected.py ─────────────┐
+    dashboards.json (for the fixed records) ───────────┼─► comparison.py ─► a table
+    records ─► export ─► TensorBoard over HTTP ─► shown.py
 
-    records.py ─► series.py ─► a dashboard's expected ─┐
-                                                       ├─► comparison.py ─► a table
-    records ─► export ─► TensorBoard ─► its shown ─────┘
+Scalars, histograms, images and curves are compared with the records of any tree. They are read
+with the record reader and the protobufs alone, and named by the rules in the documentation, not
+by the export's code.
 
-Each dashboard is a module with `NAME`, `expected(records)` and `shown(server)`, both of which
-yield pairs of a key and a value, and `same(expected, shown)` if values are not simply equal.
+Texts, graphs, hyper-parameters, meshes and charts are mapped by many rules. For the fixed
+records (`trees.py`) they are compared with dashboards.json, which `--update` writes and people
+review; for any other tree, both of TensorBoard's loaders must show the same.
 
 Not covered: two processes that record as one rank at the same time.
 """

@@ -1,4 +1,4 @@
-"""`python -m tools.checks.acceptance [SRC]`: exit code 1 if anything is shown wrongly."""
+"""Runs `tools/check acceptance`; exits with 1 if anything is shown wrongly."""
 
 from __future__ import annotations
 
@@ -6,25 +6,33 @@ import sys
 import tempfile
 from pathlib import Path
 
+import click
+
 from rec_summary.tensorboard.event_files.export import export_tensorboard
-from tools.checks.acceptance import trees
-from tools.checks.acceptance.check import check
+
+from .check import check, store, stored
+from .trees import FIXED, written
 
 
-def main(source: str | None = None) -> int:
-    """Exports records, has them shown, and prints how that compares; returns an exit code."""
+@click.command()
+@click.argument("source", required=False, type=click.Path(exists=True, path_type=Path))
+@click.option("--update", is_flag=True, help="Write dashboards.json from what is shown now.")
+def main(source: Path | None, update: bool) -> None:
+    """Compare what TensorBoard shows with the records in SOURCE, or with fixed records."""
     with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder)
-        tree = Path(source) if source else scratch / "records"
-        if source is None:
-            trees.write(tree)
-        report = export_tensorboard(tree, scratch / "logs")
-        for problem in report.problems:
-            print(f"problem: {problem}")
-        wrong = check(tree, scratch / "logs", scratch)
-    print("\nall that was recorded is shown, and nothing else" if not wrong else f"\n{wrong} wrong")
-    return 1 if wrong else 0
+        trees = {"yours": source} if source else written(scratch, trainings=not update)
+        wrong = 0
+        for name, tree in trees.items():
+            logdir = scratch / f"{name}-logs"
+            for problem in export_tensorboard(tree, logdir).problems:
+                print(f"problem: {problem}")
+            items = stored() if name == FIXED and not update else {}
+            wrong += check(tree, logdir, scratch, items)
+        if update and not wrong:
+            store(items)
+    print(f"\n{wrong} wrong" if wrong else "\neverything recorded is shown, and nothing else")
+    sys.exit(1 if wrong else 0)
 
 
-if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:2]))
+main(prog_name="tools/check acceptance")

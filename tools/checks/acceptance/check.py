@@ -2,35 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 from typing import Final
 
-from tools.checks.acceptance import (
-    custom_scalars,
-    distributions,
-    graphs,
-    histograms,
-    hparams,
-    images,
-    meshes,
-    pr_curves,
-    records,
-    runs,
-    scalars,
-    texts,
-    time_series,
-)
-from tools.checks.acceptance.comparison import Comparison, compare, table
-from tools.checks.acceptance.records import Records
 from tools.tensorboard_pages.server import TensorBoardServer
 
-DASHBOARDS: Final = (
-    *(runs, scalars, histograms, distributions, images, time_series),
-    *(texts, graphs, hparams, meshes, custom_scalars, pr_curves),
-)
+from . import recorded, shown
+from .comparison import Comparison, compare, table
+from .expected import Items, expected
 
-# 0 stands for all in the loaders, but the pages take it for none.
+FILE: Final = Path(__file__).parent / "dashboards.json"
+DASHBOARDS: Final = {**shown.VALUES, **shown.MAPPED}
+
+# 0 means all to the loaders, but none to the pages.
 _ALL: Final = 1_000_000
 _PLUGINS: Final = ("scalars", "histograms", "images", "text", "mesh", "pr_curves")
 KEEP_ALL: Final = "--samples_per_plugin=" + ",".join(f"{name}={_ALL}" for name in _PLUGINS)
@@ -38,33 +24,57 @@ _RELOAD_SECS: Final = 2.0  # TensorBoard looks for new events every second
 _LOAD_SECS: Final = 60.0
 
 
-def check(source: Path, logdir: Path, scratch: Path) -> int:
+def check(source: Path, logdir: Path, scratch: Path, items: Items) -> int:
     """Prints a table for each loader; returns how many differences there are.
 
     Args:
         source: The records.
-        logdir: What they were exported to.
-        scratch: Where TensorBoard's logs go.
+        logdir: The log directory that they were exported to.
+        scratch: A folder for TensorBoard's output.
+        items: What the mapped dashboards must show. Those that are missing here are added from
+            the first loader, and compared with the second.
     """
-    recorded, wrong = records.read(source), 0
+    items |= expected(recorded.read(source))
+    wrong = 0
     for loader, load_fast in (("data server", True), ("Python", False)):
         log = scratch / f"{loader}.log"
         with TensorBoardServer(logdir, log, load_fast=load_fast, arguments=(KEEP_ALL,)) as server:
-            found = look(recorded, server)
-        print(f"\nTensorBoard's {loader} loader\n{table(found)}")
+            found = look(items, server)
+            for name in DASHBOARDS.keys() - items.keys():
+                items[name] = list(DASHBOARDS[name](server))
+        print(f"\n{source.name} in TensorBoard's {loader} loader\n{table(found)}")
         wrong += sum(len(each.differences) for each in found)
     return wrong
 
 
-def look(recorded: Records, server: TensorBoardServer) -> list[Comparison]:
-    """Compares all dashboards; one that differs is looked at again while it still changes."""
-    found = [compare(dashboard, recorded, server) for dashboard in DASHBOARDS]
-    changing = [index for index, each in enumerate(found) if each.differences]
+def store(items: Items) -> None:
+    """Writes dashboards.json, one entry a line."""
+    parts = []
+    for name in shown.MAPPED:
+        lines = [json.dumps(each, ensure_ascii=False) for each in sorted(items[name], key=repr)]
+        parts.append(f"{json.dumps(name)}: [\n" + ",\n".join(lines) + "\n]")
+    FILE.write_text("{\n" + ",\n".join(parts) + "\n}\n", encoding="utf-8")
+
+
+def stored() -> Items:
+    """Returns what dashboards.json says about the fixed records."""
+    found = json.loads(FILE.read_text(encoding="utf-8"))
+    return {name: [(tuple(key), value) for key, value in found[name]] for name in found}
+
+
+def look(items: Items, server: TensorBoardServer) -> list[Comparison]:
+    """Compares dashboards; one that differs is compared again while it still changes."""
+
+    def compared(name: str) -> Comparison:
+        return compare(name, items[name], DASHBOARDS[name](server))
+
+    names = [name for name in DASHBOARDS if name in items]
+    found = {name: compared(name) for name in names}
+    changing = [name for name in names if found[name].differences]
     deadline = time.monotonic() + _LOAD_SECS
     while changing and time.monotonic() < deadline:
         time.sleep(_RELOAD_SECS)
-        before = list(found)
-        for index in changing:
-            found[index] = compare(DASHBOARDS[index], recorded, server)
-        changing = [index for index in changing if found[index] != before[index]]
-    return found
+        again = {name: compared(name) for name in changing}
+        changing = [name for name in changing if again[name] != found[name]]
+        found |= again
+    return list(found.values())

@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
+import io
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from tools.checks.acceptance.records import Records
-from tools.tensorboard_pages.server import TensorBoardServer
+import numpy as np
+from PIL import Image
 
-Items = Iterable[tuple[tuple[Any, ...], Any]]
-"""Pairs of a key, such as run, tag and step, and what is to be seen there."""
+from .expected import Distribution, Picture
 
+MOST_POINTS: Final = {"histograms": 51, "distributions": 501}
+"""Dashboards that show a sample of a longer series, whatever they are asked for, and the last
+point. Which points these are is TensorBoard's choice, how many is not."""
 _FIRST: Final = 4
 _LONGEST: Final = 300
 
-
-class Dashboard(Protocol):
-    """What the module of a dashboard offers."""
-
-    NAME: str
-
-    def expected(self, records: Records) -> Items:
-        """Yields what is to be shown of the records."""
-
-    def shown(self, server: TensorBoardServer) -> Items:
-        """Yields what TensorBoard shows."""
+Groups = dict[tuple[Any, ...], list[Any]]
 
 
 @dataclass(frozen=True)
@@ -35,9 +28,9 @@ class Comparison:
 
     Attributes:
         name: The dashboard.
-        expected: How many values are to be shown.
+        expected: How many values must be shown.
         shown: How many are shown.
-        differences: What is missing, what is other than recorded, what was not recorded.
+        differences: What is missing, what is different, what was not recorded.
     """
 
     name: str
@@ -46,16 +39,11 @@ class Comparison:
     differences: tuple[str, ...]
 
 
-def compare(dashboard: Any, records: Records, server: TensorBoardServer) -> Comparison:
-    """Compares what one dashboard shows with the records.
-
-    A dashboard with `MOST_POINTS` shows a sample of a longer series, and its last point: which
-    points these are is TensorBoard's choice, how many there are is not.
-    """
-    same: Callable[[Any, Any], bool] = getattr(dashboard, "same", equal)
-    wanted, found = _grouped(dashboard.expected(records)), _grouped(dashboard.shown(server))
-    if (most := getattr(dashboard, "MOST_POINTS", None)) is not None:
-        wanted = _sampled(wanted, found, most)
+def compare(name: str, expected: Iterable[Any], shown: Iterable[Any]) -> Comparison:
+    """Compares pairs of keys and values."""
+    wanted, found = _grouped(expected), _grouped(shown)
+    if name in MOST_POINTS:
+        wanted = _sampled(wanted, found, MOST_POINTS[name])
     differences = []
     for key, values in wanted.items():
         answers = found.get(key, [])
@@ -63,17 +51,13 @@ def compare(dashboard: Any, records: Records, server: TensorBoardServer) -> Comp
             differences.append(f"missing: {_text(key)} = {_text(values[0])}")
         elif len(answers) != len(values):
             differences.append(f"{len(answers)} in place of {len(values)} values: {_text(key)}")
-        elif not all(same(*pair) for pair in zip(values, answers, strict=True)):
+        elif not all(map(same, values, answers)):
             differences.append(f"{_text(key)}: {_text(answers)} in place of {_text(values)}")
-    for key in found:
-        if key not in wanted:
-            differences.append(f"not recorded: {_text(key)} = {_text(found[key][0])}")
-    return Comparison(
-        dashboard.NAME,
-        sum(map(len, wanted.values())),
-        sum(map(len, found.values())),
-        tuple(differences),
-    )
+    differences += [
+        f"not recorded: {_text(key)} = {_text(found[key][0])}" for key in found if key not in wanted
+    ]
+    numbers = (sum(map(len, groups.values())) for groups in (wanted, found))
+    return Comparison(name, *numbers, tuple(differences))
 
 
 def table(comparisons: Iterable[Comparison]) -> str:
@@ -88,30 +72,83 @@ def table(comparisons: Iterable[Comparison]) -> str:
     return "\n".join(lines)
 
 
-def equal(expected: Any, shown: Any) -> bool:
-    """Whether two values are equal; NaN is equal to itself."""
+def same(expected: Any, shown: Any) -> bool:
+    """Whether two values are the same; numbers in texts may be rounded."""
+    if isinstance(expected, Distribution):
+        return _same_distribution(expected, shown)
+    if isinstance(expected, Picture):
+        return _same_picture(expected, shown)
     if isinstance(expected, tuple | list) and isinstance(shown, tuple | list):
-        return len(expected) == len(shown) and all(map(equal, expected, shown))
+        return len(expected) == len(shown) and all(map(same, expected, shown))
+    if isinstance(expected, str) and isinstance(shown, str) and expected != shown:
+        words, others = expected.split(), shown.split()
+        return len(words) == len(others) > 1 and all(map(_same_word, words, others))
     if isinstance(expected, float) and isinstance(shown, float) and math.isnan(expected):
         return math.isnan(shown)
     return bool(expected == shown)
 
 
-def close(expected: float, shown: float) -> bool:
-    """Whether two numbers are equal but for what is lost in 32 bits."""
+def _same_word(expected: str, shown: str) -> bool:
+    """Whether two words are the same, or numbers that differ by rounding."""
+    if expected == shown:
+        return True
+    try:
+        return math.isclose(float(expected), float(shown), rel_tol=2e-5)
+    except ValueError:
+        return False
+
+
+def _close(expected: float, shown: float) -> bool:
     return expected == shown or math.isclose(expected, shown, rel_tol=1e-6, abs_tol=1e-37)
 
 
-def _grouped(items: Items) -> dict[tuple[Any, ...], list[Any]]:
-    groups: dict[tuple[Any, ...], list[Any]] = {}
+def _same_distribution(expected: Distribution, shown: Any) -> bool:
+    if isinstance(shown, tuple):  # percentiles, from the least value to the greatest
+        wall_time, values = shown
+        if wall_time != expected.wall_time or values != sorted(values):
+            return False
+        ends = (values[0], values[-1])
+        return all(map(_close, expected.bounds, ends)) if expected.bounds else not any(values)
+    if (expected.wall_time, expected.count) != (shown.wall_time, shown.count):
+        return False
+    if len(expected.bounds) != len(shown.bounds):
+        return False
+    if not all(map(_close, expected.bounds, shown.bounds)):
+        return False
+    if expected.buckets is None:
+        return True
+    return len(expected.buckets) == len(shown.buckets) and all(
+        map(_same_bucket, expected.buckets, shown.buckets)
+    )
+
+
+def _same_bucket(expected: tuple[float, ...], shown: tuple[float, ...]) -> bool:
+    """Whether two buckets are the same; an edge next to zero is as exact as the other one."""
+    exact = 1e-6 * max(map(abs, expected[:2]))
+    return expected[2] == shown[2] and all(
+        abs(one - other) <= exact for one, other in zip(expected[:2], shown[:2], strict=True)
+    )
+
+
+def _same_picture(expected: Picture, shown: Picture) -> bool:
+    """Whether the bytes are the same; for a picture that was drawn, whether it is plain."""
+    if expected.wall_time != shown.wall_time or shown.data is None:
+        return False
+    if expected.data is not None:
+        return expected.data == shown.data
+    with Image.open(io.BytesIO(shown.data)) as picture:
+        pixels = np.asarray(picture.convert("RGB"))
+    return bool((pixels == pixels[0, 0]).all()) == expected.is_plain
+
+
+def _grouped(items: Iterable[tuple[tuple[Any, ...], Any]]) -> Groups:
+    groups: Groups = {}
     for key, value in items:
         groups.setdefault(key, []).append(value)
     return groups
 
 
-def _sampled(
-    wanted: dict[tuple[Any, ...], list[Any]], found: dict[tuple[Any, ...], list[Any]], most: int
-) -> dict[tuple[Any, ...], list[Any]]:
+def _sampled(wanted: Groups, found: Groups, most: int) -> Groups:
     """Leaves out points that are not shown because their series has more than `most`."""
     series: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}
     for key in sorted(wanted, key=lambda each: each[-1]):

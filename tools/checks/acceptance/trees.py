@@ -1,4 +1,4 @@
-"""Records to check with: all of our own cases, and two trainings with everything."""
+"""Records to check with: all of our own cases, and trainings recorded by two collectors."""
 
 from __future__ import annotations
 
@@ -10,40 +10,46 @@ from pathlib import Path
 from typing import Final
 
 from tests.support import cases
+from tests.support.every_kind import every_kind
 
 ROOT: Final = Path(__file__).parents[3]
-PROGRAM: Final = ROOT / "tests" / "support" / "mindspore_everything.py"
+FIXED: Final = "fixed"
 COLLECTORS: Final = ("rec_summary", "mindspore")
 _TRAIN_SECS: Final = 300
 
 
-def write(folder: Path) -> None:
-    """Writes record directories below a folder; the trainings only if there is a MindSpore.
+def written(folder: Path, *, trainings: bool) -> dict[str, Path]:
+    """Writes record directories; returns the trees by name.
+
+    Args:
+        folder: Where to.
+        trainings: Whether to write trainings too, if there is a MindSpore to train with.
 
     Raises:
         RuntimeError: A training failed.
     """
-    cases.write_all(folder / "cases")
-    if importlib.util.find_spec("mindspore") is None:
-        print("no MindSpore: no trainings, our own cases only")
-        return
+    trees = {FIXED: folder / FIXED}
+    cases.write_all(trees[FIXED])
+    every_kind(trees[FIXED] / "everything")
+    if trainings and importlib.util.find_spec("mindspore") is None:
+        print("MindSpore is not installed: only our own cases are checked")
+    elif trainings:
+        trees["trainings"] = folder / "trainings"
+        _train(trees["trainings"])
+    return trees
+
+
+def _train(folder: Path) -> None:
+    folder.mkdir()
+    program = ROOT / "tests" / "support" / "mindspore_everything.py"
     for collector in COLLECTORS:
-        train(collector, folder / collector)
-
-
-def train(collector: str, folder: Path) -> None:
-    """Records the trainings of one collector, in a process of their own.
-
-    Raises:
-        RuntimeError: It failed.
-    """
-    done = subprocess.run(
-        [sys.executable, str(PROGRAM), collector, str(folder)],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "GLOG_v": "3"},
-        cwd=folder.parent,  # MindSpore leaves files where it runs
-        capture_output=True,
-        text=True,
-        timeout=_TRAIN_SECS,
-    )
-    if done.returncode:
-        raise RuntimeError(f"the training recorded by {collector} failed:\n{done.stderr}")
+        done = subprocess.run(
+            [sys.executable, str(program), collector, str(folder / collector)],
+            env={**os.environ, "PYTHONPATH": str(ROOT), "GLOG_v": "3"},
+            cwd=folder,  # MindSpore leaves files where it runs
+            capture_output=True,
+            text=True,
+            timeout=_TRAIN_SECS,
+        )
+        if done.returncode:
+            raise RuntimeError(f"the training recorded by {collector} failed:\n{done.stderr}")
