@@ -53,8 +53,11 @@ def test_the_page_shows_every_row_with_its_target(tmp_path: Path) -> None:
     rows = [speed("quick", [1.0], [30.0], "peer", 10), Row("slow", "s", [2.0, 4.0])]
     rows.append(cost("dear", "ms", [2.0], [4.0], "peer", 0.1))
     stored = merge(tmp_path / "p.json", "name", "How it is done.", rows, machine)
-    report.write_page(tmp_path / "p.md", stored, ["name"], tmp_path)
-    lines = (tmp_path / "p.md").read_text().splitlines()
+    page = tmp_path / "p.md"
+    page.write_text(f"# Title\n\n{report.BEGIN}\nold\n{report.END}\n\n## Findings\n")
+    report.write_page(page, stored, ["name"], tmp_path)
+    lines = page.read_text().splitlines()
+    assert (lines[0], lines[-1], "old" in lines) == ("# Title", "## Findings", False)
     assert (
         "| quick | 1.00 s | 30.0 s (peer) | 30.0 × as fast | 30.0 to 30.0 × | >= 10.0 × | yes |"
         in lines

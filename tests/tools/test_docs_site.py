@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tools.docs_site import hook, links
+from tools.docs_site import links
 from tools.docs_site.blocks import MarkError, blocks, replaced
 from tools.docs_site.run import HERE, Runner
 
@@ -105,25 +104,14 @@ except KeyboardInterrupt:
     assert list(outputs.values()) == ["left"]
 
 
-def test_links_that_lead_nowhere_are_told(tmp_path: Path) -> None:
-    (tmp_path / "a.html").write_text('<h1 id="top-1">A</h1><a href="b.html#here">x</a>')
-    (tmp_path / "b.html").write_text('<a href="a.html#top-1">x</a><img src="c.png">')
-    assert list(links.broken_in_site(tmp_path)) == [
-        "a.html: b.html#here: no such anchor",
-        "b.html: c.png: no such file",
+def test_links_that_lead_nowhere_are_reported(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("# A title\n[x](b.md#here) [y](c.md) [z](#a-title)\n")
+    (tmp_path / "b.md").write_text("[x](a.md#a-title)\n")
+    assert list(links.broken_in_markdown(sorted(tmp_path.iterdir()), tmp_path)) == [
+        "a.md: b.md#here: no such heading",
+        "a.md: c.md: no such file",
     ]
 
 
 def test_links_of_the_files_at_the_top_lead_somewhere() -> None:
     assert list(links.broken_in_markdown(ROOT.glob("*.md"), ROOT)) == []
-
-
-def test_pages_that_are_not_written_yet_leave_no_gap(tmp_path: Path) -> None:
-    (tmp_path / "index.md").touch()
-    nav = [{"Start": "index.md"}, {"More": [{"Security": "security.md"}]}, {"Gone": "gone.md"}]
-    config: dict[str, Any] = {"nav": nav, "docs_dir": str(tmp_path)}
-    assert hook.on_config(config)["nav"] == [{"Start": "index.md"}, {"Gone": "gone.md"}]
-    text = "a\n<!-- if security.md -->\nb\n<!-- end if -->\nc"
-    assert hook.on_page_markdown(text, config=config) == "a\nc"
-    (tmp_path / "security.md").touch()
-    assert hook.on_page_markdown(text, config=config) == "a\nb\nc"

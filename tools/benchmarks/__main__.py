@@ -14,26 +14,33 @@ from . import machine, report
 from .contest import ROOT, Settings
 from .results import Row, merge
 
-_BENCHMARKS = {
-    "export-scalars": "exports:export_scalars",
-    "export-histograms": "exports:export_histograms",
-    "export-images": "exports:export_images",
-    "export-memory": "exports:export_memory",
-    "export-jobs": "exports:export_jobs",
-    "load": "loading:load",
-    "follow": "follow:follow",
-    "start": "start:start",
-    "training": "training:training",
-    "growth": "growth:growth",
+_GROUPS = {
+    "export": {
+        "export-scalars": "exports:export_scalars",
+        "export-histograms": "exports:export_histograms",
+        "export-images": "exports:export_images",
+        "export-memory": "exports:export_memory",
+        "export-jobs": "exports:export_jobs",
+        "load": "loading:load",
+        "start": "start:start",
+    },
+    "read": {"read": "readers:read"},
+    "follow": {"follow": "follow:follow"},
+    "landscape": {"landscape": "landscape:landscape"},
+    "recommender": {"recommender": "recommender:recommender"},
+    "training": {"training": "training:training"},
+    "growth": {"growth": "growth:growth"},
+    "soak": {"soak": "soak:soak"},
 }
+_BENCHMARKS = {name: place for group in _GROUPS.values() for name, place in group.items()}
 _JSON = ROOT / "docs" / "performance.json"
 _PAGE = ROOT / "docs" / "performance.md"
 _WIDTH = 160  # of the table in a log
 _IMAGES = ROOT / "docs" / "images"
 
 
-@click.command(epilog=f"Benchmarks: {', '.join(_BENCHMARKS)}; all of them if none is named.")
-@click.argument("names", metavar="[NAME]...", nargs=-1, type=click.Choice(list(_BENCHMARKS)))
+@click.command(epilog=f"Benchmarks: {', '.join(_GROUPS)}; all of them if none is named.")
+@click.argument("names", metavar="[NAME]...", nargs=-1, type=click.Choice(list(_GROUPS)))
 @click.option(
     "--pairs",
     metavar="N",
@@ -50,9 +57,19 @@ _IMAGES = ROOT / "docs" / "images"
     show_default=True,
     help="Measure up to N times, until others use less than a tenth of the machine meanwhile.",
 )
+@click.option(
+    "--size",
+    metavar="X",
+    type=click.FloatRange(min=0, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="Scale the records of `read`: 0.01 is a hundredth.",
+)
 @click.option("--quick", is_flag=True, help="Small sizes, to try it; nothing is kept.")
-@click.option("--page", is_flag=True, help="Only make the page anew, from the stored results.")
-def main(names: tuple[str, ...], pairs: int, tries: int, quick: bool, page: bool) -> None:
+@click.option("--page", is_flag=True, help="Only write the page again, from the stored results.")
+def main(
+    names: tuple[str, ...], pairs: int, tries: int, size: float, quick: bool, page: bool
+) -> None:
     """Measure this package and others that do the same, in alternation.
 
     Each measurement runs in a fresh process. Results go to docs/performance.json, those of
@@ -67,12 +84,13 @@ def main(names: tuple[str, ...], pairs: int, tries: int, quick: bool, page: bool
     found: dict[str, Sequence[Row]] = {}
     here = machine.describe()
     console.print(machine.in_words(here), highlight=False)
-    for name in names or _BENCHMARKS:
+    for name in (name for group in names or _GROUPS for name in _GROUPS[group]):
         settings = Settings(
             pairs,
             quick,
             lambda text, name=name: console.log(f"{name}: {text}", highlight=False),
             tries,
+            size,
         )
         setting, found[name] = _benchmark(name)(settings)
         others = sorted(settings.disturbance)
@@ -97,4 +115,4 @@ def _benchmark(name: str) -> Callable[[Settings], tuple[str, list[Row]]]:
 
 
 if __name__ == "__main__":
-    main()
+    main(prog_name="tools/bench")

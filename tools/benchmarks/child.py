@@ -38,12 +38,12 @@ class Stopwatch:
         return {"seconds": self.seconds, "cpu": self.cpu}
 
 
-def peak_memory() -> float:
-    """Returns the most memory that this process has had resident, in MB (10^6 bytes).
+def peak_memory(pid: int | str = "self") -> float:
+    """Returns the most memory that a process has had resident, in MB (10^6 bytes).
 
-    From the kernel's own count, because `ru_maxrss` also counts the process that forked.
+    This is the kernel's count; `ru_maxrss` also counts the process that forked.
     """
-    with open("/proc/self/status") as file:
+    with open(f"/proc/{pid}/status") as file:
         [line] = [line for line in file if line.startswith("VmHWM:")]
     return int(line.split()[1]) * 1024 / 1e6
 

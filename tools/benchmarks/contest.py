@@ -48,22 +48,28 @@ class Settings:
     Attributes:
         rounds: How often each contestant is measured.
         quick: Whether everything is made small: to try the command, not to publish.
-        say: Told what is being done.
-        tries: How often a measurement is made at most, until others leave the machine alone;
-            the one that was disturbed least counts, whatever it says.
-        disturbance: Filled with the share of the machine that others took, for each
-            measurement that counts.
+        say: Receives progress messages.
+        tries: How often a disturbed measurement is made at most; the one that other processes
+            disturbed least counts.
+        scale: The size of records in proportion to what is published.
+        disturbance: The share of the machine that other processes took, for each measurement
+            that counts; filled while measuring.
     """
 
     rounds: int
     quick: bool
     say: Callable[[str], None]
     tries: int = 1
+    scale: float = 1.0
     disturbance: list[float] = field(default_factory=list)
 
     def more(self, times: int) -> Settings:
-        """Returns the same with more rounds, for what is short and so less sure."""
+        """Returns settings with more rounds, for short measurements, which vary more."""
         return dataclasses.replace(self, rounds=times * self.rounds)
+
+    def once(self) -> Settings:
+        """Returns settings with one round, for very long measurements."""
+        return dataclasses.replace(self, rounds=1)
 
     def size(self, full: int, quick: int) -> int:
         """Returns the size that is asked for."""

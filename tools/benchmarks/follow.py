@@ -1,15 +1,7 @@
-"""What following costs and how fast it is: idle runs, and a record on its way to TensorBoard.
-
-    python -m tools.benchmarks.follow [--runs 100] [--seconds 20] [--records 40]
-
-Each is measured in a process of its own, from outside: CPU seconds of all its threads while
-nothing is written, and the time from the flush of a record to its bytes in the event file.
-"""
+"""What following costs while nothing is written, and the delay of a record."""
 
 from __future__ import annotations
 
-import argparse
-import os
 import random
 import signal
 import statistics
@@ -42,19 +34,19 @@ def size_of(run: Path) -> int:
     return sum(path.stat().st_size for path in run.glob("*tfevents*"))
 
 
-def measured(runs: int, seconds: float, records: int, work: str = "") -> dict[str, float]:
+def measured(runs: int, seconds: float, records: int, work: str) -> dict[str, float]:
     """Measures once.
 
     Args:
         runs: How many are followed.
         seconds: How long nothing is written.
         records: How many are then written, one by one.
-        work: Where to; a temporary directory if empty.
+        work: Where to.
 
     Returns:
         `idle`, a share of a core; `median`, `p95` and `longest` of the delays, in seconds.
     """
-    with tempfile.TemporaryDirectory(dir=work or None) as folder:
+    with tempfile.TemporaryDirectory(dir=work) as folder:
         source, logs = Path(folder, "records"), Path(folder, "logs")
         writers = [RunWriter(source / f"run_{index:03}", 0) for index in range(runs)]
         for writer in writers:
@@ -104,24 +96,6 @@ def follow(settings: Settings) -> tuple[str, list[Row]]:
     ]
 
 
-def main() -> None:
-    """Measures and prints."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--runs", type=int, default=100)
-    parser.add_argument("--seconds", type=float, default=20.0)
-    parser.add_argument("--records", type=int, default=40)
-    options = parser.parse_args()
-    found = measured(options.runs, options.seconds, options.records)
-    print(
-        f"{options.runs} idle runs: {found['idle']:.2%} of a core "
-        f"({os.cpu_count()} cores, {options.seconds:.0f} s)"
-    )
-    print(
-        f"flush to event file, {options.records} records: median {found['median']:.3f} s, "
-        f"p95 {found['p95']:.3f} s, longest {found['longest']:.3f} s"
-    )
-
-
 def idle_share(pid: int, seconds: float) -> float:
     """Returns how much of a core a process uses."""
     process = psutil.Process(pid)
@@ -150,7 +124,3 @@ def measure_delays(writers: list[RunWriter], logs: Path, count: int) -> list[flo
             time.sleep(0.002)
         delays.append(time.monotonic() - began)
     return delays
-
-
-if __name__ == "__main__":
-    main()

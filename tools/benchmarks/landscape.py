@@ -1,158 +1,148 @@
-"""Grid points a second: our SummaryLandscape and MindSpore's, in turn, on the same checkpoints.
-
-    python -m tools.benchmarks.landscape [--pairs 5] [--size 8] [--samples 512]
-
-A Wide & Deep network is trained for a few steps; each landscape is then computed in a process
-of its own, in graph mode, on the same grid and samples. The time is that of the computation,
-from the call to the record on disk, compiling included, without the import of MindSpore.
-"""
+"""Loss landscapes: grid points a second beside MindSpore's, and what checkpoints cost training."""
 
 from __future__ import annotations
 
-import argparse
-import os
+import shutil
 import statistics
-import subprocess
-import sys
-import tempfile
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-BATCH, FIELDS, VOCABULARY, WIDTH = 64, 6, 1000, 8
-STEPS = [2, 4, 6, 8, 10]
+from .contest import Contestant, Settings, alternate, column, measure, temporary_directory
+from .results import Row
+
+_STEPS = [2, 4, 6, 8, 10]
+_ROWS, _WIDTH, _SAMPLES = 1000, 8, 512
+_TABLES = ((1_000, 8), (100_000, 16))
+_PEER = "MindSpore's"
 
 
-def network() -> Any:
-    """Returns a small Wide & Deep network: ids (batch, FIELDS) to logits (batch, 1)."""
+def landscape(settings: Settings) -> tuple[str, list[Row]]:
+    """Computes the same landscape with both, in turn; then times the training thread."""
+    size = settings.size(8, 3)
+    points = size**2 + len(_STEPS)
+    with temporary_directory() as base:
+        measure(Contestant("training", "landscape:train", {"run": str(base / "run"), "size": size}))
+        both = [
+            Contestant(who, "landscape:compute", {"run": str(base / "run"), "who": who})
+            for who in ("ours", "mindspore")
+        ]
+        found = alternate(both, settings)
+    ours, theirs = ([points / each for each in column(found, who)] for who in ("ours", "mindspore"))
+    ratio = [one / other for one, other in zip(ours, theirs, strict=True)]
+    rows = [Row(f"{size} × {size} grid", "points/s", ours, theirs, _PEER, ratio, "speed")]
+    times = settings.size(30, 5)
+    thread = [
+        Contestant(f"checkpoint of {rows_:,} × {width}", "landscape:checkpoint", arguments)
+        for rows_, width in _TABLES
+        for arguments in [{"rows": rows_, "width": width, "times": times}]
+    ]
+    thread += [
+        Contestant(
+            f"replay buffer, {kind}", "landscape:replay", {"kind": kind, "times": 50 * times}
+        )
+        for kind in ("first", "reservoir")
+    ]
+    found = alternate(thread, settings)
+    rows += [Row(name, "ms", column(found, name, "median")) for name in found]
+    setting = (
+        f"A Wide & Deep network, {len(_STEPS)} checkpoints, {_SAMPLES} samples, graph mode; each "
+        "landscape in a process of its own, from the call to the record on disk, compilation "
+        "included, without the import of MindSpore. Then, on the training thread: a checkpoint "
+        "that is due, and a batch of 64 rows of input for the replay buffer."
+    )
+    return setting, rows
+
+
+def _parts() -> tuple[Any, ...]:
+    """Returns what both landscape classes take: model, network, data and metrics."""
     from mindspore import nn
+    from mindspore.train import Loss, Model
 
-    class WideDeep(nn.Cell):
-        def __init__(self) -> None:
-            super().__init__()
-            self.wide_weight = nn.Embedding(VOCABULARY, 1)
-            self.deep_weight = nn.Embedding(VOCABULARY, WIDTH)
-            self.hidden = nn.Dense(FIELDS * WIDTH, 32, activation="relu")
-            self.head = nn.Dense(32, 1)
+    from .training_run import WideDeep, clicks
 
-        def construct(self, ids: Any) -> Any:
-            deep = self.deep_weight(ids).reshape((-1, FIELDS * WIDTH))
-            wide = self.wide_weight(ids).reshape((-1, FIELDS)).sum(axis=1, keepdims=True)
-            return self.head(self.hidden(deep)) + wide
-
-    return WideDeep()
+    network, metrics = WideDeep(_ROWS, _WIDTH), {"Loss": Loss()}
+    model = Model(network, nn.BCEWithLogitsLoss(), metrics=metrics)
+    return model, network, clicks(_ROWS, _SAMPLES), metrics
 
 
-def data(samples: int) -> Any:
-    """Returns clicks: ids and labels."""
-    import numpy as np
-    from mindspore.dataset import NumpySlicesDataset
-
-    random = np.random.default_rng(0)
-    ids = random.integers(0, VOCABULARY, (samples, FIELDS), dtype=np.int32)
-    labels = (ids[:, :1] % 2).astype(np.float32)
-    return NumpySlicesDataset((ids, labels), ["ids", "label"], shuffle=False).batch(BATCH)
-
-
-def parts() -> tuple[Any, ...]:
-    """Returns what both landscape tools want: model, network, data and metrics."""
-    from mindspore import nn
-    from mindspore.nn import Loss
-    from mindspore.train import Model
-
-    made, metrics = network(), {"Loss": Loss()}
-    model = Model(made, nn.BCEWithLogitsLoss(), metrics=metrics)
-    return model, made, data(int(os.environ["BENCH_SAMPLES"])), metrics
-
-
-def train(folder: str, size: int, samples: int) -> None:
+def train(work: str, run: str, size: int) -> dict[str, float]:
     """Trains for a few steps, and keeps the checkpoints."""
-    import mindspore
-    from mindspore import nn
-    from mindspore.train import Model
-
     from rec_summary import SummaryCollector
 
-    mindspore.set_context(mode=mindspore.GRAPH_MODE)
-    mindspore.set_seed(1)
-    made = network()
+    from .training_run import BATCH, WideDeep, model_and_data
+
     options = {
         "landscape_size": size,
         "unit": "step",
-        "num_samples": samples,
-        "intervals": [STEPS],
+        "num_samples": _SAMPLES,
+        "intervals": [_STEPS],
         "create_landscape": {"train": True, "result": False},
     }
-    collector = SummaryCollector(folder, collect_specified_data={"collect_landscape": options})
-    model = Model(made, nn.BCEWithLogitsLoss(), nn.Adam(made.trainable_params(), 1e-2))
-    model.train(1, data(BATCH * STEPS[-1]), callbacks=[collector], dataset_sink_mode=False)
+    collector = SummaryCollector(run, collect_specified_data={"collect_landscape": options})
+    model, data = model_and_data(lambda: WideDeep(_ROWS, _WIDTH), _ROWS, BATCH * _STEPS[-1])
+    model.train(1, data, callbacks=[collector], dataset_sink_mode=False)
+    return {}
 
 
-def compute(whose: str, folder: str) -> None:
-    """Computes one landscape, and prints the seconds that it took."""
+def compute(work: str, run: str, who: str) -> dict[str, float]:
+    """Computes the landscape of a run."""
     import mindspore
 
+    import rec_summary
+
     mindspore.set_context(mode=mindspore.GRAPH_MODE)
-    if whose == "mindspore":
-        from mindspore import SummaryLandscape
-
+    if who == "ours":
+        shutil.rmtree(Path(run, "landscape"), ignore_errors=True)
         began = time.perf_counter()
-        SummaryLandscape(folder).gen_landscapes_with_multi_process(parts, device_ids=[0])
+        landscape = rec_summary.SummaryLandscape(run)
+        landscape.gen_landscapes_with_multi_process(_parts, engine="sequential")
     else:
-        import shutil
-
-        from rec_summary import SummaryLandscape
-
-        shutil.rmtree(os.path.join(folder, "landscape"), ignore_errors=True)
         began = time.perf_counter()
-        SummaryLandscape(folder).gen_landscapes_with_multi_process(parts, engine="sequential")
-    print(f"seconds {time.perf_counter() - began}")
+        landscape = mindspore.SummaryLandscape(run)
+        landscape.gen_landscapes_with_multi_process(_parts, device_ids=[0])
+    return {"seconds": time.perf_counter() - began}
 
 
-def in_process(*arguments: str) -> str:
-    """Runs a part of this in a process of its own; returns what it prints."""
-    command = [sys.executable, "-m", "tools.benchmarks.landscape", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise SystemExit(done.stdout + done.stderr)
-    return done.stdout
+def checkpoint(work: str, rows: int, width: int, times: int) -> dict[str, float]:
+    """Copies all parameters and hands them to the writer's thread."""
+    from mindspore import nn
+
+    from rec_summary.training.landscape.policy import EverySteps, SavePolicy
+
+    network = nn.SequentialCell(nn.Embedding(rows, width), nn.Dense(width, 1))
+    checkpoints = _checkpoints(work, policy=SavePolicy(EverySteps(1)), replay=None)
+    found = []
+    for number in range(1, times + 1):
+        found.append(_milliseconds(partial(checkpoints.take, network, number, 0)))
+        time.sleep(0.1)  # the writer finishes before the next one
+    checkpoints.close()
+    return {"median": statistics.median(found)}
 
 
-def main() -> None:
-    """Measures in turn and prints medians, their ratio, and the spread."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--pairs", type=int, default=5)
-    parser.add_argument("--size", type=int, default=8)
-    parser.add_argument("--samples", type=int, default=512)
-    parser.add_argument("--part", nargs="+", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    os.environ["BENCH_SAMPLES"] = str(options.samples)
-    os.environ.setdefault("GLOG_v", "3")
-    if options.part:
-        {"train": train, "compute": compute}[options.part[0]](
-            *(int(each) if each.isdigit() else each for each in options.part[1:])
-        )
-        return
-    common = ("--samples", str(options.samples), "--part")
-    points = options.size**2 + len(STEPS)
-    speeds: dict[str, list[float]] = {"rec_summary": [], "mindspore": []}
-    with tempfile.TemporaryDirectory() as base:
-        folder = str(Path(base, "run"))
-        in_process(*common, "train", folder, str(options.size), str(options.samples))
-        for _ in range(options.pairs):
-            for whose, found in speeds.items():
-                out = in_process(*common, "compute", whose, folder)
-                [line] = [line for line in out.splitlines() if line.startswith("seconds ")]
-                found.append(points / float(line.split()[1]))
-    print(f"{options.size} x {options.size} grid, {options.samples} samples, {options.pairs} pairs")
-    for whose, found in speeds.items():
-        low, high = min(found), max(found)
-        print(f"{whose:12} {statistics.median(found):8.1f} points/s ({low:.1f} to {high:.1f})")
-    ratios = [a / b for a, b in zip(speeds["rec_summary"], speeds["mindspore"], strict=True)]
-    print(
-        f"ratio {statistics.median(ratios):.1f} (of pairs: {min(ratios):.1f} to {max(ratios):.1f})"
-    )
+def replay(work: str, kind: str, times: int) -> dict[str, float]:
+    """Hands a batch of input to the replay buffer."""
+    import numpy as np
+    from mindspore import Tensor
+
+    checkpoints = _checkpoints(work, replay=kind, num_samples=2048)
+    batch = [Tensor(np.random.default_rng(0).integers(0, 9, (64, 26), dtype=np.int32))]
+    found = [_milliseconds(partial(checkpoints.see, batch)) for _ in range(times)]
+    checkpoints.close()
+    return {"median": statistics.median(found)}
 
 
-if __name__ == "__main__":
-    main()
+def _checkpoints(folder: str, **options: Any) -> Any:
+    from rec_summary.records.failures import Troubles
+    from rec_summary.training.landscape.checkpoints import LandscapeCheckpoints
+    from rec_summary.training.landscape.options import LandscapeOptions
+
+    return LandscapeCheckpoints(folder, LandscapeOptions(intervals=(), **options), Troubles())
+
+
+def _milliseconds(action: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    action()
+    return 1000 * (time.perf_counter() - began)

@@ -73,6 +73,25 @@ def write_histograms(folder: Path, count: int) -> None:
     writer.close()
 
 
+def write_mix(folder: Path, count: int) -> None:
+    """Writes `count` steps as a collector does: scalars and histograms in one record."""
+    random = np.random.default_rng(0)
+    numbers = random.random(count, dtype=np.float32).tolist()
+    arrays = [random.normal(0, 0.1 + n, 200).astype(np.float32) for n in range(_DIFFERENT)]
+    made = [histogram(array) for array in arrays]
+    rate = Summary.Value(tag="learning_rate/auto", scalar_value=1e-3)
+    layers = [
+        [Summary.Value(tag=f"layer_{n}.weight/auto", histogram=each) for each in made]
+        for n in range(2)
+    ]
+    writer = RunWriter(folder, 0)
+    for index, number in enumerate(numbers):
+        loss = Summary.Value(tag="loss/auto", scalar_value=number)
+        chosen = (layer[index % _DIFFERENT] for layer in layers)
+        writer.write(_record(1 + index, START + index / 8, loss, rate, *chosen))
+    writer.close()
+
+
 @cache
 def images() -> list[Summary.Image]:
     """Returns some PNG images of about 100 KB."""
@@ -115,6 +134,12 @@ def write_mixture(folder: Path, nbytes: int) -> None:
         written += record.nbytes
         writer.write(record)
     writer.close()
+
+
+def write(work: str, kind: str, folder: str, count: int) -> dict[str, float]:
+    """Writes large records in a process of its own, whose memory ends with it."""
+    {"scalars": write_scalars, "mix": write_mix}[kind](Path(folder), count)
+    return {}
 
 
 def _record(step: int, wall_time: float, *values: Summary.Value) -> MessageRecord:

@@ -15,39 +15,7 @@ from .results import Row, rows_from
 
 _HEADINGS = ("what", "ours", "peer", "ratio", "spread", "target", "met?")
 
-_INTRODUCTION = """# What it costs
-
-Measured by `tools/bench`, which makes this page from [performance.json](performance.json).
-Each contestant runs in a fresh process, in alternation; a cell is the median over all rounds,
-the spread goes from the smallest to the largest ratio of a round (of a value, where there is
-no ratio). "× as fast" is the peer's time divided by ours; "of the peer's" is our cost divided
-by the peer's. A target is beside what it was set for, met or not; it is judged by the median,
-and where not all rounds agree, their number is told. Added costs are differences between two
-processes: where others took much of the machine meanwhile, which is told as well, they are
-noisy, and a round in which the peer's came out as nothing or less has no ratio.
-"""
-
-# Findings, beside the numbers that the tables above it have.
-_LIMITS = """## What is not reached, and why
-
-**The hook's 95th percentile with `collect_freq=10`.** One step in ten is due, so it is the time
-of an ordinary step that is due. With the small tables that is five tensors, a loss and a learning
-rate read out of MindSpore: 4 to 16 µs for each read, most of it within MindSpore, and 7 µs to hand
-the record over: 0.08 ms in all. A fifth of MindSpore's time is 0.05 ms, which these reads take
-alone. With the large tables it was the copy of 6.8 MB, which took 0.2 ms in
-a quiet process and 0.5 ms beside a training, as fast as memory is; the sample of now takes
-half of that, and what is left is cache misses. A next design would let the device copy:
-on CPU there is none.
-
-**3 % of a step with `collect_freq=10`.** The steps here take 1.1 and 2.3 ms on two cores, which
-they keep busy. Ten of them cost 0.2 ms in hooks and 0.4 to 0.6 ms of the writer's thread, which is
-4 % of one core; whether that comes out as 1 % or as 15 % of a step is settled when the process
-begins, by which thread is on which core. Where all of it is
-on the way of a step, it is below 3 % from 3 ms a step on; that is computed from these times, not
-measured. The sample of large tables took the cost from 20 % to what it is. A next design would
-count the histograms of all parameters in one pass, or in a process of its own with shared memory,
-which no lock of Python's couples to training.
-"""
+BEGIN, END = "<!-- written by tools/bench -->", "<!-- end of the results -->"
 
 
 def number(value: float) -> str:
@@ -96,15 +64,15 @@ def show(found: dict[str, Sequence[Row]], console: Console) -> None:
 
 
 def write_page(path: Path, stored: dict[str, Any], order: Sequence[str], images: Path) -> None:
-    """Writes the page of the documentation.
+    """Replaces the results in the page of the documentation.
 
     Args:
-        path: Where to.
+        path: The page; what stands around the results is kept.
         stored: The results of all benchmarks, as in the JSON file.
         order: In which order they come.
         images: Where pictures are; `performance-<benchmark>-*.png` are shown.
     """
-    parts = [_INTRODUCTION]
+    parts = []
     for name in (name for name in order if name in stored):
         entry = stored[name]
         parts.append(f"## {name}\n\n{entry['setting']}\n")
@@ -115,8 +83,8 @@ def write_page(path: Path, stored: dict[str, Any], order: Sequence[str], images:
             title = picture.stem.removeprefix("performance-").replace("-", " ")
             parts.append(f"![{title}]({images.name}/{picture.name})\n")
         parts.append(f"{entry['date']}; {in_words(entry['machine'])}.\n")
-    parts.append(_LIMITS)
-    path.write_text("\n".join(parts))
+    before, _, rest = path.read_text().partition(BEGIN)
+    path.write_text("\n".join([f"{before}{BEGIN}\n", *parts, END + rest.partition(END)[2]]))
 
 
 def _verdict(row: Row) -> str:

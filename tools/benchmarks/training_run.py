@@ -14,7 +14,7 @@ import mindspore
 import numpy as np
 import psutil
 from mindspore import Tensor, nn
-from mindspore.dataset import NumpySlicesDataset
+from mindspore.dataset import BatchDataset, NumpySlicesDataset
 from mindspore.train import Callback, Model
 
 from .child import peak_memory
@@ -121,7 +121,7 @@ def in_turns(
         steps: How many.
         collect_freq: Of the collector.
     """
-    model, data = _model(lambda: WideDeep(rows, width), rows, steps)
+    model, data = model_and_data(lambda: WideDeep(rows, width), rows, steps * BATCH)
     collector, last = _collector(who, Path(work, "records"), collect_freq, ".*"), Last()
     for name in ("on_train_step_begin", "on_train_step_end"):
         setattr(collector, name, _every_second_block(getattr(collector, name), last.ends))
@@ -161,7 +161,7 @@ def _train(
     collect_freq: int,
     histogram_regular: str,
 ) -> dict[str, float]:
-    model, data = _model(network, rows, steps)
+    model, data = model_and_data(network, rows, steps * BATCH)
     records = Path(work, "records")
     hooks: list[float] = []
     first, last = First(), Last()
@@ -194,15 +194,22 @@ def _train(
     return result
 
 
-def _model(network: Callable[[], nn.Cell], rows: int, steps: int) -> tuple[Model, Any]:
+def model_and_data(
+    network: Callable[[], nn.Cell], rows: int, samples: int
+) -> tuple[Model, BatchDataset]:
+    """Returns a model in graph mode, and clicks to train it with."""
     mindspore.set_context(mode=mindspore.GRAPH_MODE)
     mindspore.set_seed(1)
-    random = np.random.default_rng(0)
-    ids = random.integers(0, rows, (steps * BATCH, FIELDS), dtype=np.int32)
-    labels = (ids[:, :1] % 2).astype(np.float32)
-    data = NumpySlicesDataset((ids, labels), ["ids", "label"], shuffle=False).batch(BATCH)
     made = network()
-    return Model(made, nn.BCEWithLogitsLoss(), nn.Adam(made.trainable_params(), 1e-3)), data
+    optimizer = nn.Adam(made.trainable_params(), 1e-3)
+    return Model(made, nn.BCEWithLogitsLoss(), optimizer), clicks(rows, samples)
+
+
+def clicks(rows: int, samples: int) -> BatchDataset:
+    """Returns batches of ids below `rows`, and labels."""
+    ids = np.random.default_rng(0).integers(0, rows, (samples, FIELDS), dtype=np.int32)
+    labels = (ids[:, :1] % 2).astype(np.float32)
+    return NumpySlicesDataset((ids, labels), ["ids", "label"], shuffle=False).batch(BATCH)
 
 
 def _collector(who: str, records: Path, collect_freq: int, histogram_regular: str) -> Any:

@@ -117,7 +117,7 @@ def _run(data: str, steps: int, batch_size: int, seed: int, out: Path, view: boo
         click.echo(_closing(source, meter, records / run, logdir))
         if view and not code:
             with contextlib.suppress(KeyboardInterrupt, SystemExit):  # how one leaves the view
-                viewer.view(logdir)
+                viewer.view(records)
     sys.exit(code)
 
 

@@ -1,4 +1,4 @@
-"""Where links lead: in the built site, and in the Markdown files beside it."""
+"""Links in Markdown: those of the site are checked by MkDocs, these are the others."""
 
 from __future__ import annotations
 
@@ -6,52 +6,12 @@ import re
 import urllib.error
 import urllib.request
 from collections.abc import Iterable, Iterator
-from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urldefrag, urlsplit
 
 _MARKDOWN_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 _SECONDS = 20
-
-
-class Page(HTMLParser):
-    """The links and the anchors of a page."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.links: list[str] = []
-        self.anchors = {"", "top", "__top"}
-        self.feed(html)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Notes what leads elsewhere and what can be led to."""
-        for name, value in attrs:
-            if value is None:
-                continue
-            if name == "id" or (name == "name" and tag == "a"):
-                self.anchors.add(value)
-            elif (name == "href" and tag == "a") or (name == "src" and tag == "img"):
-                self.links.append(value)
-
-
-def broken_in_site(site: Path) -> Iterator[str]:
-    """Yields a line for each link inside the built site that leads nowhere."""
-    pages = {path: Page(path.read_text()) for path in sorted(site.rglob("*.html"))}
-    for path, page in pages.items():
-        if path.name == "404.html":  # its links are relative to wherever it is shown
-            continue
-        for link in page.links:
-            if urlsplit(link).scheme or link.startswith("//"):
-                continue
-            target, anchor = urldefrag(link)
-            found = path if not target else (path.parent / unquote(target)).resolve()
-            if found.is_dir():
-                found = found / "index.html"
-            if not found.is_file():
-                yield f"{path.relative_to(site)}: {link}: no such file"
-            elif found in pages and unquote(anchor) not in pages[found].anchors:
-                yield f"{path.relative_to(site)}: {link}: no such anchor"
 
 
 def broken_in_markdown(files: Iterable[Path], root: Path) -> Iterator[str]:
