@@ -71,10 +71,7 @@ def floor(work: str, records: str, count: int) -> dict[str, float]:
     from tensorboard.compat.proto.event_pb2 import Event as TensorBoardEvent
 
     from rec_summary._pb.summary_pb2 import Event
-
-    def masked(data: bytes) -> bytes:
-        crc = google_crc32c.value(data)
-        return ((((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF).to_bytes(4, "little")
+    from rec_summary.records.format.framing import frame
 
     def convert(source: Path, destination: Path) -> None:
         with source.open("rb") as reader, destination.open("wb") as writer:
@@ -84,9 +81,7 @@ def floor(work: str, records: str, count: int) -> dict[str, float]:
                 made = TensorBoardEvent(wall_time=event.wall_time, step=event.step)
                 for value in event.summary.value:
                     made.summary.value.add(tag=value.tag, simple_value=value.scalar_value)
-                data = made.SerializeToString()
-                length = len(data).to_bytes(8, "little")
-                writer.write(length + masked(length) + data + masked(data))
+                writer.write(frame(made.SerializeToString()))
 
     [source] = Path(records).glob("*_MS")
     destination = Path(work, "events.out.tfevents.0.floor")
@@ -96,7 +91,7 @@ def floor(work: str, records: str, count: int) -> dict[str, float]:
     return watch.result()
 
 
-def peer_scalars(work: str, package: str, count: int) -> dict[str, float]:
+def peer_scalars(work: str, records: str, count: int, package: str) -> dict[str, float]:
     """Writes the same scalars with `add_scalar` of another package."""
     writer_class = _writer_class(package)
 
@@ -109,7 +104,7 @@ def peer_scalars(work: str, package: str, count: int) -> dict[str, float]:
     return _peer(write, list(made_records.scalars(count)), Path(work))
 
 
-def peer_histograms(work: str, package: str, count: int) -> dict[str, float]:
+def peer_histograms(work: str, records: str, count: int, package: str) -> dict[str, float]:
     """Writes the same histograms, buckets and all, with `add_histogram_raw`.
 
     The lists that it takes are made outside the time.
@@ -142,7 +137,7 @@ def peer_histograms(work: str, package: str, count: int) -> dict[str, float]:
     return _peer(write, values, Path(work))
 
 
-def copy_and_checksum(work: str, records: str) -> dict[str, float]:
+def copy_and_checksum(work: str, records: str, count: int) -> dict[str, float]:
     """Copies a record file with `cp`, and takes the CRC-32C of its bytes once."""
     [source] = Path(records).glob("*_MS")
     subprocess.run(["cp", __file__, work], check=True)  # the command is in memory from here on

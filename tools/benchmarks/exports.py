@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,85 +19,79 @@ _RUNS = 6  # for `--jobs`
 def export_scalars(settings: Settings) -> tuple[str, list[Row]]:
     """Scalars: `export_tensorboard` beside `add_scalar` of others and beside a bare loop."""
     count = settings.size(100_000, 20_000)
-    with temporary_directory() as base:
-        made_records.write_scalars(base / "records", count)
-        made_records.write_scalars(base / "few", _WARM_UP)
-        records = {"records": str(base / "records"), "count": count}
-        found = alternate(
-            [
-                Contestant("ours", "event_files:ours", {**records, "warm_up": str(base / "few")}),
-                _peer("scalars", _X, count),
-                _peer("scalars", _TORCH, count),
-                Contestant("floor", "event_files:floor", records),
-            ],
-            settings,
-        )
-    own = column(found, "ours")
     setting = (
         f"{count:,} events with one scalar each, four tags. The others are given the values in "
         "memory and write them with `SummaryWriter.add_scalar`, `close` included; ours reads "
         "them from a record directory first. The bare loop reads frames, parses events, builds, "
         "serialises and frames TensorBoard's, and checks nothing. Imports are not counted."
     )
-    return setting, [
-        speed("scalars", own, column(found, _X), f"{_X} add_scalar", 10),
-        speed("scalars", own, column(found, _TORCH), f"{_TORCH} add_scalar", 10),
-        speed("scalars", own, column(found, "floor"), "bare loop in Python", 0.6),
-    ]
+    rivals = (
+        _Rival(f"{_X} add_scalar", "peer_scalars", 10, {"package": _X}),
+        _Rival(f"{_TORCH} add_scalar", "peer_scalars", 10, {"package": _TORCH}),
+        _Rival("bare loop in Python", "floor", 0.6),
+    )
+    return setting, _beside(settings, "scalars", made_records.write_scalars, count, rivals)
 
 
 def export_histograms(settings: Settings) -> tuple[str, list[Row]]:
     """Histograms: `export_tensorboard` beside `add_histogram_raw` of others."""
     count = settings.size(2_000, 400)
-    with temporary_directory() as base:
-        made_records.write_histograms(base / "records", count)
-        made_records.write_histograms(base / "few", _WARM_UP)
-        records = {"records": str(base / "records"), "count": count}
-        found = alternate(
-            [
-                Contestant("ours", "event_files:ours", {**records, "warm_up": str(base / "few")}),
-                _peer("histograms", _X, count),
-                _peer("histograms", _TORCH, count),
-            ],
-            settings.more(3),
-        )
-    own = column(found, "ours")
     setting = (
         f"{count:,} events with one histogram of 90 buckets each. The others write the same "
         "buckets with `add_histogram_raw`, from lists in memory that are made outside the time; "
         "ours reads them from a record directory. Imports are not counted."
     )
-    return setting, [
-        speed("histograms", own, column(found, _X), f"{_X} add_histogram_raw", 5),
-        speed("histograms", own, column(found, _TORCH), f"{_TORCH} add_histogram_raw", 5),
+    rivals = [
+        _Rival(f"{package} add_histogram_raw", "peer_histograms", 5, {"package": package})
+        for package in (_X, _TORCH)
     ]
+    write = made_records.write_histograms
+    return setting, _beside(settings.more(3), "histograms", write, count, rivals)
 
 
 def export_images(settings: Settings) -> tuple[str, list[Row]]:
     """Images: `export_tensorboard` beside `cp` and a checksum."""
     count = settings.size(500, 100)
-    with temporary_directory() as base:
-        made_records.write_images(base / "records", count)
-        made_records.write_images(base / "few", _WARM_UP)
-        records = str(base / "records")
-        found = alternate(
-            [
-                Contestant(
-                    "ours",
-                    "event_files:ours",
-                    {"records": records, "count": count, "warm_up": str(base / "few")},
-                ),
-                Contestant("cp", "event_files:copy_and_checksum", {"records": records}),
-            ],
-            settings.more(3),
-        )
     setting = (
         f"{count} events with one PNG of 100 KB each. The other side copies the record file "
         "with `cp` and then takes the CRC-32C of its bytes once; ours checks the one in the "
         "records and computes the one of the event file."
     )
+    rivals = [_Rival("cp and CRC-32C", "copy_and_checksum", 0.6)]
+    write = made_records.write_images
+    return setting, _beside(settings.more(3), "images", write, count, rivals)
+
+
+@dataclass(frozen=True)
+class _Rival:
+    """What we are compared with: a function of `event_files`, and how fast we must be beside it."""
+
+    name: str
+    function: str
+    target: float
+    arguments: dict[str, Any] = field(default_factory=dict)
+
+
+def _beside(
+    settings: Settings,
+    what: str,
+    write: Callable[[Path, int], None],
+    count: int,
+    rivals: Sequence[_Rival],
+) -> list[Row]:
+    """Exports `count` values in alternation with the rivals."""
+    with temporary_directory() as base:
+        write(base / "records", count)
+        write(base / "few", _WARM_UP)
+        records = {"records": str(base / "records"), "count": count}
+        ours = Contestant("ours", "event_files:ours", {**records, "warm_up": str(base / "few")})
+        others = [
+            Contestant(each.name, f"event_files:{each.function}", {**records, **each.arguments})
+            for each in rivals
+        ]
+        found = alternate([ours, *others], settings)
     own = column(found, "ours")
-    return setting, [speed("images", own, column(found, "cp"), "cp and CRC-32C", 0.6)]
+    return [speed(what, own, column(found, each.name), each.name, each.target) for each in rivals]
 
 
 def export_memory(settings: Settings) -> tuple[str, list[Row]]:
@@ -143,8 +139,3 @@ def export_jobs(settings: Settings) -> tuple[str, list[Row]]:
     )
     two, one = column(found, "2 jobs"), column(found, "1 jobs")
     return setting, [speed(f"{_RUNS} runs, jobs=2", two, one, "jobs=1", 1.7)]
-
-
-def _peer(kind: str, package: str, count: int) -> Contestant:
-    arguments = {"package": package, "count": count}
-    return Contestant(package, f"event_files:peer_{kind}", arguments)
