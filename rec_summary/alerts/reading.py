@@ -20,7 +20,7 @@ from rec_summary.records.reading.runs import RecordFile, Run
 from rec_summary.series.batch import Record
 from rec_summary.series.event_reader import EventReader
 from rec_summary.series.lineage import metrics_of, numeric
-from rec_summary.series.report import Tally
+from rec_summary.series.report import Report
 from rec_summary.series.words import valid
 
 _EVALUATION: Final = "eval/"
@@ -48,9 +48,9 @@ class News(NamedTuple):
 class RunReader:
     """Reads a run's files, each from where it stopped the last time."""
 
-    def __init__(self, tally: Tally) -> None:
-        """Begins at the beginning of every file; `tally` is told of damage."""
-        self._tally = tally
+    def __init__(self, report: Report) -> None:
+        """Begins at the beginning of every file; `report` takes damage."""
+        self._report = report
         self._places: dict[str, tuple[int, bool]] = {}  # the offset, and whether that is the end
         self._steps: dict[int, int] = {}  # the last step of each rank
         self._recorded: set[tuple[int, str]] = set()  # evaluations that are scalars as well
@@ -88,7 +88,7 @@ class RunReader:
                 start, ended = 0, False
             if ended or nbytes <= start or _changed(file.path) < changed_after:
                 continue
-            with EventReader(file, self._tally, start) as reader:
+            with EventReader(file, self._report, start) as reader:
                 for batch in reader:
                     for decoded in batch.records():
                         yield decoded, take

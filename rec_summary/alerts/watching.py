@@ -20,7 +20,7 @@ from rec_summary.alerts.states import Transition
 from rec_summary.errors import three_part
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.options import ArgumentError, matching_runs
-from rec_summary.series.report import Problem, Tally
+from rec_summary.series.report import Problem, Report
 from rec_summary.series.run_poller import Watch
 from rec_summary.series.words import valid
 
@@ -159,7 +159,7 @@ class _Watcher:
         self._pattern = pattern
         self._stop = stop
         self._watch = Watch(source)
-        self._tally = Tally()
+        self._report = Report()
         self._problem = problem
         self._told = 0  # problems
         self._clock = _Clock()
@@ -184,8 +184,8 @@ class _Watcher:
             tuple(self.engine.firing()),
             tuple(self.engine.unmatched),
             len(self._readers),
-            tuple(self._tally.problems),
-            self._tally.problem_count,
+            tuple(self._report.problems),
+            self._report.problem_count,
         )
 
     def _read(self, tell: Tell, *, is_past: bool) -> bool:
@@ -194,16 +194,16 @@ class _Watcher:
         for run in matching_runs(self._watch.look(), self._pattern):
             self._read_run(run, tell, is_past=is_past)
         self._forget_the_gone(tell)
-        for problem in self._tally.problems[self._told :]:
+        for problem in self._report.problems[self._told :]:
             self._problem(problem)
-        self._told = len(self._tally.problems)
+        self._told = len(self._report.problems)
         return time.monotonic() - begun > _LONG_SECS
 
     def _read_run(self, run: Run, tell: Tell, *, is_past: bool) -> None:
         engine, since = self.engine, self._since
         name = self._names.setdefault(run.path, valid(run.name))
         run = dataclasses.replace(run, name=name)
-        reader = self._readers.setdefault(run.path, RunReader(self._tally))
+        reader = self._readers.setdefault(run.path, RunReader(self._report))
         for rank, wall_time, step, points, over in reader.read(run, since.wall_time):
             if self._stop.is_set():
                 return

@@ -69,23 +69,23 @@ def lineage(
     """
     with reporting_errors(debug=debug):
         from rec_summary.series.options import ArgumentError
-        from rec_summary.series.report import Tally
+        from rec_summary.series.report import Report
         from rec_summary.series.runs import rows
 
         form = "json" if as_json else form
-        tally, found = Tally(), []
+        report, found = Report(), []
         chosen = choose_runs(source, runs)
         with progress_of("runs", quiet=quiet or not sys.stderr.isatty()) as progress:
             for done, run in enumerate(chosen):
                 if progress is not None:
                     progress(run.name, done, len(chosen))
-                found += rows([run], tally)
+                found += rows([run], report)
         try:
             names, answer = _query(found, form=form, quiet=quiet, **query)
         except ArgumentError as error:
             raise click.UsageError(str(error)) from error
         {"table": _print_table, "csv": _print_csv, "json": _print_json}[form](names, answer)
-        print_some([str(problem) for problem in tally.problems], tally.problem_count)
+        print_some([str(problem) for problem in report.problems], report.problem_count)
 
 
 def _query(

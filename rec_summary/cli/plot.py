@@ -91,7 +91,7 @@ def plot(
     """
     with reporting_errors(debug=debug):
         from rec_summary.series.options import ArgumentError, ExportOptions, Selection
-        from rec_summary.series.report import Tally
+        from rec_summary.series.report import Report
         from rec_summary.tables.plot import PlotOptions, check_output, read_lines
         from rec_summary.tables.plot import plot as draw
 
@@ -102,9 +102,9 @@ def plot(
             selection = Selection(ExportOptions(tags=tags, since=since, until=until))
         except ArgumentError as error:
             raise click.UsageError(str(error)) from error
-        chosen, tally = choose_runs(source, runs), Tally()
+        chosen, report = choose_runs(source, runs), Report()
         with reading_progress(chosen, quiet=quiet) as advance:
-            lines = read_lines(chosen, selection, tally, advance)
+            lines = read_lines(chosen, selection, report, advance)
         try:
             drawn = draw(lines, output, options)
         except ModuleNotFoundError as error:
@@ -116,7 +116,7 @@ def plot(
         elif not quiet:
             what = f"{count_of(len(lines), 'line')} in {count_of(len(drawn), 'panel')}"
             click.echo(f"{one_line(output)}: {what}")
-        print_some([str(problem) for problem in tally.problems], tally.problem_count)
+        print_some([str(problem) for problem in report.problems], report.problem_count)
 
 
 def _read_size(text: str) -> tuple[float, float]:

@@ -97,8 +97,8 @@ def tail(
                     _show_live(reading, stop, interval)
                 else:
                     _print_lines(reading, stop, interval, as_json=as_json)
-        problems = [str(problem) for problem in reading.tally.problems]
-        print_some(problems, reading.tally.problem_count)
+        problems = [str(problem) for problem in reading.report.problems]
+        print_some(problems, reading.report.problem_count)
 
 
 def _runs_so_far(source: str, pattern: str | None) -> list[Run]:

@@ -22,7 +22,7 @@ from rec_summary.records.reading.runs import RecordFile
 from rec_summary.series.batch import Batch, Record
 from rec_summary.series.blocks.block import Block, ScannedRecords
 from rec_summary.series.blocks.scan import scan
-from rec_summary.series.report import Tally
+from rec_summary.series.report import Report
 
 _MESSAGES: Final[dict[Kind, type[summary_pb2.Event] | type[lineage_pb2.LineageEvent]]] = {
     Kind.SUMMARY: summary_pb2.Event,
@@ -55,13 +55,13 @@ class EventReader:
     """
 
     def __init__(
-        self, file: RecordFile, tally: Tally, offset: int = 0, *, frames: bool = False
+        self, file: RecordFile, report: Report, offset: int = 0, *, frames: bool = False
     ) -> None:
         """Opens a file.
 
         Args:
             file: What to read.
-            tally: Told of records and problems.
+            report: Takes records and problems.
             offset: The record boundary to start at, in bytes.
             frames: Whether batches are to have the frames of an event file, see `Batch.frames`.
         """
@@ -73,13 +73,13 @@ class EventReader:
         self._kind = file.name.kind.name.lower()
         self._message = _MESSAGES[file.name.kind]
         self._wall_time = float(file.name.stamp)
-        self._tally = tally
+        self._report = report
         self._blind_until = 0  # no block begins before this
         self._reader: RecordReader | None = None
         try:
             self._reader = RecordReader(file.path, offset)
         except OSError as error:
-            tally.problem(file.path, offset, f"the file cannot be opened: {error.strerror}")
+            report.problem(file.path, offset, f"the file cannot be opened: {error.strerror}")
 
     def __iter__(self) -> Iterator[Batch]:
         """Yields batches until the file ends, or cannot be read any further."""
@@ -109,20 +109,20 @@ class EventReader:
             offset, data = raw
             if has_too_many_parts(self._message, data):
                 what = f"a record of more than {MOST_PARTS:,} parts; skipped"
-                self._tally.problem(self._path, offset, what)
+                self._report.problem(self._path, offset, what)
                 continue
             try:
                 event: Any = self._message.FromString(data)
             except UNDECODABLE:
                 event = None
             if event is None or not event.IsInitialized():
-                self._tally.problem(self._path, offset, f"not a {self._kind} record; skipped")
+                self._report.problem(self._path, offset, f"not a {self._kind} record; skipped")
                 continue
-            self._tally.records[self._kind] += 1
+            self._report.records[self._kind] += 1
             if math.isfinite(event.wall_time):
                 self._wall_time = event.wall_time
             else:
-                self._tally.wall_times_replaced += 1
+                self._report.wall_times_replaced += 1
             return Record(self._path, offset, len(data), self._wall_time, event)
         return None
 
@@ -133,7 +133,7 @@ class EventReader:
         self.offset = self._reader.offset = block.end_offset
         self.unfinished = None
         self._wall_time = float(scanned.wall_times[last - 1])
-        self._tally.records[self._kind] += last - first
+        self._report.records[self._kind] += last - first
         return block
 
     def _scan(self) -> ScannedRecords | None:
@@ -167,7 +167,7 @@ class EventReader:
             try:
                 record = reader.read()
             except LostRecord as error:
-                self._tally.problem(self._path, error.offset, f"{error.reason}; skipped")
+                self._report.problem(self._path, error.offset, f"{error.reason}; skipped")
                 self.offset = reader.offset
                 continue
             except TruncatedRecord:
@@ -177,12 +177,12 @@ class EventReader:
                 what = f"{error.reason}; nothing can be read from here on"
                 if error.offset == 0:
                     what += " (is this a record file?)"
-                self._tally.problem(self._path, error.offset, what)
+                self._report.problem(self._path, error.offset, what)
                 self.ended = True
                 return None
             except OSError as error:
                 what = f"reading failed: {error.strerror}"
-                self._tally.problem(self._path, reader.offset, what)
+                self._report.problem(self._path, reader.offset, what)
                 return None
             self.offset = reader.offset
             if record is None and self.offset == 0:
@@ -191,28 +191,32 @@ class EventReader:
         return None
 
 
-def read_batches(file: RecordFile, tally: Tally, advance: Callable[[int], None]) -> Iterator[Batch]:
-    """Yields all batches of a record file; damage is reported to `tally` and skipped.
+def read_batches(
+    file: RecordFile, report: Report, advance: Callable[[int], None]
+) -> Iterator[Batch]:
+    """Yields all batches of a record file; damage is reported to `report` and skipped.
 
     An unfinished record at the end is reported as well.
 
     Args:
         file: What to read.
-        tally: Takes the numbers of records, and problems.
+        report: Takes the numbers of records, and problems.
         advance: Called with the number of bytes after each batch.
     """
-    tally.files += 1
-    with EventReader(file, tally) as reader:
+    report.files += 1
+    with EventReader(file, report) as reader:
         reached = 0
         for batch in reader:
             advance(reader.offset - reached)
             reached = reader.offset
             yield batch
         if reader.unfinished is not None:
-            tally.problem(file.path, reader.offset, reader.unfinished)
+            report.problem(file.path, reader.offset, reader.unfinished)
 
 
-def read_events(file: RecordFile, tally: Tally, advance: Callable[[int], None]) -> Iterator[Record]:
+def read_events(
+    file: RecordFile, report: Report, advance: Callable[[int], None]
+) -> Iterator[Record]:
     """Yields all records of a file, decoded one by one; otherwise as `read_batches`."""
-    for batch in read_batches(file, tally, advance):
+    for batch in read_batches(file, report, advance):
         yield from batch.records()

@@ -15,7 +15,7 @@ from rec_summary.records.reading.runs import Run
 from rec_summary.series.event_reader import read_events
 from rec_summary.series.limits import LONGEST_TAG, MOST_SERIES
 from rec_summary.series.lineage import Lineage
-from rec_summary.series.report import Problem, Tally
+from rec_summary.series.report import Problem, Report
 from rec_summary.series.runs import take
 from rec_summary.series.words import shown, valid
 
@@ -117,7 +117,7 @@ def inspect_run(run: Run, advance: Callable[[int], None] = lambda nbytes: None) 
         run: The run.
         advance: Called with the number of bytes after each record.
     """
-    tally = Tally()
+    report = Report()
     summary = RunSummary(valid(run.name), run.path, ranks=run.ranks, files=len(run.files))
     summary.nbytes = run.nbytes
     tags: dict[tuple[str, str], TagSummary] = {}
@@ -125,18 +125,18 @@ def inspect_run(run: Run, advance: Callable[[int], None] = lambda nbytes: None) 
     lineages: dict[int, Lineage] = {}
     health: dict[int, dict[str, float]] = {}  # by rank
     for file in run.files:
-        for decoded in read_events(file, tally, advance):
+        for decoded in read_events(file, report, advance):
             event = decoded.event
             kind = event.WhichOneof("what") or "unknown"
             records[kind] += 1
             _take_time(summary, decoded.wall_time)
             if file.name.kind is Kind.LINEAGE:
-                take(lineages.setdefault(file.name.rank, Lineage()), decoded, tally)
+                take(lineages.setdefault(file.name.rank, Lineage()), decoded, report)
             elif kind == "summary":
                 _take_step(summary, event.step)
                 if not _take_values(tags, event.step, event.summary.value):
                     what = f"tags beyond the first {MOST_SERIES:,} of the run are not listed"
-                    tally.problem(decoded.path, decoded.offset, what)
+                    report.problem(decoded.path, decoded.offset, what)
                 _take_health(health.setdefault(file.name.rank, {}), event.summary.value)
     summary.records = dict(sorted(records.items()))
     summary.tags = sorted(tags.values(), key=lambda each: (each.kind, each.tag))
@@ -145,7 +145,7 @@ def inspect_run(run: Run, advance: Callable[[int], None] = lambda nbytes: None) 
         for name, number in counters.items():
             before = summary.health.get(name, 0.0)
             summary.health[name] = max(before, number) if name in _GREATEST else before + number
-    summary.problems, summary.problem_count = tally.problems, tally.problem_count
+    summary.problems, summary.problem_count = report.problems, report.problem_count
     return summary
 
 

@@ -20,7 +20,7 @@ from rec_summary.metrics.state import State, restore
 from rec_summary.records.reading.runs import RecordFile
 from rec_summary.series.batch import Record
 from rec_summary.series.event_reader import EventReader
-from rec_summary.series.report import Tally
+from rec_summary.series.report import Report
 from rec_summary.series.words import printable
 from rec_summary.values.recommender import recommender_values, unpack_states
 
@@ -66,15 +66,15 @@ class MergedPoint:
 class Merging:
     """Follows the states of all ranks of one run."""
 
-    def __init__(self, run: str, tally: Tally) -> None:
+    def __init__(self, run: str, report: Report) -> None:
         """Begins.
 
         Args:
             run: The run's name, for notes.
-            tally: Told of what cannot be merged.
+            report: Takes what cannot be merged.
         """
         self._run = run
-        self._tally = tally
+        self._report = report
         self._places: dict[int, list[Place]] = {}
         self._rank_size = 0
         self._done: tuple[int, int] = (0, -1)  # the start and the step that were merged last
@@ -169,7 +169,7 @@ class Merging:
             self._tell(f"{place.file} is gone, with states of its rank")
             return None
         # Read for a second time: what is wrong with the file has been told.
-        with EventReader(files[place.file], Tally(), place.offset) as reader:
+        with EventReader(files[place.file], Report(), place.offset) as reader:
             first = next(iter(reader), None)
         decoded = None if first is None else next(first.records())
         if decoded is None or decoded.offset != place.offset:
@@ -206,7 +206,7 @@ class Merging:
         kind = what.partition(" ")[0]
         if kind not in self._told:
             self._told.add(kind)
-            self._tally.note(f"run {printable(self._run)}: metrics are not merged: {what}")
+            self._report.note(f"run {printable(self._run)}: metrics are not merged: {what}")
 
 
 def _horizon(place: Place) -> tuple[int, float]:

@@ -70,8 +70,8 @@ class ExportReport:
 
 
 @dataclass
-class Tally:
-    """Counts while an export runs. Attributes as in `ExportReport`."""
+class Report:
+    """Counts while records are read. Attributes as in `ExportReport`."""
 
     runs: list[str] = field(default_factory=list)
     replaced: list[str] = field(default_factory=list)
@@ -99,8 +99,8 @@ class Tally:
         if len(self.notes) < _KEPT and text not in self.notes[-1:]:
             self.notes.append(text)
 
-    def add(self, other: Tally) -> None:
-        """Adds what another tally has counted."""
+    def add(self, other: Report) -> None:
+        """Adds what another report has counted."""
         for each in dataclasses.fields(self):
             mine, theirs = getattr(self, each.name), getattr(other, each.name)
             if isinstance(mine, list):
@@ -110,7 +110,7 @@ class Tally:
             else:
                 setattr(self, each.name, mine + theirs)
 
-    def report(self) -> ExportReport:
+    def result(self) -> ExportReport:
         """Returns what was counted so far."""
         return ExportReport(
             runs=tuple(self.runs),

@@ -12,7 +12,7 @@ from rec_summary.series.batch import Record
 from rec_summary.series.event_reader import read_events
 from rec_summary.series.lineage import Lineage, Plain
 from rec_summary.series.parameters import recorded_parameters, shortest
-from rec_summary.series.report import Tally
+from rec_summary.series.report import Report
 from rec_summary.series.words import reason, valid
 
 Row = dict[str, Plain]
@@ -21,7 +21,7 @@ EVALUATION: Final = "evaluation_lineage"
 _TAKE: Final = {"train_lineage": Lineage.take_train, "user_defined_info": Lineage.take_custom}
 
 
-def rows(runs: Iterable[Run], tally: Tally) -> list[Row]:
+def rows(runs: Iterable[Run], report: Report) -> list[Row]:
     """Returns a row for each run; what is not known is not in it.
 
     The names are `run`, `status`, the hyper-parameters as TensorBoard shows them, `loss` (the
@@ -31,9 +31,9 @@ def rows(runs: Iterable[Run], tally: Tally) -> list[Row]:
 
     Args:
         runs: The runs.
-        tally: Told of what cannot be read.
+        report: Takes what cannot be read.
     """
-    return [row(run, lineage_of(run, tally)) for run in runs]
+    return [row(run, lineage_of(run, report)) for run in runs]
 
 
 def row(run: Run, lineage: Lineage) -> Row:
@@ -59,25 +59,25 @@ def row(run: Run, lineage: Lineage) -> Row:
     return found
 
 
-def lineage_of(run: Run, tally: Tally) -> Lineage:
+def lineage_of(run: Run, report: Report) -> Lineage:
     """Returns the lineage that is in force: of the lowest rank that has one of training."""
     lineages = []
     for rank in run.ranks:
         lineage = Lineage()
-        for decoded in lineage_events(run, rank, tally):
-            take(lineage, decoded, tally)
+        for decoded in lineage_events(run, rank, report):
+            take(lineage, decoded, report)
         lineages.append(lineage)
     describing = [lineage for lineage in lineages if lineage.describes_training]
     return (describing or [each for each in lineages if not each.empty] or [Lineage()])[0]
 
 
-def lineage_events(run: Run, rank: int, tally: Tally) -> Iterator[Record]:
+def lineage_events(run: Run, rank: int, report: Report) -> Iterator[Record]:
     """Yields the events of a rank's lineage files."""
     for file in run.of(Kind.LINEAGE, rank):
-        yield from read_events(file, tally, lambda nbytes: None)
+        yield from read_events(file, report, lambda nbytes: None)
 
 
-def take(lineage: Lineage, decoded: Record, tally: Tally) -> None:
+def take(lineage: Lineage, decoded: Record, report: Report) -> None:
     """Adds an event to a lineage; what is no text is told and passed over."""
     event = decoded.event
     kind = event.WhichOneof("what")
@@ -89,7 +89,7 @@ def take(lineage: Lineage, decoded: Record, tally: Tally) -> None:
             _TAKE[kind](lineage, event, decoded.wall_time)
     except ValueError as error:
         what = f"this {kind} cannot be read: {reason(error)}; skipped"
-        tally.problem(decoded.path, decoded.offset, what)
+        report.problem(decoded.path, decoded.offset, what)
 
 
 def columns(table: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from rec_summary.series.batch import HISTOGRAM, SCALAR, Batch, Record, Recorded, Series
 from rec_summary.series.limits import LONGEST_TAG, MOST_SERIES
-from rec_summary.series.report import Tally
+from rec_summary.series.report import Report
 from rec_summary.series.words import printable
 
 _INFINITE: Final = 1 << 64  # more than any step
@@ -57,15 +57,15 @@ class StepBuffer:
     superseded. Other kinds, such as landscapes, may be recorded at any time for any step.
     """
 
-    def __init__(self, run: str, tally: Tally) -> None:
+    def __init__(self, run: str, report: Report) -> None:
         """Begins with no step.
 
         Args:
             run: The run's name, for the notes.
-            tally: Takes problems, and the number of repetitions.
+            report: Takes problems, and the number of repetitions.
         """
         self._run = run
-        self._tally = tally
+        self._report = report
         self._step: int | None = None
         self._last: dict[Series, int] = {}  # the last step of each series
         self._since: dict[Series, int] = {}  # the restart before it, by number
@@ -152,13 +152,13 @@ class StepBuffer:
         for recorded in record.values:
             kind, tag, _, _ = recorded
             if len(tag) > LONGEST_TAG:
-                self._tally.problem(record.path, record.offset, too_long(tag))
+                self._report.problem(record.path, record.offset, too_long(tag))
                 continue
             if kind in _STEADY:
                 reached = last.get((kind, tag))
                 if reached is None and len(last) >= MOST_SERIES:
                     what = f"a tag beyond the first {MOST_SERIES:,} of the run; skipped: {tag!r}"
-                    self._tally.problem(record.path, record.offset, what)
+                    self._report.problem(record.path, record.offset, what)
                     continue
                 if reached is not None and reached > step and self._is_in_force(kind, tag, reached):
                     self._go_back(record)
@@ -172,7 +172,7 @@ class StepBuffer:
             if self._passed and self._comes_again(key, recorded):
                 continue
             if held.pop(key, None) is not None:
-                self._tally.repeated += 1
+                self._report.repeated += 1
             held[key] = recorded
         self._held_bytes += record.nbytes
         if len(held) > _HELD_VALUES or self._held_bytes > _HELD_BYTES:
@@ -198,7 +198,7 @@ class StepBuffer:
         step = record.step
         if not self._has_gone_back:
             self._has_gone_back = True
-            self._tally.note(
+            self._report.note(
                 f"run {printable(self._run)}: steps go back (first from "
                 f"{max(self._last.values())} to {step}); TensorBoard shows the later values from "
                 "there on"
@@ -225,7 +225,7 @@ class StepBuffer:
         checksum = self._passed.pop(key, None)
         if checksum is None:
             return False
-        self._tally.repeated += 1
+        self._report.repeated += 1
         if checksum != _checksum(recorded):
             return False
         self._passed[key] = checksum

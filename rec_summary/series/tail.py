@@ -13,7 +13,7 @@ from rec_summary.series.batch import SCALAR
 from rec_summary.series.event_reader import EventReader
 from rec_summary.series.glance import Series
 from rec_summary.series.options import ExportOptions, Selection, matching_runs
-from rec_summary.series.report import Tally
+from rec_summary.series.report import Report
 from rec_summary.series.run_poller import Watch
 from rec_summary.series.runs import lineage_of
 from rec_summary.series.words import valid
@@ -38,7 +38,7 @@ class Tail:
     Attributes:
         series: What was read, by run, rank and tag.
         status: How far each run has come, by its name, as in `rec-summary lineage`.
-        tally: What could not be read.
+        report: What could not be read.
         ignored: How many values were passed over because there are too many tags.
     """
 
@@ -61,7 +61,7 @@ class Tail:
         """
         self.series: dict[tuple[str, int, str], Series] = {}
         self.status: dict[str, str] = {}
-        self.tally = Tally()
+        self.report = Report()
         self.ignored = 0
         self._watch = Watch(source)
         self._runs = runs
@@ -86,7 +86,9 @@ class Tail:
                 if file.name.kind is Kind.SUMMARY:
                     self._read(name, file, told, advance)
             # Lineage files are small, and what counts is what was written last.
-            self.status[name] = RunState.Status.Name(lineage_of(_lineage_only(run), Tally()).status)
+            self.status[name] = RunState.Status.Name(
+                lineage_of(_lineage_only(run), Report()).status
+            )
         return bool(changed)
 
     def _read(
@@ -102,7 +104,7 @@ class Tail:
             place.offset, place.ended = 0, False
         if place.ended or size == place.offset:
             return
-        with EventReader(file, self.tally, place.offset) as reader:
+        with EventReader(file, self.report, place.offset) as reader:
             for batch in reader:
                 advance(reader.offset - place.offset)
                 place.offset = reader.offset

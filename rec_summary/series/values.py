@@ -15,7 +15,7 @@ from rec_summary.series.event_reader import read_batches
 from rec_summary.series.limits import LONGEST_TAG
 from rec_summary.series.lineage import metrics_of, numeric
 from rec_summary.series.options import Selection
-from rec_summary.series.report import Tally
+from rec_summary.series.report import Report
 from rec_summary.series.runs import EVALUATION, lineage_events
 from rec_summary.series.step_buffer import Restart, StepBuffer, too_long
 from rec_summary.series.words import valid
@@ -63,7 +63,7 @@ def recorded_values(
     run: Run,
     kinds: Iterable[str],
     selection: Selection,
-    tally: Tally,
+    report: Report,
     advance: Callable[[int], None] = lambda nbytes: None,
 ) -> Iterator[Value]:
     """Yields the values of some kinds, rank after rank.
@@ -75,11 +75,11 @@ def recorded_values(
         run: The run.
         kinds: Fields of `Summary.Value`, such as `scalar_value`.
         selection: Which tags and steps.
-        tally: Told of what cannot be read.
+        report: Takes what cannot be read.
         advance: Called with the number of bytes after each record that was read.
     """
     name = valid(run.name)
-    for rank, batch in finished(run, kinds, selection, tally, advance):
+    for rank, batch in finished(run, kinds, selection, report, advance):
         for record in batch.records():
             for recorded in record.values:
                 yield Value(name, rank, record.step, recorded)
@@ -89,7 +89,7 @@ def finished(
     run: Run,
     kinds: Iterable[str],
     selection: Selection,
-    tally: Tally,
+    report: Report,
     advance: Callable[[int], None] = lambda nbytes: None,
 ) -> Iterator[tuple[int, Batch]]:
     """Yields ranks and batches of the values of some kinds, rank after rank.
@@ -99,9 +99,9 @@ def finished(
     """
     wanted = frozenset(kinds)
     for rank in run.ranks:
-        buffer = StepBuffer(run.name, tally)
+        buffer = StepBuffer(run.name, report)
         for file in run.of(Kind.SUMMARY, rank):
-            for batch in read_batches(file, tally, advance):
+            for batch in read_batches(file, report, advance):
                 for item in buffer.add(batch.select(selection, wanted)):
                     if not isinstance(item, Restart):
                         yield rank, item
@@ -135,7 +135,7 @@ class ScalarColumns(NamedTuple):
 def scalar_columns(
     run: Run,
     selection: Selection,
-    tally: Tally,
+    report: Report,
     advance: Callable[[int], None] = lambda nbytes: None,
 ) -> Iterator[ScalarColumns]:
     """Yields all scalars of a run in the order of the records, rank after rank.
@@ -145,36 +145,36 @@ def scalar_columns(
     Args:
         run: The run.
         selection: Which tags and steps.
-        tally: Takes what cannot be read.
+        report: Takes what cannot be read.
         advance: Called with the number of bytes after each batch that was read.
     """
     name = valid(run.name)
     for rank in run.ranks:
         for file in run.of(Kind.SUMMARY, rank):
-            for batch in read_batches(file, tally, advance):
+            for batch in read_batches(file, report, advance):
                 part = batch.select(selection, _SCALARS)
                 if part.count:
-                    yield ScalarColumns(name, rank, *_short_tags(part, tally))
+                    yield ScalarColumns(name, rank, *_short_tags(part, report))
 
 
-def _short_tags(batch: Batch, tally: Tally) -> Columns:
+def _short_tags(batch: Batch, report: Report) -> Columns:
     """Returns the scalars of a batch whose tags are not too long, and reports the others."""
     columns = batch.scalars()
     long = [code for code, tag in enumerate(columns.tags) if len(tag) > LONGEST_TAG]
     if not long:
         return columns
     for code in long:
-        tally.problem(batch.path, batch.offset, too_long(columns.tags[code]))
+        report.problem(batch.path, batch.offset, too_long(columns.tags[code]))
     kept = ~np.isin(columns.codes, long)
     tags, codes, steps, wall_times, values = columns
     return Columns(tags, codes[kept], steps[kept], wall_times[kept], values[kept])
 
 
-def evaluations(run: Run, tally: Tally) -> Iterator[Evaluation]:
+def evaluations(run: Run, report: Report) -> Iterator[Evaluation]:
     """Yields the metrics of all evaluations of a run."""
     name = valid(run.name)
     for rank in run.ranks:
-        for decoded in lineage_events(run, rank, tally):
+        for decoded in lineage_events(run, rank, report):
             event: Any = decoded.event
             if event.WhichOneof("what") != EVALUATION:
                 continue

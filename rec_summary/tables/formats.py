@@ -22,7 +22,7 @@ from rec_summary.series.options import (
     check_apart,
     some_matching_runs,
 )
-from rec_summary.series.report import Problem, Tally
+from rec_summary.series.report import Problem, Report
 from rec_summary.series.runs import columns, rows
 from rec_summary.series.values import Value, evaluations, recorded_values
 from rec_summary.series.words import printable
@@ -143,17 +143,17 @@ def export_tables(
     if form == "parquet":
         require_pyarrow()
     chosen = some_matching_runs(find_runs(source), runs)
-    tally = Tally()
+    report = Report()
     try:
         os.makedirs(destination, exist_ok=True)
         with _Tables(destination, form) as tables:
-            _write_values(chosen, selection, tally, tables, progress)
-            _write_lineage(chosen, tally, tables)
-            if not tally.records:
+            _write_values(chosen, selection, report, tables, progress)
+            _write_lineage(chosen, report, tables)
+            if not report.records:
                 raise SourceError(
                     three_part(
                         "the source of records",
-                        verbatim(f"{tally.files} files without a readable record"),
+                        verbatim(f"{report.files} files without a readable record"),
                         "at least one record",
                     )
                 )
@@ -164,16 +164,16 @@ def export_tables(
         ) from error
     return TableReport(
         tables=tables.written,
-        problems=tuple(tally.problems),
-        problem_count=tally.problem_count,
-        left_out=dict(sorted(tally.unknown.items())),
+        problems=tuple(report.problems),
+        problem_count=report.problem_count,
+        left_out=dict(sorted(report.unknown.items())),
     )
 
 
 def _write_values(
     runs: Sequence[Run],
     selection: Selection,
-    tally: Tally,
+    report: Report,
     tables: _Tables,
     progress: Progress | None,
 ) -> None:
@@ -186,25 +186,25 @@ def _write_values(
             if progress is not None:
                 progress(run.name, done, max(total, done))
 
-        for value in recorded_values(run, [*_KINDS, "image", "tensor"], selection, tally, advance):
+        for value in recorded_values(run, [*_KINDS, "image", "tensor"], selection, report, advance):
             recorded = value.recorded
             table = _KINDS.get(recorded.kind)
             if table is None:
-                tally.unknown[recorded.kind] += 1
+                report.unknown[recorded.kind] += 1
                 continue
             try:
                 for row in _ROWS[table](value):
                     tables.write(table, row)
             except ValueError as error:
                 what = f"{recorded.kind} {recorded.tag!r} cannot be read: {error}"
-                tally.problem(recorded.origin.path, recorded.origin.offset, what)
+                report.problem(recorded.origin.path, recorded.origin.offset, what)
 
 
-def _write_lineage(runs: Sequence[Run], tally: Tally, tables: _Tables) -> None:
+def _write_lineage(runs: Sequence[Run], report: Report, tables: _Tables) -> None:
     for run in runs:
-        for each in evaluations(run, tally):
+        for each in evaluations(run, report):
             tables.write("evaluations", each._asdict())
-    seen = Tally()  # these files have been read before: nothing is told twice
+    seen = Report()  # these files have been read before: nothing is told twice
     found = [row for row in rows(runs, seen) if row["status"] != "UNKNOWN" or len(row) > 2]
     if found:
         tables.begin("lineage", dict.fromkeys(columns(found), PLAIN))

@@ -20,7 +20,7 @@ from rec_summary.series.options import (
     Selection,
     some_matching_runs,
 )
-from rec_summary.series.report import Problem, Tally
+from rec_summary.series.report import Problem, Report
 from rec_summary.series.runs import columns, rows
 from rec_summary.series.values import (
     ScalarColumns,
@@ -183,10 +183,10 @@ class Records:
             yield scalar_frame(held)
 
     def _columns(self) -> Iterator[ScalarColumns]:
-        tally = Tally()
+        report = Report()
         for run in self._runs:
-            yield from scalar_columns(run, self._selection, tally)
-        self._take_problems(tally)
+            yield from scalar_columns(run, self._selection, report)
+        self._take_problems(report)
 
     def histograms(self) -> pd.DataFrame:
         """Returns all histograms, a row for each.
@@ -235,9 +235,9 @@ class Records:
         a number.
         """
         pd = _pandas()
-        tally = Tally()
-        found = [each for run in self._runs for each in evaluations(run, tally)]
-        self._take_problems(tally)
+        report = Report()
+        found = [each for run in self._runs for each in evaluations(run, report)]
+        self._take_problems(report)
         names = ["run", "rank", "step", "wall_time", "metric", "value"]
         table = pd.DataFrame(found, columns=names)
         # Not by way of float64, which a missing step would lead to: it rounds large steps.
@@ -250,9 +250,9 @@ class Records:
         The columns are those of `rec-summary lineage`; `run` is the index.
         """
         pd = _pandas()
-        tally = Tally()
-        found = rows(self._runs, tally)
-        self._take_problems(tally)
+        report = Report()
+        found = rows(self._runs, report)
+        self._take_problems(report)
         table = pd.DataFrame(found, columns=columns(found) or ["run"])
         return table.set_index("run")
 
@@ -273,23 +273,23 @@ class Records:
         return table.astype(types)
 
     def _values(self, kind: str) -> Iterator[Value]:
-        tally = Tally()
+        report = Report()
         for run in self._runs:
-            yield from recorded_values(run, [kind], self._selection, tally)
-        self._take_problems(tally)
+            yield from recorded_values(run, [kind], self._selection, report)
+        self._take_problems(report)
 
     def _add_problem(self, recorded: Any, error: ValueError) -> None:
-        tally = Tally()
+        report = Report()
         what = f"{recorded.kind} {recorded.tag!r} cannot be read: {error}"
-        tally.problem(recorded.origin.path, recorded.origin.offset, what)
-        self._take_problems(tally)
+        report.problem(recorded.origin.path, recorded.origin.offset, what)
+        self._take_problems(report)
 
-    def _take_problems(self, tally: Tally) -> None:
-        new = [problem for problem in tally.problems if problem not in self.problems]
+    def _take_problems(self, report: Report) -> None:
+        new = [problem for problem in report.problems if problem not in self.problems]
         self.problems = (*self.problems, *new)
         if new:
             warnings.warn(
-                f"{tally.problem_count} problems in {self.source}, the first one: {new[0]} "
+                f"{report.problem_count} problems in {self.source}, the first one: {new[0]} "
                 "(all are in `problems`)",
                 stacklevel=4,
             )

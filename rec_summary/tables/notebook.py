@@ -8,7 +8,7 @@ from typing import Any, Final
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.glance import Series
 from rec_summary.series.options import Selection
-from rec_summary.series.report import Tally
+from rec_summary.series.report import Report
 from rec_summary.series.runs import lineage_of, row
 from rec_summary.series.values import recorded_values
 from rec_summary.series.words import printable
@@ -31,13 +31,13 @@ class RunView:
 
     def __init__(self, run: Run, selection: Selection) -> None:
         """Use `Records.run`."""
-        tally = Tally()
-        self.lineage: dict[str, Any] = dict(row(run, lineage_of(run, tally)))
+        report = Report()
+        self.lineage: dict[str, Any] = dict(row(run, lineage_of(run, report)))
         self.run = str(self.lineage["run"])
         self.status = str(self.lineage["status"])
-        self.series: tuple[Series, ...] = tuple(series_of(run, selection, tally))
-        self.problems = tuple(tally.problems)
-        self._problem_count = tally.problem_count
+        self.series: tuple[Series, ...] = tuple(series_of(run, selection, report))
+        self.problems = tuple(report.problems)
+        self._problem_count = report.problem_count
 
     def __repr__(self) -> str:
         count = len(self.series)
@@ -48,10 +48,10 @@ class RunView:
         return run_html(self.lineage, self.series, _told(self._problem_count, self.problems))
 
 
-def series_of(run: Run, selection: Selection, tally: Tally) -> list[Series]:
+def series_of(run: Run, selection: Selection, report: Report) -> list[Series]:
     """Returns the scalars of a run, by tag and rank."""
     found: dict[tuple[str, int], Series] = {}
-    for value in recorded_values(run, ["scalar_value"], selection, tally):
+    for value in recorded_values(run, ["scalar_value"], selection, report):
         recorded = value.recorded
         series = found.setdefault(
             (recorded.tag, value.rank), Series(value.run, value.rank, recorded.tag)
@@ -65,17 +65,17 @@ def overview_html(source: str, runs: Sequence[Run], selection: Selection) -> str
 
     Lineage is read in any case; the course of the loss only where records are small.
     """
-    tally, rows = Tally(), []
+    report, rows = Report(), []
     small = sum(run.nbytes for run in runs) <= AT_A_GLANCE
     for run in runs:
-        found: dict[str, Any] = dict(row(run, lineage_of(run, tally)))
+        found: dict[str, Any] = dict(row(run, lineage_of(run, report)))
         if small:
-            series = series_of(run, selection, tally)
+            series = series_of(run, selection, report)
             losses = [each for each in series if each.tag in _LOSS] or series
             found["_series"] = losses[0] if losses else None
         rows.append(found)
     notes = [] if small else ["large records: `records.run(NAME)` shows the course of one run"]
-    return runs_html(rows, source, [*notes, *_told(tally.problem_count, tally.problems)])
+    return runs_html(rows, source, [*notes, *_told(report.problem_count, report.problems)])
 
 
 def _told(count: int, problems: Sequence[object]) -> list[str]:

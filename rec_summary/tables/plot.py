@@ -15,7 +15,7 @@ from rec_summary.errors import DestinationError, RecSummaryError, three_part, ve
 from rec_summary.records.files import write_atomically
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.options import ArgumentError, Selection
-from rec_summary.series.report import Tally
+from rec_summary.series.report import Report
 from rec_summary.series.values import recorded_values
 from rec_summary.series.words import printable
 
@@ -106,7 +106,7 @@ class Line:
 def read_lines(
     runs: Sequence[Run],
     selection: Selection,
-    tally: Tally,
+    report: Report,
     advance: Callable[[Run], Callable[[int], None]] | None = None,
 ) -> list[Line]:
     """Reads scalars; of a value that was recorded several times for a step, the last counts.
@@ -114,14 +114,14 @@ def read_lines(
     Args:
         runs: The runs.
         selection: Which tags and steps.
-        tally: Told of what cannot be read.
+        report: Takes what cannot be read.
         advance: Makes for a run what is called with the number of bytes read.
     """
     lines = []
     for run in runs:
         found: dict[tuple[str, int], dict[int, tuple[float, float]]] = {}
         told = advance(run) if advance is not None else lambda nbytes: None
-        for value in recorded_values(run, ["scalar_value"], selection, tally, told):
+        for value in recorded_values(run, ["scalar_value"], selection, report, told):
             recorded = value.recorded
             series = found.setdefault((recorded.tag, value.rank), {})
             # A step that comes again, after a restart, takes its later place.

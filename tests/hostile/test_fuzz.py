@@ -26,7 +26,7 @@ from rec_summary.records.reading.repair import repair
 from rec_summary.records.reading.runs import find_runs
 from rec_summary.records.reading.verify import verify_file
 from rec_summary.series.inspection import inspect_run
-from rec_summary.series.report import Tally
+from rec_summary.series.report import Report
 from rec_summary.series.runs import rows
 from rec_summary.tables.formats import export_tables
 from rec_summary.tensorboard.event_files.export import export_tensorboard
@@ -92,7 +92,7 @@ def everything(base: Path) -> None:
         repair(source, base / "repaired")
     with documented:
         runs = find_runs(source)
-        rows(runs, Tally())
+        rows(runs, Report())
         for run in runs:
             inspect_run(run).to_json()
     with documented, warnings.catch_warnings():

@@ -12,7 +12,7 @@ from rec_summary.records.format.names import parse_name
 from rec_summary.records.reading.runs import RecordFile
 from rec_summary.series.batch import Record
 from rec_summary.series.event_reader import read_events
-from rec_summary.series.report import Tally
+from rec_summary.series.report import Report
 from tests.support.record_dirs import START, event, lineage, scalar, summary_name, write_payloads
 
 PAYLOADS = [event(step, scalar("loss", step)).SerializeToString() for step in range(3)]
@@ -25,9 +25,9 @@ def record_file(path: Path) -> RecordFile:
     return RecordFile(str(path), name)
 
 
-def decode(path: Path) -> tuple[list[Record], Tally]:
-    tally = Tally()
-    return list(read_events(record_file(path), tally, lambda nbytes: None)), tally
+def decode(path: Path) -> tuple[list[Record], Report]:
+    report = Report()
+    return list(read_events(record_file(path), report, lambda nbytes: None)), report
 
 
 def write(folder: Path, data: bytes) -> Path:
@@ -38,33 +38,33 @@ def write(folder: Path, data: bytes) -> Path:
 
 def test_events_come_with_their_place_and_time(tmp_path: Path) -> None:
     path = write_payloads(tmp_path / summary_name(), *PAYLOADS)
-    decoded, tally = decode(path)
+    decoded, report = decode(path)
     assert [(each.offset, each.wall_time, each.event.step) for each in decoded] == [
         (index * SIZE, START + index / 4, index) for index in range(3)
     ]
-    assert (tally.files, tally.records, tally.problems) == (1, {"summary": 3}, [])
+    assert (report.files, report.records, report.problems) == (1, {"summary": 3}, [])
 
 
 def test_progress_adds_up_to_the_file(tmp_path: Path) -> None:
     path = write_payloads(tmp_path / summary_name(), *PAYLOADS)
     steps: list[int] = []
-    list(read_events(record_file(path), Tally(), steps.append))
+    list(read_events(record_file(path), Report(), steps.append))
     assert steps == [SIZE] * 3
 
 
 def test_lineage_files_hold_lineage(tmp_path: Path) -> None:
     name = summary_name().replace("_MS", "_lineage")
     path = write_payloads(tmp_path / name, lineage(version="x").SerializeToString())
-    decoded, tally = decode(path)
+    decoded, report = decode(path)
     assert decoded[0].event.version == "x"
-    assert tally.records == {"lineage": 1}
+    assert report.records == {"lineage": 1}
 
 
 def test_a_torn_tail_is_told_with_its_place(tmp_path: Path) -> None:
     path = write(tmp_path, b"".join(map(frame, PAYLOADS))[:-1])
-    decoded, tally = decode(path)
+    decoded, report = decode(path)
     assert len(decoded) == 2
-    [problem] = tally.problems
+    [problem] = report.problems
     assert str(problem) == (
         f"{path}, offset {2 * SIZE}: incomplete record at the end (a writer may still be at work)"
     )
@@ -73,9 +73,9 @@ def test_a_torn_tail_is_told_with_its_place(tmp_path: Path) -> None:
 def test_a_bad_payload_is_skipped(tmp_path: Path) -> None:
     data = bytearray(b"".join(map(frame, PAYLOADS)))
     data[SIZE + 14] ^= 1
-    decoded, tally = decode(write(tmp_path, bytes(data)))
+    decoded, report = decode(write(tmp_path, bytes(data)))
     assert [each.event.step for each in decoded] == [0, 2]
-    assert [(p.offset, p.text) for p in tally.problems] == [
+    assert [(p.offset, p.text) for p in report.problems] == [
         (SIZE, "the data's checksum is wrong; skipped")
     ]
 
@@ -83,54 +83,54 @@ def test_a_bad_payload_is_skipped(tmp_path: Path) -> None:
 def test_behind_a_bad_length_nothing_is_read(tmp_path: Path) -> None:
     data = bytearray(b"".join(map(frame, PAYLOADS)))
     data[SIZE] ^= 1
-    decoded, tally = decode(write(tmp_path, bytes(data)))
+    decoded, report = decode(write(tmp_path, bytes(data)))
     assert [each.event.step for each in decoded] == [0]
-    [problem] = tally.problems
+    [problem] = report.problems
     assert problem.offset == SIZE
     assert "nothing can be read from here on" in problem.text
 
 
 def test_a_file_of_something_else_is_told(tmp_path: Path) -> None:
-    decoded, tally = decode(write(tmp_path, b"#!/bin/sh\necho this is no record file\n"))
+    decoded, report = decode(write(tmp_path, b"#!/bin/sh\necho this is no record file\n"))
     assert decoded == []
-    [problem] = tally.problems
+    [problem] = report.problems
     assert problem.offset == 0
     assert "is this a record file?" in problem.text
 
 
 def test_an_empty_file_is_told(tmp_path: Path) -> None:
-    decoded, tally = decode(write(tmp_path, b""))
+    decoded, report = decode(write(tmp_path, b""))
     assert decoded == []
-    assert "the file is empty" in tally.problems[0].text
+    assert "the file is empty" in report.problems[0].text
 
 
 def test_a_file_that_is_gone_is_told(tmp_path: Path) -> None:
-    decoded, tally = decode(tmp_path / summary_name())
+    decoded, report = decode(tmp_path / summary_name())
     assert decoded == []
-    assert "cannot be opened: No such file or directory" in tally.problems[0].text
+    assert "cannot be opened: No such file or directory" in report.problems[0].text
 
 
 def test_payloads_that_are_no_events_are_skipped(tmp_path: Path) -> None:
     no_wall_time = PAYLOADS[0][9:]
     path = write_payloads(tmp_path / summary_name(), b"\xff\xff", no_wall_time, PAYLOADS[1])
-    decoded, tally = decode(path)
+    decoded, report = decode(path)
     assert [each.event.step for each in decoded] == [1]
-    assert [problem.text for problem in tally.problems] == ["not a summary record; skipped"] * 2
+    assert [problem.text for problem in report.problems] == ["not a summary record; skipped"] * 2
 
 
 def test_a_time_before_any_other_is_that_of_the_file(tmp_path: Path) -> None:
     payload = event(1, at=math.nan).SerializeToString()
     path = write_payloads(tmp_path / summary_name(stamp=123), payload)
-    decoded, tally = decode(path)
+    decoded, report = decode(path)
     assert decoded[0].wall_time == 123.0
-    assert tally.wall_times_replaced == 1
+    assert report.wall_times_replaced == 1
 
 
 @given(payloads=st.lists(st.binary(max_size=60), max_size=5))
 def test_payloads_of_any_bytes_are_decoded_or_reported(payloads: list[bytes]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = write_payloads(Path(folder, summary_name()), *payloads)
-        decoded, tally = decode(path)
+        decoded, report = decode(path)
     empty = not payloads
-    assert len(decoded) + tally.problem_count == len(payloads) + empty
+    assert len(decoded) + report.problem_count == len(payloads) + empty
     assert all(math.isfinite(each.wall_time) for each in decoded)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rec_summary._pb.summary_pb2 import Event
 from rec_summary.series.batch import Record
-from rec_summary.series.report import Tally
+from rec_summary.series.report import Report
 from rec_summary.series.step_buffer import Finished, Restart, StepBuffer
 from tests.support.record_dirs import scalar
 
@@ -22,11 +22,11 @@ class Recorder:
     """A buffer and what it has passed on."""
 
     def __init__(self) -> None:
-        self.tally = Tally()
+        self.report = Report()
         self.emitted: Emitted = []
         self.restarts: list[int] = []
         self.marks: list[int] = []  # how much had been passed on at each restart
-        self.buffer = StepBuffer("run", self.tally)
+        self.buffer = StepBuffer("run", self.report)
         self._offset = 0
 
     def add(self, *records: tuple[int, float, list[tuple[str, float]]]) -> Recorder:
@@ -53,34 +53,34 @@ class Recorder:
                 self.emitted.append((record.step, record.wall_time, values))
 
 
-def passed_on(*records: tuple[int, float, list[tuple[str, float]]]) -> tuple[Emitted, Tally]:
+def passed_on(*records: tuple[int, float, list[tuple[str, float]]]) -> tuple[Emitted, Report]:
     """Sends records through a buffer."""
     recorder = Recorder().add(*records)
     recorder.flush()
-    return recorder.emitted, recorder.tally
+    return recorder.emitted, recorder.report
 
 
 def test_different_steps_pass_as_they_are() -> None:
     records = [(1, 0.5, [("a", 1.0), ("b", 2.0)]), (2, 0.75, [("a", 3.0)])]
-    assert passed_on(*records) == (records, Tally())
+    assert passed_on(*records) == (records, Report())
 
 
 def test_the_last_value_of_a_step_wins_with_its_time() -> None:
-    emitted, tally = passed_on((1, 0.5, [("a", 1), ("b", 2)]), (1, 0.75, [("a", 3)]))
+    emitted, report = passed_on((1, 0.5, [("a", 1), ("b", 2)]), (1, 0.75, [("a", 3)]))
     assert emitted == [(1, 0.5, [("b", 2)]), (1, 0.75, [("a", 3)])]
-    assert tally.repeated == 1
+    assert report.repeated == 1
 
 
 def test_values_of_one_step_and_several_records_are_all_kept() -> None:
-    emitted, tally = passed_on((1, 0.5, [("a", 1)]), (1, 0.5, [("b", 2)]))
+    emitted, report = passed_on((1, 0.5, [("a", 1)]), (1, 0.5, [("b", 2)]))
     assert emitted == [(1, 0.5, [("a", 1)]), (1, 0.5, [("b", 2)])]
-    assert tally.repeated == 0
+    assert report.repeated == 0
 
 
 def test_steps_that_go_back_are_told_each_time_and_noted_once() -> None:
     recorder = Recorder().add(*((step, 0.0, [("a", step)]) for step in (1, 5, 2, 3, 1)))
     assert recorder.restarts == [2, 1]
-    [note] = recorder.tally.notes
+    [note] = recorder.report.notes
     assert "steps go back (first from 5 to 2)" in note
 
 
@@ -97,7 +97,7 @@ def test_after_a_pause_the_same_value_is_dropped_and_another_passed_on() -> None
     recorder.add((1, 0.5, [("a", 1), ("b", 3), ("c", 4)]), (2, 0.75, [("a", 1)]))
     recorder.flush()
     assert recorder.emitted[1:] == [(1, 0.5, [("b", 3), ("c", 4)]), (2, 0.75, [("a", 1)])]
-    assert recorder.tally.repeated == 2
+    assert recorder.report.repeated == 2
 
 
 def test_a_buffer_goes_on_where_another_one_was() -> None:
@@ -124,10 +124,10 @@ def test_nothing_is_lost_but_what_is_replaced(
 ) -> None:
     recorder = Recorder().add(*records)
     recorder.flush()
-    emitted, tally = recorder.emitted, recorder.tally
+    emitted, report = recorder.emitted, recorder.report
     before = [value for _, _, values in records for _, value in values]
     after = [value for _, _, values in emitted for _, value in values]
-    assert len(after) + tally.repeated == len(before)
+    assert len(after) + report.repeated == len(before)
     assert set(after) <= set(before)
     # Between two restarts, which make both loaders forget, nothing comes twice in a step.
     bounds = [0, *recorder.marks, len(emitted)]

@@ -9,7 +9,7 @@ from typing import Final
 from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary.series.lineage import Lineage
 from rec_summary.series.parameters import hyper_parameters
-from rec_summary.series.report import Tally
+from rec_summary.series.report import Report
 from rec_summary.series.words import printable
 from rec_summary.tensorboard.dashboards import hparams
 from rec_summary.tensorboard.dashboards.text import lineage_point
@@ -31,11 +31,11 @@ class Description:
         state: What is known, and what was written; a later export begins with it.
     """
 
-    def __init__(self, run: str, tally: Tally, state: DescriptionState | None = None) -> None:
+    def __init__(self, run: str, report: Report, state: DescriptionState | None = None) -> None:
         """Begins, or goes on with the state of an earlier export of the run called `run`."""
         self.state = state or DescriptionState()
         self._run = run
-        self._tally = tally
+        self._report = report
         self._has_noted = False
 
     def lineage(self, rank: int) -> Lineage:
@@ -146,7 +146,7 @@ class Description:
             return
         self._has_noted = True
         # Its page would fail for all runs, not only for this one.
-        self._tally.note(
+        self._report.note(
             f"run {printable(self._run)}: not in the HParams dashboard, which "
             f"cannot bear steps beyond {_LAST_HPARAMS_STEP} (it has {furthest}); "
             "the text has its hyper-parameters"

@@ -20,7 +20,7 @@ from tensorboard.compat.proto import event_pb2
 
 from rec_summary.errors import DestinationError
 from rec_summary.records.format import framing
-from rec_summary.series.report import Tally
+from rec_summary.series.report import Report
 from rec_summary.tensorboard.event_files.cursor import FilePosition
 from rec_summary.tensorboard.event_files.logdir import LogDir, event_file_name, ours, unusable
 
@@ -158,15 +158,15 @@ class EventFile:
         self.position = FilePosition(self.position.stamp)
         self._logdir.remove(self._run)
 
-    def close(self, tally: Tally) -> None:
+    def close(self, report: Report) -> None:
         """Closes the file, and counts what was written; what has not been flushed is lost."""
         if self._fd is None:
             return
         self._close()
-        tally.bytes_written += self.bytes_written
-        tally.runs.append(self._run)
+        report.bytes_written += self.bytes_written
+        report.runs.append(self._run)
         if self.replaced:
-            tally.replaced.append(self._run)
+            report.replaced.append(self._run)
 
     def _open(self) -> None:
         name, size = event_file_name(self.position.stamp), self.position.size

@@ -14,7 +14,7 @@ from rec_summary.series.options import (
     check_apart,
     some_matching_runs,
 )
-from rec_summary.series.report import ExportReport, Tally
+from rec_summary.series.report import ExportReport, Report
 from rec_summary.tensorboard.event_files.jobs import export_in_processes
 from rec_summary.tensorboard.event_files.logdir import LogDir
 from rec_summary.tensorboard.event_files.run_exporter import RunExporter
@@ -90,40 +90,40 @@ def export_tensorboard(
     found = find_runs(source)
     chosen = some_matching_runs(found, runs)
     names = Names(run.name for run in found)
-    tally = Tally()
+    report = Report()
     meter = _Meter(sum(run.nbytes for run in chosen), progress)
     with LogDir(logdir) as destination:
         if jobs == 1 or len(chosen) == 1:
-            has_records = _export_here(chosen, names, destination, tally, options, meter)
+            has_records = _export_here(chosen, names, destination, report, options, meter)
         else:
             has_records = export_in_processes(
-                chosen, names, destination, tally, options, jobs, meter
+                chosen, names, destination, report, options, jobs, meter
             )
         meter.end()
-    tally.bytes_read = meter.done
-    report = tally.report()
+    report.bytes_read = meter.done
+    result = report.result()
     if not has_records:
         raise SourceError(
             three_part(
                 "the source of records",
-                verbatim(f"{report.files} files without a readable record; {report.problems[0]}"),
+                verbatim(f"{result.files} files without a readable record; {result.problems[0]}"),
                 "at least one record",
             )
         )
-    return report
+    return result
 
 
 def _export_here(
     runs: Iterable[Run],
     names: Names,
     logdir: LogDir,
-    tally: Tally,
+    report: Report,
     options: ExportOptions,
     meter: _Meter,
 ) -> bool:
     """Exports run after run; tells whether any has records."""
     # All are looked at first: nothing is written if one of them cannot be.
-    exporters = [(run, RunExporter(run, names, logdir, tally, options)) for run in runs]
+    exporters = [(run, RunExporter(run, names, logdir, report, options)) for run in runs]
     for run, exporter in exporters:
         meter.begin(run.name)
         try:

@@ -13,7 +13,7 @@ from typing import Final
 from rec_summary.errors import DestinationError, three_part
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.options import ArgumentError, ExportOptions, check_apart, matching_runs
-from rec_summary.series.report import ExportReport, Tally
+from rec_summary.series.report import ExportReport, Report
 from rec_summary.series.run_poller import Watch
 from rec_summary.series.words import printable
 from rec_summary.tensorboard.event_files.logdir import LogDir
@@ -74,12 +74,12 @@ def follow_tensorboard(
         try:
             while not stop.is_set():
                 if follower.poll() and told is not None:
-                    told(follower.tally.report())
+                    told(follower.report.result())
                 stop.wait(interval)
             follower.finish()
         finally:
             follower.close()
-    return follower.tally.report()
+    return follower.report.result()
 
 
 @dataclass
@@ -111,7 +111,7 @@ class _Follower:
         pattern: str | None,
         stop: threading.Event,
     ) -> None:
-        self.tally = Tally()
+        self.report = Report()
         self._watch = Watch(source)
         self._logdir = logdir
         self._options = options
@@ -167,7 +167,7 @@ class _Follower:
             return
         if followed.retry_at is not None:
             followed.retry_at = None
-            self.tally.note(f"run {printable(run.name)}: can be written again")
+            self.report.note(f"run {printable(run.name)}: can be written again")
         if followed.commit_at is None:
             followed.commit_at = time.monotonic() + _COMMIT_SECS
 
@@ -175,10 +175,10 @@ class _Follower:
         if followed.exporter is None:
             assert self._names is not None  # the run has a name
             followed.exporter = RunExporter(
-                followed.run, self._names, self._logdir, self.tally, self._options
+                followed.run, self._names, self._logdir, self.report, self._options
             )
         for nbytes in followed.exporter.update(followed.run, final=final):
-            self.tally.bytes_read += nbytes
+            self.report.bytes_read += nbytes
             if not final and self._stop.is_set():
                 self._interrupted = True
                 return
@@ -189,13 +189,13 @@ class _Follower:
             if followed.exporter is not None:
                 followed.exporter.commit()
         except DestinationError as error:
-            self.tally.note(f"how far the export has come cannot be noted down: {error}")
+            self.report.note(f"how far the export has come cannot be noted down: {error}")
 
     def _fail(self, followed: _Followed, error: DestinationError) -> None:
         """Forgets what is known of a run: the next try goes on from its cursor."""
         if followed.retry_at is None:
             what = f"the run cannot be written, and is tried again: {error}"
-            self.tally.problem(followed.run.path, 0, what)
+            self.report.problem(followed.run.path, 0, what)
         followed.retry_at = time.monotonic() + _RETRY_SECS
         followed.commit_at = None
         if followed.exporter is not None:

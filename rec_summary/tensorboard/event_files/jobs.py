@@ -12,7 +12,7 @@ from typing import Protocol
 
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.options import ExportOptions
-from rec_summary.series.report import Tally
+from rec_summary.series.report import Report
 from rec_summary.tensorboard.event_files.logdir import LogDir
 from rec_summary.tensorboard.event_files.run_exporter import RunExporter
 from rec_summary.tensorboard.event_files.targets import Names
@@ -32,7 +32,7 @@ def export_in_processes(
     runs: Sequence[Run],
     names: Names,
     logdir: LogDir,
-    tally: Tally,
+    report: Report,
     options: ExportOptions,
     jobs: int,
     meter: Meter,
@@ -43,7 +43,7 @@ def export_in_processes(
         runs: The runs.
         names: Knows the names of all recorded runs.
         logdir: The log directory, entered; its lock stays with this process.
-        tally: Told of everything, run after run.
+        report: Takes everything, run after run.
         options: What is exported.
         jobs: How many processes work at the same time.
         meter: Told of each run that is complete.
@@ -54,7 +54,7 @@ def export_in_processes(
     trial = copy.deepcopy(names)
     for run in runs:
         # Looks at each place: nothing is written if one of them cannot be used.
-        RunExporter(run, trial, logdir, Tally(), options)
+        RunExporter(run, trial, logdir, Report(), options)
     # Not forked: this process may have threads.
     context = multiprocessing.get_context("spawn")
     has_records = False
@@ -69,7 +69,7 @@ def export_in_processes(
                 has_records = has_records or found
                 meter.begin(tasks[task].name)
                 meter.advance(part.bytes_read)
-                tally.add(part)
+                report.add(part)
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
@@ -92,14 +92,14 @@ def _end_with_parent() -> None:
     threading.Thread(target=watch, name="rec_summary-parent", daemon=True).start()
 
 
-def _export(run: Run, names: Names, path: str, options: ExportOptions) -> tuple[Tally, bool]:
+def _export(run: Run, names: Names, path: str, options: ExportOptions) -> tuple[Report, bool]:
     """Exports one run, in a process of its own."""
-    tally = Tally()
+    report = Report()
     with LogDir(path, lock=False) as logdir:
-        exporter = RunExporter(run, names, logdir, tally, options)
+        exporter = RunExporter(run, names, logdir, report, options)
         try:
-            tally.bytes_read += sum(exporter.update(run))
+            report.bytes_read += sum(exporter.update(run))
             exporter.commit()
         finally:
             exporter.close()
-    return tally, exporter.has_records
+    return report, exporter.has_records

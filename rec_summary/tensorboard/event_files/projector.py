@@ -32,7 +32,7 @@ from rec_summary.series.options import (
     compiled,
     some_matching_runs,
 )
-from rec_summary.series.report import Tally
+from rec_summary.series.report import Report
 from rec_summary.series.values import recorded_values
 from rec_summary.series.words import printable, reason
 from rec_summary.tensorboard.event_files.logdir import LogDir
@@ -147,7 +147,7 @@ def _recorded_tables(
     run: Run, wanted: re.Pattern[str], seen: list[str]
 ) -> Iterator[tuple[str, Floats]]:
     last: dict[str, Any] = {}
-    for value in recorded_values(run, ["tensor"], Selection(ExportOptions()), Tally()):
+    for value in recorded_values(run, ["tensor"], Selection(ExportOptions()), Report()):
         tag, tensor = value.recorded.tag, value.recorded.value.tensor
         if len(tensor.dims) != 2:
             continue

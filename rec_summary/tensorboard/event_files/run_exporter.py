@@ -17,7 +17,7 @@ from rec_summary.series.lineage import Lineage, metrics_of, numeric
 from rec_summary.series.merging import KIND, Merging
 from rec_summary.series.options import ExportOptions
 from rec_summary.series.ranks import Writers
-from rec_summary.series.report import Tally
+from rec_summary.series.report import Report
 from rec_summary.series.words import printable, reason
 from rec_summary.tensorboard import dashboards
 from rec_summary.tensorboard.dashboards.graphs.computation import graph_def
@@ -51,7 +51,7 @@ class RunExporter:
     """
 
     def __init__(
-        self, run: Run, names: Names, logdir: LogDir, tally: Tally, options: ExportOptions
+        self, run: Run, names: Names, logdir: LogDir, report: Report, options: ExportOptions
     ) -> None:
         """Reads the cursor and checks the places; nothing is written yet.
 
@@ -59,7 +59,7 @@ class RunExporter:
             run: The run.
             names: Gives out names of TensorBoard runs.
             logdir: The log directory, entered.
-            tally: Counts what is exported and what is not.
+            report: Counts what is exported and what is not.
             options: What is exported.
 
         Raises:
@@ -69,7 +69,7 @@ class RunExporter:
         self._run = run
         self._names = names
         self._logdir = logdir
-        self._tally = tally
+        self._report = report
         self._options = options
         cursor = load_cursor(logdir, run.name)
         self._stale = list(cursor.outputs) if cursor else []  # TensorBoard runs of before
@@ -110,7 +110,7 @@ class RunExporter:
                 yield from self._read_all(final=final)
                 self._describe(final=final)
             else:
-                self._tally.note(
+                self._report.note(
                     f"run {printable(run.name)}: what its hyper-parameters or its status are "
                     "now is in its text only; the HParams dashboard keeps the first ones"
                 )
@@ -127,7 +127,7 @@ class RunExporter:
         written = self._outputs.states()
         for name in (*self._stale, *self._outputs.names()):
             if name not in written and self._logdir.remove(name):
-                self._tally.replaced.append(name)
+                self._report.replaced.append(name)
         self._stale = []
         if not written:
             return
@@ -154,12 +154,12 @@ class RunExporter:
     def _begin(self, cursor: Cursor | None) -> None:
         """Begins, or goes on where an earlier export stopped."""
         self._outputs = TensorBoardRuns(
-            self._run, self._names, self._logdir, self._tally, self._options, cursor
+            self._run, self._names, self._logdir, self._report, self._options, cursor
         )
         self._writers = Writers()
-        self._merging = Merging(self._run.name, self._tally)
+        self._merging = Merging(self._run.name, self._report)
         self._description = Description(
-            self._run.name, self._tally, cursor.description if cursor else None
+            self._run.name, self._report, cursor.description if cursor else None
         )
         # By file: how far it is read, and whether nothing more can be read from it.
         self._files = cursor.files if cursor else {}
@@ -212,9 +212,9 @@ class RunExporter:
         start, ended = self._files.get(name, (0, False))
         if ended or (0 < start == file.nbytes) or (not final and file.nbytes <= start):
             return
-        self._tally.files += 1
+        self._report.files += 1
         reached = start
-        with EventReader(file, self._tally, start, frames=True) as reader:
+        with EventReader(file, self._report, start, frames=True) as reader:
             for batch in reader:
                 if self._began is None:
                     self._began = float(batch.wall_times[0])
@@ -229,7 +229,7 @@ class RunExporter:
         self._files[name] = (reader.offset, reader.ended)
         yield reader.offset - reached
         if final and reader.unfinished is not None:
-            self._tally.problem(file.path, reader.offset, reader.unfinished)
+            self._report.problem(file.path, reader.offset, reader.unfinished)
 
     def _take(self, file: RecordFile, batch: Batch) -> None:
         if batch.kind == SUMMARY:
@@ -245,7 +245,7 @@ class RunExporter:
                 output = self._outputs.writer(writer.rank, writer.number)
                 self._take_graph(output, record, COMPUTATION)
             else:
-                self._tally.unknown[record.kind] += 1
+                self._report.unknown[record.kind] += 1
 
     def _take_values(self, file: RecordFile, batch: Batch) -> None:
         steps, wall_times = batch.steps, batch.wall_times
@@ -281,9 +281,9 @@ class RunExporter:
                 self._not_shown(record, error)
                 return
         else:
-            self._tally.unknown[kind] += 1
+            self._report.unknown[kind] += 1
             return
-        self._tally.exported[kind] += 1
+        self._report.exported[kind] += 1
 
     def _take_graph(self, output: TensorBoardRun, record: Record, name: str) -> None:
         make = graph_def if name == COMPUTATION else dataset_graph_def
@@ -293,11 +293,11 @@ class RunExporter:
             self._not_shown(record, error)
             return
         output.put_graph(record.wall_time, graph, name)
-        self._tally.exported[record.kind] += 1
+        self._report.exported[record.kind] += 1
 
     def _not_shown(self, record: Record, error: Exception) -> None:
         what = f"this {record.kind} cannot be shown: {reason(error)}; skipped"
-        self._tally.problem(record.path, record.offset, what)
+        self._report.problem(record.path, record.offset, what)
 
     def _take_evaluation(self, rank: int, record: Record, lineage: Lineage) -> None:
         evaluation = record.event.evaluation_lineage

@@ -12,7 +12,7 @@ from rec_summary.records.files import write_atomically
 from rec_summary.series.batch import Batch, Record, Recorded
 from rec_summary.series.limits import MOST_GRAPHS
 from rec_summary.series.options import ExportOptions, Selection
-from rec_summary.series.report import Tally
+from rec_summary.series.report import Report
 from rec_summary.series.sampling import Thinner
 from rec_summary.series.step_buffer import Finished, Restart, StepBuffer
 from rec_summary.series.words import printable, reason
@@ -43,17 +43,17 @@ class Tags:
     """
 
     def __init__(
-        self, run: str, tally: Tally, state: Iterable[tuple[str, str, str, str]] = ()
+        self, run: str, report: Report, state: Iterable[tuple[str, str, str, str]] = ()
     ) -> None:
         """Begins with the series of an earlier export; their metadata is written already.
 
         Args:
             run: The name of the TensorBoard run.
-            tally: Takes notes of tags that had to be changed.
+            report: Takes notes of tags that had to be changed.
             state: Recorded tag, plugin, kind, and the tag that is shown, of each series.
         """
         self._run = run
-        self._tally = tally
+        self._report = report
         self._shown = {(tag, plugin, kind): shown for tag, plugin, kind, shown in state}
         self._taken = set(self._shown.values())
         self._recorded = {tag for tag, _, _ in self._shown}
@@ -97,7 +97,7 @@ class Tags:
             name = f"{name}/{point.plugin.name}"
             while name in self._taken:
                 name += "_"
-            self._tally.note(
+            self._report.note(
                 f"run {printable(self._run)}: tag {printable(point.tag)!r} is used for more than "
                 f"one kind of value; what is for {point.plugin.name} is shown as "
                 f"{printable(name)!r}"
@@ -122,7 +122,7 @@ class TensorBoardRun:
         name: str,
         stamp: int,
         logdir: LogDir,
-        tally: Tally,
+        report: Report,
         options: ExportOptions,
         state: OutputState | None = None,
     ) -> None:
@@ -132,19 +132,19 @@ class TensorBoardRun:
             name: The run's name.
             stamp: When its records were begun, in whole seconds; names a new event file.
             logdir: Where it goes.
-            tally: Counts what is exported and what is not.
+            report: Counts what is exported and what is not.
             options: What is exported.
             state: What `state` returned at the end of an earlier export.
         """
         self.name = name
         self._logdir = logdir
-        self._tally = tally
+        self._report = report
         self._selection = Selection(options)
         self._has_tensor_files = options.tensors == "npy"
         self._mappers = {kind: make() for kind, make in dashboards.VALUES.items()}
         self._thinner = None if options.max_points is None else Thinner(options.max_points)
-        self._buffer = StepBuffer(name, tally)
-        self._tags = Tags(name, tally, state.tags if state else ())
+        self._buffer = StepBuffer(name, report)
+        self._tags = Tags(name, report, state.tags if state else ())
         self._file = EventFile(logdir, name, state.file if state else FilePosition(stamp))
         self._graphs = state.graphs if state else {}  # checksums of those that were written
         self._layout = state.layout if state else 0  # the checksum of the one that was written
@@ -178,9 +178,9 @@ class TensorBoardRun:
         if left_out:
             for (kind, _), span in batch.series().items():
                 if kind not in self._mappers:
-                    self._tally.unknown[kind] += span.values
+                    self._report.unknown[kind] += span.values
                     left_out -= span.values
-            self._tally.left_out += left_out
+            self._report.left_out += left_out
         self._pass_on(self._buffer.add(chosen))
 
     def shows(self, tag: str) -> bool:
@@ -238,7 +238,7 @@ class TensorBoardRun:
         if zlib.crc32(serialized) in known:
             return
         if len(known) >= MOST_GRAPHS:
-            self._tally.note(
+            self._report.note(
                 f"run {printable(self.name)}: of its graphs, the first {MOST_GRAPHS} are shown"
             )
             return
@@ -302,9 +302,9 @@ class TensorBoardRun:
     def close(self) -> None:
         """Closes the event file, and counts what was written; `flush` comes before it."""
         for mapper in self._mappers.values():
-            if mapper.note is not None and mapper.note not in self._tally.notes:
-                self._tally.note(mapper.note)
-        self._file.close(self._tally)
+            if mapper.note is not None and mapper.note not in self._report.notes:
+                self._report.note(mapper.note)
+        self._file.close(self._report)
 
     def _wants(self, plugin: Plugin) -> bool:
         return self._selection.plugin(plugin.dashboard)
@@ -347,7 +347,7 @@ class TensorBoardRun:
                     break
                 self._file.write_framed(frames)
                 for (kind, _), span in part.series().items():
-                    self._tally.exported[kind] += span.values
+                    self._report.exported[kind] += span.values
             reached = min(framed + converted, count)
             for record in batch.part(framed, reached).records():
                 self._write_record(record)
@@ -373,12 +373,12 @@ class TensorBoardRun:
                 points = list(self._mappers[recorded.kind](recorded.tag, recorded.value))
             except (ValueError, ArithmeticError, MemoryError) as error:
                 what = f"{recorded.kind} {recorded.tag!r} cannot be shown: {reason(error)}"
-                self._tally.problem(record.path, record.offset, what)
+                self._report.problem(record.path, record.offset, what)
                 continue
             if recorded.kind == "tensor" and self._has_tensor_files:
                 self._write_tensor(record.step, recorded)
             placed.extend(self._placed(points, recorded.kind))
-            self._tally.exported[recorded.kind] += 1
+            self._report.exported[recorded.kind] += 1
         if placed:
             self._file.write(record.step, record.wall_time, placed)
 

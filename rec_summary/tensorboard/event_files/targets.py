@@ -10,7 +10,7 @@ from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.event_reader import EventReader
 from rec_summary.series.options import ExportOptions
-from rec_summary.series.report import Tally
+from rec_summary.series.report import Report
 from rec_summary.tensorboard.event_files.cursor import Cursor, OutputState, TargetNames
 from rec_summary.tensorboard.event_files.logdir import LogDir
 from rec_summary.tensorboard.event_files.run_writer import TensorBoardRun
@@ -72,7 +72,7 @@ class TensorBoardRuns:
         run: Run,
         names: Names,
         logdir: LogDir,
-        tally: Tally,
+        report: Report,
         options: ExportOptions,
         cursor: Cursor | None = None,
     ) -> None:
@@ -82,7 +82,7 @@ class TensorBoardRuns:
             run: The run.
             names: Gives out names.
             logdir: The log directory, entered.
-            tally: Counts what is exported and what is not.
+            report: Counts what is exported and what is not.
             options: What is exported.
             cursor: The cursor of the earlier export; its names stay as they are.
 
@@ -94,7 +94,7 @@ class TensorBoardRuns:
         self.targets = cursor.targets if cursor else TargetNames(is_parallel(run), {})
         self._names = names
         self._logdir = logdir
-        self._tally = tally
+        self._report = report
         self._options = options
         self._outputs: dict[str, TensorBoardRun] = {}
         names.add(self.names())
@@ -168,7 +168,7 @@ class TensorBoardRuns:
             files = [file for file in self.run.files if not own or file.name.rank == rank]
             stamp = min((file.name.stamp for file in files), default=0)
             output = self._outputs[name] = TensorBoardRun(
-                name, stamp, self._logdir, self._tally, self._options, state
+                name, stamp, self._logdir, self._report, self._options, state
             )
         return output
 
@@ -201,7 +201,7 @@ def is_parallel(run: Run) -> bool:
         return True
     for file in run.files:
         if file.name.kind is Kind.LINEAGE:
-            with EventReader(file, Tally()) as reader:
+            with EventReader(file, Report()) as reader:
                 for batch in itertools.islice(reader, _PEEKED):
                     for record in batch.records():
                         if record.event.train_lineage.run_state.rank_size > 1:

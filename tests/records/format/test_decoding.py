@@ -19,13 +19,13 @@ NOT_UNICODE = event(2, scalar("ABCD", 2)).SerializeToString().replace(b"ABCD", b
 PROGRAM = """
 import sys
 from rec_summary.series.event_reader import read_events
-from rec_summary.series.report import Tally
+from rec_summary.series.report import Report
 from rec_summary.records.reading.runs import RecordFile
 from rec_summary.records.format.names import parse_name
 from rec_summary.records.reading.verify import verify_file
-path, tally = sys.argv[1], Tally()
+path, report = sys.argv[1], Report()
 file = RecordFile(path, parse_name(path.rpartition("/")[2]))
-print(len(list(read_events(file, tally, lambda nbytes: None))), len(tally.problems))
+print(len(list(read_events(file, report, lambda nbytes: None))), len(report.problems))
 print(len(verify_file(path).findings))
 """
 

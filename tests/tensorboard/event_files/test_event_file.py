@@ -20,7 +20,7 @@ from tensorboard.compat.proto import event_pb2
 from rec_summary.errors import DestinationError
 from rec_summary.records.format import framing
 from rec_summary.records.format.framing import frame
-from rec_summary.series.report import Tally
+from rec_summary.series.report import Report
 from rec_summary.tensorboard.dashboards.points import SCALARS
 from rec_summary.tensorboard.dashboards.scalars import scalar
 from rec_summary.tensorboard.event_files.cursor import FilePosition
@@ -50,7 +50,7 @@ def append(logdir: LogDir, *parts: bytes, size: int = 0, settle: bool = True) ->
     file = opened(logdir, size)
     file.write_framed(parts)
     (file.settle if settle else file.flush)()
-    file.close(Tally())
+    file.close(Report())
     return file
 
 
@@ -70,7 +70,7 @@ def written(events: list[tuple[int, float, list[tuple[str, float]]]]) -> tuple[b
                 values.append(value)
             file.write(step, wall_time, values)
         file.settle()
-        file.close(Tally())
+        file.close(Report())
         return content(Path(folder)) if events else b"", file.bytes_written
 
 
@@ -117,12 +117,12 @@ def test_tensorboards_own_loader_reads_it(tmp_path: Path) -> None:
 
 
 def test_nothing_is_there_before_the_first_event(logdir: LogDir, tmp_path: Path) -> None:
-    tally = Tally()
+    report = Report()
     file = opened(logdir)
     file.settle()
     assert not file.begun
-    file.close(tally)
-    assert (tally, list((tmp_path / "run").glob("*"))) == (Tally(), [])
+    file.close(report)
+    assert (report, list((tmp_path / "run").glob("*"))) == (Report(), [])
 
 
 def test_where_the_last_event_begins(logdir: LogDir, tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_where_the_last_event_begins(logdir: LogDir, tmp_path: Path) -> None:
     [event] = unframed(content(tmp_path)[file.position.last :])
     assert event.step == 2
     assert file.position.size == len(content(tmp_path)) == file.bytes_written
-    file.close(Tally())
+    file.close(Report())
 
 
 def test_a_file_that_has_begun_gets_no_second_beginning(logdir: LogDir, tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_a_file_that_has_begun_gets_no_second_beginning(logdir: LogDir, tmp_path
     file.settle()
     [event] = unframed(content(tmp_path)[1000:])
     assert (event.step, file.position.last) == (7, 1000)
-    file.close(Tally())
+    file.close(Report())
 
 
 def test_a_graph_and_a_restart(logdir: LogDir, tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_a_graph_and_a_restart(logdir: LogDir, tmp_path: Path) -> None:
     file.write_graph(2.5, b"graph")
     file.write_restart(5, 3.5)
     file.flush()
-    file.close(Tally())
+    file.close(Report())
     _, _, graph, restart = unframed(content(tmp_path))
     assert (graph.graph_def, graph.wall_time) == (b"graph", 2.5)
     assert (restart.step, restart.session_log.status) == (5, event_pb2.SessionLog.START)
@@ -161,22 +161,22 @@ def test_a_graph_and_a_restart(logdir: LogDir, tmp_path: Path) -> None:
 
 def test_what_was_written_is_counted_when_the_file_is_closed(logdir: LogDir) -> None:
     append(logdir, b"abc")
-    tally, file = Tally(), opened(logdir)
+    report, file = Report(), opened(logdir)
     file.write_framed([b"xy"])
     file.settle()
-    file.close(tally)
-    file.close(tally)
-    assert (tally.runs, tally.replaced, tally.bytes_written) == (["run"], ["run"], 2)
+    file.close(report)
+    file.close(report)
+    assert (report.runs, report.replaced, report.bytes_written) == (["run"], ["run"], 2)
 
 
 def test_a_file_that_was_discarded_is_gone(logdir: LogDir, tmp_path: Path) -> None:
-    tally, file = Tally(), opened(logdir)
+    report, file = Report(), opened(logdir)
     file.write(1, 1.0, [])
     file.discard()
     assert (file.begun, file.position) == (False, FilePosition(1))
-    file.close(tally)
+    file.close(report)
     assert not (tmp_path / "run").exists()
-    assert tally == Tally()
+    assert report == Report()
 
 
 def test_what_is_flushed_is_in_the_file(logdir: LogDir, tmp_path: Path) -> None:
@@ -188,14 +188,14 @@ def test_what_is_flushed_is_in_the_file(logdir: LogDir, tmp_path: Path) -> None:
     file.write_framed([b"de"])
     file.settle()
     assert (content(tmp_path), file.position.size) == (b"abcde", 5)
-    file.close(Tally())
+    file.close(Report())
 
 
 def test_large_parts_do_not_wait_for_a_flush(logdir: LogDir, tmp_path: Path) -> None:
     file = opened(logdir)
     file.write_framed([bytes(1 << 20)])
     assert len(content(tmp_path)) == 1 << 20
-    file.close(Tally())
+    file.close(Report())
 
 
 def test_the_same_bytes_are_not_written_again(logdir: LogDir, tmp_path: Path) -> None:
@@ -236,7 +236,7 @@ def test_an_older_file_of_ours_makes_way(logdir: LogDir, tmp_path: Path) -> None
     append(logdir, b"abc")
     file = opened(logdir, stamp=2)
     file.write_framed([b""])
-    file.close(Tally())
+    file.close(Report())
     assert [path.name for path in (tmp_path / "run").iterdir()] == [event_file_name(2)]
     assert file.replaced
 
@@ -254,7 +254,7 @@ def test_a_full_disk_is_told_and_mended_later(logdir: LogDir, tmp_path: Path) ->
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         signal.signal(signal.SIGXFSZ, handler)
-        file.close(Tally())
+        file.close(Report())
     assert len(content(tmp_path)) == 1 << 16
     assert not append(logdir, data).replaced
     assert content(tmp_path) == data

@@ -7,7 +7,7 @@ import filelock
 import pytest
 
 from rec_summary.errors import DestinationError
-from rec_summary.series.report import Tally
+from rec_summary.series.report import Report
 from rec_summary.tensorboard.event_files.cursor import FilePosition
 from rec_summary.tensorboard.event_files.event_file import EventFile
 from rec_summary.tensorboard.event_files.logdir import LOCK_NAME, LogDir, event_file_name
@@ -20,7 +20,7 @@ def put(logdir: LogDir, run: str, data: bytes, stamp: int = 1) -> bool:
         file.write_framed([data])
         file.settle()
     finally:
-        file.close(Tally())
+        file.close(Report())
     return file.replaced
 
 

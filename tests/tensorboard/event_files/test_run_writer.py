@@ -11,7 +11,7 @@ from tensorboard.compat.proto import summary_pb2
 
 from rec_summary._pb.summary_pb2 import Summary
 from rec_summary.errors import DestinationError
-from rec_summary.series.report import Tally
+from rec_summary.series.report import Report
 from rec_summary.tensorboard.dashboards.points import HISTOGRAMS, SCALARS, Plugin, Point
 from rec_summary.tensorboard.event_files.export import export_tensorboard
 from rec_summary.tensorboard.event_files.run_writer import Tags
@@ -26,7 +26,7 @@ def place(tags: Tags, tag: str, plugin: Plugin, kind: str = "kind") -> tuple[str
 
 
 def test_only_the_first_value_of_a_series_carries_metadata() -> None:
-    tags = Tags("run", Tally())
+    tags = Tags("run", Report())
     assert [place(tags, "a", SCALARS) for _ in range(3)] == [
         ("a", True),
         ("a", False),
@@ -36,22 +36,22 @@ def test_only_the_first_value_of_a_series_carries_metadata() -> None:
 
 def test_metadata_states_plugin_and_data_class() -> None:
     point = Point("a", HISTOGRAMS, summary_pb2.Summary.Value())
-    metadata = Tags("run", Tally()).place(point, "histogram").metadata
+    metadata = Tags("run", Report()).place(point, "histogram").metadata
     assert metadata.plugin_data.plugin_name == "histograms"
     assert metadata.data_class == summary_pb2.DATA_CLASS_TENSOR
 
 
 def test_the_first_series_has_the_tag() -> None:
-    tally = Tally()
-    tags = Tags("run", tally)
+    report = Report()
+    tags = Tags("run", report)
     assert place(tags, "a", SCALARS)[0] == "a"
     assert place(tags, "a", HISTOGRAMS) == ("a/histograms", True)
     assert place(tags, "a", SCALARS)[0] == "a"
-    assert len(tally.notes) == 1
+    assert len(report.notes) == 1
 
 
 def test_a_changed_tag_never_meets_a_recorded_one() -> None:
-    tags = Tags("run", Tally())
+    tags = Tags("run", Report())
     place(tags, "a/histograms", HISTOGRAMS)
     place(tags, "a", SCALARS)
     assert place(tags, "a", HISTOGRAMS)[0] == "a/histograms_"
@@ -59,13 +59,13 @@ def test_a_changed_tag_never_meets_a_recorded_one() -> None:
 
 
 def test_derived_series_are_not_mixed_with_recorded_ones() -> None:
-    tags = Tags("run", Tally())
+    tags = Tags("run", Report())
     assert place(tags, "w/nan_count", SCALARS, "histogram")[0] == "w/nan_count"
     assert place(tags, "w/nan_count", SCALARS, "scalar_value")[0] == "w/nan_count/scalars"
 
 
 def test_names_with_a_meaning_to_tensorboard_are_kept_free() -> None:
-    tags = Tags("run", Tally())
+    tags = Tags("run", Report())
     assert place(tags, "_hparams_/experiment", SCALARS)[0] == "_hparams_/experiment/scalars"
 
 

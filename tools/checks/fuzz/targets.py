@@ -22,7 +22,7 @@ from rec_summary.records.reading.repair import repair
 from rec_summary.records.reading.runs import find_runs
 from rec_summary.records.reading.verify import verify_file
 from rec_summary.series.inspection import inspect_run
-from rec_summary.series.report import Tally
+from rec_summary.series.report import Report
 from rec_summary.series.runs import rows
 from rec_summary.tensorboard.event_files.cursor import CURSOR_NAME, decode
 from rec_summary.tensorboard.event_files.export import export_tensorboard
@@ -83,7 +83,7 @@ def export(data: bytes, base: Path) -> None:
     with contextlib.suppress(SourceError):
         export_tensorboard(base / "records", base / "logs", tensors="npy")
     runs = find_runs(base / "records")
-    rows(runs, Tally())
+    rows(runs, Report())
     inspect_run(runs[0]).to_json()
 
 

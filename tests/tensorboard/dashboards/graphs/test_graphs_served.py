@@ -11,7 +11,7 @@ from google.protobuf import text_format
 from tensorboard.compat.proto.graph_pb2 import GraphDef
 
 from rec_summary._pb import anf_ir_pb2
-from rec_summary.series.report import Tally
+from rec_summary.series.report import Report
 from rec_summary.tensorboard.dashboards.graphs.computation import graph_def
 from rec_summary.tensorboard.dashboards.graphs.dataset import dataset_graph_def
 from rec_summary.tensorboard.dashboards.graphs.graph_def import tagged_graph
@@ -81,7 +81,7 @@ def logdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
                     point.value.metadata.CopyFrom(point.plugin.metadata)
                     file.write(0, START, [point.value])
             file.settle()
-            file.close(Tally())
+            file.close(Report())
     return base
 
 
