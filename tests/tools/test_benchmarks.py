@@ -69,7 +69,7 @@ def test_the_page_shows_every_row_with_its_target(tmp_path: Path) -> None:
 def test_every_second_round_goes_backwards_in_fresh_processes() -> None:
     told: list[str] = []
     contestants = [
-        Contestant(name, "start:run", {"arguments": ["-c", "pass"]}) for name in ("a", "b")
+        Contestant(name, "readers:run", {"command": ["-c", "pass"]}) for name in ("a", "b")
     ]
     found = alternate(contestants, Settings(2, quick=True, say=told.append))
     assert [text[-1] for text in told] == ["a", "b", "b", "a"]

@@ -21,8 +21,8 @@ _GROUPS = {
         "export-images": "exports:export_images",
         "export-memory": "exports:export_memory",
         "export-jobs": "exports:export_jobs",
-        "load": "loading:load",
-        "start": "start:start",
+        "load": "exports:load",
+        "start": "exports:start",
     },
     "read": {"read": "readers:read"},
     "follow": {"follow": "follow:follow"},
@@ -33,6 +33,7 @@ _GROUPS = {
     "soak": {"soak": "soak:soak"},
 }
 _BENCHMARKS = {name: place for group in _GROUPS.values() for name, place in group.items()}
+_COUNT = click.IntRange(min=1)
 _JSON = ROOT / "docs" / "performance.json"
 _PAGE = ROOT / "docs" / "performance.md"
 _WIDTH = 160  # of the table in a log
@@ -41,35 +42,11 @@ _IMAGES = ROOT / "docs" / "images"
 
 @click.command(epilog=f"Benchmarks: {', '.join(_GROUPS)}; all of them if none is named.")
 @click.argument("names", metavar="[NAME]...", nargs=-1, type=click.Choice(list(_GROUPS)))
-@click.option(
-    "--pairs",
-    metavar="N",
-    type=click.IntRange(min=1),
-    default=5,
-    show_default=True,
-    help="How often each contestant is measured.",
-)
-@click.option(
-    "--tries",
-    metavar="N",
-    type=click.IntRange(min=1),
-    default=1,
-    show_default=True,
-    help="Measure up to N times, until others use less than a tenth of the machine meanwhile.",
-)
-@click.option(
-    "--size",
-    metavar="X",
-    type=click.FloatRange(min=0, min_open=True),
-    default=1.0,
-    show_default=True,
-    help="Scale the records of `read`: 0.01 is a hundredth.",
-)
+@click.option("--pairs", type=_COUNT, default=5, help="Rounds of each contestant; 5 by default.")
+@click.option("--size", type=float, default=1.0, help="Scale the records of `read`, e.g. 0.01.")
 @click.option("--quick", is_flag=True, help="Small sizes, to try it; nothing is kept.")
 @click.option("--page", is_flag=True, help="Only write the page again, from the stored results.")
-def main(
-    names: tuple[str, ...], pairs: int, tries: int, size: float, quick: bool, page: bool
-) -> None:
+def main(names: tuple[str, ...], pairs: int, size: float, quick: bool, page: bool) -> None:
     """Measure this package and others that do the same, in alternation.
 
     Each measurement runs in a fresh process. Results go to docs/performance.json, those of
@@ -89,7 +66,6 @@ def main(
             pairs,
             quick,
             lambda text, name=name: console.log(f"{name}: {text}", highlight=False),
-            tries,
             size,
         )
         setting, found[name] = _benchmark(name)(settings)
@@ -102,7 +78,8 @@ def main(
         if not quick:
             stored = merge(_JSON, name, f"{setting} {disturbance}", found[name], here)
             report.write_page(_PAGE, stored, list(_BENCHMARKS), _IMAGES)
-    report.show(found, console)
+    for name, rows in found.items():
+        console.print(f"\n{name}\n" + report.table(rows), highlight=False, markup=False)
     if quick:
         console.print("Small sizes: these numbers say little, and were not kept.")
 

@@ -17,8 +17,6 @@ from typing import Any
 
 from .child import RESULT
 
-DISTURBED = 0.1  # the share of the machine that others may take during a measurement
-
 ROOT = Path(__file__).parents[2]
 
 Found = dict[str, list[dict[str, float]]]
@@ -49,8 +47,6 @@ class Settings:
         rounds: How often each contestant is measured.
         quick: Whether everything is made small: to try the command, not to publish.
         say: Receives progress messages.
-        tries: How often a disturbed measurement is made at most; the one that other processes
-            disturbed least counts.
         scale: The size of records in proportion to what is published.
         disturbance: The share of the machine that other processes took, for each measurement
             that counts; filled while measuring.
@@ -59,7 +55,6 @@ class Settings:
     rounds: int
     quick: bool
     say: Callable[[str], None]
-    tries: int = 1
     scale: float = 1.0
     disturbance: list[float] = field(default_factory=list)
 
@@ -97,14 +92,6 @@ def measure(contestant: Contestant) -> dict[str, float]:
     return result
 
 
-def undisturbed(contestant: Contestant, tries: int) -> dict[str, float]:
-    """Measures until others leave the machine alone; returns the least disturbed result."""
-    found = [measure(contestant)]
-    while found[-1]["others"] > DISTURBED and len(found) < tries:
-        found.append(measure(contestant))
-    return min(found, key=lambda each: each["others"])
-
-
 def _run(contestant: Contestant) -> dict[str, float]:
     with temporary_directory() as work:
         arguments = {"work": str(work), **contestant.arguments}
@@ -136,7 +123,7 @@ def alternate(contestants: Sequence[Contestant], settings: Settings) -> Found:
     for number in range(settings.rounds):
         for contestant in contestants if number % 2 == 0 else list(reversed(contestants)):
             settings.say(f"round {number + 1} of {settings.rounds}: {contestant.name}")
-            found[contestant.name].append(undisturbed(contestant, settings.tries))
+            found[contestant.name].append(measure(contestant))
     settings.disturbance.extend(each["others"] for every in found.values() for each in every)
     return found
 

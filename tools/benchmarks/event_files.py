@@ -13,6 +13,8 @@ from typing import Any
 
 import google_crc32c
 
+from rec_summary.records.reading.reader import RecordReader
+
 from . import made_records
 from .child import Stopwatch, peak_memory
 
@@ -21,14 +23,8 @@ _WARM_UP = 8  # values
 
 def frames(path: Path) -> int:
     """Returns how many framed messages a file has."""
-    count, position, size = 0, 0, path.stat().st_size
-    with path.open("rb") as file:
-        while position < size:
-            length = int.from_bytes(file.read(8), "little")
-            position += 8 + 4 + length + 4
-            file.seek(position)
-            count += 1
-    return count
+    with RecordReader(path) as reader:
+        return sum(1 for _ in reader)
 
 
 def events(logdir: Path) -> int:
@@ -146,6 +142,32 @@ def copy_and_checksum(work: str, records: str, count: int) -> dict[str, float]:
         with source.open("rb") as file:
             while block := file.read(1 << 20):
                 google_crc32c.value(block)
+    return watch.result()
+
+
+def load_ours(work: str, source: str, few: str, count: int) -> dict[str, float]:
+    """Loads the scalars of records."""
+    import rec_summary
+
+    return _loaded(lambda folder: rec_summary.load(folder).scalars(), source, few, count)
+
+
+def load_tbparse(work: str, source: str, few: str, count: int) -> dict[str, float]:
+    """Loads the event file that was exported from the same records."""
+    from tbparse import SummaryReader
+
+    def load(folder: str) -> Any:
+        [path] = Path(folder).rglob("*tfevents*")
+        return SummaryReader(str(path), event_types={"scalars"}).scalars
+
+    return _loaded(load, source, few, count)
+
+
+def _loaded(load: Callable[[str], Any], source: str, few: str, count: int) -> dict[str, float]:
+    load(few)
+    with Stopwatch() as watch:
+        table = load(source)
+    check(len(table), count)
     return watch.result()
 
 

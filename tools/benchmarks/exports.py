@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import rec_summary
+
 from . import made_records
 from .contest import Contestant, Settings, alternate, column, temporary_directory
 from .results import Row, Target, speed
@@ -139,3 +141,53 @@ def export_jobs(settings: Settings) -> tuple[str, list[Row]]:
     )
     two, one = column(found, "2 jobs"), column(found, "1 jobs")
     return setting, [speed(f"{_RUNS} runs, jobs=2", two, one, "jobs=1", 1.7)]
+
+
+def load(settings: Settings) -> tuple[str, list[Row]]:
+    """Scalars as a DataFrame: `rec_summary.load` beside tbparse."""
+    count = settings.size(100_000, 20_000)
+    setting = (
+        f"{count:,} scalars. Ours: `rec_summary.load(records).scalars()`, with run, rank and "
+        "wall time; tbparse: `SummaryReader(file, event_types={'scalars'}).scalars` on the "
+        "event file that was exported from them, with its columns step, tag and value alone. "
+        "Imports are not counted."
+    )
+    with temporary_directory() as base:
+        for folder, number in (("records", count), ("few", _WARM_UP)):
+            made_records.write_scalars(base / folder, number)
+            rec_summary.export_tensorboard(base / folder, base / f"{folder}-logs")
+        contestants = [
+            Contestant(
+                name,
+                f"event_files:load_{name}",
+                {"source": f"{base}/records{end}", "few": f"{base}/few{end}", "count": count},
+            )
+            for name, end in (("ours", ""), ("tbparse", "-logs"))
+        ]
+        found = alternate(contestants, settings)
+    own, peer = column(found, "ours"), column(found, "tbparse")
+    return setting, [speed("scalars to a DataFrame", own, peer, "tbparse", 10)]
+
+
+def start(settings: Settings) -> tuple[str, list[Row]]:
+    """How long the command and the package take to start."""
+    bare = "python -c pass"
+    setting = (
+        "From the start of a Python process to its end, its files in the page cache. Beside it, "
+        f"for what Python itself takes, `{bare}`."
+    )
+    commands = {
+        "rec-summary --help": ["-m", "rec_summary.cli", "--help"],
+        "import rec_summary": ["-c", "import rec_summary"],
+        bare: ["-c", "pass"],
+    }
+    contestants = [
+        Contestant(name, "readers:run", {"command": command, "warm_up": True})
+        for name, command in commands.items()
+    ]
+    found = alternate(contestants, settings.more(3))
+    peer = column(found, bare)
+    return setting, [
+        Row(name, "s", column(found, name), peer, bare, target=Target("ours", "<", limit))
+        for name, limit in (("rec-summary --help", 0.3), ("import rec_summary", 0.15))
+    ]

@@ -75,8 +75,10 @@ def _command(name: str, records: str, out: str) -> list[str]:
     return [part.replace("{out}", out).replace("{}", records) for part in parts]
 
 
-def run(work: str, command: list[str]) -> dict[str, float]:
-    """Runs Python with arguments, in which {work} is an empty directory."""
+def run(work: str, command: list[str], warm_up: bool = False) -> dict[str, float]:
+    """Runs Python with arguments, in which {work} is an empty directory; twice to warm up."""
+    if warm_up:
+        run(work, command)
     words = [sys.executable, *(word.replace("{work}", work) for word in command)]
     began = time.perf_counter()
     process = subprocess.Popen(words, stdout=subprocess.DEVNULL)

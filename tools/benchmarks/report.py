@@ -7,9 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
 from .machine import in_words
 from .results import Row, rows_from
 
@@ -50,17 +47,10 @@ def cells(row: Row) -> tuple[str, ...]:
     )
 
 
-def show(found: dict[str, Sequence[Row]], console: Console) -> None:
-    """Prints a table of all results."""
-    table = Table(*_HEADINGS)
-    for name, rows in found.items():
-        table.add_section()
-        table.add_row(f"[bold]{name}")
-        for row in rows:
-            *texts, met = cells(row)
-            colour = {True: "[green]", False: "[red]", None: ""}[row.met]
-            table.add_row(*texts, colour + met.replace("*", ""))
-    console.print(table)
+def table(rows: Sequence[Row]) -> str:
+    """Returns rows as a table in Markdown."""
+    lines = [f"| {' | '.join(_HEADINGS)} |", "|---" * len(_HEADINGS) + "|"]
+    return "\n".join([*lines, *(f"| {' | '.join(cells(row))} |" for row in rows)])
 
 
 def write_page(path: Path, stored: dict[str, Any], order: Sequence[str], images: Path) -> None:
@@ -76,9 +66,7 @@ def write_page(path: Path, stored: dict[str, Any], order: Sequence[str], images:
     for name in (name for name in order if name in stored):
         entry = stored[name]
         parts.append(f"## {name}\n\n{entry['setting']}\n")
-        lines = [f"| {' | '.join(_HEADINGS)} |", "|---" * len(_HEADINGS) + "|"]
-        lines += [f"| {' | '.join(cells(row))} |" for row in rows_from(entry["rows"])]
-        parts.append("\n".join(lines) + "\n")
+        parts.append(table(rows_from(entry["rows"])) + "\n")
         for picture in sorted(images.glob(f"performance-{name}-*.png")):
             title = picture.stem.removeprefix("performance-").replace("-", " ")
             parts.append(f"![{title}]({images.name}/{picture.name})\n")
