@@ -11,20 +11,18 @@ import contextlib
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from rec_summary.cli.common import VERBOSE, one_line, progress_shown, reporting_errors
-
-if TYPE_CHECKING:
-    from rec_summary.tensorboard.event_files.export import Progress
+from rec_summary.cli.common import VERBOSE, one_line, reporting_errors
+from rec_summary.cli.progress import Progress, progress_shown
 
 Params = Mapping[str, Any]
 Asks = Callable[[Params], bool]
 
 
-Finish = Callable[["Progress | None"], Any]
+Finish = Callable[[Progress], Any]
 
 
 def _never(_params: Params) -> bool:

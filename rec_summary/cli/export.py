@@ -15,11 +15,11 @@ from rec_summary.cli.common import (
     one_line,
     print_json,
     print_some,
-    progress_shown,
     reporting_errors,
     size_of,
     stopping,
 )
+from rec_summary.cli.progress import progress_shown
 from rec_summary.cli.waiting import tell_what_is_awaited
 from rec_summary.errors import SourceError
 
@@ -96,7 +96,7 @@ _TABLES: Final = ("csv", "parquet", "jsonl")
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors and problems.")
-@click.option("--debug", is_flag=True, help="Show where in the program an error arose.")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def export(source: str, destination: str, quiet: bool, debug: bool, **chosen: Any) -> None:
     """Turn MindSpore records into TensorBoard event files, or into tables.
 
@@ -159,7 +159,7 @@ def _export_once(
 ) -> ExportReport:
     from rec_summary.tensorboard.event_files.export import export_tensorboard
 
-    with progress_shown(quiet=quiet) as progress:
+    with progress_shown(quiet=quiet, doing="exporting") as progress:
         return export_tensorboard(source, logdir, jobs=jobs, progress=progress, **selection)
 
 
@@ -195,7 +195,7 @@ def _export_tables(
 
     choice = {name: selection[name] for name in ("tags", "runs", "since", "until")}
     try:
-        with progress_shown(quiet=quiet) as progress:
+        with progress_shown(quiet=quiet, doing="exporting") as progress:
             report = export_tables(source, destination, form=form, progress=progress, **choice)
     except ArgumentError as error:
         raise click.UsageError(str(error)) from error

@@ -1,7 +1,8 @@
-"""`rec-summary inspect`: what is in a record directory."""
+"""`rec-summary inspect`: the content of a record directory."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
@@ -16,10 +17,10 @@ from rec_summary.cli.common import (
     one_line,
     print_json,
     print_some,
-    reading_progress,
     reporting_errors,
     size_of,
 )
+from rec_summary.cli.progress import reading_progress
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -40,11 +41,11 @@ Examples:
 @click.option("--all", "every", is_flag=True, help=f"Show all tags, not {_SHOWN} of each run.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("-q", "--quiet", is_flag=True, help="Print no progress and no hints.")
-@click.option("--debug", is_flag=True, help="Show where in the program an error arose.")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def inspect(
     source: str, runs: str | None, every: bool, as_json: bool, quiet: bool, debug: bool
 ) -> None:
-    """Tell what is in records: runs, tags, kinds, steps, sizes, times, status.
+    """List the content of records: runs, tags, kinds, steps, sizes, times, status.
 
     SRC is a record directory or a tree of them, or a URL.
     """
@@ -52,10 +53,10 @@ def inspect(
         from rec_summary.series.inspection import inspect_run
 
         chosen = choose_runs(source, runs)
-        with reading_progress(chosen, quiet=quiet) as advance:
-            found = [inspect_run(run, advance(run)) for run in chosen]
+        with reading_progress(sum(run.nbytes for run in chosen), quiet=quiet) as advance:
+            found = [inspect_run(run, functools.partial(advance, run.name)) for run in chosen]
         if as_json:
-            print_json({"runs": [each.to_json() for each in found]})
+            print_json({"runs": found})
             return
         for each in found:
             _print_run(each, every=every, quiet=quiet)

@@ -12,9 +12,9 @@ from rec_summary.cli.common import (
     count_of,
     one_line,
     print_json,
-    progress_of,
     reporting_errors,
 )
+from rec_summary.cli.progress import progress_shown
 from rec_summary.errors import three_part, verbatim
 
 EXAMPLES = """\b
@@ -76,7 +76,7 @@ Examples:
 @click.option("--output", type=click.Path(), help="Record here. [default: RUN]")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
-@click.option("--debug", is_flag=True, help="Show where in the program an error arose.")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def landscape(
     run: str,
     model: str,
@@ -99,7 +99,7 @@ def landscape(
 
         changes = {"landscape_size": size, "num_samples": samples}
         try:
-            with progress_of("points", quiet=quiet) as progress:
+            with progress_shown(quiet=quiet, counted="points") as progress:
                 tags = SummaryLandscape(run).gen_landscapes_with_multi_process(
                     model,
                     {name: value for name, value in changes.items() if value is not None},

@@ -1,4 +1,4 @@
-"""`rec-summary lineage`: a table over runs."""
+"""`rec-summary lineage`: compares runs in a table."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from rec_summary.cli.common import (
     one_line,
     print_json,
     print_some,
-    progress_of,
     reporting_errors,
 )
+from rec_summary.cli.progress import progress_shown
 
 _HIDDEN = ("start_time", "last_update", "reason", "host", "train_dataset_path")
 EXAMPLES = """\b
@@ -38,10 +38,10 @@ Examples:
     "filters",
     metavar="CONDITION",
     multiple=True,
-    help="Only runs that fulfil CONDITION: a column, one of = != < <= > >= ~ (REGEX), a value. "
+    help="Only runs that meet CONDITION: a column, one of = != < <= > >= ~ (REGEX), a value. "
     "May be given several times.",
 )
-@click.option("--columns", metavar="NAMES", help="Only these columns, with commas between them.")
+@click.option("--columns", metavar="NAMES", help="Only these columns, separated by commas.")
 @click.option("--limit", metavar="N", type=click.IntRange(1), help="Only the first N runs.")
 @click.option(
     "--format",
@@ -53,7 +53,7 @@ Examples:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, as --format json.")
 @click.option("-q", "--quiet", is_flag=True, help="Print no progress and no hints.")
-@click.option("--debug", is_flag=True, help="Show where in the program an error arose.")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def lineage(
     source: str,
     runs: str | None,
@@ -63,7 +63,7 @@ def lineage(
     debug: bool,
     **query: Any,
 ) -> None:
-    """Compare runs: which hyper-parameters and data gave which result.
+    """Compare runs: hyper-parameters, data and results.
 
     SRC is a tree of record directories, or a URL; each run is a row.
     """
@@ -75,10 +75,10 @@ def lineage(
         form = "json" if as_json else form
         report, found = Report(), []
         chosen = choose_runs(source, runs)
-        with progress_of("runs", quiet=quiet or not sys.stderr.isatty()) as progress:
+        counted = "runs" if sys.stderr.isatty() else None
+        with progress_shown(quiet=quiet, counted=counted) as progress:
             for done, run in enumerate(chosen):
-                if progress is not None:
-                    progress(run.name, done, len(chosen))
+                progress(run.name, done, len(chosen))
                 found += rows([run], report)
         try:
             names, answer = _query(found, form=form, quiet=quiet, **query)
@@ -98,11 +98,11 @@ def _query(
     columns: str | None,
     limit: int | None,
 ) -> tuple[list[str], list[Mapping[str, Any]]]:
-    """Returns the columns and the rows that are asked for."""
-    from rec_summary.series.runs import columns as all_columns
+    """Returns the chosen columns and rows."""
+    from rec_summary.series.runs import column_names
     from rec_summary.tables.query import check_columns, parse_filter, sort_rows
 
-    known = all_columns(found)
+    known = column_names(found)
     conditions = [parse_filter(text) for text in filters]
     check_columns((condition.name for condition in conditions), known)
     rows = [row for row in found if all(condition.accepts(row) for condition in conditions)]
@@ -128,7 +128,7 @@ def _without_common(
     *,
     quiet: bool,
 ) -> list[str]:
-    """Tells what is the same in all runs, and returns the columns that are not."""
+    """Prints what is the same in all runs; returns the other columns."""
     if len(rows) < 2:
         return list(names)
     common = {
@@ -157,9 +157,9 @@ def _print_table(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Non
 
 
 def _print_csv(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
-    from rec_summary.tables.outlets import without_nul
+    from rec_summary.tables.formats import without_nul
 
-    # A file gets what was recorded; a terminal nothing that it would obey.
+    # A file gets the names as recorded; a terminal gets no control characters.
     text = one_line if sys.stdout.isatty() else str
     writer = csv.writer(sys.stdout)
     writer.writerow([without_nul(text(name)) for name in names])
@@ -171,9 +171,9 @@ def _print_csv(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _print_json(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
-    from rec_summary.tables.outlets import plain
+    from rec_summary.tables.formats import json_value
 
-    found = [{name: plain(row[name]) for name in names if name in row} for row in rows]
+    found = [{name: json_value(row[name]) for name in names if name in row} for row in rows]
     print_json(found)
 
 

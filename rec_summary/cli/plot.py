@@ -1,4 +1,4 @@
-"""`rec-summary plot`: scalars as a picture."""
+"""`rec-summary plot`: draws scalars."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from rec_summary.cli.common import (
     one_line,
     print_json,
     print_some,
-    reading_progress,
     reporting_errors,
 )
+from rec_summary.cli.progress import reading_progress
 
 EXAMPLES: Final = """\b
 Examples:
   rec-summary plot records --tags loss -o loss.png
-  rec-summary plot records --tags 'loss|auc' --runs 'ctr/*' --smooth 0.9 -o course.svg
+  rec-summary plot records --tags 'loss|auc' --runs 'ctr/*' --smooth 0.9 -o trend.svg
   rec-summary plot records --tags loss --log y --x relative --size 12x4 -o loss.pdf
 """
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)x(\d+(?:\.\d+)?)")
@@ -67,10 +67,10 @@ _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)x(\d+(?:\.\d+)?)")
     "--size", metavar="WxH", default="8x5", show_default=True, help="Width and height in inches."
 )
 @click.option("--dpi", type=int, default=120, show_default=True, help="Pixels for each inch.")
-@click.option("--title", metavar="TEXT", help="What stands above.")
+@click.option("--title", metavar="TEXT", help="The title.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was drawn as JSON.")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors and problems.")
-@click.option("--debug", is_flag=True, help="Show where in the program an error arose.")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def plot(
     source: str,
     output: str,
@@ -82,7 +82,7 @@ def plot(
     as_json: bool,
     quiet: bool,
     debug: bool,
-    **look: Any,
+    **choices: Any,
 ) -> None:
     """Draw scalars: all runs in one picture, a panel for each tag.
 
@@ -97,13 +97,13 @@ def plot(
 
         try:
             width, height = _read_size(size)
-            options = PlotOptions(width=width, height=height, **look)
+            options = PlotOptions(width=width, height=height, **choices)
             check_output(output)
             selection = Selection(ExportOptions(tags=tags, since=since, until=until))
         except ArgumentError as error:
             raise click.UsageError(str(error)) from error
         chosen, report = choose_runs(source, runs), Report()
-        with reading_progress(chosen, quiet=quiet) as advance:
+        with reading_progress(sum(run.nbytes for run in chosen), quiet=quiet) as advance:
             lines = read_lines(chosen, selection, report, advance)
         try:
             drawn = draw(lines, output, options)

@@ -1,4 +1,4 @@
-"""`rec-summary repair`: copy what is readable."""
+"""`rec-summary repair`: copies readable records."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from rec_summary.cli.common import (
     count_of,
     one_line,
     print_json,
-    progress_shown,
     reporting_errors,
     size_of,
 )
+from rec_summary.cli.progress import progress_shown
 from rec_summary.errors import SourceError
 
 EXAMPLES = """\b
@@ -29,13 +29,13 @@ Examples:
 @click.argument("source", metavar="SRC", type=click.Path())
 @click.argument("destination", metavar="DEST", type=click.Path())
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("-q", "--quiet", is_flag=True, help="Print what was lost only.")
-@click.option("--debug", is_flag=True, help="Show where in the program an error arose.")
+@click.option("-q", "--quiet", is_flag=True, help="Print losses only.")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def repair(source: str, destination: str, as_json: bool, quiet: bool, debug: bool) -> None:
-    """Copy all readable records to DEST, and leave SRC as it is.
+    """Copy all readable records to DEST; SRC is not changed.
 
-    Records behind a damaged place are searched for. DEST must be empty or new. Other files
-    of a record directory, such as checkpoints, are not copied. Both may be URLs.
+    Records behind damaged bytes are found, too. DEST must be empty or new. Other files of a
+    record directory, such as checkpoints, are not copied. Both may be URLs.
     """
     with reporting_errors(debug=debug):
         from rec_summary.records.reading.repair import repair as copy

@@ -1,4 +1,4 @@
-"""`rec-summary tail`: the last values of a training, live in the terminal."""
+"""`rec-summary tail`: shows the last scalars of runs while they are written."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import click
 
 from rec_summary.cli.command import RecordsCommand
 from rec_summary.cli.common import (
-    bytes_progress,
     choose_runs,
     console,
     one_line,
@@ -20,6 +19,7 @@ from rec_summary.cli.common import (
     reporting_errors,
     stopping,
 )
+from rec_summary.cli.progress import progress_shown
 from rec_summary.cli.waiting import tell_what_is_awaited
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from rec_summary.records.reading.runs import Run
-    from rec_summary.series.glance import Series
-    from rec_summary.series.tail import Point, Tail
+    from rec_summary.series.scalar_series import ScalarSeries
+    from rec_summary.series.tail import Tail
 
 EXAMPLES: Final = """\b
 Examples:
@@ -45,18 +45,18 @@ _SPARK: Final = 24
 @click.argument("source", metavar="SRC", type=click.Path())
 @click.option("--runs", metavar="GLOB", help="Only runs whose name matches GLOB.")
 @click.option("--tags", metavar="REGEX", help="Only tags in which REGEX is found.")
-@click.option("--once", is_flag=True, help="Show what is there, and end.")
+@click.option("--once", is_flag=True, help="Show what is there, and exit.")
 @click.option(
     "--interval",
     metavar="SECS",
     type=click.FloatRange(0.05),
     default=1.0,
     show_default=True,
-    help="Look at the records so often.",
+    help="The time between two polls.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print values as lines of JSON.")
 @click.option("-q", "--quiet", is_flag=True, help="Print values, errors and problems only.")
-@click.option("--debug", is_flag=True, help="Show where in the program an error arose.")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def tail(
     source: str,
     runs: str | None,
@@ -71,7 +71,7 @@ def tail(
 
     SRC is a record directory or a tree of them, or a URL; it need not exist yet. On a
     terminal, a table is kept up to date. Elsewhere, and with --json, the last value of each
-    tag comes first, then each new one, in a line each. Ctrl-C ends it.
+    tag comes first, then each new value, one in a line. Ctrl-C ends it.
     """
     with reporting_errors(debug=debug):
         from rec_summary.series.options import ArgumentError
@@ -79,15 +79,15 @@ def tail(
 
         try:
             reading = Tail(source, runs=runs, tags=tags)
-            # Once, to have nothing is an error; else it may come.
+            # With --once, it is an error if there are no records; else they may come later.
             known = choose_runs(source, runs) if once else _runs_so_far(source, runs)
         except ArgumentError as error:
             raise click.UsageError(str(error)) from error
         table = sys.stdout.isatty() and not as_json
         size = sum(run.nbytes for run in known)
-        with bytes_progress(source, size, quiet=quiet) as advance:
-            if known:
-                reading.look(advance=advance)
+        with progress_shown(quiet=quiet) as progress:
+            for _ in reading.poll() if known else ():
+                progress(source, reading.bytes_read, max(size, reading.bytes_read))
         if once:
             _print_all(reading, table=table, as_json=as_json)
         else:
@@ -117,14 +117,17 @@ def _print_all(reading: Tail, *, table: bool, as_json: bool) -> None:
         console().print(_table(reading, None))
         return
     for series in _ordered(reading):
-        _print_value((series, series.step, series.wall_time, series.last), as_json=as_json)
+        place = (series.run, series.rank, series.tag)
+        _print_value(*place, series.step, series.wall_time, series.last, as_json=as_json)
 
 
 def _print_lines(reading: Tail, stop: threading.Event, interval: float, *, as_json: bool) -> None:
     _print_all(reading, table=False, as_json=as_json)
     sys.stdout.flush()
     while not stop.wait(interval):
-        if reading.look(lambda point: _print_value(point, as_json=as_json)):
+        for run, rank, columns in reading.poll():
+            for code, *value in zip(*(each.tolist() for each in columns[1:]), strict=True):
+                _print_value(run, rank, columns.tags[code], *value, as_json=as_json)
             sys.stdout.flush()
 
 
@@ -138,21 +141,23 @@ def _show_live(reading: Tail, stop: threading.Event, interval: float) -> None:
             live.update(_table(reading, out.size.height - 2), refresh=True)
             if stop.wait(interval):
                 break
-            reading.look()
+            for _ in reading.poll():
+                pass
     out.print(_table(reading, None))
 
 
-def _print_value(point: Point, *, as_json: bool) -> None:
-    series, step, wall_time, value = point
+def _print_value(
+    run: str, rank: int, tag: str, step: int, wall_time: float, value: float, *, as_json: bool
+) -> None:
     if as_json:
-        names: dict[str, Any] = {"run": series.run, "rank": series.rank, "tag": series.tag}
+        names: dict[str, Any] = {"run": run, "rank": rank, "tag": tag}
         print_json_line({**names, "step": step, "wall_time": wall_time, "value": value})
         return
-    rank = f" rank {series.rank}" if series.rank else ""
-    click.echo(f"{one_line(series.run)}{rank}  {one_line(series.tag)}  step {step}  {value:.6g}")
+    name = one_line(run) + (f" rank {rank}" if rank else "")
+    click.echo(f"{name}  {one_line(tag)}  step {step}  {value:.6g}")
 
 
-def _ordered(reading: Tail) -> list[Series]:
+def _ordered(reading: Tail) -> list[ScalarSeries]:
     return [series for _, series in sorted(reading.series.items())]
 
 
@@ -167,7 +172,7 @@ def _table(reading: Tail, height: int | None) -> RenderableType:
     table.add_column("run, tag", overflow="ellipsis")
     for name in ("step", "last", "least", "greatest"):
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("course", no_wrap=True)
+    table.add_column("trend", no_wrap=True)
     table.add_column("age", justify="right", no_wrap=True)
     ordered = _ordered(reading)
     shown = ordered if height is None else _fitting(ordered, height - 2)
@@ -196,7 +201,7 @@ def _table(reading: Tail, height: int | None) -> RenderableType:
     return Group(table, *map(Text, notes))
 
 
-def _fitting(ordered: list[Series], height: int) -> list[Series]:
+def _fitting(ordered: list[ScalarSeries], height: int) -> list[ScalarSeries]:
     """Returns the first series that fit, with a line for each run, into a window."""
     lines, before = 0, None
     for index, series in enumerate(ordered):

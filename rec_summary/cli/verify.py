@@ -1,8 +1,9 @@
-"""`rec-summary verify`: are the records sound?"""
+"""`rec-summary verify`: checks records for damage."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import sys
 
@@ -11,15 +12,14 @@ import click
 from rec_summary.cli.command import RecordsCommand
 from rec_summary.cli.common import (
     SHOWN,
-    bytes_progress,
     choose_runs,
     count_of,
     one_line,
     print_json,
-    reading_progress,
     reporting_errors,
     size_of,
 )
+from rec_summary.cli.progress import reading_progress
 
 EXAMPLES = """\b
 Examples:
@@ -34,15 +34,15 @@ Examples:
 @click.option("--strict", is_flag=True, help="Exit with 1 for warnings as well.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("-q", "--quiet", is_flag=True, help="Print damage only.")
-@click.option("--debug", is_flag=True, help="Show where in the program an error arose.")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def verify(
     source: str, runs: str | None, strict: bool, as_json: bool, quiet: bool, debug: bool
 ) -> None:
-    """Check records: checksums, contents, order; nothing is changed.
+    """Check the checksums, contents and order of records; nothing is changed.
 
-    SRC is a record directory, a tree of them, a single record file, or a URL. Exits with 0 if all
-    is sound, with 1 if anything is lost. An unfinished record at the end of a file, which a
-    training at work leaves, is a warning.
+    SRC is a record directory, a tree of them, a single record file, or a URL. Exits with 0 if
+    there is no damage, with 1 if there is. An unfinished record at the end of a file is a
+    warning: a running training leaves one.
     """
     with reporting_errors(debug=debug):
         from rec_summary.records.reading.verify import DAMAGE, verify_file
@@ -50,16 +50,16 @@ def verify(
         reports, unreadable = [], []
         if os.path.isfile(source):
             path = os.path.realpath(source)  # the user has named it
-            with bytes_progress(path, os.path.getsize(path), quiet=quiet) as told:
-                reports.append(verify_file(path, told))
+            with reading_progress(os.path.getsize(path), quiet=quiet) as advance:
+                reports.append(verify_file(path, functools.partial(advance, path)))
         else:
             chosen = choose_runs(source, runs)
-            with reading_progress(chosen, quiet=quiet) as advance:
+            with reading_progress(sum(run.nbytes for run in chosen), quiet=quiet) as advance:
                 for run in chosen:
-                    told = advance(run)
+                    progress = functools.partial(advance, run.name)
                     for file in run.files:
                         try:
-                            reports.append(verify_file(file.path, told))
+                            reports.append(verify_file(file.path, progress))
                         except OSError as error:
                             unreadable.append((file.path, error.strerror or str(error)))
         if as_json:

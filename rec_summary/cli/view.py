@@ -41,7 +41,7 @@ Examples:
 )
 @click.option("--runs", metavar="GLOB", help="Show only runs whose name matches GLOB.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only the address, errors and problems.")
-@click.option("--debug", is_flag=True, help="Show where in the program an error arose.")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def view(
     source: str,
     arguments: tuple[str, ...],

@@ -114,7 +114,7 @@ _DEFAULT_AGE: Final = "1d"
     help="Look at the records so often.",
 )
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors and problems.")
-@click.option("--debug", is_flag=True, help="Show where in the program an error arose.")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def watch(source: str, debug: bool, **chosen: Any) -> None:
     """Raise alerts from records while they are written.
 

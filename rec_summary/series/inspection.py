@@ -1,34 +1,32 @@
-"""What is in a record directory, at a glance."""
+"""What a record directory holds: tags, steps, sizes, times and status of each run."""
 
 from __future__ import annotations
 
-import dataclasses
-import math
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import Run
-from rec_summary.series.event_reader import read_events
+from rec_summary.series.batch import SCALAR, SUMMARY, Batch, Series, SeriesSummary
+from rec_summary.series.event_reader import read_batches
 from rec_summary.series.limits import LONGEST_TAG, MOST_SERIES
 from rec_summary.series.lineage import Lineage
 from rec_summary.series.report import Problem, Report
 from rec_summary.series.runs import take
 from rec_summary.series.words import shown, valid
 
-NAMES = {"scalar_value": "scalar", "graph_def": "computation graph"}
-
-_HEALTH = "rec_summary"
-_COUNTERS = ("records", "bytes", "dropped", "errors", "queue_length", "snapshot_ms")
-_GREATEST = ("queue_length", "snapshot_ms")
+_NAMES: Final = {SCALAR: "scalar", "graph_def": "computation graph"}
+_HEALTH: Final = "rec_summary/"
+_COUNTERS: Final = ("records", "bytes", "dropped", "errors", "queue_length", "snapshot_ms")
+_GREATEST: Final = ("queue_length", "snapshot_ms")
 
 
 @dataclass
 class TagSummary:
-    """What was recorded under a tag.
+    """The values of a tag in short.
 
     Attributes:
         tag: The tag.
@@ -45,42 +43,42 @@ class TagSummary:
 
     tag: str
     kind: str
-    values: int = 0
-    first_step: int = 0
-    last_step: int = 0
-    nbytes: int = 0
-    last: float | None = None
-    least: float | None = None
-    greatest: float | None = None
-    not_finite: int = 0
+    values: int
+    first_step: int
+    last_step: int
+    nbytes: int
+    last: float | None
+    least: float | None
+    greatest: float | None
+    not_finite: int
 
 
 @dataclass
 class RunSummary:
-    """What is in a run.
+    """A run in short.
 
     Attributes:
         run: The run's name.
-        path: Where it is.
-        status: How far it has come: `RUNNING`, `FINISHED`, `STOPPED`, `FAILED` or `UNKNOWN`.
-        reason: Why it ended, if that is recorded.
+        path: The run's directory.
+        status: `RUNNING`, `FINISHED`, `STOPPED`, `FAILED` or `UNKNOWN`.
+        reason: Why the run ended, if that is recorded.
         ranks: The ranks that recorded.
         files: The number of record files.
-        nbytes: Their size.
-        first_time: The first record's time, in seconds since the epoch.
-        last_time: The last record's time.
+        nbytes: The size of the record files.
+        first_time: The earliest time of a record, in seconds since the epoch.
+        last_time: The latest time of a record.
         first_step: The lowest step.
         last_step: The highest step.
         records: The number of records by kind.
-        tags: What was recorded under each tag, by tag.
+        tags: The tags, by kind and name.
         samples: How many samples training has seen, if that is recorded.
-        host: Where training runs, if that is recorded.
-        pid: Its process there.
-        troubles: What telemetry could not do, by kind, with numbers.
-        health: The last of the collector's own counters, by name; ranks added up, except
-            where the greatest says more.
-        problems: What could not be read; at most a thousand of them.
-        problem_count: How many there were in truth.
+        host: The host of the training, if that is recorded.
+        pid: The number of the training's process.
+        troubles: How often telemetry has failed, by kind.
+        health: The last values of the collector's own counters, by name: the sum of the ranks, or
+            the greatest of the queue length and the snapshot time.
+        problems: What could not be read; at most a thousand problems.
+        problem_count: How many problems there were.
     """
 
     run: str
@@ -104,43 +102,44 @@ class RunSummary:
     problems: list[Problem] = field(default_factory=list)
     problem_count: int = 0
 
-    def to_json(self) -> dict[str, Any]:
-        """Returns the same for JSON: numbers that are not finite are strings."""
-        found: dict[str, Any] = _plain(dataclasses.asdict(self))
-        return found
-
 
 def inspect_run(run: Run, advance: Callable[[int], None] = lambda nbytes: None) -> RunSummary:
     """Reads a run once; memory is bounded by the number of its tags.
 
     Args:
         run: The run.
-        advance: Called with the number of bytes after each record.
+        advance: Called with the number of bytes after each batch of records.
     """
     report = Report()
     summary = RunSummary(valid(run.name), run.path, ranks=run.ranks, files=len(run.files))
     summary.nbytes = run.nbytes
-    tags: dict[tuple[str, str], TagSummary] = {}
+    series: dict[Series, SeriesSummary] = {}
     records: Counter[str] = Counter()
     lineages: dict[int, Lineage] = {}
     health: dict[int, dict[str, float]] = {}  # by rank
     for file in run.files:
-        for decoded in read_events(file, report, advance):
-            event = decoded.event
-            kind = event.WhichOneof("what") or "unknown"
-            records[kind] += 1
-            _take_time(summary, decoded.wall_time)
+        for batch in read_batches(file, report, advance):
+            records[batch.kind] += len(batch)
+            times = batch.wall_times
+            summary.first_time = _least(summary.first_time, float(times.min()))
+            summary.last_time = _greatest(summary.last_time, float(times.max()))
             if file.name.kind is Kind.LINEAGE:
-                take(lineages.setdefault(file.name.rank, Lineage()), decoded, report)
-            elif kind == "summary":
-                _take_step(summary, event.step)
-                if not _take_values(tags, event.step, event.summary.value):
-                    what = f"tags beyond the first {MOST_SERIES:,} of the run are not listed"
-                    report.problem(decoded.path, decoded.offset, what)
-                _take_health(health.setdefault(file.name.rank, {}), event.summary.value)
+                for record in batch.records():
+                    take(lineages.setdefault(file.name.rank, Lineage()), record, report)
+            elif batch.kind == SUMMARY:
+                steps = batch.steps
+                summary.first_step = _least(summary.first_step, int(steps.min()))
+                summary.last_step = _greatest(summary.last_step, int(steps.max()))
+                found = batch.summaries()
+                _add_series(series, found, batch, report)
+                _add_health(health.setdefault(file.name.rank, {}), found)
     summary.records = dict(sorted(records.items()))
-    summary.tags = sorted(tags.values(), key=lambda each: (each.kind, each.tag))
-    _take_lineages(summary, lineages)
+    summary.tags = [
+        TagSummary(tag, _NAMES.get(kind, kind), **vars(each))
+        for (kind, tag), each in series.items()
+    ]
+    summary.tags.sort(key=lambda each: (each.kind, each.tag))
+    _add_lineages(summary, lineages)
     for counters in health.values():
         for name, number in counters.items():
             before = summary.health.get(name, 0.0)
@@ -149,60 +148,49 @@ def inspect_run(run: Run, advance: Callable[[int], None] = lambda nbytes: None) 
     return summary
 
 
-def _take_time(summary: RunSummary, wall_time: float) -> None:
-    if summary.first_time is None or wall_time < summary.first_time:
-        summary.first_time = wall_time
-    if summary.last_time is None or wall_time > summary.last_time:
-        summary.last_time = wall_time
+def _least(before: Any, new: Any) -> Any:
+    return new if before is None or new < before else before
 
 
-def _take_step(summary: RunSummary, step: int) -> None:
-    if summary.first_step is None or step < summary.first_step:
-        summary.first_step = step
-    if summary.last_step is None or step > summary.last_step:
-        summary.last_step = step
+def _greatest(before: Any, new: Any) -> Any:
+    return new if before is None or new > before else before
 
 
-def _take_values(tags: dict[tuple[str, str], TagSummary], step: int, values: Iterable[Any]) -> bool:
-    """Takes the values of a record; tells whether there was room for all of their tags."""
+def _add_series(
+    series: dict[Series, SeriesSummary],
+    found: Mapping[Series, SeriesSummary],
+    batch: Batch,
+    report: Report,
+) -> None:
+    """Adds the series of a batch, as many as there is room for."""
     has_room = True
-    for value in values:
-        kind = value.WhichOneof("value") or "unknown"
-        key = (kind, _short(valid(value.tag)))
-        tag = tags.get(key)
-        if tag is None and len(tags) >= MOST_SERIES:
+    for (kind, tag), each in found.items():
+        key = (kind, _short(tag))
+        known = series.get(key)
+        if known is not None:
+            known.extend(each)
+        elif len(series) < MOST_SERIES:
+            series[key] = each
+        else:
             has_room = False
-            continue
-        if tag is None:
-            tag = tags[key] = TagSummary(key[1], NAMES.get(kind, kind), 0, step, step)
-        tag.values += 1
-        tag.first_step = min(tag.first_step, step)
-        tag.last_step = max(tag.last_step, step)
-        tag.nbytes += value.ByteSize()
-        if kind == "scalar_value":
-            number = value.scalar_value
-            tag.last = number
-            if not math.isfinite(number):
-                tag.not_finite += 1
-                continue
-            tag.least = number if tag.least is None else min(tag.least, number)
-            tag.greatest = number if tag.greatest is None else max(tag.greatest, number)
-    return has_room
+    if not has_room:
+        what = f"tags beyond the first {MOST_SERIES:,} of the run are not listed"
+        report.problem(batch.path, batch.offset, what)
 
 
 def _short(tag: str) -> str:
     return tag if len(tag) <= LONGEST_TAG else tag[: LONGEST_TAG - 1] + "…"
 
 
-def _take_health(counters: dict[str, float], values: Iterable[Any]) -> None:
-    for value in values:
-        prefix, _, name = valid(value.tag).partition("/")
-        if prefix == _HEALTH and name in _COUNTERS and value.HasField("scalar_value"):
-            counters[name] = value.scalar_value
+def _add_health(counters: dict[str, float], found: Mapping[Series, SeriesSummary]) -> None:
+    for name in _COUNTERS:
+        each = found.get((SCALAR, _HEALTH + name))
+        if each is not None and each.last is not None:
+            counters[name] = each.last
 
 
-def _take_lineages(summary: RunSummary, lineages: dict[int, Lineage]) -> None:
-    for _, lineage in sorted(lineages.items(), reverse=True):  # the lowest rank's is in force
+def _add_lineages(summary: RunSummary, lineages: Mapping[int, Lineage]) -> None:
+    for _, lineage in sorted(lineages.items(), reverse=True):  # that of the lowest rank counts
         if lineage.train is None:
             continue
         state = lineage.train.run_state
@@ -213,13 +201,3 @@ def _take_lineages(summary: RunSummary, lineages: dict[int, Lineage]) -> None:
         summary.pid = state.pid if state.HasField("pid") else None
         for kind, count in state.troubles.items():
             summary.troubles[kind] = summary.troubles.get(kind, 0) + count
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if isinstance(value, dict):
-        return {str(name): _plain(each) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
-    return value

@@ -78,7 +78,7 @@ def lineage_events(run: Run, rank: int, report: Report) -> Iterator[Record]:
 
 
 def take(lineage: Lineage, decoded: Record, report: Report) -> None:
-    """Adds an event to a lineage; what is no text is told and passed over."""
+    """Adds an event to a lineage; one that holds invalid text is reported and skipped."""
     event = decoded.event
     kind = event.WhichOneof("what")
     try:
@@ -92,7 +92,7 @@ def take(lineage: Lineage, decoded: Record, report: Report) -> None:
         report.problem(decoded.path, decoded.offset, what)
 
 
-def columns(table: Iterable[Mapping[str, Any]]) -> list[str]:
+def column_names(table: Iterable[Mapping[str, Any]]) -> list[str]:
     """Returns the names in any of the rows, in the order of their first appearance."""
     return list(dict.fromkeys(name for each in table for name in each))
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import Run
@@ -110,37 +109,15 @@ def finished(
                 yield rank, item
 
 
-class ScalarColumns(NamedTuple):
-    """Recorded scalars of one rank, as columns, each of shape [n].
-
-    Attributes:
-        run: The run's name.
-        rank: The rank that recorded them.
-        tags: Their tags, each once.
-        codes: The number of each value's tag in `tags`.
-        steps: The training steps.
-        wall_times: Seconds since the epoch.
-        numbers: The values.
-    """
-
-    run: str
-    rank: int
-    tags: tuple[str, ...]
-    codes: npt.NDArray[np.int64]
-    steps: npt.NDArray[np.int64]
-    wall_times: npt.NDArray[np.float64]
-    numbers: npt.NDArray[np.float64]
-
-
 def scalar_columns(
     run: Run,
     selection: Selection,
     report: Report,
     advance: Callable[[int], None] = lambda nbytes: None,
-) -> Iterator[ScalarColumns]:
-    """Yields all scalars of a run in the order of the records, rank after rank.
+) -> Iterator[tuple[int, Columns]]:
+    """Yields ranks and all scalars of a run in the order of the records, rank after rank.
 
-    What comes again is yielded again: the last value of a tag and step counts.
+    A value that comes again is yielded again: the last value of a tag and step counts.
 
     Args:
         run: The run.
@@ -148,13 +125,12 @@ def scalar_columns(
         report: Takes what cannot be read.
         advance: Called with the number of bytes after each batch that was read.
     """
-    name = valid(run.name)
     for rank in run.ranks:
         for file in run.of(Kind.SUMMARY, rank):
             for batch in read_batches(file, report, advance):
                 part = batch.select(selection, _SCALARS)
                 if part.count:
-                    yield ScalarColumns(name, rank, *_short_tags(part, report))
+                    yield rank, _short_tags(part, report)
 
 
 def _short_tags(batch: Batch, report: Report) -> Columns:

@@ -1,21 +1,28 @@
-"""Records as files of tables: CSV, JSON Lines or Parquet."""
+"""Records as table files: CSV, JSON Lines or Parquet."""
 
 from __future__ import annotations
 
+import abc
 import collections
 import contextlib
+import csv
 import io
+import json
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from rec_summary.errors import DestinationError, SourceError, three_part, verbatim
 from rec_summary.records.files import write_atomically
 from rec_summary.records.reading.runs import Run, find_runs
+from rec_summary.series.batch import HISTOGRAM, SCALAR, Columns
 from rec_summary.series.options import (
+    EVERYTHING,
     ArgumentError,
     ExportOptions,
     Selection,
@@ -23,25 +30,20 @@ from rec_summary.series.options import (
     some_matching_runs,
 )
 from rec_summary.series.report import Problem, Report
-from rec_summary.series.runs import columns, rows
-from rec_summary.series.values import Value, evaluations, recorded_values
-from rec_summary.series.words import printable
-from rec_summary.tables.outlets import (
-    PLAIN,
-    CsvOutlet,
-    JsonLinesOutlet,
-    Outlet,
-    ParquetOutlet,
-    Row,
-    require_pyarrow,
-)
-from rec_summary.values.histogram import population
+from rec_summary.series.runs import column_names, rows
+from rec_summary.series.scalar_series import concatenated
+from rec_summary.series.values import Value, evaluations, finished
+from rec_summary.series.words import printable, valid
+from rec_summary.tables.frames import histogram_row, place_row
 from rec_summary.values.landscape import from_landscape
 
 FORMATS: Final = ("csv", "jsonl", "parquet")
 
 Progress = Callable[[str, int, int], None]
+Row = Mapping[str, Any]
+Schema = Mapping[str, str]
 
+_ANY: Final = "any"  # the type of a column is found from all its values
 _PLACE: Final = {
     "run": "string",
     "rank": "int64",
@@ -49,7 +51,7 @@ _PLACE: Final = {
     "step": "int64",
     "wall_time": "float64",
 }
-_SCHEMAS: Final[Mapping[str, Mapping[str, str]]] = {
+_SCHEMAS: Final[Mapping[str, Schema]] = {
     "scalars": {**_PLACE, "value": "float32"},
     "histograms": {
         **_PLACE,
@@ -70,11 +72,11 @@ _SCHEMAS: Final[Mapping[str, Mapping[str, str]]] = {
         "value": "float64",
     },
 }
-_KINDS: Final = {
-    "scalar_value": "scalars",
-    "histogram": "histograms",
-    "loss_landscape": "landscapes",
-}
+_LANDSCAPE: Final = "loss_landscape"
+_OTHER_KINDS: Final = (HISTOGRAM, _LANDSCAPE, "image", "tensor")
+_SCALARS_AT_ONCE: Final = 16_384
+_ROWS_AT_ONCE: Final = 1024
+_ROW_GROUP_BYTES: Final = 1 << 24  # of a Parquet file
 
 
 @dataclass(frozen=True)
@@ -186,62 +188,46 @@ def _write_values(
             if progress is not None:
                 progress(run.name, done, max(total, done))
 
-        for value in recorded_values(run, [*_KINDS, "image", "tensor"], selection, report, advance):
-            recorded = value.recorded
-            table = _KINDS.get(recorded.kind)
-            if table is None:
-                report.unknown[recorded.kind] += 1
-                continue
-            try:
-                for row in _ROWS[table](value):
-                    tables.write(table, row)
-            except ValueError as error:
-                what = f"{recorded.kind} {recorded.tag!r} cannot be read: {error}"
-                report.problem(recorded.origin.path, recorded.origin.offset, what)
+        name = valid(run.name)
+        for rank, batch in finished(run, (SCALAR, *_OTHER_KINDS), selection, report, advance):
+            tables.write_scalars(name, rank, batch.scalars())
+            for record in batch.select(EVERYTHING, _OTHER_KINDS).records():
+                for recorded in record.values:
+                    _write_value(Value(name, rank, record.step, recorded), report, tables)
+
+
+def _write_value(value: Value, report: Report, tables: _Tables) -> None:
+    kind, tag, _, origin = value.recorded
+    try:
+        if kind == HISTOGRAM:
+            tables.write("histograms", [_histogram_row(value)])
+        elif kind == _LANDSCAPE:
+            tables.write("landscapes", list(_landscape_rows(value)))
+        else:
+            report.unknown[kind] += 1
+    except ValueError as error:
+        report.problem(origin.path, origin.offset, f"{kind} {tag!r} cannot be read: {error}")
 
 
 def _write_lineage(runs: Sequence[Run], report: Report, tables: _Tables) -> None:
     for run in runs:
-        for each in evaluations(run, report):
-            tables.write("evaluations", each._asdict())
-    seen = Report()  # these files have been read before: nothing is told twice
-    found = [row for row in rows(runs, seen) if row["status"] != "UNKNOWN" or len(row) > 2]
+        found = [each._asdict() for each in evaluations(run, report)]
+        if found:
+            tables.write("evaluations", found)
+    # These files have been read before: their problems are not reported twice.
+    found = [row for row in rows(runs, Report()) if row["status"] != "UNKNOWN" or len(row) > 2]
     if found:
-        tables.begin("lineage", dict.fromkeys(columns(found), PLAIN))
-    for row in found:
-        tables.write("lineage", row)
+        tables.schemas["lineage"] = dict.fromkeys(column_names(found), _ANY)
+        tables.write("lineage", found)
 
 
-def _place(value: Value) -> dict[str, Any]:
-    recorded = value.recorded
-    return {
-        "run": value.run,
-        "rank": value.rank,
-        "tag": recorded.tag,
-        "step": value.step,
-        "wall_time": recorded.origin.wall_time,
-    }
-
-
-def _scalar_rows(value: Value) -> Iterator[Row]:
-    yield {**_place(value), "value": np.float32(value.recorded.value.scalar_value)}
-
-
-def _histogram_rows(value: Value) -> Iterator[Row]:
-    histogram = value.recorded.value.histogram
-    row = _place(value)
-    for name in ("count", "min", "max", "sum", "nan_count", "pos_inf_count", "neg_inf_count"):
-        row[name] = getattr(histogram, name)
-    row["population"] = population(histogram)
-    row["left"] = [bucket.left for bucket in histogram.buckets]
-    row["right"] = [bucket.left + bucket.width for bucket in histogram.buckets]
-    row["counts"] = [bucket.count for bucket in histogram.buckets]
-    yield row
+def _histogram_row(value: Value) -> Row:
+    return {**place_row(value), **histogram_row(value.recorded.value.histogram)}
 
 
 def _landscape_rows(value: Value) -> Iterator[Row]:
     landscape = from_landscape(value.recorded.value.loss_landscape)
-    place = _place(value)
+    place = place_row(value)
     for y, line in zip(landscape.y.tolist(), landscape.z.tolist(), strict=True):
         for x, z in zip(landscape.x.tolist(), line, strict=True):
             yield {**place, "part": "surface", "x": x, "y": y, "z": z}
@@ -252,23 +238,26 @@ def _landscape_rows(value: Value) -> Iterator[Row]:
         yield {**place, "part": "convergence", "x": x, "y": y, "z": z}
 
 
-_ROWS: Final[Mapping[str, Callable[[Value], Iterable[Row]]]] = {
-    "scalars": _scalar_rows,
-    "histograms": _histogram_rows,
-    "landscapes": _landscape_rows,
-}
-
-
 class _Tables:
-    """The tables of an export: each begun with its first row, all put in place in the end."""
+    """The tables of an export.
+
+    A table begins with its first row. All files are replaced at the end.
+
+    Attributes:
+        written: The number of rows of each file.
+        schemas: The columns of each table, and their types.
+    """
 
     def __init__(self, directory: str, form: str) -> None:
         self.written: collections.Counter[str] = collections.Counter()
+        self.schemas = dict(_SCHEMAS)
         self._directory = directory
         self._form = form
-        self._outlets: dict[str, Outlet] = {}
+        self._tables: dict[str, _TableFile] = {}
         self._files = contextlib.ExitStack()
-        self._schemas = dict(_SCHEMAS)
+        self._series = ("", 0)  # the run and the rank of the scalars that are held
+        self._scalars: list[Columns] = []
+        self._held = 0
 
     def __enter__(self) -> _Tables:
         return self
@@ -278,26 +267,272 @@ class _Tables:
             self._files.__exit__(*error)
             return
         with self._files:
-            for outlet in self._outlets.values():
-                outlet.finish()
+            self._release()
+            for table in self._tables.values():
+                table.finish()
 
-    def begin(self, table: str, schema: Mapping[str, str]) -> None:
-        self._schemas[table] = schema
+    def write(self, table: str, rows: Sequence[Row]) -> None:
+        self._begun(table).write(rows)
+        self.written[self._path(table)] += len(rows)
 
-    def write(self, table: str, row: Row) -> None:
-        outlet = self._outlets.get(table)
-        if outlet is None:
-            outlet = self._outlets[table] = self._open(table)
-        outlet.write(row)
-        self.written[self._path(table)] += 1
+    def write_scalars(self, run: str, rank: int, scalars: Columns) -> None:
+        """Takes scalars; small parts are gathered, because each costs the same."""
+        if (run, rank) != self._series:
+            self._release()
+            self._series = (run, rank)
+        if len(scalars.codes):
+            self._begun("scalars")
+            self.written[self._path("scalars")] += len(scalars.codes)
+            self._scalars.append(scalars)
+            self._held += len(scalars.codes)
+        if self._held >= _SCALARS_AT_ONCE:
+            self._release()
 
-    def _open(self, table: str) -> Outlet:
-        schema = self._schemas[table]
-        binary = self._files.enter_context(write_atomically(self._path(table)))
-        if self._form == "parquet":
-            return ParquetOutlet(binary, schema)
-        file = self._files.enter_context(io.TextIOWrapper(binary, encoding="utf-8", newline=""))
-        return CsvOutlet(file, schema) if self._form == "csv" else JsonLinesOutlet(file)
+    def _release(self) -> None:
+        if self._scalars:
+            self._begun("scalars").write_scalars(*self._series, concatenated(self._scalars))
+        self._scalars, self._held = [], 0
+
+    def _begun(self, name: str) -> _TableFile:
+        table = self._tables.get(name)
+        if table is None:
+            binary = self._files.enter_context(write_atomically(self._path(name)))
+            if self._form == "parquet":
+                table = _ParquetFile(binary, self.schemas[name])
+            else:
+                file = io.TextIOWrapper(binary, encoding="utf-8", newline="")
+                self._files.enter_context(file)
+                text = _CsvFile if self._form == "csv" else _JsonLinesFile
+                table = text(file, self.schemas[name])
+            self._tables[name] = table
+        return table
 
     def _path(self, table: str) -> str:
         return os.path.join(self._directory, f"{table}.{self._form}")
+
+
+class _TableFile(abc.ABC):
+    """A table file that is being written; the file stays the caller's to close."""
+
+    @abc.abstractmethod
+    def write(self, rows: Sequence[Row]) -> None:
+        """Adds rows; a column that a row lacks is missing in the table."""
+
+    @abc.abstractmethod
+    def write_scalars(self, run: str, rank: int, scalars: Columns) -> None:
+        """Adds a row for each scalar."""
+
+    @abc.abstractmethod
+    def finish(self) -> None:
+        """Writes what is held."""
+
+
+class _TextFile(_TableFile):
+    """A table with a line for each row."""
+
+    template: str  # of a scalar: what is the same for a tag, step, wall time, value
+
+    def __init__(self, file: IO[str], schema: Schema) -> None:
+        self._file = file
+        self._names = list(schema)
+
+    def write_scalars(self, run: str, rank: int, scalars: Columns) -> None:
+        tags, codes, steps, wall_times, values = scalars
+        prefixes = np.array([self.prefix(run, rank, tag) for tag in tags], object)
+        texts = map(str, values.astype(np.float32))
+        cells = (prefixes[codes].tolist(), steps.tolist(), _texts(wall_times), self.values(texts))
+        self._file.write("".join(map(self.template.__mod__, zip(*cells, strict=True))))
+
+    def finish(self) -> None:
+        self._file.flush()
+
+    @abc.abstractmethod
+    def prefix(self, run: str, rank: int, tag: str) -> str:
+        """Returns the beginning of a scalar's line."""
+
+    @abc.abstractmethod
+    def values(self, texts: Iterable[str]) -> Iterable[str]:
+        """Returns float32 values as the format has them; `texts` are theirs in NumPy."""
+
+
+class _CsvFile(_TextFile):
+    """CSV with a line of names; lists are JSON arrays, and NUL is the replacement character."""
+
+    template = "%s,%d,%s,%s\r\n"
+
+    def __init__(self, file: IO[str], schema: Schema) -> None:
+        super().__init__(file, schema)
+        self._writer = csv.writer(file)
+        self._writer.writerow(map(without_nul, self._names))
+
+    def write(self, rows: Sequence[Row]) -> None:
+        self._writer.writerows([_cell(row.get(name)) for name in self._names] for row in rows)
+
+    def prefix(self, run: str, rank: int, tag: str) -> str:
+        line = io.StringIO()
+        csv.writer(line).writerow([without_nul(run), rank, without_nul(tag)])
+        return line.getvalue()[:-2]  # without the end of the line
+
+    def values(self, texts: Iterable[str]) -> Iterable[str]:
+        return texts
+
+
+class _JsonLinesFile(_TextFile):
+    """An object in a line for each row."""
+
+    template = '%s, "step": %d, "wall_time": %s, "value": %s}\n'
+
+    def write(self, rows: Sequence[Row]) -> None:
+        for row in rows:
+            values = {name: json_value(value) for name, value in row.items()}
+            # ASCII: some readers take other characters for the end of a line.
+            self._file.write(json.dumps(values, allow_nan=False) + "\n")
+
+    def prefix(self, run: str, rank: int, tag: str) -> str:
+        return json.dumps({"run": run, "rank": rank, "tag": tag})[:-1]
+
+    def values(self, texts: Iterable[str]) -> Iterable[str]:
+        return (_JSON_NUMBERS.get(text, text) for text in texts)
+
+
+# Texts of float32 values of which JSON Lines has others.
+_JSON_NUMBERS: Final = {
+    "nan": '"NaN"',
+    "inf": '"Infinity"',
+    "-inf": '"-Infinity"',
+    "1e-04": "0.0001",
+    "-1e-04": "-0.0001",
+}
+
+
+class _ParquetFile(_TableFile):
+    """Parquet, in groups of rows."""
+
+    def __init__(self, file: IO[bytes], schema: Schema) -> None:
+        self._file = file
+        self._schema = schema
+        self._rows: list[Row] = []
+        self._batches: list[Any] = []
+        self._nbytes = 0
+        self._writer: Any = None
+
+    def write(self, rows: Sequence[Row]) -> None:
+        self._rows += rows
+        if len(self._rows) >= _ROWS_AT_ONCE and _ANY not in self._schema.values():
+            self._convert()
+
+    def write_scalars(self, run: str, rank: int, scalars: Columns) -> None:
+        arrow, _ = require_pyarrow()
+        count = len(scalars.codes)
+        tags = arrow.DictionaryArray.from_arrays(
+            scalars.codes, arrow.array(scalars.tags, arrow.string())
+        )
+        arrays = (
+            arrow.repeat(arrow.scalar(run, arrow.string()), count),
+            np.full(count, rank, np.int64),
+            tags.cast(arrow.string()),
+            scalars.steps,
+            scalars.wall_times,
+            scalars.values.astype(np.float32),
+        )
+        self._append(dict(zip(self._schema, arrays, strict=True)))
+
+    def finish(self) -> None:
+        if self._rows:
+            self._convert()
+        self._write_group()
+        self._writer.close()
+
+    def _convert(self) -> None:
+        arrow, _ = require_pyarrow()
+        arrays = {}
+        for name, kind in self._schema.items():
+            values = [row.get(name) for row in self._rows]
+            if kind == _ANY:
+                arrays[name] = _array_of_any(values, arrow)
+            elif kind.startswith("list<"):
+                arrays[name] = arrow.array(values, arrow.list_(getattr(arrow, kind[5:-1])()))
+            else:
+                arrays[name] = arrow.array(values, getattr(arrow, kind)())
+        self._rows = []
+        self._append(arrays)
+
+    def _append(self, arrays: Mapping[str, Any]) -> None:
+        arrow, _ = require_pyarrow()
+        batch = arrow.record_batch(dict(arrays))
+        self._batches.append(batch)
+        self._nbytes += batch.nbytes
+        if self._nbytes >= _ROW_GROUP_BYTES:
+            self._write_group()
+
+    def _write_group(self) -> None:
+        if not self._batches:
+            return
+        arrow, parquet = require_pyarrow()
+        table = arrow.Table.from_batches(self._batches)
+        if self._writer is None:
+            self._writer = parquet.ParquetWriter(self._file, table.schema)
+        self._writer.write_table(table)
+        self._batches, self._nbytes = [], 0
+
+
+def _array_of_any(values: list[Any], arrow: Any) -> Any:
+    """Returns values of one of a few types, found by looking at all of them; else their texts."""
+    types = {type(value) for value in values if value is not None}
+    if types == {bool}:
+        return arrow.array(values, arrow.bool_())
+    if types == {int}:
+        return arrow.array(values, arrow.int64())
+    if types <= {int, float}:
+        return arrow.array(values, arrow.float64())
+    texts = [None if value is None else str(value) for value in values]
+    return arrow.array(texts, arrow.string())
+
+
+def _texts(numbers: npt.NDArray[np.float64]) -> list[str]:
+    """Returns the shortest texts of numbers; equal neighbours are formatted once."""
+    starts = np.flatnonzero(np.diff(numbers, prepend=np.nan))
+    texts = np.array(list(map(repr, numbers[starts].tolist())), object)
+    found: list[str] = np.repeat(texts, np.diff(starts, append=len(numbers))).tolist()
+    return found
+
+
+def without_nul(value: Any) -> Any:
+    """Returns a value that the csv module of every Python can write: 3.10's takes no NUL."""
+    return value.replace("\0", "\ufffd") if isinstance(value, str) else value
+
+
+def _cell(value: Any) -> Any:
+    if value is None:
+        return ""
+    if isinstance(value, np.ndarray):
+        return json.dumps(json_value(value))
+    return without_nul(str(value))
+
+
+def json_value(value: Any) -> Any:
+    """Returns a value for JSON: what is no finite number becomes a string."""
+    if isinstance(value, np.ndarray):
+        found = value.tolist()
+        return found if np.isfinite(value).all() else [json_value(each) for each in found]
+    if isinstance(value, np.float32):
+        value = float(str(value))  # the shortest number that is this float32
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value
+
+
+def require_pyarrow() -> tuple[Any, Any]:
+    """Returns pyarrow and its module for Parquet.
+
+    Raises:
+        ImportError: It is not installed, or not for this NumPy.
+    """
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ModuleNotFoundError as error:
+        raise ImportError(
+            "Parquet files need pyarrow, which is not installed: pip install 'rec_summary[tables]'"
+        ) from error
+    return pyarrow, parquet

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
 from rec_summary.errors import three_part, verbatim
 from rec_summary.records.reading.runs import Run, find_runs
 from rec_summary.records.remote.mirror import fetched
+from rec_summary.series.batch import Columns
 from rec_summary.series.limits import MOST_CELLS
 from rec_summary.series.options import (
     ArgumentError,
@@ -21,17 +22,11 @@ from rec_summary.series.options import (
     some_matching_runs,
 )
 from rec_summary.series.report import Problem, Report
-from rec_summary.series.runs import columns, rows
-from rec_summary.series.values import (
-    ScalarColumns,
-    Value,
-    evaluations,
-    recorded_values,
-    scalar_columns,
-)
-from rec_summary.series.words import printable
+from rec_summary.series.runs import column_names, rows
+from rec_summary.series.scalar_series import concatenated, rows_of
+from rec_summary.series.values import Value, evaluations, recorded_values, scalar_columns
+from rec_summary.series.words import printable, valid
 from rec_summary.tables.notebook import RunView, overview_html
-from rec_summary.tables.scalar_frames import goes_on, scalar_frame, split
 from rec_summary.values.histogram import population
 from rec_summary.values.landscape import Landscape, from_landscape
 from rec_summary.values.tensor import from_tensor
@@ -41,6 +36,7 @@ if TYPE_CHECKING:
 
 _CHUNK: Final = 65_536
 _STATISTICS: Final = ("count", "min", "max", "sum", "nan_count", "pos_inf_count", "neg_inf_count")
+_HISTOGRAM: Final = (*_STATISTICS, "population", "left", "right", "counts")
 
 
 @dataclass(frozen=True)
@@ -64,6 +60,14 @@ class RecordedLandscape:
     landscape: Landscape
 
 
+class _Scalars(NamedTuple):
+    """Scalars of one run and rank."""
+
+    run: str
+    rank: int
+    columns: Columns
+
+
 def load(
     source: str | os.PathLike[str],
     *,
@@ -72,7 +76,7 @@ def load(
     since: int | None = None,
     until: int | None = None,
 ) -> Records:
-    """Opens records for analysis; they are read when they are asked for.
+    """Opens records for analysis; they are read when a table is asked for.
 
     Args:
         source: A record directory, or a tree of them; ours or MindSpore's. A URL such as
@@ -83,7 +87,7 @@ def load(
         until: Only values of this step or earlier.
 
     Raises:
-        ArgumentError: A choice cannot be meant, or no run matches.
+        ArgumentError: A choice is invalid, or no run matches.
         SourceError: There are no records.
         ImportError: pandas is not installed.
     """
@@ -94,16 +98,16 @@ def load(
 
 
 class Records:
-    """Runs whose values can be had as DataFrames.
+    """The values of runs as DataFrames.
 
     In all of them `run` and `tag` are categories, `step` is an int64, and `wall_time` is in
     seconds since the epoch. Of a value that was recorded several times for a step, the last
-    counts. What is damaged is passed over, with one warning for each table.
+    counts. Damaged records are skipped, with one warning for each table.
 
     Attributes:
         source: Where the records are.
         runs: The names of the runs.
-        problems: What could not be read, as far as anything has been read.
+        problems: What could not be read so far.
     """
 
     def __init__(self, source: str, runs: list[Run], selection: Selection) -> None:
@@ -122,7 +126,7 @@ class Records:
         return overview_html(self.source, self._runs, self._selection)
 
     def run(self, name: str) -> RunView:
-        """Returns one run at a glance: status, lineage, last values; nice in a notebook.
+        """Returns a summary of one run: status, lineage, last values; a notebook shows a table.
 
         Raises:
             ArgumentError: There is no such run.
@@ -147,10 +151,9 @@ class Records:
         Raises:
             ValueError: A wide table would have more than a hundred million cells.
         """
-        parts = list(self._columns())
-        found = scalar_frame(parts)
+        found = _scalar_frame(list(self._scalars()))
         # After a restart a step may come again.
-        if not goes_on(parts):
+        if not _steps_rise(found):
             found = found.drop_duplicates(["run", "rank", "tag", "step"], keep="last")
         if not wide:
             return found.reset_index(drop=True)
@@ -169,23 +172,26 @@ class Records:
         """
         if isinstance(chunk, bool) or not isinstance(chunk, int) or chunk < 1:
             raise ValueError(three_part("chunk", chunk, "an int of at least 1"))
-        held: list[ScalarColumns] = []
+        held: list[_Scalars] = []
         size = 0
-        for rest in self._columns():
-            while size + len(rest.steps) >= chunk:
-                part, rest = split(rest, chunk - size)
-                yield scalar_frame([*held, part])
+        for run, rank, scalars in self._scalars():
+            start, end = 0, len(scalars.codes)
+            while end - start >= chunk - size:
+                part = rows_of(scalars, slice(start, start + chunk - size))
+                yield _scalar_frame([*held, _Scalars(run, rank, part)])
+                start += chunk - size
                 held, size = [], 0
-            if len(rest.steps):
-                held.append(rest)
-                size += len(rest.steps)
+            if start < end:
+                held.append(_Scalars(run, rank, rows_of(scalars, slice(start, end))))
+                size += end - start
         if held:
-            yield scalar_frame(held)
+            yield _scalar_frame(held)
 
-    def _columns(self) -> Iterator[ScalarColumns]:
+    def _scalars(self) -> Iterator[_Scalars]:
         report = Report()
         for run in self._runs:
-            yield from scalar_columns(run, self._selection, report)
+            for rank, scalars in scalar_columns(run, self._selection, report):
+                yield _Scalars(valid(run.name), rank, scalars)
         self._take_problems(report)
 
     def histograms(self) -> pd.DataFrame:
@@ -198,8 +204,9 @@ class Records:
             and of the buckets the arrays `left`, `right` (float64) and `counts` (int64), shape
             (buckets,).
         """
-        names = (*_STATISTICS, "population", "left", "right", "counts")
-        return self._table("histogram", names, lambda value: _histogram(value.histogram))
+        return self._table(
+            "histogram", _HISTOGRAM, lambda value: tuple(histogram_row(value.histogram).values())
+        )
 
     def images(self) -> pd.DataFrame:
         """Returns all images, a row for each: `height`, `width`, and the bytes `encoded`."""
@@ -218,14 +225,12 @@ class Records:
         found = []
         for value in self._values("loss_landscape"):
             recorded = value.recorded
-            origin = recorded.origin
             try:
                 landscape = from_landscape(recorded.value.loss_landscape)
             except ValueError as error:
                 self._add_problem(recorded, error)
                 continue
-            place = (value.run, value.rank, recorded.tag, value.step, origin.wall_time)
-            found.append(RecordedLandscape(*place, landscape))
+            found.append(RecordedLandscape(**place_row(value), landscape=landscape))
         return found
 
     def evaluations(self) -> pd.DataFrame:
@@ -253,7 +258,7 @@ class Records:
         report = Report()
         found = rows(self._runs, report)
         self._take_problems(report)
-        table = pd.DataFrame(found, columns=columns(found) or ["run"])
+        table = pd.DataFrame(found, columns=column_names(found) or ["run"])
         return table.set_index("run")
 
     def _table(self, kind: str, names: tuple[str, ...], fields: Any) -> pd.DataFrame:
@@ -266,8 +271,7 @@ class Records:
             except ValueError as error:
                 self._add_problem(recorded, error)
                 continue
-            place = (value.run, value.rank, recorded.tag, value.step, recorded.origin.wall_time)
-            found.append((*place, *parts))
+            found.append((*place_row(value).values(), *parts))
         table = pd.DataFrame(found, columns=["run", "rank", "tag", "step", "wall_time", *names])
         types = {"run": "category", "tag": "category", "step": "int64", "wall_time": "float64"}
         return table.astype(types)
@@ -304,13 +308,68 @@ def _check_width(found: pd.DataFrame) -> None:
         raise ValueError(three_part("a wide table", received, expected))
 
 
-def _histogram(histogram: Any) -> tuple[Any, ...]:
-    buckets = histogram.buckets
-    left = np.array([bucket.left for bucket in buckets], dtype=np.float64)
-    width = np.array([bucket.width for bucket in buckets], dtype=np.float64)
-    counts = np.array([bucket.count for bucket in buckets], dtype=np.int64)
-    stated = (getattr(histogram, name) for name in _STATISTICS)
-    return (*stated, population(histogram), left, left + width, counts)
+def place_row(value: Value) -> dict[str, Any]:
+    """Returns the columns that say where a value was recorded."""
+    recorded = value.recorded
+    return {
+        "run": value.run,
+        "rank": value.rank,
+        "tag": recorded.tag,
+        "step": value.step,
+        "wall_time": recorded.origin.wall_time,
+    }
+
+
+def histogram_row(histogram: Any) -> dict[str, Any]:
+    """Returns the columns of a recorded histogram; those of the buckets are arrays."""
+    buckets = [(bucket.left, bucket.width, bucket.count) for bucket in histogram.buckets]
+    lefts, widths, counts = zip(*buckets, strict=True) if buckets else ((), (), ())
+    left = np.array(lefts, np.float64)
+    return {
+        **{name: getattr(histogram, name) for name in _STATISTICS},
+        "population": population(histogram),
+        "left": left,
+        "right": left + np.array(widths, np.float64),
+        "counts": np.array(counts, np.int64),
+    }
+
+
+def _scalar_frame(parts: Sequence[_Scalars]) -> pd.DataFrame:
+    """Returns a row for each value: `run`, `rank`, `tag`, `step`, `wall_time`, `value`."""
+    import pandas as pd
+
+    sizes = [len(part.columns.codes) for part in parts]
+    joined = concatenated([part.columns for part in parts])
+    runs = sorted({part.run for part in parts})
+    numbers = {run: number for number, run in enumerate(runs)}
+    run_codes = np.array([numbers[part.run] for part in parts], np.int64)
+    ranks = np.array([part.rank for part in parts], np.int64)
+    order = sorted(range(len(joined.tags)), key=joined.tags.__getitem__)
+    return pd.DataFrame(
+        {
+            "run": pd.Categorical.from_codes(np.repeat(run_codes, sizes), runs),
+            "rank": np.repeat(ranks, sizes),
+            "tag": pd.Categorical.from_codes(
+                np.argsort(order)[joined.codes], [joined.tags[number] for number in order]
+            ),
+            "step": joined.steps,
+            "wall_time": joined.wall_times,
+            "value": joined.values,
+        },
+        copy=False,
+    )
+
+
+def _steps_rise(found: pd.DataFrame) -> bool:
+    """Whether the steps of each series only rise, so that none comes twice."""
+    columns = [found["run"].cat.codes, found["rank"], found["tag"].cat.codes]
+    series: Any = np.zeros(len(found), np.int64)
+    for column in columns:
+        numbers = column.to_numpy(np.int64)
+        series = series * (numbers.max(initial=0) + 1) + numbers
+    order = np.argsort(series, kind="stable")
+    series, steps = series[order], found["step"].to_numpy()[order]
+    return bool(((np.diff(steps) > 0) | (np.diff(series) != 0)).all())
 
 
 def _pandas() -> Any:

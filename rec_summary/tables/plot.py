@@ -1,8 +1,10 @@
-"""Pictures of scalars: several runs in one, a panel for each tag. Needs matplotlib."""
+"""Pictures of scalars: all runs in one picture, a panel for each tag. Needs matplotlib."""
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,9 +16,10 @@ import numpy.typing as npt
 from rec_summary.errors import DestinationError, RecSummaryError, three_part, verbatim
 from rec_summary.records.files import write_atomically
 from rec_summary.records.reading.runs import Run
+from rec_summary.series.batch import Columns
 from rec_summary.series.options import ArgumentError, Selection
 from rec_summary.series.report import Report
-from rec_summary.series.values import recorded_values
+from rec_summary.series.scalar_series import by_tag, concatenated, finished_scalars, rows_of
 from rec_summary.series.words import printable
 
 if TYPE_CHECKING:
@@ -27,8 +30,8 @@ FORMATS: Final = ("png", "svg", "pdf")
 X: Final = ("step", "time", "relative")
 LOG: Final = ("none", "x", "y", "both")
 MOST_PANELS: Final = 16
-_LEGEND: Final = 20  # more lines than that have no names that could be read
-_MOST_POINTS: Final = 20_000  # of a line; more cannot be told apart, and make files huge
+_LEGEND: Final = 20  # lines; the names of more lines are not readable
+_MOST_POINTS: Final = 20_000  # of a line; more cannot be distinguished, and make files huge
 _MOST_PIXELS: Final = 20_000
 
 Array = npt.NDArray[np.float64]
@@ -43,16 +46,15 @@ class PlotOptions:
     """How a picture looks.
 
     Attributes:
-        x: What is to the right: `step`, `time` (UTC), or `relative` (hours since the
+        x: The horizontal axis: `step`, `time` (UTC), or `relative` (hours since the
             first value of a line).
-        smooth: The weight of what was before, from 0 (no smoothing) to below 1; the mean
-            with exponentially falling weights as TensorBoard has it. The values themselves
-            are drawn pale behind.
+        smooth: The weight of earlier values, from 0 (no smoothing) to below 1; the exponential
+            moving average of TensorBoard. The values themselves are drawn pale behind.
         log: Which axes are logarithmic.
         width: The picture's width, in inches.
         height: Its height, in inches.
         dpi: Pixels for each inch, in a PNG.
-        title: What stands above; by default nothing.
+        title: The title; None for no title.
     """
 
     x: str = "step"
@@ -67,7 +69,7 @@ class PlotOptions:
         """Checks.
 
         Raises:
-            ArgumentError: A value cannot be meant.
+            ArgumentError: A value is invalid.
         """
         for name, choices in (("x", X), ("log", LOG)):
             if getattr(self, name) not in choices:
@@ -89,9 +91,9 @@ class Line:
     """A series to draw; all arrays have the shape (values,).
 
     Attributes:
-        run: What it is called: the run, with its rank if there are several.
-        tag: Its tag.
-        step: The steps.
+        run: The name of the line: the run, with its rank if there are several.
+        tag: The tag.
+        step: The steps, ascending.
         wall_time: Seconds since the epoch.
         value: The values, which may be NaN or infinite.
     """
@@ -107,40 +109,95 @@ def read_lines(
     runs: Sequence[Run],
     selection: Selection,
     report: Report,
-    advance: Callable[[Run], Callable[[int], None]] | None = None,
+    advance: Callable[[str, int], None] = lambda name, nbytes: None,
 ) -> list[Line]:
     """Reads scalars; of a value that was recorded several times for a step, the last counts.
+
+    Long series are downsampled while they are read.
 
     Args:
         runs: The runs.
         selection: Which tags and steps.
         report: Takes what cannot be read.
-        advance: Makes for a run what is called with the number of bytes read.
+        advance: Called with a run's name and the number of bytes that were read.
     """
     lines = []
     for run in runs:
-        found: dict[tuple[str, int], dict[int, tuple[float, float]]] = {}
-        told = advance(run) if advance is not None else lambda nbytes: None
-        for value in recorded_values(run, ["scalar_value"], selection, report, told):
-            recorded = value.recorded
-            series = found.setdefault((recorded.tag, value.rank), {})
-            # A step that comes again, after a restart, takes its later place.
-            series.pop(value.step, None)
-            series[value.step] = (recorded.origin.wall_time, recorded.value.scalar_value)
-        for (tag, rank), series in sorted(found.items()):
+        found: dict[tuple[str, int], _Points] = {}
+        progress = functools.partial(advance, run.name)
+        for rank, scalars in finished_scalars(run, selection, report, progress):
+            for tag, columns in by_tag(scalars):
+                found.setdefault((tag, rank), _Points()).extend(columns)
+        for (tag, rank), points in sorted(found.items(), key=operator.itemgetter(0)):
             name = run.name if run.ranks == (0,) else f"{run.name} rank {rank}"
-            steps = np.array(list(series), dtype=np.int64)
-            values = np.array(list(series.values()), dtype=np.float64)
-            order = np.argsort(steps, kind="stable")
-            lines.append(Line(name, tag, steps[order], values[order, 0], values[order, 1]))
+            columns = points.columns()
+            lines.append(Line(name, tag, columns.steps, columns.wall_times, columns.values))
     return lines
 
 
+class _Points:
+    """The points of a line, in bounded memory."""
+
+    def __init__(self) -> None:
+        self._parts: list[Columns] = []
+        self._count = 0
+
+    def extend(self, columns: Columns) -> None:
+        self._parts.append(columns)
+        self._count += len(columns.codes)
+        if self._count > 2 * _MOST_POINTS:
+            self.columns()
+
+    def columns(self) -> Columns:
+        """Returns the points in the order of steps, downsampled if there are too many."""
+        columns = concatenated(self._parts)
+        steps = columns.steps
+        if not (np.diff(steps) > 0).all():  # a step comes again after a restart
+            _, behind = np.unique(steps[::-1], return_index=True)
+            columns = rows_of(columns, len(steps) - 1 - behind)
+        if len(columns.codes) > _MOST_POINTS:
+            columns = rows_of(columns, m4(columns.steps, columns.values, _MOST_POINTS // 4))
+        self._parts, self._count = [columns], len(columns.codes)
+        return columns
+
+
+def m4(steps: npt.NDArray[np.int64], values: Array, most: int) -> npt.NDArray[np.int64]:
+    """Returns which points to keep of each bucket of steps: first, last, least and greatest.
+
+    The buckets have a power of two of steps and begin at its multiples. So points that were
+    downsampled before can be downsampled again together with later ones, with the same result.
+
+    Source: Jugel et al., "M4: A Visualization-Oriented Time Series Data Aggregation", VLDB 2014.
+
+    Args:
+        steps: Ascending, of shape [n], with n of at least 1.
+        values: Of shape [n]; values that are not finite are neither least nor greatest.
+        most: The greatest number of buckets, at least 2.
+
+    Returns:
+        The numbers of the points, ascending; at most four for each bucket.
+    """
+    shift = 0
+    while (int(steps[-1]) >> shift) - (int(steps[0]) >> shift) >= most:
+        shift += 1
+    buckets = steps >> shift
+    starts = np.flatnonzero(np.diff(buckets, prepend=buckets[0] - 1))
+    sizes = np.diff(starts, append=len(steps))
+    kept = [starts, starts + sizes - 1]
+    for extreme, missing in ((np.minimum, np.inf), (np.maximum, -np.inf)):
+        filled = np.where(np.isfinite(values), values, missing)
+        hits = np.flatnonzero(filled == np.repeat(extreme.reduceat(filled, starts), sizes))
+        _, first = np.unique(buckets[hits], return_index=True)
+        kept.append(hits[first])
+    rows: npt.NDArray[np.int64] = np.unique(np.concatenate(kept))
+    return rows
+
+
 def check_output(path: str) -> str:
-    """Returns the format that a picture's name asks for.
+    """Returns the format of a picture, by the suffix of its name.
 
     Raises:
-        ArgumentError: It asks for none of `FORMATS`.
+        ArgumentError: The suffix is none of `FORMATS`.
     """
     form = os.path.splitext(path)[1].lower().removeprefix(".")
     if form not in FORMATS:
@@ -153,15 +210,15 @@ def plot(lines: Sequence[Line], path: str, options: PlotOptions) -> list[str]:
     """Draws lines, and writes the picture; it replaces one of the same name as a whole.
 
     Args:
-        lines: What is drawn.
-        path: Where to; the suffix says which of `FORMATS`.
-        options: How it looks.
+        lines: The lines.
+        path: The picture's file; its suffix is one of `FORMATS`.
+        options: How the picture looks.
 
     Returns:
         The tags, one for each panel.
 
     Raises:
-        ArgumentError: The suffix is none of them.
+        ArgumentError: The suffix is none of `FORMATS`.
         NothingToPlot: There are no lines, or too many tags.
         DestinationError: The picture cannot be written.
         ImportError: matplotlib is not installed.
@@ -170,14 +227,14 @@ def plot(lines: Sequence[Line], path: str, options: PlotOptions) -> list[str]:
     tags = list(dict.fromkeys(sorted(line.tag for line in lines)))
     if not tags:
         received = verbatim("a choice in which there are no scalars")
-        expected = "--tags, --since and --until that leave some: `rec-summary inspect` tells tags"
+        expected = "--tags, --since and --until that leave some: `rec-summary inspect` lists tags"
         raise NothingToPlot(three_part("the choice of tags", received, expected))
     if len(tags) > MOST_PANELS:
         received = verbatim(f"{len(tags)} tags, such as {', '.join(map(printable, tags[:3]))}")
         expected = f"at most {MOST_PANELS} in one picture: choose with --tags"
         raise NothingToPlot(three_part("the choice of tags", received, expected))
     figure = _figure(lines, tags, options)
-    # Dates and random names would make every picture of the same records another file.
+    # Without dates and random names, the same records give the same file.
     about: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(form, {})
     try:
         import matplotlib
@@ -195,13 +252,13 @@ def plot(lines: Sequence[Line], path: str, options: PlotOptions) -> list[str]:
 
 
 def smoothed(values: Array, weight: float) -> Array:
-    """Returns the mean with exponentially falling weights; what is not finite is passed over.
+    """Returns the exponential moving average; values that are not finite are skipped.
 
     Source: TensorBoard's time series chart (`debiased` exponential moving average).
 
     Args:
         values: Shape (values,).
-        weight: The weight of what was before, from 0 to below 1.
+        weight: The weight of earlier values, from 0 to below 1.
     """
     result = np.array(values, dtype=np.float64)
     mean, count = 0.0, 0
@@ -233,7 +290,8 @@ def _figure(lines: Sequence[Line], tags: Sequence[str], options: PlotOptions) ->
     for axis in list(axes)[len(tags) :]:
         axis.set_visible(False)
     if 1 <= len(handles) <= _LEGEND:
-        # Names from records are text, never formulas; matplotlib hides those with a `_`.
+        # Names from records are text, not formulas. Without the space, matplotlib hides names
+        # that begin with `_`.
         labels = [f" {printable(name)}" for name in handles]
         legend = figure.legend(
             list(handles.values()), labels, loc="outside lower center", ncols=min(len(labels), 4)
@@ -246,14 +304,13 @@ def _figure(lines: Sequence[Line], tags: Sequence[str], options: PlotOptions) ->
 
 
 def _draw(axis: Axes, line: Line, colour: Any, options: PlotOptions) -> Any:
-    thin = max(1, math.ceil(len(line.value) / _MOST_POINTS))
     x = _x(line, options.x)
     finite = np.where(np.isfinite(line.value), line.value, np.nan)
     marker = "." if np.isfinite(finite).sum() == 1 else ""
     if options.smooth:
-        axis.plot(x[::thin], finite[::thin], color=colour, alpha=0.25, linewidth=1, marker=marker)
+        axis.plot(x, finite, color=colour, alpha=0.25, linewidth=1, marker=marker)
         finite = smoothed(finite, options.smooth)
-    [drawn] = axis.plot(x[::thin], finite[::thin], color=colour, linewidth=1.5, marker=marker)
+    [drawn] = axis.plot(x, finite, color=colour, linewidth=1.5, marker=marker)
     return drawn
 
 

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from rec_summary._pb import lineage_pb2
 from rec_summary.errors import DestinationError, SourceError
 from rec_summary.series.options import ArgumentError
+from rec_summary.tables import formats
 from rec_summary.tables.formats import FORMATS, export_tables
 from tests.support.landscape_cases import landscape_value
 from tests.support.record_dirs import (
@@ -184,6 +185,61 @@ def test_nul_is_replaced_in_csv_which_no_python_3_10_could_write(tmp_path: Path)
     assert [row["tag"] for row in read(tmp_path / "out" / "scalars.csv")] == ["a\ufffdb"]
     [row] = read(tmp_path / "out" / "lineage.csv")
     assert [row[name] for name in row if "k" in name] == ["v\ufffd"]
+
+
+def test_the_texts_of_numbers(tmp_path: Path) -> None:
+    numbers = [1e-4, -1e-4, 1e-5, 0.1, 1 / 3, 1.0, 16777216.0, 123456789.0, 1e16, -0.0, 1e-45]
+    events = [event(1 + step, scalar("x", number)) for step, number in enumerate(numbers)]
+    write_segment(tmp_path / "records" / "run", *events)
+    for form in ("csv", "jsonl"):
+        export_tables(tmp_path / "records", tmp_path / form, form=form)
+    found = [row["value"] for row in read(tmp_path / "csv" / "scalars.csv")]
+    assert found == [str(np.float32(number)) for number in numbers]
+    lines = (tmp_path / "jsonl" / "scalars.jsonl").read_text().splitlines()
+    assert lines == [
+        json.dumps(
+            {
+                "run": "run",
+                "rank": 0,
+                "tag": "x",
+                "step": 1 + step,
+                "wall_time": START + (1 + step) / 4,
+                "value": float(str(np.float32(number))),
+            }
+        )
+        for step, number in enumerate(numbers)
+    ]
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_many_rows_are_the_rows_of_the_values(
+    tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(formats, "_SCALARS_AT_ONCE", 7)
+    monkeypatch.setattr(formats, "_ROWS_AT_ONCE", 3)
+    monkeypatch.setattr(formats, "_ROW_GROUP_BYTES", 500)
+    for rank in (0, 1):
+        events = [
+            event(step, scalar("a", step), scalar("b", rank), histo("w", [step, step + 1.0]))
+            for step in range(1, 100)
+        ]
+        write_segment(tmp_path / "records" / "run", *events, rank=rank)
+    export_tables(tmp_path / "records", tmp_path / "out", form=form)
+    rows = read(tmp_path / "out" / f"scalars.{form}")
+    expected = [
+        (rank, tag, step, float(rank if tag == "b" else step))
+        for rank in (0, 1)
+        for step in range(1, 100)
+        for tag in "ab"
+    ]
+    places = [(int(row["rank"]), row["tag"], int(row["step"])) for row in rows]
+    assert [(*place, float(row["value"])) for place, row in zip(places, rows, strict=True)] == (
+        expected
+    )
+    rows = read(tmp_path / "out" / f"histograms.{form}")
+    assert [(int(row["step"]), float(row["min"])) for row in rows] == [
+        (step, float(step)) for _ in "ab" for step in range(1, 100)
+    ]
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=30)

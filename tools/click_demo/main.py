@@ -17,7 +17,7 @@ from typing import NoReturn
 
 import click
 
-from rec_summary.cli.common import progress_of
+from rec_summary.cli.progress import progress_shown
 from rec_summary.errors import RecSummaryError, three_part, verbatim
 
 from . import sources, viewer
@@ -134,8 +134,7 @@ def _stopped_with(train: Callable[[], None]) -> int:
 
 def _compute(landscape: Callable[[Callable[[str, int, int], None]], None]) -> None:
     """Computes the loss landscape with a line that tells how far it is."""
-    with progress_of("points", quiet=False) as progress:
-        assert progress is not None  # it is not quiet
+    with progress_shown(quiet=False, counted="points") as progress:
         landscape(progress)
 
 

@@ -7,16 +7,18 @@ import math
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import rec_summary
 from rec_summary._pb import lineage_pb2
-from rec_summary.series.glance import Series
+from rec_summary.series.batch import Columns
 from rec_summary.series.options import ArgumentError
-from rec_summary.tables import notebook as run_view
-from rec_summary.tables.html import run_html, sparkline
+from rec_summary.series.scalar_series import ScalarSeries
+from rec_summary.tables import notebook
+from rec_summary.tables.notebook import run_html, sparkline
 from tests.support.record_dirs import custom, event, lineage, scalar, train, write_segment
 
 pytest.importorskip("pandas")
@@ -102,7 +104,7 @@ def test_a_run_that_is_not_there(source: Path) -> None:
 
 
 def test_large_records_are_not_read_unasked(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_view, "AT_A_GLANCE", 10)
+    monkeypatch.setattr(notebook, "READ_BYTES", 10)
     page = rec_summary.load(source)._repr_html_()
     assert "<polyline" not in page
     assert "records.run(NAME)" in page
@@ -117,14 +119,15 @@ def test_problems_are_told(source: Path) -> None:
 
 
 @given(st.lists(st.floats(width=64), max_size=300))
-def test_every_course_is_a_valid_line(values: list[float]) -> None:
-    series = Series("run", 0, "tag")
-    for step, value in enumerate(values):
-        series.add(step, 0.0, value)
+def test_every_sparkline_is_a_valid_line(values: list[float]) -> None:
+    series = ScalarSeries("run", 0, "tag")
+    if values:
+        steps = np.arange(len(values))
+        series.extend(Columns(("tag",), steps * 0, steps, steps / 2, np.array(values)))
     Checked(sparkline(series))
     assert "nan" not in sparkline(series)
     assert "inf" not in sparkline(series)
-    assert len(series.sparkline(24)) == min(24, len(series.course.points()))
+    assert len(series.sparkline(24)) == min(24, len(series.means.means()))
 
 
 @given(st.text(), st.text())
