@@ -1,4 +1,4 @@
-"""TensorBoard as a child process that never outlives the one that started it."""
+"""TensorBoard as a child process that ends with the process that started it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LOCALHOST: Final = "127.0.0.1"
 _START_SECS: Final = 60.0
 _STOP_SECS: Final = 10.0
 _ADDRESS: Final = re.compile(r" at (http://\S+)")
-# TensorBoard keeps a random choice of a series; this is what a screen and a memory can bear.
+# TensorBoard keeps a random sample of a series; screen and memory are the limits.
 _SAMPLES: Final = "scalars=10000,histograms=500,images=100,text=100"
 
 
@@ -49,10 +49,10 @@ class Viewer:
 
         Args:
             logdir: The log directory.
-            host: The address to listen at. TensorBoard knows no passwords: at any other
-                than this machine's own, everybody who can reach it can look.
+            host: The address to listen at. TensorBoard has no passwords: at any address other
+                than this machine's own, everybody who can reach it can see the records.
             port: The port to listen at; by default a free one from 6006 on.
-            arguments: What else TensorBoard is to be told.
+            arguments: More arguments for TensorBoard.
         """
         self.url = ""
         self._lines: deque[str] = deque(maxlen=50)
@@ -77,7 +77,7 @@ class Viewer:
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
-            start_new_session=True,  # Ctrl-C is for us: we end it
+            start_new_session=True,  # Ctrl-C goes to this process, which ends it
         )
         assert self._process.stdout is not None
         reader = threading.Thread(target=self._read, args=(self._process.stdout,), daemon=True)
@@ -143,7 +143,7 @@ def cache_directory(source: str) -> str:
 
 
 def prepare_cache(source: str) -> str:
-    """Returns `cache_directory(source)`, made for nobody but this user to read (mode 0700).
+    """Creates `cache_directory(source)`, readable by this user only (mode 0700); returns it.
 
     Record directories are private, and what is made of them holds the same.
 
@@ -154,7 +154,7 @@ def prepare_cache(source: str) -> str:
     os.makedirs(os.path.dirname(os.path.dirname(path)), exist_ok=True)
     for each in (os.path.dirname(path), path):
         os.makedirs(each, mode=0o700, exist_ok=True)
-        os.chmod(each, 0o700)  # an earlier release has made it for everybody
+        os.chmod(each, 0o700)  # an earlier release made it readable for everybody
     return path
 
 
@@ -163,7 +163,7 @@ def exposed(host: str, arguments: Sequence[str]) -> str | None:
 
     Args:
         host: The address to listen at.
-        arguments: What else TensorBoard is told; it may be another address.
+        arguments: More arguments for TensorBoard; they may have another address.
     """
     hosts, words = [host], list(arguments)
     for word, following in zip(words, [*words[1:], ""], strict=False):

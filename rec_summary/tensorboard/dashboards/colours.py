@@ -1,6 +1,4 @@
-"""Colour maps whose lightness grows evenly, so that they read right, in grey and to the
-colour-blind as well.
-"""
+"""Colour maps with evenly growing lightness: readable in grey, and for the colour-blind as well."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ import numpy.typing as npt
 
 Pixels = npt.NDArray[np.uint8]
 
-MISSING: Final = (255, 0, 255)  # what is no number; in neither map
+MISSING: Final = (255, 0, 255)  # NaN; in neither map
 _DARKEST, _LIGHTEST = 0.12, 0.95
 # How far red, green and blue are from grey along the two directions of a helix around it.
 _HELIX: Final = np.array([[-0.14861, 1.78277], [-0.29227, -0.90649], [1.97294, 0.0]])
@@ -48,7 +46,7 @@ def diverging(values: npt.ArrayLike) -> Pixels:
     known, missing = _known(values, -1.0)
     share = np.abs(known)[..., None]
     end = np.where(known[..., None] < 0, _NEGATIVE, _POSITIVE)
-    # By way of a saturated middle, so that small values can be told from zero.
+    # The middle is saturated, so that small values differ visibly from zero.
     middle = (_NEUTRAL + end) / 2 + np.where(known[..., None] < 0, [-0.2, 0, 0.2], [0.2, 0, -0.2])
     colours = np.where(
         share < 0.5,

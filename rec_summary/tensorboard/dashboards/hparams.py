@@ -81,5 +81,5 @@ def _to_value(value: Plain) -> Value:
 def _point(tag: str, content: plugin_data_pb2.HParamsPluginData) -> Point:
     serialized = content.SerializeToString(deterministic=True)
     owner = plugin("hparams", summary_pb2.DATA_CLASS_TENSOR, serialized, reserved=True)
-    # Everything is in the metadata; the smallest tensor stands in for a value.
+    # Everything is in the metadata; the value is an empty tensor.
     return Point(tag, owner, tensor_value(types_pb2.DT_FLOAT, [0]))

@@ -25,7 +25,7 @@ class ImageMapper(ValueMapper):
         """Yields the point for a value that holds an image.
 
         Raises:
-            ValueError: It has no content, or declares more pixels than a browser can bear.
+            ValueError: It has no content, or declares more pixels than a browser can show.
         """
         image = value.image
         if not image.encoded_image:
@@ -41,7 +41,7 @@ class ImageMapper(ValueMapper):
 def encoded(tag: str, data: bytes, height: int, width: int, channels: int) -> Point:
     """Returns the point of an encoded image, usually PNG.
 
-    The size is only shown beside it. If it cannot be true, a PNG's own is taken.
+    The size is only shown beside it. If it is not positive, the size in the image is used.
 
     Args:
         tag: The series.

@@ -1,8 +1,7 @@
 """Tensors to the dashboards that can show something of them.
 
-TensorBoard has no dashboard for tensors. What one wants to know of them is in others: the
-distribution of the elements as a histogram, shape and statistics as a table in Text, and
-a matrix as a picture in Images.
+TensorBoard has no dashboard for tensors. Others show the distribution of the elements as a
+histogram, shape and statistics as a table in Text, and a matrix as a picture in Images.
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ class TensorMapper(ValueMapper):
 
 
 def statistics(array: Array, dtype: str) -> Iterator[tuple[str, object]]:
-    """Yields what there is to say about a tensor, name by name.
+    """Yields names and values of what describes a tensor.
 
     Statistics are of the finite elements, in float64.
     """
@@ -107,8 +106,8 @@ def heat_map(tag: str, matrix: Array) -> Point:
     """Returns a matrix as a picture.
 
     Rows run downwards. Negative numbers are blue, positive ones red, and zero nearly white;
-    if all have one sign, dark is the least and light the greatest. A few outliers do not
-    count for the range of colours; what is no number is magenta. A large matrix is reduced
+    if all have one sign, dark is the least and light the greatest. Outliers
+    do not count for the range of colours; NaN and infinities are magenta. A large matrix is reduced
     to the means of its blocks, a small one enlarged.
 
     Args:

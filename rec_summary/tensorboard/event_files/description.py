@@ -1,4 +1,4 @@
-"""What is said of a run as a whole: the Text tables, and the session of the HParams dashboard."""
+"""The description of a run: its tables in Text, and its session in the HParams dashboard."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Description:
     """
 
     def __init__(self, run: str, report: Report, state: DescriptionState | None = None) -> None:
-        """Begins, or goes on with the state of an earlier export of the run called `run`."""
+        """Begins, or continues with the state of an earlier export of the run called `run`."""
         self.state = state or DescriptionState()
         self._run = run
         self._report = report
@@ -45,11 +45,11 @@ class Description:
     def write_texts(self, outputs: TensorBoardRuns, step: int, *, final: bool) -> None:
         """Writes the tables of ranks of which something new is known.
 
-        The first rank's stand in the run itself, those of others in their own sub-runs.
+        The table of the first rank is in the run itself, those of others in their own sub-runs.
 
         Args:
             outputs: The TensorBoard runs.
-            step: How far training has got.
+            step: The step that training has reached.
             final: Whether to write everything that is known, and not only what matters: a
                 live export would write a table a second, for its step alone.
         """
@@ -84,7 +84,7 @@ class Description:
             outputs: The TensorBoard runs.
             began: The time of the first record, if there is one, in seconds since the epoch.
             furthest: The furthest from zero that any step is.
-            final: Whether to make do with what is known, even if more is to come.
+            final: Whether to write what is known, even if it is not complete.
 
         Returns:
             Whether what is in the event file is right. If not, the run has to be exported
@@ -145,11 +145,11 @@ class Description:
         if self._has_noted:
             return
         self._has_noted = True
-        # Its page would fail for all runs, not only for this one.
+        # With such a step, the page fails for all runs.
         self._report.note(
-            f"run {printable(self._run)}: not in the HParams dashboard, which "
-            f"cannot bear steps beyond {_LAST_HPARAMS_STEP} (it has {furthest}); "
-            "the text has its hyper-parameters"
+            f"run {printable(self._run)}: not in the HParams dashboard, which does not support "
+            f"steps beyond {_LAST_HPARAMS_STEP} (the run has {furthest}); the text has its "
+            "hyper-parameters"
         )
 
 
@@ -158,7 +158,7 @@ def _hyper_facts(lineage: Lineage) -> str:
 
 
 def _facts(lineage: Lineage) -> str:
-    """Returns what matters of a lineage, without how far it has come."""
+    """Returns what matters of a lineage, without its progress."""
     reason = lineage.train.run_state.reason if lineage.train is not None else ""
     return json.dumps(
         [

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from rec_summary.errors import SourceError, three_part, verbatim
-from rec_summary.records.reading.runs import Run, find_runs
+from rec_summary.records.reading.runs import find_runs
 from rec_summary.series.options import (
     ArgumentError,
     ExportOptions,
@@ -15,15 +16,14 @@ from rec_summary.series.options import (
     some_matching_runs,
 )
 from rec_summary.series.report import ExportReport, Report
-from rec_summary.tensorboard.event_files.jobs import export_in_processes
+from rec_summary.tensorboard.event_files.jobs import export_in_processes, export_runs
 from rec_summary.tensorboard.event_files.logdir import LogDir
-from rec_summary.tensorboard.event_files.run_exporter import RunExporter
 from rec_summary.tensorboard.event_files.targets import Names
 
 __all__ = ["ArgumentError", "Progress", "export_tensorboard"]
 
 Progress = Callable[[str, int, int], None]
-"""Told how far an export is: the run at hand, the bytes read so far, the bytes in all."""
+"""Takes the progress of an export: the current run, the bytes read so far, the bytes in total."""
 
 _PROGRESS_BYTES: Final = 1 << 20
 
@@ -47,40 +47,40 @@ def export_tensorboard(
     Every record directory in `source` becomes a TensorBoard run of the same name; if several
     ranks wrote to it, each one's values become a sub-run `rank_<n>`. Values keep their tags,
     steps and wall times. Lineage becomes a session of the HParams dashboard and a text
-    `lineage`; evaluation results become scalars of the sub-run `eval`. What is damaged is
+    `lineage`; evaluation results become scalars of the sub-run `eval`. Damaged records are
     skipped and reported. Memory is bounded by the number of different tags and by the
     largest record, not by the number of records.
 
-    Each run directory gets one event file. Exporting again adds what is new: a cursor
-    beside the event file says how far the export has come, also one that was interrupted.
-    The same records give the same bytes. A run is exported anew, and its event file
-    replaced, if other options were in force, if the records are those of another training,
-    or if its hyper-parameters or its end turn out to be different; a TensorBoard that is
-    running may notice that only after a restart. Event files of others are never touched.
+    Each run directory gets one event file. Exporting again adds what is new: a cursor beside
+    the event file states how far the export has come, also after an interruption. The same
+    records give the same bytes. A run is exported again from the beginning, and its event file
+    replaced, if the options are different, if the records are those of another training, or if
+    its hyper-parameters or its final status have changed. A TensorBoard that is running may show
+    that only after a restart. Event files of other writers are never changed.
 
     Args:
         source: A record directory, or a tree of them.
-        logdir: The log directory; made if need be. Not inside `source`, nor around it.
+        logdir: The log directory; created if it does not exist. Neither is inside the other.
         tags: As in `ExportOptions`.
-        runs: A pattern as of `fnmatch`, where `*` also matches `/`; only runs whose name
-            matches are exported.
+        runs: A pattern as of `fnmatch`, where `*` also matches `/`; only runs whose names
+            match are exported.
         plugins: As in `ExportOptions`.
         since: As in `ExportOptions`.
         until: As in `ExportOptions`.
         max_points: As in `ExportOptions`.
         tensors: As in `ExportOptions`.
-        jobs: How many processes work at the same time, each at a run of its own.
-        progress: Told how far the export is, about once for each megabyte.
+        jobs: How many processes export at the same time, each one run.
+        progress: Called about once for each megabyte that was read.
 
     Returns:
         What was exported and what was not.
 
     Raises:
-        ArgumentError: `logdir` and `source` lie inside each other, an option cannot be
-            meant, or no run matches `runs`.
+        ArgumentError: One of `logdir` and `source` is inside the other, an option is invalid,
+            or no run matches `runs`.
         SourceError: There are no records, or none that can be read.
         DestinationError: `logdir` cannot be written to, another export is using it, or a
-            run directory in it holds event files of another writer.
+            run directory in it has event files of another writer.
     """
     source, logdir = os.fspath(source), os.fspath(logdir)
     options = ExportOptions(tags, plugins, since, until, max_points, tensors)
@@ -91,16 +91,22 @@ def export_tensorboard(
     chosen = some_matching_runs(found, runs)
     names = Names(run.name for run in found)
     report = Report()
-    meter = _Meter(sum(run.nbytes for run in chosen), progress)
+    total = sum(run.nbytes for run in chosen)
+    has_records, shown, due = False, "", 0
     with LogDir(logdir) as destination:
-        if jobs == 1 or len(chosen) == 1:
-            has_records = _export_here(chosen, names, destination, report, options, meter)
-        else:
-            has_records = export_in_processes(
-                chosen, names, destination, report, options, jobs, meter
-            )
-        meter.end()
-    report.bytes_read = meter.done
+        arguments = chosen, names, destination, report, options
+        serial = jobs == 1 or len(chosen) == 1
+        exported = export_runs(*arguments) if serial else export_in_processes(*arguments, jobs)
+        with contextlib.closing(exported):
+            for run, nbytes, is_readable in exported:
+                has_records |= is_readable
+                report.bytes_read += nbytes
+                if progress is not None and (run != shown or report.bytes_read >= due):
+                    shown, due = run, report.bytes_read + _PROGRESS_BYTES
+                    # A live file may have grown since its size was taken.
+                    progress(run, report.bytes_read, max(total, report.bytes_read))
+        if progress is not None:
+            progress(shown, report.bytes_read, report.bytes_read)
     result = report.result()
     if not has_records:
         raise SourceError(
@@ -111,56 +117,3 @@ def export_tensorboard(
             )
         )
     return result
-
-
-def _export_here(
-    runs: Iterable[Run],
-    names: Names,
-    logdir: LogDir,
-    report: Report,
-    options: ExportOptions,
-    meter: _Meter,
-) -> bool:
-    """Exports run after run; tells whether any has records."""
-    # All are looked at first: nothing is written if one of them cannot be.
-    exporters = [(run, RunExporter(run, names, logdir, report, options)) for run in runs]
-    for run, exporter in exporters:
-        meter.begin(run.name)
-        try:
-            for nbytes in exporter.update(run):
-                meter.advance(nbytes)
-            exporter.commit()
-        finally:
-            exporter.close()
-    return any(exporter.has_records for _, exporter in exporters)
-
-
-class _Meter:
-    """Counts bytes, and reports them now and then."""
-
-    def __init__(self, total: int, progress: Progress | None) -> None:
-        self.done = 0
-        self._total = total
-        self._progress = progress
-        self._run = ""
-        self._next = 0
-
-    def begin(self, run: str) -> None:
-        self._run = run
-        self._report()
-
-    def advance(self, nbytes: int) -> None:
-        self.done += nbytes
-        if self.done >= self._next:
-            self._report()
-
-    def end(self) -> None:
-        """Reports the end, whatever could not be read."""
-        self._total = self.done
-        self._report()
-
-    def _report(self) -> None:
-        self._next = self.done + _PROGRESS_BYTES
-        if self._progress is not None:
-            # A live file may have grown since its size was taken.
-            self._progress(self._run, self.done, max(self._total, self.done))

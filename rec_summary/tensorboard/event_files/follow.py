@@ -24,9 +24,6 @@ INTERVAL_SECS: Final = 0.25
 _COMMIT_SECS: Final = 5.0
 _RETRY_SECS: Final = 10.0
 
-Told = Callable[[ExportReport], None]
-"""Takes what was done so far, each time that something was."""
-
 
 def follow_tensorboard(
     source: str | os.PathLike[str],
@@ -36,12 +33,12 @@ def follow_tensorboard(
     options: ExportOptions | None = None,
     runs: str | None = None,
     interval: float = INTERVAL_SECS,
-    told: Told | None = None,
+    told: Callable[[ExportReport], None] | None = None,
 ) -> ExportReport:
-    """Exports like `export_tensorboard`, and goes on with whatever is written, until stopped.
+    """Exports like `export_tensorboard`, and continues with new records until stopped.
 
     A record is in the event file at most `interval` seconds, and the time to read and
-    write it, after it was flushed. Runs, ranks and files that turn up later are exported
+    write it, after it was flushed. New runs, ranks and files are exported
     too; the source need not exist yet. A run that cannot be written is reported, and tried
     again.
 
@@ -54,7 +51,7 @@ def follow_tensorboard(
             cannot be downsampled.
         runs: As in `export_tensorboard`.
         interval: How long to wait between two polls, in seconds.
-        told: Called with what was done so far.
+        told: Called with what was done so far, each time that something was.
 
     Returns:
         What was exported and what was not.
@@ -189,7 +186,7 @@ class _Follower:
             if followed.exporter is not None:
                 followed.exporter.commit()
         except DestinationError as error:
-            self.report.note(f"how far the export has come cannot be noted down: {error}")
+            self.report.note(f"the cursor cannot be saved: {error}")
 
     def _fail(self, followed: _Followed, error: DestinationError) -> None:
         """Forgets what is known of a run: the next try goes on from its cursor."""

@@ -1,4 +1,4 @@
-"""Exporting several runs at a time, each in a process of its own."""
+"""Exporting runs: one after another, or several at a time, each in a process of its own."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import copy
 import multiprocessing
 import os
 import threading
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Generator, Sequence
 
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.options import ExportOptions
@@ -17,15 +16,35 @@ from rec_summary.tensorboard.event_files.logdir import LogDir
 from rec_summary.tensorboard.event_files.run_exporter import RunExporter
 from rec_summary.tensorboard.event_files.targets import Names
 
+Exported = Generator[tuple[str, int, bool], None, None]
+"""A run's name, the bytes of it that were read since the last time, and whether it has records."""
 
-class Meter(Protocol):
-    """Told how far an export is."""
 
-    def begin(self, run: str) -> None:
-        """Takes the name of the run at hand."""
+def export_runs(
+    runs: Sequence[Run], names: Names, logdir: LogDir, report: Report, options: ExportOptions
+) -> Exported:
+    """Exports runs one after another.
 
-    def advance(self, nbytes: int) -> None:
-        """Takes a number of bytes that were read."""
+    Args:
+        runs: The runs.
+        names: Knows the names of all recorded runs.
+        logdir: The log directory, entered.
+        report: Counts what is exported and what is not, without the bytes read.
+        options: What is exported.
+
+    Raises:
+        DestinationError: Something cannot be written.
+    """
+    # All places are checked first: nothing is written if one of them cannot be used.
+    exporters = [(run, RunExporter(run, names, logdir, report, options)) for run in runs]
+    for run, exporter in exporters:
+        try:
+            for nbytes in exporter.update(run):
+                yield run.name, nbytes, exporter.has_records
+            exporter.commit()
+        finally:
+            exporter.close()
+        yield run.name, 0, exporter.has_records
 
 
 def export_in_processes(
@@ -35,52 +54,40 @@ def export_in_processes(
     report: Report,
     options: ExportOptions,
     jobs: int,
-    meter: Meter,
-) -> bool:
-    """Exports runs; tells whether any has records.
+) -> Exported:
+    """Exports runs like `export_runs`, several at a time, each in a process of its own.
 
-    Args:
-        runs: The runs.
-        names: Knows the names of all recorded runs.
-        logdir: The log directory, entered; its lock stays with this process.
-        report: Takes everything, run after run.
-        options: What is exported.
-        jobs: How many processes work at the same time.
-        meter: Told of each run that is complete.
+    The lock of the log directory stays with this process; `jobs` processes work at the same time.
 
     Raises:
-        DestinationError: Something cannot be written. What other runs have become stays.
+        DestinationError: Something cannot be written. What was written of other runs stays.
     """
     trial = copy.deepcopy(names)
     for run in runs:
-        # Looks at each place: nothing is written if one of them cannot be used.
+        # All places are checked first: nothing is written if one of them cannot be used.
         RunExporter(run, trial, logdir, Report(), options)
     # Not forked: this process may have threads.
     context = multiprocessing.get_context("spawn")
-    has_records = False
     workers = min(jobs, len(runs))
     with concurrent.futures.ProcessPoolExecutor(workers, context, _end_with_parent) as pool:
-        # The largest first, so that no process is left with it in the end.
+        # The largest first: no process is left with it at the end.
         order = sorted(runs, key=lambda run: run.nbytes, reverse=True)
         tasks = {pool.submit(_export, run, names, logdir.path, options): run for run in order}
         try:
             for task in concurrent.futures.as_completed(tasks):
-                part, found = task.result()
-                has_records = has_records or found
-                meter.begin(tasks[task].name)
-                meter.advance(part.bytes_read)
+                part, nbytes, has_records = task.result()
                 report.add(part)
+                yield tasks[task].name, nbytes, has_records
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-    return has_records
 
 
 def _end_with_parent() -> None:
     """Ends this process when its parent dies.
 
-    The lock of the log directory dies with the parent, and the next export may begin at
-    once: it must not meet a writer that nobody knows of.
+    The lock of the log directory is released when the parent dies, and the next export may begin
+    at once. It must not meet another writer.
     """
     parent = multiprocessing.parent_process()
     assert parent is not None
@@ -92,14 +99,11 @@ def _end_with_parent() -> None:
     threading.Thread(target=watch, name="rec_summary-parent", daemon=True).start()
 
 
-def _export(run: Run, names: Names, path: str, options: ExportOptions) -> tuple[Report, bool]:
+def _export(run: Run, names: Names, path: str, options: ExportOptions) -> tuple[Report, int, bool]:
     """Exports one run, in a process of its own."""
-    report = Report()
+    report, total, has_records = Report(), 0, False
     with LogDir(path, lock=False) as logdir:
-        exporter = RunExporter(run, names, logdir, report, options)
-        try:
-            report.bytes_read += sum(exporter.update(run))
-            exporter.commit()
-        finally:
-            exporter.close()
-    return report, exporter.has_records
+        for _, nbytes, is_readable in export_runs([run], names, logdir, report, options):
+            total += nbytes
+            has_records |= is_readable
+    return report, total, has_records

@@ -1,7 +1,7 @@
-"""The log directory: run directories in it, one event file of ours in each.
+"""The log directory: run directories in it, each with one event file of this package.
 
 Everything is reached from the directory's own descriptor, one name at a time and without
-following links, so a link planted in it leads nowhere.
+following links: a link in the log directory leads nowhere.
 """
 
 from __future__ import annotations
@@ -73,10 +73,10 @@ class LogDir:
         self._exit.close()
 
     def check(self, run: str) -> None:
-        """Makes sure that nobody else writes to a run's directory.
+        """Makes sure that no other program writes to a run's directory.
 
         Raises:
-            DestinationError: There is an event file that is not ours, or the directory
+            DestinationError: There is an event file of another writer, or the directory
                 cannot be reached without following a link.
         """
         with self.opened(run) as fd:
@@ -207,7 +207,7 @@ def _locked(path: str) -> Iterator[None]:
             )
         ) from error
     except NotImplementedError:
-        # A file system without locks: two exports at once are then the user's to avoid.
+        # A file system without locks: users have to avoid two exports at the same time.
         yield
         return
     except OSError as error:

@@ -78,8 +78,8 @@ def export_projector(
         The names of the tables by run.
 
     Raises:
-        ArgumentError: A choice cannot be meant, nothing matches, or there are not as many
-            labels as rows.
+        ArgumentError: An argument is invalid, nothing matches, or the numbers of labels and rows
+            are different.
         SourceError: There are no records, or a file cannot be read.
         DestinationError: Something cannot be written.
     """
@@ -108,7 +108,7 @@ def export_projector(
 def _tables(
     run: Run, wanted: re.Pattern[str], checkpoint: Any, seen: list[str]
 ) -> Iterator[tuple[str, Floats]]:
-    """Yields names and tables of a run; what it does not want is noted in `seen`."""
+    """Yields names and tables of a run; names that do not match are added to `seen`."""
     path = _newest_checkpoint(run) if checkpoint is None else os.path.realpath(checkpoint)
     if path is None:
         yield from _recorded_tables(run, wanted, seen)
@@ -131,7 +131,7 @@ def _tables(
 
 
 def _newest_checkpoint(run: Run) -> str | None:
-    """Returns the checkpoint that was written last; never one outside of the run."""
+    """Returns the checkpoint that was written last; links out of the run are not followed."""
     folder = os.path.join(run.path, CHECKPOINT_FOLDER)
     found = []
     if os.path.islink(folder):

@@ -42,7 +42,7 @@ _COMMIT_BYTES: Final = 1 << 26
 
 
 class RunExporter:
-    """Brings one run to a log directory, and keeps it up to date there.
+    """Exports one run to a log directory, and keeps it up to date there.
 
     `update` exports what is new since the last time, be it a moment ago or in an earlier
     process: the cursor in the log directory says where that one stopped. If the event
@@ -57,7 +57,7 @@ class RunExporter:
 
         Args:
             run: The run.
-            names: Gives out names of TensorBoard runs.
+            names: Assigns names to TensorBoard runs.
             logdir: The log directory, entered.
             report: Counts what is exported and what is not.
             options: What is exported.
@@ -94,8 +94,8 @@ class RunExporter:
                 or an unfinished lineage is no problem yet.
 
         Yields:
-            How many bytes were read since the last time. Whoever stops here in the middle of
-            a run leaves the rest to a later export.
+            How many bytes were read since the last time. The update can be stopped there; a later
+            export completes it.
 
         Raises:
             DestinationError: Something cannot be written.
@@ -117,10 +117,10 @@ class RunExporter:
         self._outputs.settle()
 
     def commit(self) -> None:
-        """Notes down how far the export has come, for the next one.
+        """Saves the cursor, for the next export.
 
         Raises:
-            DestinationError: That cannot be written.
+            DestinationError: Something cannot be written.
         """
         if not self.has_records:
             return
@@ -148,11 +148,11 @@ class RunExporter:
         save_cursor(self._logdir, self._run.name, cursor)
 
     def close(self) -> None:
-        """Closes all files, whatever has happened."""
+        """Closes all files, also after an error."""
         self._outputs.close()
 
     def _begin(self, cursor: Cursor | None) -> None:
-        """Begins, or goes on where an earlier export stopped."""
+        """Begins, or continues where an earlier export stopped."""
         self._outputs = TensorBoardRuns(
             self._run, self._names, self._logdir, self._report, self._options, cursor
         )
@@ -202,7 +202,7 @@ class RunExporter:
                 for file in self._run.of(kind, rank):
                     yield from self._read(file, final=final)
         for point in self._merging.points(self._run.files):
-            # The run's own: those of its ranks are in sub-runs.
+            # They are the run's own: the values of its ranks are in sub-runs.
             self._outputs.session().take(
                 _values_at(point.step, point.values, point.origin, point.nbytes)
             )
@@ -301,7 +301,7 @@ class RunExporter:
 
     def _take_evaluation(self, rank: int, record: Record, lineage: Lineage) -> None:
         evaluation = record.event.evaluation_lineage
-        # MindSpore does not say at which step it evaluated: where training had got to, then.
+        # MindSpore does not state the step of an evaluation: the last one so far is taken.
         step = evaluation.train_step if evaluation.HasField("train_step") else self._reached
         self._furthest = max(self._furthest, step, key=abs)
         lineage.take_evaluation(evaluation, step, record.wall_time)
@@ -312,7 +312,7 @@ class RunExporter:
             values = [
                 Summary.Value(tag=name, scalar_value=number)
                 for name, value in metrics_of(evaluation)
-                # our collector records metrics as scalars too; once is enough
+                # Our collector records metrics as scalars too: they are not exported twice.
                 if (number := numeric(value)) is not None
                 and not own.shows(f"{EVALUATION_RUN}/{name}")
             ]

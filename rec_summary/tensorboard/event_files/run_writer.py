@@ -28,7 +28,7 @@ from rec_summary.values.tensor import from_tensor
 
 TENSOR_FOLDER: Final = "tensors"
 COMPUTATION: Final = "graph"
-# Their names have a meaning to TensorBoard: nothing from a record may take them.
+# TensorBoard gives a meaning to tags that begin so: no recorded series may have one.
 _RESERVED: Final = "_hparams_/"
 
 
@@ -38,8 +38,8 @@ class Tags:
     TensorBoard tells the series of a run apart by tag alone, and takes the plugin of a tag from
     its first value. One tag for two kinds of value breaks the scalar page. So a series is known
     by the recorded tag, the plugin, and the kind of record. The first series with a tag keeps
-    it; for a later one the plugin's name is added, `loss` becomes `loss/histograms`, and
-    underscores if that is taken as well.
+    it. A later one gets the name of its plugin added, `loss` becomes `loss/histograms`, and
+    underscores if that tag exists too.
     """
 
     def __init__(
@@ -59,11 +59,11 @@ class Tags:
         self._recorded = {tag for tag, _, _ in self._shown}
 
     def knows(self, tag: str) -> bool:
-        """Whether a series that was recorded under `tag` has a place."""
+        """Whether a series that was recorded under `tag` has a tag."""
         return tag in self._recorded
 
     def keeps(self, tag: str, plugin: str, kind: str) -> bool:
-        """Whether a series has its place, under the tag that was recorded."""
+        """Whether a series has the tag that was recorded."""
         return self._shown.get((tag, plugin, kind)) == tag
 
     def of(self, plugin: str) -> list[str]:
@@ -109,8 +109,8 @@ class Tags:
 class TensorBoardRun:
     """Takes the values of one TensorBoard run, and appends them to its event file.
 
-    `flush` puts on disk what has come so far; `state` is what a later export needs to go
-    on. A run without values gets no file.
+    `flush` writes all values so far; `state` is what a later export needs to continue. A run
+    without values gets no file.
 
     Attributes:
         name: The run's name: its directory below the log directory.
@@ -126,7 +126,7 @@ class TensorBoardRun:
         options: ExportOptions,
         state: OutputState | None = None,
     ) -> None:
-        """Begins a run, or goes on with it; nothing is on disk before its first value.
+        """Begins a run, or continues one; its file is created with its first value.
 
         Args:
             name: The run's name.
@@ -184,12 +184,12 @@ class TensorBoardRun:
         self._pass_on(self._buffer.add(chosen))
 
     def shows(self, tag: str) -> bool:
-        """Whether a value with this recorded tag has been taken."""
+        """Whether there is a value with this recorded tag."""
         self._pass_on(self._buffer.flush())
         return self._tags.knows(tag)
 
     def lay_out(self, *, evaluation: bool = False) -> None:
-        """Puts the charts that matter on the Custom Scalars page, if they are not there yet.
+        """Writes the layout of the Custom Scalars page, unless it is written already.
 
         Args:
             evaluation: Whether the scalars are metrics of evaluations.
@@ -204,11 +204,11 @@ class TensorBoardRun:
         checksum = zlib.crc32(point.value.tensor.string_val[0])
         if checksum != self._layout:
             self._layout = checksum
-            # The page takes the last one; all have step 0, so none is lost in a restart.
+            # The page shows the last one. All have step 0, so a restart removes none.
             self._write(0, float(self._file.position.stamp), "layout", [point])
 
     def put(self, step: int, wall_time: float, kind: str, points: Iterable[Point]) -> None:
-        """Takes finished points that come from records of `kind`, after all recorded values.
+        """Writes points that were made of records of `kind`, after all values so far.
 
         Raises:
             DestinationError: The event file cannot be written.
@@ -217,7 +217,7 @@ class TensorBoardRun:
         self._write(step, wall_time, kind, points)
 
     def put_graph(self, wall_time: float, graph: Any, kind: str = COMPUTATION) -> None:
-        """Takes a graph; one that has been there before is not shown again.
+        """Writes a graph, unless the same graph is written already.
 
         A TensorBoard run has one computation graph. Further ones (training was started
         again with another network) are shown beside it as `graph_2` and so on, and so are graphs
@@ -272,7 +272,7 @@ class TensorBoardRun:
         self._file.settle()
 
     def state(self) -> OutputState | None:
-        """Flushes, and returns what a later export needs to go on; None if nothing is there.
+        """Flushes, and returns what a later export needs to continue; None without a file.
 
         Raises:
             DestinationError: The event file cannot be written.
@@ -324,7 +324,7 @@ class TensorBoardRun:
             self._thinner.restart(restart)
             return
         self.restarts += 1
-        self._layout = 0  # one loader forgets it, too
+        self._layout = 0  # one of the loaders forgets it, too
         if self.begun:
             self._file.write_restart(restart.step, restart.origin.wall_time)
 

@@ -1,4 +1,4 @@
-"""Which TensorBoard runs a run becomes; no two ever share one."""
+"""The TensorBoard runs that a run becomes: their names, each used once, and their files."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _PEEKED: Final = 100  # records of a lineage file
 
 
 class Names:
-    """Gives out names below a log directory, each once."""
+    """Assigns names below a log directory, each once."""
 
     def __init__(self, runs: Iterable[str] = ()) -> None:
-        """Begins with the names of recorded runs, which are theirs."""
+        """Begins with the names of recorded runs; no sub-run gets one of these."""
         self._runs = set(runs)
         self._taken: set[str] = set()
 
     def add(self, names: Iterable[str]) -> None:
-        """Takes names that are in use already."""
+        """Adds names that are in use already."""
         self._taken.update(names)
 
     def claim(self, name: str) -> str:
@@ -40,14 +40,14 @@ class Names:
         return name
 
     def claim_run(self, name: str) -> str:
-        """Returns what a run that has turned up is called; its own name, if that is free."""
+        """Returns the name of a run that was found later: its own, if no sub-run has it."""
         if name in self._taken:
             name = self.claim(name)
         self._runs.add(name)
         return name
 
     def release(self, names: Iterable[str]) -> None:
-        """Gives names back."""
+        """Makes names free again."""
         self._taken.difference_update(names)
 
     def fit(self, run: Run, state: TargetNames) -> bool:
@@ -76,11 +76,11 @@ class TensorBoardRuns:
         options: ExportOptions,
         cursor: Cursor | None = None,
     ) -> None:
-        """Begins, or goes on with the runs of an earlier export.
+        """Begins, or continues with the runs of an earlier export.
 
         Args:
             run: The run.
-            names: Gives out names.
+            names: Assigns names.
             logdir: The log directory, entered.
             report: Counts what is exported and what is not.
             options: What is exported.
@@ -127,7 +127,7 @@ class TensorBoardRuns:
         return self._open(name)
 
     def settle(self) -> None:
-        """Lays out their charts, and shows TensorBoard all that has come.
+        """Writes their layouts, and everything else so far, for TensorBoard to see.
 
         Raises:
             DestinationError: Something cannot be written.
@@ -138,7 +138,7 @@ class TensorBoardRuns:
             output.settle()
 
     def states(self) -> dict[str, OutputState]:
-        """Flushes, and returns what a later export needs to go on with those that were written.
+        """Flushes, and returns what a later export needs to continue the runs that have a file.
 
         Raises:
             DestinationError: Something cannot be written.
@@ -147,7 +147,7 @@ class TensorBoardRuns:
         return {name: state for name, state in found.items() if state is not None}
 
     def give_up(self) -> list[str]:
-        """Closes all files, gives the names back, and returns those that were opened."""
+        """Closes all files, frees the names, and returns those of the runs that were opened."""
         self.close()
         self._names.release(self.targets.names.values())
         return list(self._outputs)

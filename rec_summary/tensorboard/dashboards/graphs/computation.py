@@ -44,16 +44,16 @@ _DEEPEST: Final = 4  # tuples in tuples that are shown
 def graph_def(graph: GraphProto) -> Any:
     """Returns the `GraphDef` of a computation graph.
 
-    Operators have their full names. A parameter stands in the scope of the operator that
+    Operators have their full names. A parameter is in the scope of the operator that
     reads it first, under its own name, so that weights are found in their layer and
     moments in the optimizer; the network's inputs are together in the scope `inputs`. A
     constant is drawn beside each scope that reads it. Edges that only keep operators in
     order, to and from `UpdateState` and to `Depend`, are control edges. An input that is
     nowhere defined is left out, and parameters that nothing reads are with the inputs: of
-    a network with branches or loops, MindSpore records hardly more than its parameters.
-    Names that come twice get a number.
+    a network with branches or loops, MindSpore records little more than its parameters.
+    Repeated names get a number.
 
-    Any graph is taken, and the time and the size of the result are linear in its own.
+    Any graph is valid. The time and the size of the result are linear in the size of the graph.
 
     Args:
         graph: The graph as MindSpore's `Cell.get_func_graph_proto` gives it.
@@ -196,7 +196,7 @@ def _leaf(name: str) -> str:
 
 
 def _describe(node: Any, kind: TypeProto) -> None:
-    """States a type where the page looks for it, and in MindSpore's words."""
+    """States a type where the page reads it, and as MindSpore names it."""
     dtypes = []
     shapes: list[tuple[int, ...] | None] = []
     for part in _flattened(kind):

@@ -22,10 +22,10 @@ _NAMES_OF_OPERATIONS: Final = ("tensor_op_name", "sampler_name", "op_type")
 def dataset_graph_def(graph: DatasetGraph) -> Any:
     """Returns the `GraphDef` of a data pipeline.
 
-    Each data set is a node, named by its type and numbered where a type comes again;
+    Each data set is a node, named by its type and numbered where a type is repeated;
     edges lead from the sources to the last one. The operations of a `map`, and a sampler,
-    are nodes in a scope with their data set. What they were given are their attributes.
-    Any message that protobuf reads is taken: it bounds how deep data sets are nested.
+    are nodes in a scope with their data set. Their parameters are attributes.
+    Any message that protobuf reads is valid: it bounds how deep data sets are nested.
 
     Args:
         graph: The pipeline, from the last data set to the sources.

@@ -28,21 +28,21 @@ TAGGED_GRAPHS: Final = plugin(
 )
 _LONGEST: Final = 400  # characters of an attribute; the page leaves out those beyond 1024 bytes
 # A name is repeated at each edge, and so is a scope's at each node in it: without bounds, a
-# few kilobytes of odd names would become gigabytes. MindSpore's names stay far below.
+# few kilobytes of names would become gigabytes. MindSpore's names stay far below.
 _LONGEST_NAME: Final = 500
 _DEEPEST: Final = 40  # scopes in scopes
 CUT: Final = "..."  # the page shows what is not ASCII as octal numbers
 _PRODUCER: Final = 27  # a version of GraphDef that every reader takes
-# What a node's name is made of, for TensorFlow as for the page; the rest is replaced.
+# Other characters are invalid in the name of a node, for TensorFlow and for the page.
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9_.\\/>-]")
 _SLASHES: Final = re.compile(r"/{2,}")
 
 
 class NodeNames:
-    """Gives every node of a graph a name of its own, none of which is a scope of another."""
+    """Assigns a unique name to each node of a graph; none is a scope of another."""
 
     def __init__(self, wanted: Iterable[str]) -> None:
-        """Takes the names that are wanted, so as to know which of them are scopes."""
+        """Begins with the names that are wanted, to know which of them are scopes."""
         self._scopes: set[str] = set()
         for name in map(fit, wanted):
             end = name.rfind("/")
@@ -66,7 +66,7 @@ class NodeNames:
 
 
 def fit(name: str | bytes) -> str:
-    """Returns `name` with what cannot stand in a node's name replaced.
+    """Returns `name` with characters replaced that are invalid in the name of a node.
 
     Names of more than 500 characters are cut, and scopes beyond the fortieth are joined.
     """
@@ -104,7 +104,7 @@ def set_text(node: Any, key: str, text: str) -> None:
 
 
 def set_shapes(node: Any, shapes: Iterable[tuple[int, ...] | None]) -> None:
-    """States the shapes of a node's outputs where the page looks for them.
+    """States the shapes of a node's outputs where the page reads them.
 
     Args:
         node: A `NodeDef`.

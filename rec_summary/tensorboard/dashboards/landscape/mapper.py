@@ -61,7 +61,7 @@ class LandscapeMapper(ValueMapper):
 
 
 def facts(landscape: Landscape) -> Iterator[tuple[str, object]]:
-    """Yields what there is to say about a landscape, name by name."""
+    """Yields names and values of what describes a landscape."""
     yield "plane", landscape.decomposition or "not stated"
     if landscape.explained:
         shares = " and ".join(f"{share:.1%}" for share in landscape.explained)

@@ -56,7 +56,7 @@ _CONFIG: Final = json.dumps(
                 "position": [1, 3, 2],
             },
         ],
-        # The surface is looked at from below as well (2 is three.js's DoubleSide).
+        # The surface is visible from below as well (2 is three.js's DoubleSide).
         "material": {"cls": "MeshStandardMaterial", "roughness": 0.9, "metalness": 0, "side": 2},
     },
     sort_keys=True,
@@ -105,8 +105,8 @@ def mesh_points(tag: str, landscape: Landscape) -> Iterator[Point]:
 def landscape_mesh(landscape: Landscape) -> Mesh:
     """Returns the mesh of a landscape, in a box of 2 by 1.1 by 2 around the origin.
 
-    The box is tilted towards the viewer: the page looks at it from the front, and would show
-    its edge.
+    The box is tilted towards the viewer: the page shows it from the front, and would show
+    only its edge.
     """
     rows, columns = (_choice(size) for size in landscape.z.shape)
     z = landscape.z[np.ix_(rows, columns)]
@@ -123,8 +123,8 @@ def landscape_mesh(landscape: Landscape) -> Mesh:
     if end is not None and all(map(math.isfinite, end)):
         parts.append(_ball(frame.place(np.array([end]))[0], _END))
     mesh = _joined(parts)
-    # The page steps back until it has all points in view, and cuts off what is near. Two
-    # points that belong to no face make it step back far enough.
+    # The page moves the camera back until all points are in view, and cuts off what is near. Two
+    # points without a face make it move back far enough.
     vertices = np.concatenate([mesh.vertices @ _TILT.T, _IN_VIEW])
     return mesh._replace(
         vertices=vertices, colours=np.concatenate([mesh.colours, _plain(2, _START)])
