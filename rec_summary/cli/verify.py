@@ -45,7 +45,7 @@ def verify(
     warning: a running training leaves one.
     """
     with reporting_errors(debug=debug):
-        from rec_summary.records.reading.verify import DAMAGE, verify_file
+        from rec_summary.series.verify import DAMAGE, verify_file
 
         reports, unreadable = [], []
         if os.path.isfile(source):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import enum
 import math
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -32,6 +33,37 @@ _MESSAGES: Final[dict[Kind, type[summary_pb2.Event] | type[lineage_pb2.LineageEv
 _BLOCK_BYTES: Final = 1 << 21
 _WORTH_BYTES: Final = 1 << 12  # fewer bytes are read record by record as fast
 _FEWEST_RECORDS: Final = 8  # fewer records are read one by one as fast
+
+
+class Flaw(enum.Enum):
+    """What is wrong at a place of a record file."""
+
+    LOST = enum.auto()
+    """The data of a record is damaged, or too large; the next record can be read."""
+    UNREACHABLE = enum.auto()
+    """The end of a record cannot be found: nothing behind it can be read."""
+    TOO_MANY_PARTS = enum.auto()
+    """A record would take too much memory."""
+    UNDECODABLE = enum.auto()
+    """The checksums of a record are right, but it is not an event of the file's kind."""
+    UNREADABLE = enum.auto()
+    """The file system reports an error."""
+
+
+class Damage(NamedTuple):
+    """Something in a record file that cannot be read.
+
+    Attributes:
+        flaw: What is wrong.
+        offset: Where in the file the record begins, in bytes.
+        text: What is wrong, and what was done about it.
+        error: The error behind it, if there was one.
+    """
+
+    flaw: Flaw
+    offset: int
+    text: str
+    error: Exception | None = None
 
 
 class EventReader:
@@ -76,55 +108,43 @@ class EventReader:
         self._report = report
         self._blind_until = 0  # no block begins before this
         self._reader: RecordReader | None = None
+        self._failure: Damage | None = None  # of opening the file
         try:
             self._reader = RecordReader(file.path, offset)
         except OSError as error:
-            report.problem(file.path, offset, f"the file cannot be opened: {error.strerror}")
+            text = f"the file cannot be opened: {error.strerror}"
+            self._failure = Damage(Flaw.UNREADABLE, offset, text, error)
 
     def __iter__(self) -> Iterator[Batch]:
-        """Yields batches until the file ends, or cannot be read any further."""
+        """Yields batches until the file ends, or cannot be read any further; reports damage."""
+        for item in self.items():
+            if isinstance(item, Damage):
+                self._report.problem(self._path, item.offset, item.text)
+            else:
+                yield item
+
+    def items(self) -> Iterator[Batch | Damage]:
+        """Yields batches and what cannot be read between them, which is not reported."""
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            yield failure
         while True:
             scanned = self._scan()
-            if scanned is None:
-                record = self._next_record()
-                if record is None:
+            end = self.offset + 1 if scanned is None else scanned.bounds[-1]
+            while self.offset < end:
+                if scanned is not None:
+                    first = int(np.searchsorted(scanned.bounds, self.offset))
+                    last = scanned.end(first)
+                    if last - first >= _FEWEST_RECORDS:
+                        yield self._take(scanned, first, last)
+                        continue
+                item = self._next()
+                if item is None:
                     return
-                yield record
-                continue
-            while self.offset < scanned.bounds[-1]:
-                first = int(np.searchsorted(scanned.bounds, self.offset))
-                last = scanned.end(first)
-                if last - first >= _FEWEST_RECORDS:
-                    yield self._take(scanned, first, last)
-                    continue
-                record = self._next_record()
-                if record is None:
+                yield item
+                if isinstance(item, Damage) and item.flaw is Flaw.UNREADABLE:
                     return
-                yield record
             del scanned  # before the next one is made
-
-    def _next_record(self) -> Record | None:
-        """Returns the next record, or None where the file ends or cannot be read further."""
-        while (raw := self._next()) is not None:
-            offset, data = raw
-            if has_too_many_parts(self._message, data):
-                what = f"a record of more than {MOST_PARTS:,} parts; skipped"
-                self._report.problem(self._path, offset, what)
-                continue
-            try:
-                event: Any = self._message.FromString(data)
-            except UNDECODABLE:
-                event = None
-            if event is None or not event.IsInitialized():
-                self._report.problem(self._path, offset, f"not a {self._kind} record; skipped")
-                continue
-            self._report.records[self._kind] += 1
-            if math.isfinite(event.wall_time):
-                self._wall_time = event.wall_time
-            else:
-                self._report.wall_times_replaced += 1
-            return Record(self._path, offset, len(data), self._wall_time, event)
-        return None
 
     def _take(self, scanned: ScannedRecords, first: int, last: int) -> Block:
         """Returns scanned records, and goes on behind them."""
@@ -159,36 +179,56 @@ class EventReader:
         if self._reader is not None:
             self._reader.close()
 
-    def _next(self) -> RawRecord | None:
-        """Returns the next sound record, or None when there is no more."""
+    def _next(self) -> Record | Damage | None:
+        """Returns the next record, or why it cannot be read; None where there is no more."""
         reader = self._reader
         self.unfinished = None
-        while reader is not None and not self.ended:
-            try:
-                record = reader.read()
-            except LostRecord as error:
-                self._report.problem(self._path, error.offset, f"{error.reason}; skipped")
-                self.offset = reader.offset
-                continue
-            except TruncatedRecord:
-                self.unfinished = "incomplete record at the end (a writer may still be at work)"
-                return None
-            except BadLength as error:
-                what = f"{error.reason}; nothing can be read from here on"
-                if error.offset == 0:
-                    what += " (is this a record file?)"
-                self._report.problem(self._path, error.offset, what)
-                self.ended = True
-                return None
-            except OSError as error:
-                what = f"reading failed: {error.strerror}"
-                self._report.problem(self._path, reader.offset, what)
-                return None
+        if reader is None or self.ended:
+            return None
+        try:
+            raw = reader.read()
+        except LostRecord as error:
             self.offset = reader.offset
-            if record is None and self.offset == 0:
-                self.unfinished = "the file is empty (a writer may just have begun)"
-            return record
+            return Damage(Flaw.LOST, error.offset, f"{error.reason}; skipped", error)
+        except TruncatedRecord:
+            self.unfinished = "incomplete record at the end (a writer may still be at work)"
+            return None
+        except BadLength as error:
+            self.ended = True
+            text = f"{error.reason}; nothing can be read from here on{hint(error.offset)}"
+            return Damage(Flaw.UNREACHABLE, error.offset, text, error)
+        except OSError as error:
+            text = f"reading failed: {error.strerror}"
+            return Damage(Flaw.UNREADABLE, reader.offset, text, error)
+        self.offset = reader.offset
+        if raw is not None:
+            return self._decode(raw)
+        if self.offset == 0:
+            self.unfinished = "the file is empty (a writer may just have begun)"
         return None
+
+    def _decode(self, raw: RawRecord) -> Record | Damage:
+        offset, data = raw
+        if has_too_many_parts(self._message, data):
+            text = f"a record of more than {MOST_PARTS:,} parts; skipped"
+            return Damage(Flaw.TOO_MANY_PARTS, offset, text)
+        try:
+            event: Any = self._message.FromString(data)
+        except UNDECODABLE:
+            event = None
+        if event is None or not event.IsInitialized():
+            return Damage(Flaw.UNDECODABLE, offset, f"not a {self._kind} record; skipped")
+        self._report.records[self._kind] += 1
+        if math.isfinite(event.wall_time):
+            self._wall_time = event.wall_time
+        else:
+            self._report.wall_times_replaced += 1
+        return Record(self._path, offset, len(data), self._wall_time, event)
+
+
+def hint(offset: int) -> str:
+    """Returns a question to add where the first record of a file cannot be read."""
+    return " (is this a record file?)" if offset == 0 else ""
 
 
 def read_batches(

@@ -17,9 +17,9 @@ from rec_summary._pb import anf_ir_pb2, lineage_pb2, summary_pb2
 from rec_summary.records.format import bounds
 from rec_summary.records.format.framing import frame
 from rec_summary.records.format.names import Kind
-from rec_summary.records.reading import repair, verify
+from rec_summary.records.reading import repair
 from rec_summary.records.reading.reader import BadLength, LostRecord, RecordReader
-from rec_summary.series import limits
+from rec_summary.series import limits, verify
 from rec_summary.tensorboard.dashboards.graphs.computation import graph_def
 from rec_summary.tensorboard.dashboards.images import ImageMapper, declared_size
 from rec_summary.tensorboard.dashboards.landscape.mapper import LandscapeMapper
@@ -126,7 +126,6 @@ def test_a_record_of_very_many_parts_is_not_decoded(
     path = write(tmp_path / "records", frame(WALL_TIME + payload), good())
     assert bounds.has_too_many_parts(summary_pb2.Event, WALL_TIME + payload, 100_000)
     monkeypatch.setattr("rec_summary.series.event_reader.has_too_many_parts", many)
-    monkeypatch.setattr("rec_summary.records.reading.verify.has_too_many_parts", many)
     report = export_tensorboard(tmp_path / "records", tmp_path / "logs")
     assert report.exported == {"scalar_value": 1}
     assert "parts" in report.problems[0].text

@@ -22,7 +22,7 @@ from rec_summary.series.event_reader import read_events
 from rec_summary.series.report import Report
 from rec_summary.records.reading.runs import RecordFile
 from rec_summary.records.format.names import parse_name
-from rec_summary.records.reading.verify import verify_file
+from rec_summary.series.verify import verify_file
 path, report = sys.argv[1], Report()
 file = RecordFile(path, parse_name(path.rpartition("/")[2]))
 print(len(list(read_events(file, report, lambda nbytes: None))), len(report.problems))

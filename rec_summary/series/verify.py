@@ -9,20 +9,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from rec_summary._pb.lineage_pb2 import LineageEvent
-from rec_summary._pb.summary_pb2 import Event
-from rec_summary.records.format.bounds import MOST_PARTS, UNDECODABLE, has_too_many_parts
-from rec_summary.records.format.names import Kind, parse_name
-from rec_summary.records.reading.reader import (
-    BadLength,
-    LostRecord,
-    RecordReader,
-    TruncatedRecord,
-)
+import numpy as np
+
+from rec_summary.records.format.bounds import MOST_PARTS
+from rec_summary.records.format.names import Kind, RecordName, parse_name
+from rec_summary.records.reading.reader import BadLength, LostRecord
+from rec_summary.records.reading.runs import RecordFile
+from rec_summary.series.batch import SUMMARY, UNKNOWN, Batch, Floats, Integers
+from rec_summary.series.event_reader import Damage, EventReader, Flaw, hint
+from rec_summary.series.report import Report
 
 DAMAGE: Final = "damage"
 WARNING: Final = "warning"
 _VERSION: Final = "MindSpore.Event:"
+_NO_VERSION: Final = "the first record does not state the version"
+_UNNAMED: Final = RecordName(0, 0, "", Kind.SUMMARY)  # what a file of any other name holds
 _KEPT: Final = 1000
 
 
@@ -108,61 +109,27 @@ def verify_file(
         OSError: The file cannot be read.
     """
     path = os.fspath(path)
-    name = parse_name(os.path.basename(path))
-    lineage = name is not None and name.kind is Kind.LINEAGE
-    message: Any = LineageEvent if lineage else Event
+    name = parse_name(os.path.basename(path)) or _UNNAMED
     findings, records = _Findings(), Counter[str]()
     steps, times = _Order("step"), _Order("wall time")
-    sound_bytes, torn, is_first = 0, False, True
-    with RecordReader(path) as reader:
-        while True:
-            start = reader.offset
-            try:
-                record = reader.read()
-            except LostRecord as error:
-                findings.damage(error.offset, f"{error.reason}: this record is lost")
-                advance(reader.offset - start)
-                is_first = False
-                continue
-            except BadLength as error:
-                what = f"{error.reason}: the records behind it cannot be found"
-                if error.offset == 0:
-                    what += " (is this a record file?)"
-                findings.damage(error.offset, f"{what}; `rec-summary repair` searches for them")
-                break
-            except TruncatedRecord as error:
-                torn = True
-                what = "the file ends in the middle of a record: a writer is at work, or was killed"
-                findings.warning(error.offset, what)
-                break
-            if record is None:
-                break
-            advance(reader.offset - start)
-            if has_too_many_parts(message, record.payload):
-                findings.damage(start, f"more than {MOST_PARTS:,} parts: no reader takes it")
-                is_first = False
-                continue
-            try:
-                event = message.FromString(record.payload)
-            except UNDECODABLE:
-                event = None
-            if event is None or not event.IsInitialized():
-                kind = "lineage" if lineage else "summary"
-                findings.damage(start, f"not a {kind} record, though its checksums are right")
-                is_first = False
-                continue
-            sound_bytes += reader.offset - start
-            kind = event.WhichOneof("what") or "unknown"
-            records[kind] += 1
-            if is_first and not str(event.version).startswith(_VERSION):
-                findings.warning(start, "the first record does not state the version")
+    sound_bytes = done = 0
+    is_first = True
+    with EventReader(RecordFile(path, name), Report()) as reader:
+        for item in reader.items():
+            if isinstance(item, Damage):
+                _take_damage(item, name.kind, findings)
+            else:
+                sound_bytes += item.end_offset - item.offset
+                records[item.kind] += len(item)
+                _take_batch(item, steps, times, findings, is_first=is_first)
             is_first = False
-            times.take(event.wall_time, start, findings)
-            if kind == "summary":
-                steps.take(event.step, start, findings)
-            elif kind == "unknown":
-                findings.warning(start, "a record of a kind that this release does not know")
+            advance(reader.offset - done)
+            done = reader.offset
         nbytes = os.path.getsize(path)
+        torn = reader.unfinished is not None and nbytes > 0
+        if torn:
+            what = "the file ends in the middle of a record: a writer is at work, or was killed"
+            findings.warning(reader.offset, what)
     if not nbytes:
         findings.warning(0, "the file is empty: a writer has just begun, or was killed")
     return FileReport(
@@ -177,6 +144,41 @@ def verify_file(
         last_time=times.last,
         torn=torn,
     )
+
+
+def _take_damage(damage: Damage, kind: Kind, findings: _Findings) -> None:
+    error = damage.error
+    if isinstance(error, OSError):
+        raise error
+    if isinstance(error, LostRecord):
+        what = f"{error.reason}: this record is lost"
+    elif isinstance(error, BadLength):
+        what = f"{error.reason}: the records behind it cannot be found"
+        what += f"{hint(error.offset)}; `rec-summary repair` searches for them"
+    elif damage.flaw is Flaw.TOO_MANY_PARTS:
+        what = f"more than {MOST_PARTS:,} parts: no reader takes it"
+    else:
+        what = f"not a {kind.name.lower()} record, though its checksums are right"
+    findings.damage(damage.offset, what)
+
+
+def _take_batch(
+    batch: Batch, steps: _Order, times: _Order, findings: _Findings, *, is_first: bool
+) -> None:
+    if len(batch) > 1:  # scanned: these are summaries with finite times
+        if is_first:
+            findings.warning(batch.offset, _NO_VERSION)
+        times.take_all(batch.wall_times, batch, findings)
+        steps.take_all(batch.steps, batch, findings)
+        return
+    [record] = batch.records()
+    if is_first and not str(record.event.version).startswith(_VERSION):
+        findings.warning(batch.offset, _NO_VERSION)
+    times.take(record.event.wall_time, batch.offset, findings)
+    if batch.kind == SUMMARY:
+        steps.take(record.step, batch.offset, findings)
+    elif batch.kind == UNKNOWN:
+        findings.warning(batch.offset, "a record of a kind that this release does not know")
 
 
 class _Order:
@@ -202,3 +204,17 @@ class _Order:
             self.first = self.least = self.greatest = number
         self.last = number
         self.least, self.greatest = min(self.least, number), max(self.greatest, number)
+
+    def take_all(self, numbers: Integers | Floats, batch: Batch, findings: _Findings) -> None:
+        """Takes the finite numbers of a batch, one of each record."""
+        self.take(numbers[0].item(), batch.offset, findings)
+        if not self._has_gone_back:
+            falls = np.flatnonzero(numbers[1:] < numbers[:-1])
+            if len(falls):
+                at = int(falls[0])
+                self.last = numbers[at].item()
+                place = batch.part(at + 1, at + 2).offset
+                self.take(numbers[at + 1].item(), place, findings)
+        self.last = numbers[-1].item()
+        self.least = min(self.least, numbers.min().item())
+        self.greatest = max(self.greatest, numbers.max().item())
