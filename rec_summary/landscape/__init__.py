@@ -1,8 +1,8 @@
-"""Loss landscapes: the loss on a plane through the space of a network's parameters.
+"""Loss landscapes: the loss on a plane through the space of the parameters of a network.
 
-    checkpoints ─► trajectory ─► plane ─► points ─► evaluator, in processes ─► store ─► record
+    checkpoints ─► plane ─► points ─► model, evaluated in processes ─► store ─► record
 
-Nothing here loads MindSpore but `mindspore_model`, which evaluates a network of the user's.
+Only `mindspore_model`, which evaluates the network, loads MindSpore.
 """
 
 from rec_summary.old_mindspore import prepare

@@ -1,11 +1,11 @@
-"""The losses at points of a plane: in this process, in others, or on a cluster."""
+"""Losses at points of a plane, evaluated in this process, in worker processes or on a cluster."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -17,46 +17,57 @@ from rec_summary.landscape.store import read_plane
 
 ENGINES: Final = ("loky", "sequential", "dask", "ray", "spark")
 _AT_ONCE: Final = 1 << 20  # numbers
-_BLOCKS_EACH: Final = 8  # that a worker gets in all: enough to share the work, few to hand over
+_BLOCKS_EACH: Final = 8  # blocks of a worker: enough to balance the work, with little overhead
 
 
 class ModelError(RecSummaryError):
-    """The user's model cannot be made, or cannot be evaluated."""
+    """The user's model cannot be created or evaluated."""
 
 
 class Model(Protocol):
-    """What a landscape is computed of."""
+    """A model with a loss."""
 
     def set(self, name: str, value: npt.NDArray[Any]) -> None:
         """Sets a parameter in place."""
 
     def loss(self) -> float:
-        """Returns the mean loss over the samples, with the parameters as they are."""
+        """Returns the mean loss over the samples, with the current parameters."""
+
+
+class ModelFactory(Protocol):
+    """Creates the model in each process."""
+
+    @property
+    def fingerprint(self) -> str:
+        """A text that differs if the losses differ: for example of the samples."""
+
+    def __call__(self, device: int | None) -> Model:
+        """Returns the model, on a device; None stands for the default device."""
 
 
 @dataclass(frozen=True)
-class Task:
-    """What a worker needs to evaluate points.
+class EvaluationTask:
+    """The task of the workers.
 
     Attributes:
-        make: Makes the model; called once in each process.
-        folder: The store, with the plane. Workers on other machines must see it, too.
-        devices: The devices that workers share among themselves, one each; none on a CPU.
+        make: Creates the model, once in each process.
+        folder: The store with the plane. Workers on other machines must have access to it.
+        devices: The devices for the workers, one each; empty on a CPU.
     """
 
-    make: Callable[[int | None], Model]
+    make: ModelFactory
     folder: str
     devices: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
-class Engine:
-    """Where points are evaluated.
+class EvaluationEngine:
+    """The engine that evaluates points.
 
     Attributes:
         name: One of `ENGINES`; all but `sequential` are backends of joblib.
-        address: Of a cluster, such as `tcp://host:8786`.
-        jobs: How many workers; -1 for one on each core.
+        address: The address of a cluster, such as `tcp://host:8786`.
+        jobs: The number of workers; -1 for one on each core.
     """
 
     name: str = "loky"
@@ -64,34 +75,37 @@ class Engine:
     jobs: int = -1
 
 
-def parse_engine(text: str, jobs: int = -1) -> Engine:
-    """Returns the engine that `loky`, `sequential` or `dask://host:port` names.
+def parse_engine(text: str, jobs: int = -1) -> EvaluationEngine:
+    """Returns the engine of a text such as `loky`, `sequential` or `dask://host:port`.
 
     Raises:
-        ValueError: It names none.
+        ValueError: The text names no engine.
     """
     name, _, address = text.partition("://")
     if name not in ENGINES or (address and name in ENGINES[:2]):
         expected = "loky, sequential, dask://HOST:PORT, ray or spark"
         raise ValueError(three_part("the engine", text, expected))
-    return Engine(name, f"tcp://{address}" if address else "", jobs)
+    return EvaluationEngine(name, f"tcp://{address}" if address else "", jobs)
 
 
 def evaluate(
-    task: Task, points: npt.NDArray[np.float64], indices: Sequence[int], engine: Engine
+    task: EvaluationTask,
+    points: npt.NDArray[np.float64],
+    indices: Sequence[int],
+    engine: EvaluationEngine,
 ) -> Iterator[tuple[list[int], list[float]]]:
-    """Yields indices and losses of points, block by block, in any order.
+    """Yields indices and losses of points in blocks, in any order.
 
-    A point's loss is the same whatever the engine, since each is computed on its own.
+    The loss of a point does not depend on the engine, because points are evaluated one by one.
 
     Args:
-        task: What is evaluated.
-        points: All coordinates, shape (points, 2).
-        indices: Which of them.
-        engine: Where.
+        task: The model and the plane.
+        points: The coordinates of all points, shape (points, 2).
+        indices: The points to evaluate.
+        engine: The engine.
 
     Raises:
-        ModelError: The model cannot be made or evaluated.
+        ModelError: The model cannot be created or evaluated.
     """
     if not len(indices):
         return
@@ -110,7 +124,7 @@ def evaluate(
 
 
 def _evaluate_block(
-    task: Task, indices: list[int], points: npt.NDArray[np.float64]
+    task: EvaluationTask, indices: list[int], points: npt.NDArray[np.float64]
 ) -> tuple[list[int], list[float]]:
     return indices, _evaluate(task, points)
 
@@ -118,7 +132,7 @@ def _evaluate_block(
 _evaluators: dict[str, _Evaluator] = {}  # of this process, by folder
 
 
-def _evaluate(task: Task, points: npt.NDArray[np.float64]) -> list[float]:
+def _evaluate(task: EvaluationTask, points: npt.NDArray[np.float64]) -> list[float]:
     evaluator = _evaluators.get(task.folder)
     if evaluator is None or evaluator.task != task:
         _evaluators.clear()  # one at a time: a model may be large
@@ -127,14 +141,14 @@ def _evaluate(task: Task, points: npt.NDArray[np.float64]) -> list[float]:
 
 
 def forget() -> None:
-    """Gives up the model that this process has kept for further points."""
+    """Releases the model that this process keeps for further points."""
     _evaluators.clear()
 
 
 class _Evaluator:
-    """A model on a plane. Beside the model itself, nothing is held but what is mapped."""
+    """A model on a plane. The plane is memory-mapped; only the model is in memory."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: EvaluationTask) -> None:
         self.task = task
         self._origin, self._first, self._second = read_plane(task.folder)
         try:
@@ -144,11 +158,8 @@ class _Evaluator:
         except RecSummaryError:
             raise
         except Exception as error:
-            received = verbatim(f"{type(error).__name__}: {error}")
             expected = "a function that returns a model with the checkpoints' parameters"
-            raise ModelError(
-                three_part("the model of the landscape", received, expected)
-            ) from error
+            raise _model_error("the model of the landscape", error, expected) from error
 
     def at(self, x: float, y: float) -> float:
         for name in self._first:
@@ -156,13 +167,11 @@ class _Evaluator:
         try:
             return float(self._model.loss())
         except Exception as error:
-            received = verbatim(f"{type(error).__name__}: {error}")
-            what = f"the loss at ({x:g}, {y:g})"
             expected = "a model that can be evaluated on its data"
-            raise ModelError(three_part(what, received, expected)) from error
+            raise _model_error(f"the loss at ({x:g}, {y:g})", error, expected) from error
 
     def _point(self, name: str, x: float, y: float) -> npt.NDArray[Any]:
-        """Returns a parameter at a point; float64 is only used for a stretch at a time."""
+        """Returns a parameter at a point; only one chunk at a time is in float64."""
         origin, first, second = self._origin[name], self._first[name], self._second[name]
         value = np.empty(origin.shape, origin.dtype)
         flat = [each.reshape(-1) for each in (value, origin, first, second)]
@@ -175,8 +184,13 @@ class _Evaluator:
         return value
 
 
-def _claim_device(task: Task) -> int | None:
-    """Returns a device that no other worker has taken; None if there are none to share."""
+def _model_error(what: str, error: Exception, expected: str) -> ModelError:
+    received = verbatim(f"{type(error).__name__}: {error}")
+    return ModelError(three_part(what, received, expected))
+
+
+def _claim_device(task: EvaluationTask) -> int | None:
+    """Returns a device that no other worker has claimed; None if there are no devices."""
     for device in task.devices:
         path = os.path.join(task.folder, f"device_{device}.claim")
         with contextlib.suppress(FileExistsError):
@@ -185,15 +199,15 @@ def _claim_device(task: Task) -> int | None:
     return task.devices[0] if task.devices else None
 
 
-def release_devices(task: Task) -> None:
-    """Gives all devices back, those of workers that were killed included."""
+def release_devices(task: EvaluationTask) -> None:
+    """Releases all devices, including those of workers that were killed."""
     for device in task.devices:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(os.path.join(task.folder, f"device_{device}.claim"))
 
 
 @contextlib.contextmanager
-def _backend(joblib: Any, engine: Engine) -> Iterator[None]:
+def _backend(joblib: Any, engine: EvaluationEngine) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         if engine.name == "dask":
             distributed: Any = importlib.import_module("distributed")

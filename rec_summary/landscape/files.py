@@ -1,4 +1,4 @@
-"""Landscapes as files for other programs: NumPy's `.npz`, and VTK's for ParaView.
+"""Landscapes as files for other programs: NumPy `.npz`, and VTK for ParaView.
 
 Source: "VTK File Formats", the legacy format, `STRUCTURED_GRID` and `POLYDATA`.
 """
@@ -18,27 +18,29 @@ from rec_summary.values.landscape import Landscape
 
 FORMATS: Final = ("npz", "vtk")
 
+Floats = npt.NDArray[np.float64]
+
 
 def write_files(
     directory: str, tag: str, landscape: Landscape, formats: Iterable[str]
 ) -> list[str]:
     """Writes a landscape in other formats; files of the same name are replaced.
 
-    `<tag>.npz` has x (columns,), y (rows,), z (rows, columns), path (checkpoints, 3), and the
-    facts. `<tag>.vtk` has the surface, with the loss as height and as a value of each point;
-    `<tag>_path.vtk` the path as a line.
+    `<tag>.npz` contains x (columns,), y (rows,), z (rows, columns), path (checkpoints, 3), and the
+    metadata. `<tag>.vtk` contains the surface, with the loss as the height and as a value of each
+    point; `<tag>_path.vtk` contains the path as a line.
 
     Args:
-        directory: Where to; made if need be.
-        tag: What the files are called.
+        directory: The directory of the files; created if it is missing.
+        tag: The tag of the landscape, from which the file names are made.
         landscape: The landscape.
         formats: Some of `FORMATS`.
 
     Returns:
-        The files.
+        The paths of the files.
 
     Raises:
-        OSError: They cannot be written.
+        OSError: A file cannot be written.
     """
     refuse_link(directory)
     os.makedirs(directory, exist_ok=True)
@@ -57,44 +59,30 @@ def _surface(landscape: Landscape) -> str:
     rows, columns = landscape.z.shape
     x, y = np.meshgrid(landscape.x, landscape.y)
     points = np.stack([x, y, np.nan_to_num(landscape.z)], axis=-1).reshape(-1, 3)
-    return "\n".join(
-        [
-            *_header("loss surface", "STRUCTURED_GRID"),
-            f"DIMENSIONS {columns} {rows} 1",
-            f"POINTS {rows * columns} double",
-            *_lines(points),
-            f"POINT_DATA {rows * columns}",
-            "SCALARS loss double 1",
-            "LOOKUP_TABLE default",
-            *_lines(landscape.z.reshape(-1, 1)),
-            "",
-        ]
-    )
+    dataset = ["DATASET STRUCTURED_GRID", f"DIMENSIONS {columns} {rows} 1"]
+    return _vtk("loss surface", dataset, points, [], landscape.z.reshape(-1, 1))
 
 
 def _path(landscape: Landscape) -> str:
-    count = len(landscape.path)
+    path, count = landscape.path, len(landscape.path)
+    line = [f"LINES 1 {count + 1}", " ".join(map(str, [count, *range(count)]))]
+    return _vtk("path of the training", ["DATASET POLYDATA"], path, line, path[:, 2:])
+
+
+def _vtk(title: str, dataset: list[str], points: Floats, cells: list[str], losses: Floats) -> str:
+    """Returns a dataset with points, (n, 3), cells and losses, (n, 1), in the legacy format."""
+    count = len(points)
     return "\n".join(
         [
-            *_header("path of the training", "POLYDATA"),
-            f"POINTS {count} double",
-            *_lines(landscape.path),
-            f"LINES 1 {count + 1}",
-            " ".join(map(str, [count, *range(count)])),
-            f"POINT_DATA {count}",
-            "SCALARS loss double 1",
-            "LOOKUP_TABLE default",
-            *_lines(landscape.path[:, 2:]),
-            "",
+            *("# vtk DataFile Version 3.0", title, "ASCII", *dataset),
+            *(f"POINTS {count} double", *_lines(points), *cells),
+            *(f"POINT_DATA {count}", "SCALARS loss double 1", "LOOKUP_TABLE default"),
+            *(*_lines(losses), ""),
         ]
     )
 
 
-def _header(title: str, kind: str) -> list[str]:
-    return ["# vtk DataFile Version 3.0", title, "ASCII", f"DATASET {kind}"]
-
-
-def _lines(points: npt.NDArray[np.float64]) -> list[str]:
+def _lines(points: Floats) -> list[str]:
     return [" ".join(repr(float(number)) for number in point) for point in points]
 
 

@@ -1,23 +1,24 @@
-"""The plane in which the loss bends most: along the first eigenvectors of its Hessian.
+"""The plane of the greatest curvature: along the first eigenvectors of the Hessian of the loss.
 
 The Hessian is never formed. Its product with a vector is the difference of two gradients, and
-Lanczos' method needs nothing else. Source: Yao et al., "PyHessian: Neural Networks Through the
-Lens of the Hessian", 2020; `scipy.sparse.linalg.eigsh`.
+the method of Lanczos needs only these products. Source: Yao et al., "PyHessian: Neural Networks
+Through the Lens of the Hessian", 2020; `scipy.sparse.linalg.eigsh`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from rec_summary.errors import three_part
+from rec_summary.landscape.checkpoints import Trajectory
 from rec_summary.landscape.evaluate import Model, ModelError
+from rec_summary.landscape.options import HESSIAN
 from rec_summary.landscape.plane import Plane, Vector, last_point
-from rec_summary.landscape.trajectory import Trajectory
 
 Floats = npt.NDArray[np.float64]
 
@@ -26,25 +27,26 @@ _TOLERANCE: Final = 1e-7
 _LEAST_RISE: Final = 0.1  # of the loss at the edge of the grid
 
 
+@runtime_checkable
 class DifferentiableModel(Model, Protocol):
-    """A model that knows its gradient."""
+    """A model with a gradient."""
 
     def gradient(self, names: Sequence[str]) -> Vector:
         """Returns the gradient of the loss with respect to parameters."""
 
 
 def hessian_plane(
-    trajectory: Trajectory, names: Sequence[str], size: int, seed: int, model: Any
+    trajectory: Trajectory, names: Sequence[str], size: int, seed: int, model: Model
 ) -> Plane:
     """Returns the plane of the two greatest eigenvalues at the last checkpoint.
 
-    The grid reaches as far as the loss would double if it were a parabola.
+    The grid ends where a parabola of the same curvature has twice the loss.
 
     Args:
         trajectory: The checkpoints; only the last one is used.
         names: The parameters that move; at least three numbers.
-        size: Points along each side of the grid.
-        seed: Where the search begins.
+        size: The number of points along each side of the grid.
+        seed: The seed of the first vector of the search.
         model: A `DifferentiableModel`.
 
     Raises:
@@ -52,7 +54,7 @@ def hessian_plane(
     """
     from scipy.sparse.linalg import LinearOperator, eigsh
 
-    if not hasattr(model, "gradient"):
+    if not isinstance(model, DifferentiableModel):
         expected = "a model with a method `gradient`"
         raise ModelError(three_part("the model of a Hessian", type(model).__name__, expected))
     origin = last_point(trajectory)
@@ -81,7 +83,7 @@ def hessian_plane(
     values, vectors = eigsh(operator, k=2, which="LA", v0=begin, tol=_TOLERANCE)
     order = np.argsort(values)[::-1]
     values, vectors = values[order], vectors[:, order]
-    # Which way an eigenvector points is free.
+    # The sign of an eigenvector is free.
     vectors = vectors * np.sign(vectors[np.abs(vectors).argmax(axis=0), [0, 1]])
     axes = [_axis(float(value), loss, size) for value in values]
     first, second = (
@@ -94,9 +96,7 @@ def hessian_plane(
         second=second,
         x=axes[0],
         y=axes[1],
-        path=np.zeros((0, 2)),
-        explained=(),
-        method="Hessian",
+        method=HESSIAN,
         eigenvalues=tuple(float(value) for value in values),
     )
 

@@ -1,4 +1,4 @@
-"""A network of MindSpore as the model of a landscape; the only module here that loads it."""
+"""A MindSpore network as the model of a landscape; the only module here that loads MindSpore."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ _MOST_ROW_BYTES: Final = 1 << 33
 
 @dataclass(frozen=True)
 class ModelMaker:
-    """Makes the model in each process that evaluates; processes get this, not the model.
+    """Creates the model in each process; processes receive this object, not the model.
 
     Attributes:
-        callback: MindSpore's `callback_fn`: returns model, network, data set and metrics.
-            Or where it is, as `module:function`.
-        num_samples: How many samples the loss is the mean of.
-        train_mode: Whether layers such as dropout and normalisation behave as in training.
-            By default they do not: the loss is then a function of the parameters alone.
+        callback: MindSpore's `callback_fn`, which returns model, network, data set and metrics; or
+            its name as `module:function`.
+        num_samples: The number of samples of the loss.
+        train_mode: Whether layers such as dropout and normalisation behave as in training. By
+            default they do not, so that the loss is a function of the parameters alone.
         device_target: MindSpore's device target.
-        replay: The file of input rows that the run has frozen; the samples are these then,
-            and the function's data set is not read.
+        replay: The file of the input rows that the run stored. If it is given, these rows are the
+            samples, and the data set of the function is not read.
     """
 
     callback: Callable[[], Any] | str
@@ -45,14 +45,14 @@ class ModelMaker:
 
     @property
     def fingerprint(self) -> str:
-        """What tells the samples from others: a landscape of one must not go on with another's."""
+        """Identifies the samples: a landscape must not continue with other samples."""
         if not self.replay:
             return f"data set {self.train_mode}"
         status = os.stat(self.replay)
         return f"replay {status.st_size} {status.st_mtime_ns} {self.train_mode}"
 
     def __call__(self, device: int | None) -> MindSporeModel:
-        """Makes the model, on a device if there is one to be chosen; sets graph mode."""
+        """Returns the model, on a device if one is given; sets graph mode."""
         mindspore.set_context(mode=mindspore.GRAPH_MODE)  # compiled once, then fast
         if device is not None:
             mindspore.set_device(self.device_target, device)
@@ -61,15 +61,15 @@ class ModelMaker:
             callback = imported(callback)
         made = callback()
         if not isinstance(made, tuple) or len(made) != 4:
-            expected = "a tuple of model, network, data set and metrics, as MindSpore has it"
-            raise ModelError(three_part("what the model's function returns", made, expected))
+            expected = "a tuple of model, network, data set and metrics, as for MindSpore"
+            raise ModelError(three_part("the result of the model's function", made, expected))
         model, network, dataset, _ = made
         batches = replayed(self.replay) if self.replay else decoded(dataset)
         return MindSporeModel(model, network, batches, self.num_samples, train_mode=self.train_mode)
 
 
 class MindSporeModel:
-    """A network with its loss, and samples that are decoded once and kept."""
+    """A network with its loss, and samples that are decoded once."""
 
     def __init__(
         self,
@@ -80,13 +80,13 @@ class MindSporeModel:
         *,
         train_mode: bool,
     ) -> None:
-        """Keeps the samples.
+        """Decodes the samples.
 
         Args:
             model: A `mindspore.train.Model`, with the loss function.
             network: Its network, a Cell.
             batches: Batches of the network's inputs and the labels.
-            num_samples: How many samples; the batch that reaches that many is the last.
+            num_samples: The number of samples; the batch that reaches it is the last one.
             train_mode: As in `ModelMaker`.
         """
         loss_fn = getattr(model, "_loss_fn", None)
@@ -107,10 +107,10 @@ class MindSporeModel:
         self.samples = samples
 
     def set(self, name: str, value: npt.NDArray[Any]) -> None:
-        """Sets a parameter in place: the compiled graph stays.
+        """Sets a parameter in place, so that the compiled graph stays valid.
 
         Raises:
-            ModelError: There is no such parameter, or it has another shape.
+            ModelError: The network has no such parameter, or of another shape.
         """
         parameter = self._parameters.get(name)
         if parameter is None or tuple(parameter.shape) != value.shape:
@@ -144,16 +144,16 @@ def decoded(dataset: Any) -> Iterator[Sequence[Tensor]]:
     """Yields the batches of a data set.
 
     Raises:
-        ModelError: It is none.
+        ModelError: The object is not a data set.
     """
     if not hasattr(dataset, "create_tuple_iterator"):
-        expected = "a mindspore.dataset.Dataset, since the run has frozen no input rows"
+        expected = "a mindspore.dataset.Dataset, since the run stored no input rows"
         raise ModelError(three_part("the model's data set", dataset, expected))
     yield from dataset.create_tuple_iterator(num_epochs=1, do_copy=True)
 
 
 def replayed(path: str) -> Iterator[Sequence[Tensor]]:
-    """Yields the input rows that a run has frozen, in batches of the size it had.
+    """Yields the input rows that a run stored, in batches of the size in the training.
 
     Raises:
         ModelError: They cannot be read.
@@ -165,21 +165,21 @@ def replayed(path: str) -> Iterator[Sequence[Tensor]]:
         columns = [found[f"column_{index}"] for index in range(len(found) - 1)]
     except (OSError, ValueError, KeyError, TypeError) as error:
         received = verbatim(f"{path}: {type(error).__name__}: {error}")
-        raise ModelError(three_part("the frozen rows", received, "a readable file")) from error
+        raise ModelError(three_part("the stored rows", received, "a readable file")) from error
     for start in range(0, len(columns[0]) if columns else 0, size):
         yield [Tensor(column[start : start + size]) for column in columns]
 
 
 def device_target() -> str:
-    """Returns the device target that MindSpore is set to."""
+    """Returns the current device target of MindSpore."""
     return str(mindspore.get_context("device_target"))
 
 
 def imported(place: str) -> Callable[[], Any]:
-    """Returns the function that `module:function` names; modules here are found, too.
+    """Returns the function `module:function`; modules of the working directory are found too.
 
     Raises:
-        ModelError: There is none.
+        ModelError: There is no such function.
     """
     module, _, name = place.partition(":")
     if not module or not name:

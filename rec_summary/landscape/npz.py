@@ -1,4 +1,4 @@
-"""Reading `.npz` files that a stranger may have made: no pickles, no bombs, no links."""
+"""Reads `.npz` files from untrusted directories: no pickles, no zip bombs, no links."""
 
 from __future__ import annotations
 
@@ -27,11 +27,12 @@ def read_npz(path: str | os.PathLike[str], most: int) -> dict[str, npt.NDArray[A
 
     Args:
         path: The file.
-        most: How many bytes the arrays may have together, unpacked.
+        most: The maximum size of all arrays, unpacked, in bytes.
 
     Raises:
-        OSError: The file cannot be opened, is a link, or is no regular file.
-        ValueError: It is no `.npz` file of numbers, is damaged, or holds more than `most` bytes.
+        OSError: The file cannot be opened, is a link, or is not a regular file.
+        ValueError: The file is not an `.npz` file of numbers, is damaged, or holds more than
+            `most` bytes.
     """
     found = {}
     with os.fdopen(open_plain(path), "rb") as file:
@@ -42,7 +43,7 @@ def read_npz(path: str | os.PathLike[str], most: int) -> dict[str, npt.NDArray[A
                     raise ValueError(f"{len(members):,} arrays, more than {_MOST_ARRAYS:,}")
                 room = most
                 for member in members:
-                    # What the archive states of sizes may be false: no more than that is unpacked.
+                    # The sizes stated in the archive may be false, so reading is limited.
                     with archive.open(member) as packed:
                         data = packed.read(room + 1)
                     room -= len(data)

@@ -1,7 +1,7 @@
-"""What of a landscape has been computed: kept on disk, so that a run that is killed goes on.
+"""The computed losses of a landscape on disk, so that a killed computation continues.
 
-<folder>/plan.json                 what is computed: if it differs, all begins anew
-<folder>/plane/<n>.npy             origin and directions, one file for each parameter
+<folder>/plan.json                 the computation; if it differs, everything is computed again
+<folder>/plane/<part>_<n>.npy      origin and directions, a file for each parameter
 <folder>/losses.npz                the losses, and which of them are known
 """
 
@@ -50,25 +50,25 @@ class BusyError(RecSummaryError):
 
 
 class Store:
-    """The points of one landscape, those of the grid and then those of the path.
+    """The points of one landscape: those of the grid, then those of the path.
 
     Attributes:
-        folder: Where it is.
+        folder: The directory of the store.
         points: The coordinates of all points, shape (points, 2).
-        losses: Their losses, NaN where they are not known, shape (points,).
-        known: Which are known, shape (points,).
+        losses: The losses of all points, NaN if they are unknown, shape (points,).
+        known: Which losses are known, shape (points,).
     """
 
     def __init__(self, folder: str, plane: Plane, plan: dict[str, Any]) -> None:
-        """Opens or begins a store; to be called with the lock held.
+        """Opens or creates a store; call it while you hold the lock.
 
         Args:
-            folder: Where it is.
+            folder: The directory of the store.
             plane: The plane.
-            plan: What tells this computation from others; JSON can hold it.
+            plan: A description that identifies the computation, to be written as JSON.
 
         Raises:
-            OSError: It cannot be written.
+            OSError: The store cannot be written.
         """
         self.folder = folder
         grid = np.stack(np.meshgrid(plane.x, plane.y), axis=-1).reshape(-1, 2)
@@ -86,7 +86,7 @@ class Store:
 
     @property
     def missing(self) -> npt.NDArray[np.intp]:
-        """The indices of the points that are not known yet."""
+        """The indices of the points with unknown losses."""
         return np.flatnonzero(~self.known)
 
     @property
@@ -97,11 +97,11 @@ class Store:
 
     @property
     def path(self) -> npt.NDArray[np.float64]:
-        """The losses on the path; without one, that of the origin alone."""
+        """The losses on the path, or the loss of the origin if there is no path."""
         return self.losses[self._shape[0] * self._shape[1] :]
 
     def put(self, indices: Sequence[int], losses: Sequence[float]) -> None:
-        """Takes losses, and saves them about once a second.
+        """Adds losses, and saves all about once a second.
 
         Raises:
             OSError: They cannot be saved.
@@ -112,7 +112,7 @@ class Store:
             self.save()
 
     def save(self) -> None:
-        """Saves all losses: complete, or as they were before.
+        """Saves all losses atomically.
 
         Raises:
             OSError: They cannot be saved.
@@ -140,9 +140,9 @@ class Store:
 
     def _write_plane(self, plane: Plane) -> None:
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(os.path.join(self.folder, _PLAN))  # what was there is not in force any more
+            os.unlink(os.path.join(self.folder, _PLAN))  # the plan of the old plane is invalid
         folder = os.path.join(self.folder, _PLANE)
-        refuse_link(folder)  # what it leads to would be emptied
+        refuse_link(folder)  # the target of a link would be emptied
         make_directory(folder)
         for left in os.listdir(folder):
             os.unlink(os.path.join(folder, left))
@@ -157,7 +157,7 @@ class Store:
 
 
 def read_plane(folder: str) -> tuple[Vector, Vector, Vector]:
-    """Returns origin and directions of a store, mapped from the disk: processes share them.
+    """Returns origin and directions of a store, memory-mapped so that processes share them.
 
     Raises:
         OSError: They cannot be read.
@@ -185,11 +185,11 @@ def _part_path(folder: str, part: str, index: int) -> str:
 
 @contextlib.contextmanager
 def locked(folder: str) -> Iterator[None]:
-    """Makes a folder, and holds its lock.
+    """Creates a directory and holds its lock.
 
     Raises:
-        BusyError: Another process holds it; it is named.
-        OSError: The folder cannot be made.
+        BusyError: Another process holds the lock; the message names the process.
+        OSError: The directory cannot be created.
     """
     os.makedirs(os.path.dirname(folder), exist_ok=True)
     refuse_link(os.path.dirname(folder))
@@ -208,7 +208,7 @@ def locked(folder: str) -> Iterator[None]:
             three_part(
                 f"the landscape in {folder}",
                 verbatim(f"one that is being computed by {who}"),
-                "one that nobody computes: wait for it, or end that process",
+                "one that no process computes: wait for that process, or end it",
             )
         ) from error
     try:

@@ -1,4 +1,4 @@
-"""`SummaryLandscape`: from the checkpoints of a run to loss landscapes in its records.
+"""`SummaryLandscape`: computes loss landscapes from the checkpoints of a run and records them.
 
 Source: `mindspore.SummaryLandscape`.
 """
@@ -10,16 +10,18 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 
 from rec_summary import old_mindspore
 from rec_summary._pb.summary_pb2 import Event, LossLandscape, Summary
+from rec_summary.landscape.checkpoints import TOUCHED, Trajectory, choose
 from rec_summary.landscape.evaluate import (
-    Engine,
-    Model,
-    Task,
+    EvaluationEngine,
+    EvaluationTask,
+    ModelFactory,
     evaluate,
     forget,
     parse_engine,
@@ -27,35 +29,32 @@ from rec_summary.landscape.evaluate import (
 )
 from rec_summary.landscape.files import write_files
 from rec_summary.landscape.hessian import hessian_plane
-from rec_summary.landscape.options import Options, changed, tag_of, wanted
+from rec_summary.landscape.metadata import CHECKPOINT_FOLDER, Metadata, changed, read_metadata
+from rec_summary.landscape.options import HESSIAN, PCA, Options, PlannedLandscape, planned
 from rec_summary.landscape.plane import Plane, pca_plane, random_plane
-from rec_summary.landscape.point import CHECKPOINT_FOLDER, Metadata, read_metadata
 from rec_summary.landscape.store import Store, locked
-from rec_summary.landscape.trajectory import TOUCHED, Trajectory, choose
 from rec_summary.records.writing.run_writer import RunWriter
 from rec_summary.records.writing.task import MessageRecord
 from rec_summary.values.landscape import from_landscape
 from rec_summary.values.tensor import to_tensor
 
 FOLDER: Final = "landscape"
-REPLAY_NAME: Final = "replay.npz"  # as `training.replay` has it
+REPLAY_NAME: Final = "replay.npz"  # the same name as in `training.landscape.replay`
 
-Progress = Callable[[str, int, int], None]
-"""Told the landscape at hand, its points that are known, and all its points."""
-
-Make = Callable[[int | None], Model]
+LandscapeProgress = Callable[[str, int, int], None]
+"""Receives the tag of a landscape, the number of its known points, and that of all its points."""
 
 
 class SummaryLandscape:
     """Computes the loss landscapes of a run, a drop-in for MindSpore's class of this name.
 
-    All learned parameters move, embedding tables among them; the loss is that of the network
-    in evaluation mode; the same seed gives the same planes. What has been computed is kept in
-    `<summary_dir>/landscape`, so that a computation that was killed goes on.
+    All learned parameters move, including embedding tables. The loss is that of the network in
+    evaluation mode. The same seed gives the same planes. Computed losses are stored in
+    `<summary_dir>/landscape`, so that a killed computation continues.
     """
 
     def __init__(self, summary_dir: str | os.PathLike[str]) -> None:
-        """Names a record directory of a run with `collect_landscape`."""
+        """Sets the record directory, of a run with `collect_landscape`."""
         self._summary_dir = os.path.abspath(os.fspath(summary_dir))
 
     def gen_landscapes_with_multi_process(
@@ -72,34 +71,34 @@ class SummaryLandscape:
         replay: bool = True,
         hessian: bool = False,
         files: Sequence[str] = (),
-        progress: Progress | None = None,
+        progress: LandscapeProgress | None = None,
     ) -> list[str]:
-        """Computes the landscapes that the run was set up for, and records them.
+        """Computes the landscapes that the run was configured for, and records them.
 
         Args:
-            callback_fn: Returns a model, its network, a data set and metrics (which are not
-                used: the loss is the model's own). Or where it is, `module:function`.
-            collect_landscape: What is to differ from what the run was set up for:
-                `landscape_size`, `create_landscape`, `num_samples`, `intervals`.
-            device_ids: The devices that workers share among themselves; None means the CPU.
-            output: Where the records go; by default to `summary_dir`.
+            callback_fn: Returns a model, its network, a data set and metrics (which are not used,
+                because the loss is that of the model); or its name as `module:function`.
+            collect_landscape: Changes of the configuration of the run: `landscape_size`,
+                `create_landscape`, `num_samples`, `intervals`.
+            device_ids: The devices that the workers share; None stands for the CPU.
+            output: The directory of the records; by default `summary_dir`.
             seed: As in `Options`.
             parameters: As in `Options`.
             engine: As in `Options`.
             jobs: As in `Options`.
-            replay: Whether the samples are the input rows that the run has frozen, if it has;
-                otherwise they are read from the data set.
+            replay: Whether to use the input rows that the run stored, if there are any. Otherwise
+                the samples are read from the data set.
             hessian: As in `Options`.
             files: As in `Options`.
-            progress: Told how far it is.
+            progress: Receives the progress, see `LandscapeProgress`.
 
         Returns:
             The tags of the landscapes.
 
         Raises:
-            SourceError: Metadata or a checkpoint is missing, or cannot be used.
-            ValueError: An option cannot be meant.
-            ModelError: The model cannot be made or evaluated. What is done so far is kept.
+            SourceError: Metadata or a checkpoint is missing or unusable.
+            ValueError: An option is invalid.
+            ModelError: The model cannot be created or evaluated. Computed losses are kept.
             BusyError: Another process computes the same landscape.
             ImportError: MindSpore cannot be imported.
         """
@@ -129,105 +128,108 @@ class SummaryLandscape:
 
     def compute(
         self,
-        make: Make,
+        make: ModelFactory,
         metadata: Metadata,
         options: Options,
         *,
         output: str | os.PathLike[str] | None = None,
-        progress: Progress | None = None,
+        progress: LandscapeProgress | None = None,
     ) -> list[str]:
-        """Computes landscapes of any model; arguments and errors as of
-        `gen_landscapes_with_multi_process`.
+        """Computes landscapes of any model; errors as of `gen_landscapes_with_multi_process`.
 
         Args:
-            make: Makes the model in each process; what it returns has `set` and `loss`.
-            metadata: What the run has kept, and which landscapes are wanted.
-            options: How they are computed.
-            output: Where the records go.
-            progress: Told how far it is.
+            make: Creates the model in each process.
+            metadata: The metadata of the run, and the landscapes to compute.
+            options: The options.
+            output: The directory of the records; by default `summary_dir`.
+            progress: Receives the progress, see `LandscapeProgress`.
+
+        Returns:
+            The tags of the landscapes.
         """
         engine = parse_engine(options.engine, options.jobs)
         target = self._summary_dir if output is None else os.fspath(output)
+        stores = os.path.join(self._summary_dir, FOLDER)
+        computation = _Computation(stores, make, metadata, options, engine, progress)
         tags = []
-        for numbers, method in wanted(metadata, options):
-            tag = tag_of(numbers, method)
-            message = self._landscape(
-                tag, numbers, method, make, metadata, options, engine, progress
-            )
-            _record(target, tag, message)
+        for each in planned(metadata, options):
+            message = computation.run(each)
+            _record(target, each.tag, message)
             if options.files:
                 folder = os.path.join(target, FOLDER)
-                write_files(folder, tag, from_landscape(message), options.files)
-            tags.append(tag)
+                write_files(folder, each.tag, from_landscape(message), options.files)
+            tags.append(each.tag)
         return tags
 
     def clean_ckpt(self) -> None:
-        """Removes the checkpoints, and what was computed of landscapes that are not complete."""
+        """Removes the checkpoints and the stored losses."""
         for folder in (CHECKPOINT_FOLDER, FOLDER):
             shutil.rmtree(os.path.join(self._summary_dir, folder), ignore_errors=True)
 
-    def _landscape(
-        self,
-        tag: str,
-        numbers: Sequence[int],
-        method: str,
-        make: Make,
-        metadata: Metadata,
-        options: Options,
-        engine: Engine,
-        progress: Progress | None,
-    ) -> LossLandscape:
-        with Trajectory(metadata, numbers) as trajectory:
-            names = choose(trajectory.names, trajectory.shape, options.parameters)
-            size = metadata.landscape_size
-            if method == "PCA":
-                plane = pca_plane(trajectory, names, size)
-            elif method == "Hessian":
-                device = options.device_ids[0] if options.device_ids else None
-                plane = hessian_plane(trajectory, names, size, options.seed, make(device))
-            else:
-                touched = options.parameters == TOUCHED
-                plane = random_plane(trajectory, names, size, options.seed, touched_only=touched)
+
+@dataclass(frozen=True)
+class _Computation:
+    """Computes landscapes of one run; `folder` is the directory of their stores."""
+
+    folder: str
+    make: ModelFactory
+    metadata: Metadata
+    options: Options
+    engine: EvaluationEngine
+    progress: LandscapeProgress | None
+
+    def run(self, landscape: PlannedLandscape) -> LossLandscape:
+        """Returns the record of a landscape."""
+        options = self.options
+        with Trajectory(self.metadata, landscape.numbers) as trajectory:
+            names = choose(trajectory.names, trajectory.last.shape, options.parameters)
+            plane = self._plane(landscape.method, trajectory, names)
             plan = {
                 "checkpoints": trajectory.fingerprint,
                 "parameters": names,
-                "method": method,
+                "method": landscape.method,
                 "seed": options.seed,
-                "size": size,
-                "samples": metadata.num_samples,
-                "model": getattr(make, "fingerprint", ""),
+                "size": self.metadata.landscape_size,
+                "samples": self.metadata.num_samples,
+                "model": self.make.fingerprint,
             }
-        folder = os.path.join(self._summary_dir, FOLDER, _folder_name(tag, options))
+        folder = os.path.join(self.folder, _folder_name(landscape.tag, options))
+        moved = plane.moved
         with locked(folder):
             store = Store(folder, plane, plan)
-            plane = plane.without_vectors()  # workers map them from the disk
-            self._fill(tag, store, make, options, engine, progress)
-        return _message(plane, store, numbers, metadata, options, names)
+            # Frees the memory: workers map the vectors from the disk.
+            plane = replace(plane, origin={}, first={}, second={})
+            self._fill(landscape.tag, store)
+        return _message(plane, store, landscape.numbers, self.metadata, options, moved)
 
-    def _fill(
-        self,
-        tag: str,
-        store: Store,
-        make: Make,
-        options: Options,
-        engine: Engine,
-        progress: Progress | None,
-    ) -> None:
-        task = Task(make, store.folder, options.device_ids)
+    def _plane(self, method: str, trajectory: Trajectory, names: Sequence[str]) -> Plane:
+        size, options = self.metadata.landscape_size, self.options
+        if method == PCA:
+            return pca_plane(trajectory, names, size)
+        if method == HESSIAN:
+            device = options.device_ids[0] if options.device_ids else None
+            return hessian_plane(trajectory, names, size, options.seed, self.make(device))
+        touched = options.parameters == TOUCHED
+        return random_plane(trajectory, names, size, options.seed, touched_only=touched)
+
+    def _fill(self, tag: str, store: Store) -> None:
+        """Evaluates the unknown points of a store."""
+        task = EvaluationTask(self.make, store.folder, self.options.device_ids)
         release_devices(task)
-        done, total = int(store.known.sum()), len(store.points)
         try:
-            if progress is not None:
-                progress(tag, done, total)
-            for indices, losses in evaluate(task, store.points, store.missing.tolist(), engine):
+            self._report(tag, store)
+            missing = store.missing.tolist()
+            for indices, losses in evaluate(task, store.points, missing, self.engine):
                 store.put(indices, losses)
-                done += len(indices)
-                if progress is not None:
-                    progress(tag, done, total)
+                self._report(tag, store)
         finally:
             store.save()
             release_devices(task)
             forget()
+
+    def _report(self, tag: str, store: Store) -> None:
+        if self.progress is not None:
+            self.progress(tag, int(store.known.sum()), len(store.points))
 
 
 def _folder_name(tag: str, options: Options) -> str:
@@ -241,9 +243,9 @@ def _message(
     numbers: Sequence[int],
     metadata: Metadata,
     options: Options,
-    names: Sequence[str],
+    moved: int,
 ) -> LossLandscape:
-    """Returns the record of a landscape, in MindSpore's form."""
+    """Returns the record of a landscape in MindSpore's format."""
     message = LossLandscape()
     _fill_points(message.landscape, plane.x, plane.y, store.grid)
     if len(plane.path):
@@ -257,9 +259,9 @@ def _message(
     about.explained_variance.extend(plane.explained)
     about.samples = metadata.num_samples
     about.selection = options.parameters
-    about.moved = plane.moved
+    about.moved = moved
     about.eigenvalues.extend(plane.eigenvalues)
-    if plane.method != "PCA":
+    if plane.method != PCA:
         about.seed = options.seed
     return message
 

@@ -16,12 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rec_summary.errors import SourceError
+from rec_summary.landscape.checkpoints import Checkpoint, Trajectory
+from rec_summary.landscape.metadata import METADATA_NAME, read_metadata
 from rec_summary.landscape.npz import read_npz
 from rec_summary.landscape.options import Options
-from rec_summary.landscape.point import METADATA_NAME, Point, read_metadata
 from rec_summary.landscape.store import BusyError, locked
 from rec_summary.landscape.summary_landscape import FOLDER, SummaryLandscape, _folder_name
-from rec_summary.landscape.trajectory import Trajectory
 from rec_summary.records.checkpoints.file import CheckpointError, CheckpointFile
 from rec_summary.records.checkpoints.sparse import restored
 from rec_summary.records.files import temporary_name
@@ -127,7 +127,7 @@ def test_paths_in_the_metadata_lead_nowhere_else(tmp_path: Path, victim: Path) -
     for name in (str(victim / "a.ckpt"), "../../home/a.ckpt", "/dev/zero"):
         change(folder, model_params_file_map={"1": name})
         with pytest.raises(SourceError, match="No such file"):
-            Point(read_metadata(folder), 1)
+            Checkpoint(read_metadata(folder), 1)
     for name in ("x/..", ".", "", "x/", "a\0b"):
         change(folder, model_params_file_map={"1": name})
         with pytest.raises(SourceError, match="names no file"):
@@ -231,8 +231,8 @@ def test_rows_without_a_table_are_told(tmp_path: Path) -> None:
     for case in cases:
         metadata = write_two(tmp_path, whole, case)
         with pytest.raises(SourceError):
-            Point(metadata, 2).array("t")
-    point = Point(write_two(tmp_path, whole, base + rows + values), 2)
+            Checkpoint(metadata, 2).array("t")
+    point = Checkpoint(write_two(tmp_path, whole, base + rows + values), 2)
     assert point.array("t").shape == (4, 3)
 
 
@@ -270,7 +270,7 @@ def test_checkpoints_that_are_based_on_each_other_without_end(tmp_path: Path) ->
     metadata = write_two(tmp_path, b"", b"")
     files = {number: f"{number}.ckpt" for number in range(count)}
     with pytest.raises(SourceError, match="based on each other"):
-        Point(type(metadata)(**{**vars(metadata), "files": files}), 3)
+        Checkpoint(type(metadata)(**{**vars(metadata), "files": files}), 3)
 
 
 @settings(max_examples=200, deadline=None)

@@ -5,20 +5,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rec_summary.landscape.evaluate import Task, _claim_device, release_devices
+from rec_summary.landscape.checkpoints import Trajectory
+from rec_summary.landscape.evaluate import EvaluationTask, _claim_device, release_devices
 from rec_summary.landscape.plane import pca_plane
 from rec_summary.landscape.store import Store, read_plane
-from rec_summary.landscape.trajectory import Trajectory
 from tests.support import quadratic
 from tests.support.quadratic import Maker, write_run
 
 
 def test_each_worker_gets_a_device_of_its_own(tmp_path: Path) -> None:
-    task = Task(Maker(), str(tmp_path), devices=(3, 5))
+    task = EvaluationTask(Maker(), str(tmp_path), devices=(3, 5))
     assert [_claim_device(task) for _ in range(3)] == [3, 5, 3]  # more workers than devices
     release_devices(task)
     assert _claim_device(task) == 3
-    assert _claim_device(Task(Maker(), str(tmp_path))) is None
+    assert _claim_device(EvaluationTask(Maker(), str(tmp_path))) is None
 
 
 @pytest.fixture

@@ -138,7 +138,7 @@ def test_the_frozen_rows_are_the_samples_and_no_data_set_is_read(
         without_data, {"create_landscape": {"train": False}}, engine="sequential", seed=5
     )
     assert tags == ["landscape_[10]"]
-    with pytest.raises(ModelError, match="since the run has frozen no input rows"):
+    with pytest.raises(ModelError, match="since the run stored no input rows"):
         SummaryLandscape(run).gen_landscapes_with_multi_process(
             without_data, {"landscape_size": 3}, engine="sequential", replay=False
         )
@@ -147,7 +147,7 @@ def test_the_frozen_rows_are_the_samples_and_no_data_set_is_read(
 def test_frozen_rows_that_cannot_be_read(tmp_path: Path) -> None:
     path = tmp_path / "replay.npz"
     path.write_bytes(b"no archive")
-    with pytest.raises(ModelError, match="the frozen rows"):
+    with pytest.raises(ModelError, match="the stored rows"):
         ModelMaker(without_data, 8, replay=str(path))(None)
 
 

@@ -17,7 +17,8 @@ import pytest
 
 from rec_summary.errors import SourceError
 from rec_summary.landscape.evaluate import ModelError, parse_engine
-from rec_summary.landscape.options import Options, changed
+from rec_summary.landscape.metadata import changed
+from rec_summary.landscape.options import Options
 from rec_summary.landscape.store import BusyError
 from rec_summary.landscape.summary_landscape import SummaryLandscape
 from rec_summary.records.checkpoints.file import CheckpointFile
@@ -346,8 +347,8 @@ def test_the_hessian_has_the_eigenvalues_of_the_loss(tmp_path: Path) -> None:
 
 
 def test_rows_that_were_never_trained_stay_where_they_are(tmp_path: Path) -> None:
+    from rec_summary.landscape.checkpoints import Trajectory
     from rec_summary.landscape.plane import random_plane, touched_rows
-    from rec_summary.landscape.trajectory import Trajectory
 
     metadata = write_run(tmp_path / "run")
     points = quadratic.descend(6)
@@ -368,8 +369,8 @@ def test_rows_that_were_never_trained_stay_where_they_are(tmp_path: Path) -> Non
 
 
 def test_each_row_of_a_direction_at_random_has_the_norm_of_the_parameters(tmp_path: Path) -> None:
+    from rec_summary.landscape.checkpoints import Trajectory
     from rec_summary.landscape.plane import random_plane
-    from rec_summary.landscape.trajectory import Trajectory
 
     metadata = write_run(tmp_path / "run")
     with Trajectory(metadata, metadata.groups[0]) as trajectory:
@@ -380,6 +381,6 @@ def test_each_row_of_a_direction_at_random_has_the_norm_of_the_parameters(tmp_pa
             for name in ("user_embedding_table", "head.weight"):
                 np.testing.assert_allclose(
                     np.linalg.norm(direction[name], axis=1),
-                    np.linalg.norm(trajectory.array(-1, name), axis=1),
+                    np.linalg.norm(trajectory.last.array(name), axis=1),
                     rtol=1e-5,
                 )

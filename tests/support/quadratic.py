@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rec_summary.landscape.metadata import Metadata, read_metadata
 from rec_summary.landscape.options import Options
-from rec_summary.landscape.point import Metadata, read_metadata
 from rec_summary.landscape.summary_landscape import SummaryLandscape
 from rec_summary.tables.frames import load
 from rec_summary.values.landscape import Landscape
@@ -67,6 +67,10 @@ class Maker:
     seconds: float = 0.0
     journal: str = ""
     fails_at: int = -1
+
+    @property
+    def fingerprint(self) -> str:
+        return ""
 
     def __call__(self, device: int | None) -> Quadratic:
         return Quadratic(self)

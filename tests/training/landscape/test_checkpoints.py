@@ -14,8 +14,8 @@ from mindspore import nn
 from mindspore.train import Callback
 
 from rec_summary import RecModel, SummaryCollector
-from rec_summary.landscape.point import read_metadata
-from rec_summary.landscape.trajectory import Trajectory
+from rec_summary.landscape.checkpoints import Trajectory
+from rec_summary.landscape.metadata import read_metadata
 from rec_summary.training.landscape.checkpoints import LOCK_NAME, METADATA_NAME
 from rec_summary.training.landscape.policy import EverySteps, KeepLast, SavePolicy
 from rec_summary.training.landscape.replay import FILE_NAME
@@ -289,9 +289,9 @@ def test_sparse_checkpoints_are_small_and_the_same(tmp_path):
         ]
         with Trajectory(found, (7, 9, 11)) as trajectory:
             assert set(trajectory.names) == {"table.embedding_table", "head.weight", "head.bias"}
-            assert trajectory.shape("table.embedding_table") == (5000, 4)
+            assert trajectory.last.shape("table.embedding_table") == (5000, 4)
             landscapes[sparse] = [
-                trajectory.array(index, name) for index in range(3) for name in trajectory.names
+                point.array(name) for point in trajectory.checkpoints for name in trajectory.names
             ]
             assert len(trajectory.fingerprint) == (4 if sparse else 3)
     assert max(sizes[True]) < min(sizes[False]) / 20

@@ -13,8 +13,8 @@ from typing import Any, Final
 from rec_summary._pb.lineage_pb2 import LineageEvent
 from rec_summary._pb.summary_pb2 import Event
 from rec_summary.errors import RecordError, SourceError
+from rec_summary.landscape.metadata import METADATA_NAME, read_metadata
 from rec_summary.landscape.npz import read_npz
-from rec_summary.landscape.point import METADATA_NAME, read_metadata
 from rec_summary.records.checkpoints.file import CheckpointError, CheckpointFile
 from rec_summary.records.format.framing import frame
 from rec_summary.records.reading.reader import BadLength, RecordReader, TruncatedRecord

@@ -1,0 +1,138 @@
+"""The metadata that a training wrote for its landscapes: checkpoints, grid and samples."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from rec_summary.errors import SourceError, three_part, verbatim
+from rec_summary.records.files import read_plain, refuse_link
+
+CHECKPOINT_FOLDER: Final = "ckpt_dir"
+METADATA_NAME: Final = "train_metadata.json"
+_MOST_METADATA: Final = 1 << 26  # bytes
+_MOST_CHECKPOINTS: Final = 100_000
+_LONGEST_UNIT: Final = 100
+_SIZES: Final = range(3, 257)
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """The metadata of a run.
+
+    Attributes:
+        folder: The directory of the checkpoints.
+        files: The file name of each checkpoint, by its number.
+        groups: The numbers of the checkpoints of each landscape.
+        unit: The unit of these numbers: `step` or `epoch`.
+        steps_per_epoch: The number of steps of an epoch.
+        landscape_size: The number of points along each side of the grid.
+        num_samples: The number of samples of the loss.
+        train: Whether to compute the landscape of the training path.
+        result: Whether to compute the landscape around the result.
+    """
+
+    folder: str
+    files: dict[int, str]
+    groups: tuple[tuple[int, ...], ...]
+    unit: str
+    steps_per_epoch: int
+    landscape_size: int
+    num_samples: int
+    train: bool
+    result: bool
+
+
+def read_metadata(summary_dir: str | os.PathLike[str]) -> Metadata:
+    """Reads the metadata of a record directory, written by this package or by MindSpore.
+
+    Only the names of the checkpoint files are used, because their paths are those of the machine
+    that wrote them. The files are next to the metadata, wherever the directory is moved to.
+
+    Raises:
+        SourceError: The metadata is missing or damaged.
+    """
+    folder = os.path.join(os.fspath(summary_dir), CHECKPOINT_FOLDER)
+    path = os.path.join(folder, METADATA_NAME)
+    what = "the metadata of a loss landscape"
+    try:
+        refuse_link(folder)
+        return _parse(folder, json.loads(read_plain(path, _MOST_METADATA)))
+    except OSError as error:
+        received = verbatim(f"{path}: {error.strerror or error}")
+        expected = (
+            "a record directory of a training with collect_specified_data="
+            "{'collect_landscape': {...}}"
+        )
+        raise SourceError(three_part(what, received, expected)) from error
+    except (
+        *(ValueError, ArithmeticError, LookupError, TypeError, AttributeError),
+        *(RecursionError, MemoryError),
+    ) as error:
+        received = verbatim(f"{path}: {type(error).__name__}: {error}")
+        raise SourceError(three_part(what, received, "the file that a collector wrote")) from error
+
+
+def _parse(folder: str, found: Any) -> Metadata:
+    files = {
+        int(number): _base_name(name) for number, name in found["model_params_file_map"].items()
+    }
+    groups = tuple(tuple(map(int, group)) for group in found["epoch_group"].values())
+    if not all(groups) or sum(map(len, groups)) > _MOST_CHECKPOINTS:
+        raise ValueError(f"no landscape can be made of {list(map(len, groups))[:8]} checkpoints")
+    create = found["create_landscape"]
+    return Metadata(
+        folder=folder,
+        files=files,
+        groups=groups,
+        unit=str(found["unit"])[:_LONGEST_UNIT],
+        steps_per_epoch=int(found["step_per_epoch"]),
+        landscape_size=int(found["landscape_size"]),
+        num_samples=int(found["num_samples"]),
+        train=bool(create["train"]),
+        result=bool(create["result"]),
+    )
+
+
+def _base_name(path: str) -> str:
+    """Returns the name of a file next to the metadata, without the stated directory."""
+    name = os.path.basename(path)
+    if name in ("", ".", "..") or "\0" in name:
+        raise ValueError(f"{path!r} names no file")
+    return name
+
+
+def changed(metadata: Metadata, changes: Mapping[str, Any]) -> Metadata:
+    """Returns metadata with checked changes.
+
+    Args:
+        metadata: The metadata of the run.
+        changes: Some of the keys of MindSpore's `collect_landscape`.
+
+    Raises:
+        ValueError: A key is unknown, or a value is invalid.
+    """
+    known = ("landscape_size", "unit", "create_landscape", "num_samples", "intervals")
+    for key in changes:
+        if key not in known:
+            expected = f"one of {', '.join(known)}"
+            raise ValueError(three_part("a key of collect_landscape", key, expected))
+    size = changes.get("landscape_size", metadata.landscape_size)
+    if isinstance(size, bool) or not isinstance(size, int) or size not in _SIZES:
+        raise ValueError(three_part("landscape_size", size, "an int from 3 to 256"))
+    samples = changes.get("num_samples", metadata.num_samples)
+    if isinstance(samples, bool) or not isinstance(samples, int) or samples < 1:
+        raise ValueError(three_part("num_samples", samples, "an int of at least 1"))
+    create = changes.get("create_landscape", {})
+    groups = changes.get("intervals", metadata.groups)
+    return replace(
+        metadata,
+        landscape_size=size,
+        num_samples=samples,
+        groups=tuple(tuple(group) for group in groups),
+        train=bool(create.get("train", metadata.train)),
+        result=bool(create.get("result", metadata.result)),
+    )
