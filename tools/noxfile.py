@@ -131,6 +131,8 @@ def run(session: nox.Session, environment: Environment) -> None:
         env={"PYTHONPATH": None, "GLOG_v": "3", **dict(environment.variables)},
         success_codes=[0, 1],
     )
+    if not report.is_file():
+        session.error("pytest did not finish: it wrote no report")
     counts = count(report)
     if not ends:
         listed = session.run("python", "-m", "pip", "list", "--format=json", silent=True)

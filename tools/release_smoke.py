@@ -38,9 +38,9 @@ def command(*arguments: str) -> str:
 
 
 def check(what: str, good: bool) -> None:
-    """Ends with an error unless all is well."""
+    """Exits with an error if a check fails."""
     if not good:
-        sys.exit(f"not as it should be: {what}")
+        sys.exit(f"failed: {what}")
     print(f"  {what}")
 
 
@@ -60,7 +60,7 @@ def main(version: str, records: str, extras: str = "") -> None:
     check("inspected", run["run"] == "run")
     command("verify", records)
     has_mindspore = importlib.util.find_spec("mindspore") is not None
-    check("MindSpore is there or not, as wanted", has_mindspore == ("mindspore" in extras))
+    check("MindSpore is installed only with its extra", has_mindspore == ("mindspore" in extras))
     if has_mindspore:
         _train(rec_summary)
     else:

@@ -96,7 +96,7 @@ def test_changed_data_are_an_error_that_names_the_file(tmp_path: Path, name: str
 
 
 def test_the_published_checksums_reject_a_forgery(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match=r"delete .* to fetch it anew"):
+    with pytest.raises(SourceError, match=r"delete .* to fetch it again"):
         movielens.load(forge(tmp_path))
 
 

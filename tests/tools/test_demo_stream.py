@@ -133,7 +133,7 @@ def test_a_repeated_table_streams_on_in_order_over_its_end() -> None:
     np.testing.assert_array_equal(users, np.tile(table.user, 10))
 
 
-def test_each_iteration_starts_the_stream_anew() -> None:
+def test_each_iteration_starts_the_stream_again() -> None:
     stream = ClickStream(lambda: synthetic.impressions(5), VOCABULARY, 16)
     first, second = (list(itertools.islice(stream, 200)) for _ in range(2))
     for left, right in zip(first, second, strict=True):

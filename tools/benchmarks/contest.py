@@ -146,6 +146,6 @@ def column(found: Found, name: str, what: str = "seconds") -> list[float]:
 
 @contextmanager
 def temporary_directory() -> Iterator[Path]:
-    """A directory for a while; `TMPDIR` says where."""
+    """A temporary directory, below `TMPDIR`."""
     with tempfile.TemporaryDirectory(prefix="rec_summary-bench-") as name:
         yield Path(name)

@@ -33,7 +33,7 @@ def events(logdir: Path) -> int:
 
 
 def check(found: int, expected: int) -> None:
-    """Makes sure that a contestant did what it was measured for.
+    """Checks that a contestant did all of its work.
 
     Raises:
         RuntimeError: It did less.
@@ -61,7 +61,7 @@ def ours(
 def floor(work: str, records: str, count: int) -> dict[str, float]:
     """Reads, converts and writes scalars in a bare loop that checks nothing.
 
-    What such a conversion costs in Python at least: read a frame, parse the record, build
+    The least that such a conversion does in Python: read a frame, parse the record, build
     TensorBoard's event, serialise it, write it with its checksums.
     """
     from tensorboard.compat.proto.event_pb2 import Event as TensorBoardEvent

@@ -75,7 +75,7 @@ def measured(runs: int, seconds: float, records: int, work: str) -> dict[str, fl
 
 
 def follow(settings: Settings) -> tuple[str, list[Row]]:
-    """Measures as often as is asked for; there is no peer."""
+    """Measures the follower; there is no peer."""
     runs, seconds = 100, settings.size(20, 3)
     records = settings.size(40, 10)
     arguments = {"runs": runs, "seconds": seconds, "records": records}

@@ -1,4 +1,4 @@
-"""How our cost grows: with histograms of a training, and with tags, steps and runs to export."""
+"""How the cost grows with histograms of a training, and with tags, steps and runs to export."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def speed(
     peer_name: str,
     at_least: float | None = None,
 ) -> Row:
-    """Returns the row of two durations in seconds: how many times as fast are we?"""
+    """Returns the row of two durations in seconds: how many times as fast we are."""
     ratio = [theirs / own for own, theirs in zip(ours, peer, strict=True)]
     target = None if at_least is None else Target("ratio", ">=", at_least)
     return Row(what, "s", ours, peer, peer_name, ratio, "speed", target)
@@ -103,7 +103,7 @@ def cost(
     peer_name: str,
     at_most: float | None = None,
 ) -> Row:
-    """Returns the row of two costs: which part of the peer's is ours?
+    """Returns the row of two costs: our cost as a part of the peer's.
 
     Where the peer's cost is a difference that came out as nothing or less, which is noise,
     the round has no ratio.

@@ -1,4 +1,4 @@
-"""The demo's command: get the data, train, export, tell how to look at it."""
+"""The demo's command: get the data, train, export, and say how to see the result."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _SIGINT_CODE = 128 + signal.SIGINT
 
 _EPILOG = """\b
 Examples:
-  tools/demo                            under a minute, then how to look at it
+  tools/demo                            under a minute, then how to see the result
   tools/demo --view                     the same, and opens TensorBoard
-  tools/demo --data synthetic           without MovieLens, hence without a network
+  tools/demo --data synthetic           without MovieLens, so without a network
   tools/demo --steps 1000000            longer, until Ctrl-C; what was recorded is exported
 """
 
@@ -98,25 +98,25 @@ def _run(data: str, steps: int, batch_size: int, seed: int, out: Path, view: boo
     click.echo(source.about + "\n")
 
     # Imported late: it takes seconds, which --help and bad options need not pay for.
-    from .training import landscape, train
+    from .training import train
 
     run = f"{datetime.now():%Y%m%d-%H%M%S}-{source.name}"
     meter = Meter(batch_size)
     code = _stopped_with(
         lambda: train(source, records / run, meter, steps=steps, batch_size=batch_size, seed=seed)
     )
-    # For the rest of the process MindSpore turns Ctrl-C into SIGTERM, which would kill at once.
-    # Not earlier: RecModel leaves the signals to whoever has a handler of their own.
+    # From here on, MindSpore turns Ctrl-C into SIGTERM, which would kill the process at once.
+    # Not earlier: RecModel does not handle a signal that already has a handler.
     signal.signal(signal.SIGTERM, _exit)
     if code:
         click.echo(f"Stopped after {meter.steps:,} steps; what was recorded is exported.")
     if meter.steps >= _LANDSCAPE_STEPS and not code:
-        code = _stopped_with(lambda: _compute(lambda told: landscape(source, records / run, told)))
+        code = _stopped_with(lambda: _compute(source, records / run))
     if meter.steps:
         _export(records, logdir, run)
         click.echo(_closing(source, meter, records / run, logdir))
         if view and not code:
-            with contextlib.suppress(KeyboardInterrupt, SystemExit):  # how one leaves the view
+            with contextlib.suppress(KeyboardInterrupt, SystemExit):  # either ends the view
                 viewer.view(records)
     sys.exit(code)
 
@@ -132,10 +132,12 @@ def _stopped_with(train: Callable[[], None]) -> int:
     return 0
 
 
-def _compute(landscape: Callable[[Callable[[str, int, int], None]], None]) -> None:
-    """Computes the loss landscape with a line that tells how far it is."""
+def _compute(source: sources.Source, run: Path) -> None:
+    """Computes the loss landscape, with a progress line."""
+    from .training import landscape
+
     with progress_shown(quiet=False, counted="points") as progress:
-        landscape(progress)
+        landscape(source, run, progress)
 
 
 def _export(records: Path, logdir: Path, run: str) -> None:
@@ -151,7 +153,7 @@ def _closing(source: sources.Source, meter: Meter, run: Path, logdir: Path) -> s
     guess = _entropy(source.click_rate)
     caveat = ""
     if source.rows_in_pass and meter.samples > source.rows_in_pass:
-        caveat = "\nThe stream began anew on the way: the model has seen these clicks before."
+        caveat = "\nThe stream started again: the model has seen some clicks before."
     return f"""
 Log loss of the last {meter.window} steps: {meter.loss:.3f}. \
 Guessing the click rate has {guess:.3f}.{caveat}

@@ -1,8 +1,8 @@
 """MovieLens 100K as a table of clicks: fetched once, checked, read where it lies.
 
-The data belong to GroupLens and are not part of this project. They travel inside the
-RecBole wheel on the package index, so pip is all that is needed to get them; nothing of
-them is unpacked or committed.
+The data belong to GroupLens and are not part of this project. They are in the
+RecBole wheel on the package index, so pip can fetch them; none of them is unpacked or
+committed.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def fetch(cache: Path) -> Path:
         return wheel
     try:
         cache.mkdir(parents=True, exist_ok=True)
-        # Fetched beside its place, then renamed: whatever bears the final name is complete.
+        # Fetched to another name, then renamed: a file with the final name is complete.
         with tempfile.TemporaryDirectory(dir=cache, prefix="fetch-") as scratch:
             _pip_download(scratch)
             (Path(scratch) / WHEEL).replace(wheel)
@@ -94,7 +94,7 @@ def load(wheel: Path) -> tuple[Impressions, Vocabulary]:
     """Reads the ratings out of the wheel, in time order.
 
     Raises:
-        SourceError: The wheel is no zip file, lacks the data, or holds other data.
+        SourceError: The wheel is not a zip file, or the data in it are missing or different.
     """
     users = {row["user_id"]: row for row in _rows(wheel, "ml-100k.user")}
     items = {row["item_id"]: row for row in _rows(wheel, "ml-100k.item")}
@@ -126,7 +126,7 @@ def load(wheel: Path) -> tuple[Impressions, Vocabulary]:
 
 
 def _rows(wheel: Path, member: str) -> list[dict[str, str]]:
-    """Reads one tab-separated member, after a look at its checksum."""
+    """Reads one tab-separated member, if its checksum is right."""
     try:
         with zipfile.ZipFile(wheel) as archive:
             data = archive.read(f"{FOLDER}/{member}")
@@ -144,7 +144,7 @@ def _rows(wheel: Path, member: str) -> list[dict[str, str]]:
 
 def _bad_wheel(wheel: Path, member: str, received: str) -> str:
     what = f"the MovieLens file {FOLDER}/{member} in {wheel}"
-    expected = f"sha256 {SHA256[member]}; delete {wheel} to fetch it anew"
+    expected = f"sha256 {SHA256[member]}; delete {wheel} to fetch it again"
     return three_part(what, received, expected)
 
 

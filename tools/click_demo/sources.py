@@ -36,10 +36,10 @@ class Source:
 
 
 def choose(data: str, cache: Path, seed: int) -> Source:
-    """Returns the source that was asked for; `auto` is MovieLens if it can be had.
+    """Returns the source that was asked for; `auto` is MovieLens if it can be fetched.
 
-    Data that arrive but are not what they should be are an error under every choice but
-    `synthetic`: only an unreachable index makes `auto` fall back.
+    `auto` falls back to synthetic clicks only if the index cannot be reached. A file with other
+    data is always an error.
 
     Raises:
         movielens.UnreachableError: MovieLens was asked for by name and cannot be fetched.
@@ -63,7 +63,7 @@ Data: MovieLens 100K, {len(impressions):,} ratings in time order; {movielens.CLI
 or more count as a click.
 {movielens.CITATION}
 {movielens.TERMS}"""
-    # Repeated for ever, it is an unbounded source like any other.
+    # Repeated without end, it is an unbounded source.
     chunks = partial(itertools.repeat, impressions)
     click_rate = float(impressions.clicked.mean())
     return Source("movielens", about, vocabulary, chunks, click_rate, len(impressions))

@@ -10,7 +10,7 @@ from .features import Batch, Impressions, Vocabulary, encode
 class ClickStream:
     """An endless iterable of full batches. It has no length, as a real stream has none.
 
-    Each iteration starts the stream anew. MindSpore may iterate once only to learn the types
+    Each iteration starts the stream again. MindSpore may iterate once only to learn the types
     and shapes, and the training must not lose those rows.
     """
 

@@ -1,4 +1,4 @@
-"""A synthetic click stream, for where MovieLens cannot be had. Seeded and endless.
+"""A synthetic click stream, for machines that cannot fetch MovieLens. Seeded and endless.
 
 A few people and films make most of the traffic (Zipf), and tastes drift, so that a model
 which stops learning gets worse. Whether a film is clicked is drawn from a logistic model of
@@ -39,7 +39,7 @@ class _World:
 
 
 def impressions(seed: int) -> Iterator[Impressions]:
-    """Yields the stream in chunks, for ever; the same seed gives the same stream."""
+    """Yields the stream in chunks, without end; the same seed gives the same stream."""
     rng = np.random.default_rng(seed)
     world = _make_world(rng)
     user_traffic = _zipf(rng, VOCABULARY.users)

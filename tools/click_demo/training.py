@@ -44,8 +44,8 @@ def train(
 ) -> None:
     """Trains online on `source` for `steps` steps and records the training in `records`.
 
-    Every batch is scored before it is learned, so over rows that the model has not met the
-    loss is an honest (prequential) one. `meter` tells how far it came, however it ended.
+    Every batch is scored before the model is trained on it, so the loss on new rows is
+    prequential. `meter` counts the steps, however the training ends.
 
     Raises:
         KeyboardInterrupt, SystemExit: The training was stopped by Ctrl-C or SIGTERM; what
@@ -122,7 +122,7 @@ def landscape(source: Source, records: Path, progress: Callable[[str, int, int],
 
     def parts() -> tuple[Any, ...]:
         scorer = model.WideDeep(source.vocabulary)
-        scorer.trainable_params()  # names its parameters, as the training has done
+        scorer.trainable_params()  # names its parameters, as the training did
         return None, model.ClickLoss(scorer), None, {}
 
     SummaryLandscape(records).gen_landscapes_with_multi_process(

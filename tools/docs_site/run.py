@@ -19,7 +19,7 @@ _SECONDS = 300.0
 
 @dataclass(frozen=True)
 class Done:
-    """What came of a block.
+    """The result of a block.
 
     Attributes:
         problem: What went wrong; empty if nothing did.
@@ -127,6 +127,6 @@ def _environment() -> dict[str, str]:
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "MPLBACKEND": "agg",
         "COLUMNS": "100",
-        "BROWSER": "true",  # nobody is there to look
+        "BROWSER": "true",  # opens nothing
         "EXAMPLES": str(ROOT / "docs" / "examples"),
     }

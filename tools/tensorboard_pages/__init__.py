@@ -1,1 +1,1 @@
-"""A real TensorBoard and a real browser: to check what a person sees, and to take pictures."""
+"""A real TensorBoard and a real browser, for tests and for pictures."""

@@ -1,4 +1,4 @@
-"""Headless Chromium, looking at TensorBoard's pages."""
+"""Headless Chromium on TensorBoard's pages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WAIT_SECS = 40.0
 _STILL_SECS = 15.0
 _UNFOLD_SECS = 1.5
 
-# Root is what CI is; the rest keeps Chromium from looking for hosts that are not there.
+# CI runs as root; most other flags keep Chromium from connecting to other hosts.
 _FLAGS = (
     "--headless",
     "--no-sandbox",
@@ -88,8 +88,8 @@ class Browser:
         self._profile.cleanup()
 
     def open(self, url: str, shows: Iterable[str]) -> str:
-        """Opens a page, waits until all of `shows` stand in it, and returns its text."""
-        self._driver.get("about:blank")  # a new fragment alone would not load a page anew
+        """Opens a page, waits until it shows all of `shows`, and returns its text."""
+        self._driver.get("about:blank")  # a new fragment would not reload the page
         self._driver.get(url)
         missing = list(shows)
         deadline = time.monotonic() + _WAIT_SECS
@@ -103,7 +103,7 @@ class Browser:
             time.sleep(0.3)
 
     def picture(self, path: Path) -> Path:
-        """Saves what is seen, as soon as it has stopped moving."""
+        """Saves what is seen, as soon as it no longer changes."""
         path.parent.mkdir(parents=True, exist_ok=True)
         deadline = time.monotonic() + _STILL_SECS
         before = b""

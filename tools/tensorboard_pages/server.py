@@ -16,7 +16,7 @@ from typing import Any
 
 _START_SECS = 60
 _LOAD_SECS = 30
-# The proxy settings of a machine must not stand between us and the loopback.
+# Proxy settings must not apply to the loopback interface.
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
@@ -63,7 +63,7 @@ class TensorBoardServer:
         return self._url
 
     def get(self, path: str, **parameters: str) -> Any:
-        """Returns the JSON answer to `/data/<path>`; None where there is no such thing."""
+        """Returns the JSON answer to `/data/<path>`; None if it is not there."""
         query = urllib.parse.urlencode(parameters)
         return self._ask(urllib.request.Request(f"{self._url}/data/{path}?{query}"))
 

@@ -1,1 +1,1 @@
-"""Long runs of a fuzzer on everything that reads what a stranger may have written."""
+"""Long runs of a fuzzer on everything that reads files of unknown origin."""

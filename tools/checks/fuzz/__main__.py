@@ -22,7 +22,7 @@ _LIMITS: Final = ("-timeout=20", "-rss_limit_mb=3000", "-max_len=20000", "-print
 
 
 def main(arguments: list[str]) -> int:
-    """Runs what is asked for; returns 0 if nothing was found."""
+    """Runs the targets; returns 0 if nothing was found."""
     if arguments[:1] == ["--child"]:
         fuzz(arguments[1], arguments[2:])
     if not arguments:

@@ -1,4 +1,4 @@
-"""What is fuzzed: each target takes bytes, and only documented errors may come of them."""
+"""What is fuzzed: each target takes bytes, and may raise only documented errors."""
 
 from __future__ import annotations
 
