@@ -44,8 +44,8 @@ class ExportOptions:
             means all.
         since: Only values of this step or later.
         until: Only values of this step or earlier.
-        max_points: At most so many values of a series. Of scalars, the least and the
-            greatest of each stretch are kept, NaN and infinities among them, so that no
+        max_points: At most so many values of a series. Of scalars, the first, minimum, maximum
+            and last of each bucket are kept (M4), NaN and infinities among them, so that no
             peak is lost; of everything else, values at even distances. None means all.
         tensors: `npy` writes each recorded tensor to a file of its own besides.
     """

@@ -1,139 +1,230 @@
-"""Fewer points of long series, without losing a peak.
+"""Downsampling of long series without losing a peak.
 
-Every series is cut into stretches of equally many points. Of scalars, the least and the
-greatest of each stretch are kept (NaN and infinities count as greatest: they are what one
-looks for); of other values, which have no order, the last. When there are too many
-stretches, neighbours are joined, so memory is bounded by the points that are kept.
+A series is cut into buckets of equally many points. Of scalars, the first, the minimum, the
+maximum and the last point of each bucket are kept, so that a line through the points that are kept
+looks like a line through all points. NaN counts as greater than every number. Values of other
+kinds have no order: of them, the last of each bucket is kept, and the first of all.
+Source: Jugel et al., "M4: A Visualization-Oriented Time Series Data Aggregation", VLDB 2014.
 
-This is min/max decimation, as plotting programs do it: at the resolution of a screen, the
-curve looks the same. Source: Jugel et al., "M4: A Visualization-Oriented Time Series Data
-Aggregation", VLDB 2014, of which this keeps the two that matter to the eye, and the first
-and last point of a series as a whole.
+`ScalarSampler` downsamples one series of scalars while it is read; `RunSampler` all series of a
+run. Memory is bounded by the number of points that are kept::
+
+    sampler = ScalarSampler(1000)
+    for columns in ...:
+        sampler.extend(columns.steps, columns.wall_times, columns.values)
+    points = sampler.points()  # points["step"], points["wall_time"], points["value"]
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
 
-from rec_summary.series.batch import SCALAR, Batch, Recorded
+import numpy as np
+import numpy.typing as npt
+
+from rec_summary._pb.summary_pb2 import Event, Summary
+from rec_summary.series.batch import SCALAR, Batch, Floats, Integers, Record, Series
+from rec_summary.series.options import EVERYTHING
 from rec_summary.series.step_buffer import Restart
 
+_PER_BUCKET: Final = 4
+_FINER: Final = 4  # while points come, buckets are at least so many times finer than in the end
+_POINT: Final = np.dtype(
+    [("index", "i8"), ("serial", "i8"), ("step", "i8"), ("wall_time", "f8"), ("value", "f8")]
+)
 
-class Kept(NamedTuple):
-    """A value that is kept, with its place among all values of the run."""
+
+def m4(buckets: Integers, values: Floats) -> Integers:
+    """Returns which points to keep: the first, minimum, maximum and last of each bucket.
+
+    Args:
+        buckets: The bucket of each point, ascending, of shape [n].
+        values: The values of the points, of shape [n].
+
+    Returns:
+        The numbers of the points, ascending, each once.
+    """
+    starts = np.flatnonzero(np.diff(buckets, prepend=-1))
+    ends = np.append(starts[1:], len(buckets))[: len(starts)] - 1
+    order = np.lexsort((values, buckets))  # NaN comes last
+    kept: Integers = np.unique(np.concatenate([starts, order[starts], order[ends], ends]))
+    return kept
+
+
+class ScalarSampler:
+    """Keeps at most so many points of a series of scalars."""
+
+    def __init__(self, max_points: int) -> None:
+        """Begins empty.
+
+        Args:
+            max_points: How many points are kept at most; at least 4.
+        """
+        self._max_points = max_points
+        self._most_held = 2 * _FINER * max_points
+        self._points = np.zeros(0, _POINT)
+        self._new: list[npt.NDArray[Any]] = []
+        self._held = 0
+        self._count = 0  # points so far
+        self._span = 1  # points of a bucket; a power of two, so that buckets can be joined
+
+    def extend(
+        self,
+        steps: Integers,
+        wall_times: Floats,
+        values: Floats,
+        serials: Integers | int = 0,
+    ) -> None:
+        """Takes the next points.
+
+        Args:
+            steps: The steps, of shape [n].
+            wall_times: Seconds since the epoch, of shape [n].
+            values: The values, of shape [n].
+            serials: Numbers that are kept with the points.
+        """
+        new = np.zeros(len(steps), _POINT)
+        new["index"] = np.arange(self._count, self._count + len(steps))
+        new["serial"], new["step"] = serials, steps
+        new["wall_time"], new["value"] = wall_times, values
+        self._new.append(new)
+        self._count += len(new)
+        self._held += len(new)
+        if self._held > self._most_held:
+            self._join()
+
+    def forget(self, step: int) -> None:
+        """Forgets the points of `step` and of later steps: training went on from there."""
+        points = self._all()
+        self._points = points[points["step"] < step]
+        self._held = len(self._points)
+        self._count = int(self._points["index"][-1]) + 1 if self._held else 0
+
+    def points(self) -> npt.NDArray[Any]:
+        """Returns the points to keep: an array with the fields `step`, `wall_time` and `value`."""
+        points = self._all()
+        if len(points) <= self._max_points:
+            return points
+        fine = points["index"] // self._span
+        most = self._max_points // _PER_BUCKET
+        return points[m4(fine * most // (fine[-1] + 1), points["value"])]
+
+    def _all(self) -> npt.NDArray[Any]:
+        if self._new:
+            self._points = np.concatenate([self._points, *self._new])
+            self._new.clear()
+        return self._points
+
+    def _join(self) -> None:
+        """Joins buckets until there are few enough."""
+        points = self._all()
+        while self._count > self._span * _FINER * self._max_points // _PER_BUCKET:
+            self._span *= 2
+        self._points = points[m4(points["index"] // self._span, points["value"])]
+        self._held = len(self._points)
+
+
+class _Kept(NamedTuple):
+    """A record with one value, and its place in the run."""
 
     serial: int
-    step: int
-    recorded: Recorded
+    record: Record
 
 
-class Thinner:
+class _LastSampler:
+    """Keeps at most so many values of any kind: the first of all, and the last of each bucket."""
+
+    def __init__(self, max_points: int) -> None:
+        self._most = max_points - 1
+        self._first: _Kept | None = None
+        self._last: dict[int, _Kept] = {}  # by the number of the bucket
+        self._count = 0
+        self._span = 1
+
+    def add(self, kept: _Kept) -> None:
+        if self._first is None:
+            self._first = kept
+        self._last[self._count // self._span] = kept
+        self._count += 1
+        if len(self._last) > self._most:
+            self._span *= 2
+            self._last = {bucket // 2: each for bucket, each in self._last.items()}
+
+    def forget(self, step: int) -> None:
+        self._last = {key: each for key, each in self._last.items() if each.record.step < step}
+        if self._first is not None and self._first.record.step >= step:
+            self._first = None
+
+    def points(self) -> list[_Kept]:
+        first = [] if self._first is None else [self._first]
+        return [*first, *(each for each in self._last.values() if each is not self._first)]
+
+
+class RunSampler:
     """Takes the values of one run, and gives back at most so many of each series."""
 
     def __init__(self, max_points: int) -> None:
         """Begins empty.
 
         Args:
-            max_points: How many points of a series are kept at most; at least 10.
+            max_points: How many points of a series are kept at most; at least 4.
         """
         self._max_points = max_points
-        self._series: dict[tuple[str, str], _Series] = {}
+        self._scalars: dict[str, ScalarSampler] = {}
+        self._others: dict[Series, _LastSampler] = {}
         self._serial = 0
+        self._path = ""
 
     def add(self, batch: Batch) -> None:
         """Takes values of finished steps."""
-        for record in batch.records():
-            for recorded in record.values:
-                self._serial += 1
-                key = recorded[:2]
-                series = self._series.get(key)
-                if series is None:
-                    pick = _extremes if recorded.kind == SCALAR else _last
-                    series = self._series[key] = _Series(self._max_points, pick)
-                series.add(Kept(self._serial, record.step, recorded))
+        self._path = batch.path
+        columns = batch.scalars()
+        serials = self._serial + np.searchsorted(batch.steps, columns.steps)
+        order = np.argsort(columns.codes, kind="stable")
+        edges = np.searchsorted(columns.codes[order], np.arange(len(columns.tags) + 1))
+        for code, tag in enumerate(columns.tags):
+            which = order[edges[code] : edges[code + 1]]
+            sampler = self._scalars.get(tag)
+            if sampler is None:
+                sampler = self._scalars[tag] = ScalarSampler(self._max_points)
+            sampler.extend(
+                columns.steps[which],
+                columns.wall_times[which],
+                columns.values[which],
+                serials[which],
+            )
+        others = {kind for kind, _ in batch.series()} - {SCALAR}
+        if others:
+            self._add_others(batch.select(EVERYTHING, others), batch.steps)
+        self._serial += len(batch)
 
     def restart(self, restart: Restart) -> None:
         """Forgets what is of this step or a later one: training went on from there."""
-        for series in self._series.values():
-            series.forget(restart.step)
+        for scalars in self._scalars.values():
+            scalars.forget(restart.step)
+        for others in self._others.values():
+            others.forget(restart.step)
 
     def drain(self) -> Iterator[Batch]:
         """Yields the values that are kept, in the order in which they came."""
-        kept = [point for series in self._series.values() for point in series.points()]
-        self._series.clear()
-        for point in sorted(kept, key=lambda point: point.serial):
-            yield point.recorded.origin.of([point.recorded])
+        kept = [each for sampler in self._others.values() for each in sampler.points()]
+        for tag, scalars in self._scalars.items():
+            for _, serial, step, wall_time, number in scalars.points().tolist():
+                event = Event(wall_time=wall_time, step=step)
+                event.summary.value.append(Summary.Value(tag=tag, scalar_value=number))
+                kept.append(_Kept(serial, Record(self._path, 0, 0, wall_time, event)))
+        self._scalars.clear()
+        self._others.clear()
+        for each in sorted(kept, key=lambda each: each.serial):
+            yield each.record
 
-
-class _Series:
-    """The points of one series."""
-
-    def __init__(self, max_points: int, pick: Callable[[list[Kept]], list[Kept]]) -> None:
-        self._pick = pick
-        self._most = (max_points - 2) // (2 if pick is _extremes else 1)
-        self._span = 1  # how many points make a stretch
-        self._stretches: list[list[Kept]] = []
-        self._open: list[Kept] = []  # the stretch at hand: what is kept of it
-        self._count = 0  # how many points it has seen
-        self._first: Kept | None = None
-        self._latest: Kept | None = None
-
-    def add(self, point: Kept) -> None:
-        if self._first is None:
-            self._first = point
-        self._latest = point
-        self._open = self._pick([*self._open, point])
-        self._count += 1
-        if self._count < self._span:
-            return
-        self._stretches.append(self._open)
-        self._open, self._count = [], 0
-        if len(self._stretches) >= self._most:
-            self._halve()
-
-    def forget(self, step: int) -> None:
-        self._stretches = [kept for stretch in self._stretches if (kept := _before(step, stretch))]
-        self._open = _before(step, self._open)
-        if self._first is not None and self._first.step >= step:
-            self._first = None
-        left = self._all()
-        self._latest = left[-1] if left else None
-
-    def points(self) -> list[Kept]:
-        return self._all()
-
-    def _all(self) -> list[Kept]:
-        found = [point for stretch in (*self._stretches, self._open) for point in stretch]
-        ends = [point for point in (self._first, self._latest) if point is not None]
-        return sorted({point.serial: point for point in (*found, *ends)}.values(), key=_serial)
-
-    def _halve(self) -> None:
-        pairs = [self._stretches[index : index + 2] for index in range(0, len(self._stretches), 2)]
-        self._stretches = [self._pick([point for part in pair for point in part]) for pair in pairs]
-        self._span *= 2
-
-
-def _before(step: int, points: list[Kept]) -> list[Kept]:
-    return [point for point in points if point.step < step]
-
-
-def _extremes(points: list[Kept]) -> list[Kept]:
-    least, greatest = min(points, key=_height), max(points, key=_height)
-    if least.serial == greatest.serial:
-        return [least]
-    return sorted((least, greatest), key=_serial)
-
-
-def _last(points: list[Kept]) -> list[Kept]:
-    return points[-1:]
-
-
-def _height(point: Kept) -> float:
-    number: float = point.recorded.value.scalar_value
-    return math.inf if math.isnan(number) else number
-
-
-def _serial(point: Kept) -> int:
-    return point.serial
+    def _add_others(self, batch: Batch, steps: Integers) -> None:
+        for record in batch.records():
+            serial = self._serial + int(np.searchsorted(steps, record.step))
+            for recorded in record.values:
+                key = recorded[:2]
+                sampler = self._others.get(key)
+                if sampler is None:
+                    sampler = self._others[key] = _LastSampler(self._max_points)
+                sampler.add(_Kept(serial, record.of([recorded])))

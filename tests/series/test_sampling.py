@@ -2,13 +2,15 @@ from __future__ import annotations
 
 import itertools
 import math
+import tracemalloc
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rec_summary._pb.summary_pb2 import Summary
 from rec_summary.series.batch import Record
-from rec_summary.series.sampling import Thinner
+from rec_summary.series.sampling import RunSampler, ScalarSampler, m4
 from rec_summary.series.step_buffer import Restart
 from tests.support.record_dirs import event, histo, scalar
 
@@ -19,20 +21,20 @@ def record(step: int, *values: Summary.Value) -> Record:
     return Record("file", 0, 10, 1.0, event(step, *values))
 
 
-def drained(thinner: Thinner) -> list[tuple[int, Summary.Value]]:
+def drained(sampler: RunSampler) -> list[tuple[int, Summary.Value]]:
     return [
         (record.step, recorded.value)
-        for batch in thinner.drain()
+        for batch in sampler.drain()
         for record in batch.records()
         for recorded in record.values
     ]
 
 
 def thinned(numbers: list[float], max_points: int = 10) -> list[tuple[int, float]]:
-    thinner = Thinner(max_points)
+    sampler = RunSampler(max_points)
     for step, number in enumerate(numbers):
-        thinner.add(record(step, scalar("loss", number)))
-    return [(step, value.scalar_value) for step, value in drained(thinner)]
+        sampler.add(record(step, scalar("loss", number)))
+    return [(step, value.scalar_value) for step, value in drained(sampler)]
 
 
 def test_a_short_series_is_kept_as_it_is() -> None:
@@ -74,33 +76,84 @@ def test_extremes_and_ends_are_kept_within_the_limit(numbers: list[float], most:
 
 
 def test_of_other_kinds_values_at_even_distances_are_kept() -> None:
-    thinner = Thinner(10)
+    sampler = RunSampler(10)
     for step in range(1000):
-        thinner.add(record(step, histo("w", [step])))
-    steps = [step for step, _ in drained(thinner)]
+        sampler.add(record(step, histo("w", [step])))
+    steps = [step for step, _ in drained(sampler)]
     assert (steps[0], steps[-1]) == (0, 999)
     assert 5 <= len(steps) <= 10
     assert max(b - a for a, b in itertools.pairwise(steps)) <= 300
 
 
 def test_series_are_thinned_on_their_own_and_come_back_in_order() -> None:
-    thinner = Thinner(10)
+    sampler = RunSampler(10)
     for step in range(100):
         values = [scalar("dense", step)]
         if step % 50 == 0:
             values.append(scalar("rare", step))
-        thinner.add(record(step, *values))
-    found = [(step, value.tag) for step, value in drained(thinner)]
+        sampler.add(record(step, *values))
+    found = [(step, value.tag) for step, value in drained(sampler)]
     assert found == sorted(found, key=lambda each: each[0])
     assert [step for step, tag in found if tag == "rare"] == [0, 50]
 
 
 def test_what_a_restart_supersedes_is_forgotten() -> None:
-    thinner = Thinner(10)
+    sampler = RunSampler(10)
     for step in [*range(100), *range(50, 60)]:
-        if step == 50 and thinner:
-            thinner.restart(Restart(50, record(50)))
-        thinner.add(record(step, scalar("loss", step)))
-    steps = [step for step, _ in drained(thinner)]
+        if step == 50 and sampler:
+            sampler.restart(Restart(50, record(50)))
+        sampler.add(record(step, scalar("loss", step)))
+    steps = [step for step, _ in drained(sampler)]
     assert steps == sorted(set(steps))
     assert (steps[0], steps[-1]) == (0, 59)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 5), st.floats(width=32, allow_nan=False)), min_size=1),
+)
+def test_m4_keeps_the_ends_and_the_extremes_of_each_bucket(points: list[tuple[int, float]]) -> None:
+    points.sort(key=lambda point: point[0])
+    buckets = np.array([bucket for bucket, _ in points])
+    values = np.array([value for _, value in points])
+    kept = m4(buckets, values).tolist()
+    assert kept == sorted(set(kept))
+    for bucket in set(buckets.tolist()):
+        here = np.flatnonzero(buckets == bucket).tolist()
+        found = [each for each in kept if each in here]
+        assert len(found) <= 4
+        assert {here[0], here[-1]} <= set(found)
+        assert min(values[found]) == min(values[here])
+        assert max(values[found]) == max(values[here])
+
+
+@given(NUMBERS, st.integers(10, 40), st.integers(1, 50))
+def test_points_that_come_in_columns_or_one_by_one_are_sampled_alike(
+    numbers: list[float], most: int, size: int
+) -> None:
+    one, many = ScalarSampler(most), ScalarSampler(most)
+    steps, values = np.arange(len(numbers)), np.array(numbers, np.float64)
+    for start in range(len(numbers)):
+        one.extend(steps[start : start + 1], values[start : start + 1], values[start : start + 1])
+    for start in range(0, len(numbers), size):
+        part = slice(start, start + size)
+        many.extend(steps[part], values[part], values[part])
+    sampled = [set(sampler.points()["step"].tolist()) for sampler in (one, many)]
+    for found in sampled:
+        assert len(found) <= most
+        if numbers:
+            assert {0, len(numbers) - 1} <= found
+    if len(numbers) <= most:
+        assert sampled[0] == sampled[1] == set(steps.tolist())
+
+
+def test_memory_is_bounded_while_a_series_grows() -> None:
+    sampler = ScalarSampler(100)
+    tracemalloc.start()
+    try:
+        for start in range(0, 2_000_000, 10_000):
+            steps = np.arange(start, start + 10_000)
+            sampler.extend(steps, steps / 10, np.sin(steps / 1000))
+        assert tracemalloc.get_traced_memory()[1] < 5e6
+    finally:
+        tracemalloc.stop()
+    assert 80 <= len(sampler.points()) <= 100

@@ -13,7 +13,7 @@ from rec_summary.series.batch import Batch, Record, Recorded
 from rec_summary.series.limits import MOST_GRAPHS
 from rec_summary.series.options import ExportOptions, Selection
 from rec_summary.series.report import Report
-from rec_summary.series.sampling import Thinner
+from rec_summary.series.sampling import RunSampler
 from rec_summary.series.step_buffer import Finished, Restart, StepBuffer
 from rec_summary.series.words import printable, reason
 from rec_summary.tensorboard import dashboards
@@ -142,7 +142,7 @@ class TensorBoardRun:
         self._selection = Selection(options)
         self._has_tensor_files = options.tensors == "npy"
         self._mappers = {kind: make() for kind, make in dashboards.VALUES.items()}
-        self._thinner = None if options.max_points is None else Thinner(options.max_points)
+        self._sampler = None if options.max_points is None else RunSampler(options.max_points)
         self._buffer = StepBuffer(name, report)
         self._tags = Tags(name, report, state.tags if state else ())
         self._file = EventFile(logdir, name, state.file if state else FilePosition(stamp))
@@ -257,8 +257,8 @@ class TensorBoardRun:
             DestinationError: The event file cannot be written.
         """
         self._pass_on(self._buffer.flush())
-        if self._thinner is not None:
-            for batch in self._thinner.drain():
+        if self._sampler is not None:
+            for batch in self._sampler.drain():
                 self._write_batch(batch)
         self._file.flush()
 
@@ -314,14 +314,14 @@ class TensorBoardRun:
         for each in finished:
             if isinstance(each, Restart):
                 self._restart(each)
-            elif self._thinner is not None:
-                self._thinner.add(each)
+            elif self._sampler is not None:
+                self._sampler.add(each)
             else:
                 self._write_batch(each)
 
     def _restart(self, restart: Restart) -> None:
-        if self._thinner is not None:
-            self._thinner.restart(restart)
+        if self._sampler is not None:
+            self._sampler.restart(restart)
             return
         self.restarts += 1
         self._layout = 0  # one of the loaders forgets it, too
