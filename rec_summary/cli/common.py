@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import json
 import math
+import os
 import signal
 import sys
 import threading
@@ -70,11 +71,20 @@ def _print_traceback(error: BaseException) -> None:
 def stopping() -> Iterator[threading.Event]:
     """Gives an event that Ctrl-C or SIGTERM sets; the second one interrupts at once."""
     stop = threading.Event()
+    reading, writing = os.pipe()
 
     def ask(number: int, _frame: FrameType | None) -> None:
-        stop.set()
+        # Not stop.set(): it would wait for ever for a lock of `stop` that the interrupted
+        # main thread may hold.
+        os.write(writing, b"x")
         signal.signal(number, before[number])
 
+    def set_when_asked() -> None:
+        if os.read(reading, 1):
+            stop.set()
+
+    setter = threading.Thread(target=set_when_asked, daemon=True)
+    setter.start()
     numbers = (signal.SIGINT, signal.SIGTERM)
     before: dict[int, Any] = {number: signal.signal(number, ask) for number in numbers}
     try:
@@ -82,6 +92,9 @@ def stopping() -> Iterator[threading.Event]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        os.close(writing)
+        setter.join()
+        os.close(reading)
 
 
 def choose_runs(source: str, pattern: str | None) -> list[Run]:
