@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
@@ -16,8 +17,14 @@ from hypothesis import strategies as st
 
 from rec_summary._pb import lineage_pb2
 from rec_summary.records.format.framing import frame
+from rec_summary.records.reading.runs import find_runs
+from rec_summary.series.options import ExportOptions
+from rec_summary.series.report import Report
 from rec_summary.tensorboard.event_files.cursor import CURSOR_NAME
 from rec_summary.tensorboard.event_files.export import export_tensorboard
+from rec_summary.tensorboard.event_files.logdir import LogDir
+from rec_summary.tensorboard.event_files.run_exporter import RunExporter
+from rec_summary.tensorboard.event_files.targets import Names
 from tests.support import cases, event_files
 from tests.support.event_files import LAYOUT, shown
 from tests.support.record_dirs import (
@@ -291,3 +298,29 @@ def test_a_cursor_holds_what_it_says(records: Path, logdir: Path) -> None:
         for name, output in state["outputs"].items():
             [event_file] = (logdir / name).glob("*tfevents*")
             assert event_file.stat().st_size == output["file"]["size"]
+
+
+@pytest.mark.parametrize("stop", range(1, 19))
+def test_an_update_that_is_stopped_can_be_committed_and_completed(
+    records: Path, logdir: Path, tmp_path: Path, stop: int
+) -> None:
+    """Where it has stopped, the cursor and the event files agree."""
+    for first in (1, 4):
+        steps = range(first, first + 4)
+        write_segment(
+            records / "run",
+            *(event(step, scalar("loss", step), histo("w", [step])) for step in steps),
+            lineage(train_lineage=train(step=first)),
+        )
+    [run] = find_runs(str(records))
+    report = Report()
+    with LogDir(str(logdir)) as entered:
+        exporter = RunExporter(run, Names(["run"]), entered, report, ExportOptions())
+        for _ in itertools.islice(exporter.update(run), stop):
+            pass
+        exporter.commit()
+        exporter.close()
+    report.exported.update(export_tensorboard(records, logdir).exported)
+    at_once = export_tensorboard(records, tmp_path / "at once")
+    assert report.exported == at_once.exported  # nothing twice
+    assert shown(logdir) == shown(tmp_path / "at once")

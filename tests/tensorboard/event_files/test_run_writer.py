@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from pathlib import Path
 
 import numpy as np
@@ -11,12 +12,19 @@ from tensorboard.compat.proto import summary_pb2
 
 from rec_summary._pb.summary_pb2 import Summary
 from rec_summary.errors import DestinationError
+from rec_summary.records.format.names import Kind
+from rec_summary.records.reading.runs import find_runs
+from rec_summary.series.batch import SUMMARY
+from rec_summary.series.event_reader import EventReader
+from rec_summary.series.options import ExportOptions
 from rec_summary.series.report import Report
 from rec_summary.tensorboard.dashboards.points import HISTOGRAMS, SCALARS, Plugin, Point
 from rec_summary.tensorboard.event_files.export import export_tensorboard
-from rec_summary.tensorboard.event_files.run_writer import Tags
+from rec_summary.tensorboard.event_files.logdir import LogDir
+from rec_summary.tensorboard.event_files.run_writer import Tags, TensorBoardRun
 from rec_summary.values.tensor import to_tensor
-from tests.support.record_dirs import event, tree, write_segment
+from tests.support import event_files
+from tests.support.record_dirs import event, histo, scalar, tree, write_segment
 
 
 def place(tags: Tags, tag: str, plugin: Plugin, kind: str = "kind") -> tuple[str, bool]:
@@ -105,3 +113,39 @@ def test_links_lead_nowhere(tmp_path: Path, place: str) -> None:
     with refused if place == "tensors" else contextlib.nullcontext():
         export_tensorboard(tmp_path / "records", tmp_path / "logs", tensors="npy")
     assert list(victim.iterdir()) == []
+
+
+def test_records_that_are_framed_and_converted_in_turn_give_the_same_bytes(tmp_path: Path) -> None:
+    """`w` has a NaN at its second step: from there on, it is never framed; `loss` always is."""
+    write_segment(
+        tmp_path / "records" / "run",
+        *(
+            event(step, scalar("loss", step))
+            if step % 3
+            else event(step, histo("w", [1.0, 5.0, *[math.nan] * (step == 6)]), scalar("x", 1))
+            for step in range(1, 400)
+        ),
+    )
+    [run] = find_runs(str(tmp_path / "records"))
+    [file] = run.of(Kind.SUMMARY, 0)
+    with EventReader(file, Report(), frames=True) as reader:
+        batches = list(reader)
+    assert max(map(len, batches)) > 100
+    found = []
+    for name, parts in (
+        ("together", batches),
+        ("alone", [r for b in batches for r in b.records()]),
+    ):
+        report = Report()
+        with LogDir(str(tmp_path / "logs")) as logdir:
+            output = TensorBoardRun(name, 1, logdir, report, ExportOptions())
+            for batch in parts:
+                if batch.kind == SUMMARY:
+                    output.take(batch)
+            output.settle()
+            output.close()
+        found.append(
+            (event_files.event_file(tmp_path / "logs" / name).read_bytes(), report.exported)
+        )
+    assert found[0] == found[1]
+    assert found[0][1] == {"scalar_value": 399, "histogram": 133}
