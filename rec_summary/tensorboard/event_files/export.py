@@ -60,7 +60,8 @@ def export_tensorboard(
 
     Args:
         source: A record directory, or a tree of them.
-        logdir: The log directory; created if it does not exist. Neither is inside the other.
+        logdir: The log directory, a local one; created if it does not exist. Not inside `source`,
+            nor around it. To write to a URL, use the command `rec-summary export`.
         tags: As in `ExportOptions`.
         runs: A pattern as of `fnmatch`, where `*` also matches `/`; only runs whose names
             match are exported.

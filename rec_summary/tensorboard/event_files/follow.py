@@ -44,7 +44,8 @@ def follow_tensorboard(
 
     Args:
         source: A record directory, or a tree of them.
-        logdir: The log directory; made if need be. Not inside `source`, nor around it.
+        logdir: The log directory, a local one; created if it does not exist. Not inside `source`,
+            nor around it. To write to a URL, use the command `rec-summary export --follow`.
         stop: Set it to end: everything is then exported for the last time, and the cursors
             are saved for a later export.
         options: What is exported; `max_points` is not allowed, since a series that still grows

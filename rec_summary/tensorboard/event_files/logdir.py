@@ -55,8 +55,12 @@ class LogDir:
         """Makes and locks the directory.
 
         Raises:
-            DestinationError: It cannot be made or written to, or another export holds it.
+            DestinationError: It is a URL, cannot be made or written to, or another export has its
+                lock.
         """
+        if "://" in self.path:
+            expected = "a local directory; `rec-summary export` copies its output to a URL"
+            raise DestinationError(three_part("the log directory", self.path, expected))
         with contextlib.ExitStack() as stack:
             try:
                 os.makedirs(self.path, exist_ok=True)

@@ -145,6 +145,16 @@ def test_places_that_cannot_be_written_to(place: str) -> None:
     assert str(error.value).startswith("the log directory is invalid. Received: " + place)
 
 
+@pytest.mark.parametrize("url", ["s3://bucket/logs", "file:///tmp/logs"])
+def test_a_url_is_refused_and_no_directory_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DestinationError, match="a local directory"), LogDir(url):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_a_directory_without_permission(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
