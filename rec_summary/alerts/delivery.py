@@ -1,75 +1,166 @@
-"""Handing alerts to commands and webhooks, from a thread of their own.
-
-Watching never waits for them: alerts are queued, up to a limit, and handed over one after
-another. What fails is told once, until it works again.
-"""
+"""Reporting alerts: as text, as lines of JSON, in a log, and by running a command."""
 
 from __future__ import annotations
 
-import collections
 import contextlib
-import http.client
 import json
 import os
+import queue
 import shlex
 import shutil
 import signal
 import subprocess
 import threading
-import time
-import urllib.error
-import urllib.parse
-import urllib.request
-from collections.abc import Callable
-from typing import Final, Protocol
+from collections.abc import Callable, Mapping
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any, Final
 
-from rec_summary.alerts.actions import Report, as_json
+import numpy as np
+
 from rec_summary.alerts.states import Transition
-from rec_summary.errors import three_part
+from rec_summary.errors import three_part, verbatim
 from rec_summary.series.options import ArgumentError
+from rec_summary.series.words import printable
+from rec_summary.tables.outlets import plain
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+Complain = Callable[[str], None]
+"""Takes a sentence about an alert that cannot be delivered."""
 
 EXEC_SECS: Final = 60.0
-WEBHOOK_SECS: Final = 10.0
-_BACK_OFF_SECS: Final = (1.0, 3.0, 9.0)
 _CAPACITY: Final = 1000
-_PASSING: Final = frozenset((408, 425, 429))  # refusals that may be none later; and all from 500 on
+_MODE: Final = 0o644
+_SECONDS: Final = "%Y-%m-%d %H:%M:%S"
 
 
-class DeliveryError(Exception):
-    """An alert could not be handed over."""
+def sentence(transition: Transition) -> str:
+    """Returns what has happened, in a line of text."""
+    rank = f" (rank {transition.rank})" if transition.rank else ""
+    rule = transition.rule
+    about = rule.title if rule.name is None else f"{rule.name} ({rule.text})"
+    text = f"{_state(transition)}: {transition.run}{rank}: {about}: {transition.reason}"
+    return printable(text)
 
 
-class Outlet(Protocol):
-    """What takes alerts, and may take its time.
+def as_text(transition: Transition) -> Text:
+    """Returns what has happened as text with styles, for a terminal."""
+    from rich.text import Text
 
-    Attributes:
-        what: What it is called in messages.
+    moment = _moment(transition.wall_time)
+    shown = "at no time" if moment is None else moment.astimezone().strftime(_SECONDS)
+    state, _, rest = sentence(transition).partition(":")
+    style = "bold red" if transition.firing else "green"
+    return Text.assemble((shown, "dim"), " ", (state.upper(), style), rest)
+
+
+def as_json(transition: Transition) -> Mapping[str, Any]:
+    """Returns what has happened for JSON: NaN and infinities are strings."""
+    value = transition.value
+    moment = _moment(transition.wall_time)
+    return {
+        "state": _state(transition),
+        "name": transition.rule.title,
+        "rule": transition.rule.text,
+        "run": transition.run,
+        "rank": transition.rank,
+        "tag": transition.tag,
+        "step": transition.step,
+        "value": None if value is None else plain(np.float32(value)),
+        "wall_time": transition.wall_time,
+        "time": None if moment is None else moment.isoformat(timespec="milliseconds"),
+        "reason": printable(transition.reason),
+        "text": sentence(transition),
+    }
+
+
+def environment(transition: Transition) -> dict[str, str]:
+    """Returns what has happened as variables for a command: RS_STATE, RS_RUN and so on."""
+    found = {
+        f"RS_{name.upper()}": "" if value is None else str(value)
+        for name, value in as_json(transition).items()
+    }
+    return {name: value.replace("\0", "\\x00") for name, value in found.items()}
+
+
+class AlertLog:
+    """Appends alerts to a file, a line of JSON each, in one write.
+
+    Several processes may append to the same file. A failure is reported once, until a line can be
+    written again.
     """
 
-    what: str
-
-    def deliver(self, transition: Transition, *, patient: bool, stop: threading.Event) -> None:
-        """Hands an alert over.
-
-        Args:
-            transition: The alert.
-            patient: Whether to try again if it fails.
-            stop: Set when waiting has to end.
+    def __init__(self, path: str | os.PathLike[str], complain: Complain) -> None:
+        """Opens the file; creates it if it does not exist.
 
         Raises:
-            DeliveryError: It could not be done.
+            ArgumentError: It cannot be written to.
         """
+        self._path = os.fspath(path)
+        self._complain = complain
+        self._is_failing = False
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        try:
+            self._file = os.open(self._path, flags, _MODE)
+        except OSError as error:
+            received = verbatim(f"{printable(self._path)} ({error.strerror})")
+            expected = "a file that can be written to"
+            raise ArgumentError(three_part("the log of alerts", received, expected)) from error
+        self._is_torn = self._ends_within_a_line()
+
+    def write(self, transition: Transition) -> None:
+        """Appends an alert."""
+        line = json.dumps(as_json(transition)).encode() + b"\n"
+        if self._is_torn:
+            line = b"\n" + line
+        try:
+            written = os.write(self._file, line)
+            if written < len(line):
+                self._is_torn = True
+                raise OSError(28, "no space left on device")
+        except OSError as error:
+            if not self._is_failing:
+                self._is_failing = True
+                where = printable(self._path)
+                self._complain(f"an alert cannot be written to {where}: {error.strerror}")
+            return
+        self._is_torn = self._is_failing = False
+
+    def close(self) -> None:
+        """Closes the file."""
+        os.close(self._file)
+
+    def _ends_within_a_line(self) -> bool:
+        try:
+            size = os.fstat(self._file).st_size
+            return size > 0 and os.pread(self._file, 1, size - 1) != b"\n"
+        except OSError:  # not a regular file
+            return False
 
 
 class Command:
-    """Runs a command for each alert, without a shell, with the alert in its environment."""
+    """Runs a command for each alert, one after another, in a thread.
 
-    def __init__(self, command: str, timeout: float = EXEC_SECS) -> None:
-        """Looks for the program.
+    The command runs without a shell, with the alert in its environment, and as JSON on its standard
+    input. Watching never waits for it: alerts are queued, up to a limit. A failure is reported
+    once, until the command works again.
+    """
+
+    def __init__(
+        self,
+        command: str,
+        complain: Complain,
+        timeout: float = EXEC_SECS,
+        capacity: int = _CAPACITY,
+    ) -> None:
+        """Looks for the program, and starts the thread.
 
         Args:
             command: The program and its arguments, quoted as in a shell.
-            timeout: How long it may take, in seconds; it is killed then.
+            complain: Takes failures; called from the thread.
+            timeout: How long the command may take, in seconds; it is killed then.
+            capacity: The most alerts that may wait.
 
         Raises:
             ArgumentError: There is no such program.
@@ -82,181 +173,73 @@ class Command:
         if not self._arguments or shutil.which(self._arguments[0]) is None:
             expected = "a program that can be run, and arguments; a shell's syntax needs `sh -c`"
             raise ArgumentError(three_part("the command", command, expected))
+        self._what = f"the command {self._arguments[0]}"
+        self._complain = complain
         self._timeout = timeout
-        self.what = f"the command {self._arguments[0]}"
+        self._waiting: queue.Queue[Transition] = queue.Queue(capacity)
+        self._is_overflowing = False
+        threading.Thread(target=self._run, name="rec_summary-alerts", daemon=True).start()
 
-    def deliver(self, transition: Transition, *, patient: bool, stop: threading.Event) -> None:
-        """Runs the command; it is not tried again."""
+    def queue(self, transition: Transition) -> None:
+        """Queues an alert; drops it if too many are waiting, which is reported."""
+        try:
+            self._waiting.put_nowait(transition)
+            self._is_overflowing = False
+        except queue.Full:
+            if not self._is_overflowing:
+                self._complain(f"{self._what} is too slow: alerts are dropped")
+            self._is_overflowing = True
+
+    def wait(self, given_up: Callable[[], bool] = lambda: False) -> int:
+        """Waits until the command has run for all alerts; returns for how many it has not.
+
+        Args:
+            given_up: Called every 50 ms; when it returns True, waiting ends.
+        """
+        waiting = self._waiting
+        with waiting.all_tasks_done:
+            while waiting.unfinished_tasks and not given_up():
+                waiting.all_tasks_done.wait(0.05)
+            return waiting.unfinished_tasks
+
+    def _run(self) -> None:
+        is_failing = False
+        while True:
+            failure = self._failure(self._waiting.get())
+            if failure is not None and not is_failing:
+                self._complain(f"{self._what} {failure}")
+            is_failing = failure is not None
+            self._waiting.task_done()
+
+    def _failure(self, transition: Transition) -> str | None:
+        """Runs the command; returns why it failed, or None."""
         try:
             process = subprocess.Popen(
                 self._arguments,
                 env={**os.environ, **environment(transition)},
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
                 stdout=2,  # standard output may be JSON that somebody reads
                 start_new_session=True,  # Ctrl-C is for us, and killing is for all it started
             )
         except (OSError, ValueError) as error:
-            raise DeliveryError(f"cannot be run: {error}") from error
-        try:
-            code = process.wait(self._timeout)
-        except subprocess.TimeoutExpired as error:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            raise DeliveryError(f"took longer than {self._timeout:g} s and was killed") from error
-        if code != 0:
-            raise DeliveryError(f"ended with {code}")
-
-
-class Webhook:
-    """Posts each alert as JSON to an HTTP address. Redirections are not followed."""
-
-    def __init__(self, url: str, timeout: float = WEBHOOK_SECS) -> None:
-        """Checks the address; nothing is sent yet.
-
-        Args:
-            url: An http or https address.
-            timeout: How long an answer may take, in seconds.
-
-        Raises:
-            ArgumentError: It is no such address.
-        """
-        expected = "an http:// or https:// address with a host, without user and password"
-        try:
-            parts = urllib.parse.urlsplit(url)
-            sound = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-        except ValueError as error:
-            raise ArgumentError(three_part("the webhook", url, expected)) from error
-        printed = url.isascii() and url.isprintable() and " " not in url
-        if not sound or not printed or "@" in parts.netloc:
-            raise ArgumentError(three_part("the webhook", url, expected))
-        self._url = url
-        self._timeout = timeout
-        # The rest of the address is often a secret.
-        self.what = f"the webhook at {parts.hostname}"
-        # By hand, since the usual opener also knows files and FTP, and goes where it is sent.
-        self._opener = urllib.request.OpenerDirector()
-        for handler in (
-            urllib.request.ProxyHandler(),
-            urllib.request.HTTPHandler(),
-            urllib.request.HTTPSHandler(),
-            urllib.request.HTTPDefaultErrorHandler(),
-            urllib.request.HTTPErrorProcessor(),
-        ):
-            self._opener.add_handler(handler)
-
-    def deliver(self, transition: Transition, *, patient: bool, stop: threading.Event) -> None:
-        """Posts the alert; if `patient`, tries three times more unless it is refused for good."""
-        body = json.dumps(as_json(transition)).encode()
-        for pause in (*_BACK_OFF_SECS, None) if patient else (None,):
+            return f"cannot be run: {error}"
+        with process:
             try:
-                self._post(body)
-            except urllib.error.HTTPError as error:
-                error.close()
-                why, for_good = f"answered {error.code}", error.code < 500
-                if for_good and error.code not in _PASSING:
-                    raise DeliveryError(why) from error
-            except (OSError, http.client.HTTPException) as error:
-                why = f"cannot be reached: {getattr(error, 'reason', None) or error!r}"
-            else:
-                return
-            if pause is None or stop.wait(pause):
-                break
-        raise DeliveryError(why)
-
-    def _post(self, body: bytes) -> None:
-        headers = {"Content-Type": "application/json", "User-Agent": "rec_summary"}
-        request = urllib.request.Request(self._url, body, headers, method="POST")
-        with self._opener.open(request, timeout=self._timeout):
-            pass
+                process.communicate(json.dumps(as_json(transition)).encode(), self._timeout)
+            except subprocess.TimeoutExpired:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                return f"took longer than {self._timeout:g} s and was killed"
+        return None if process.returncode == 0 else f"ended with {process.returncode}"
 
 
-class Delivery:
-    """Hands alerts to an outlet, one after another, from a thread."""
-
-    def __init__(self, outlet: Outlet, report: Report, capacity: int = _CAPACITY) -> None:
-        """Starts the thread.
-
-        Args:
-            outlet: Where alerts go.
-            report: Told of failures; called from the thread.
-            capacity: The most alerts that may wait.
-        """
-        self._outlet = outlet
-        self._report = report
-        self._capacity = capacity
-        self._waiting: collections.deque[Transition] = collections.deque()
-        self._changed = threading.Condition()
-        self._is_busy = False
-        self._is_overflowing = False
-        self._closing = False
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="rec_summary-alerts", daemon=True)
-        self._thread.start()
-
-    def __call__(self, transition: Transition) -> None:
-        """Queues an alert; drops it if too many are waiting, which is told."""
-        with self._changed:
-            overflows = len(self._waiting) >= self._capacity
-            if not overflows:
-                self._waiting.append(transition)
-                self._changed.notify_all()
-            tell, self._is_overflowing = overflows and not self._is_overflowing, overflows
-        if tell:
-            self._report(f"{self._outlet.what} is too slow: alerts are not handed over")
-
-    def close(self, given_up: Callable[[], bool] = lambda: False) -> int:
-        """Waits until all alerts are handed over.
-
-        Args:
-            given_up: Asked now and then; when it returns True, waiting ends.
-
-        Returns:
-            How many were not handed over.
-        """
-        with self._changed:
-            self._closing = True
-            self._changed.notify_all()
-            while (self._waiting or self._is_busy) and not given_up():
-                self._changed.wait(0.05)
-            left = len(self._waiting) + self._is_busy
-            self._waiting.clear()
-            self._stop.set()
-        return left
-
-    def _run(self) -> None:
-        is_failing = False
-        while (transition := self._take()) is not None:
-            try:
-                self._outlet.deliver(transition, patient=not is_failing, stop=self._stop)
-            except DeliveryError as error:
-                if not is_failing:
-                    self._report(f"{self._outlet.what} {error}")
-                is_failing = True
-            else:
-                is_failing = False
-
-    def _take(self) -> Transition | None:
-        with self._changed:
-            self._is_busy = False
-            self._changed.notify_all()
-            self._changed.wait_for(lambda: self._waiting or self._closing)
-            if not self._waiting:
-                return None
-            self._is_busy = True
-            return self._waiting.popleft()
+def _state(transition: Transition) -> str:
+    return "firing" if transition.firing else "resolved"
 
 
-def until(seconds: float) -> Callable[[], bool]:
-    """Returns what tells whether so many seconds have passed."""
-    end = time.monotonic() + seconds
-    return lambda: time.monotonic() >= end
-
-
-def environment(transition: Transition) -> dict[str, str]:
-    """Returns an alert as variables for a command: RS_STATE, RS_RUN and so on."""
-    found = {
-        f"RS_{name.upper()}": "" if value is None else str(value)
-        for name, value in as_json(transition).items()
-    }
-    return {name: value.replace("\0", "\\x00") for name, value in found.items()}
+def _moment(wall_time: float) -> datetime | None:
+    """Returns a time as a date; None if it is beyond the calendar, as damaged records may be."""
+    try:
+        return datetime.fromtimestamp(wall_time, timezone.utc)
+    except (ValueError, OverflowError, OSError):
+        return None

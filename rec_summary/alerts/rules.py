@@ -1,172 +1,492 @@
-"""When alerts begin and end: a state machine that is fed values, and does no I/O.
+"""Rules: what an alert is raised for, and how a rule is read from text.
 
-Each alert of a rule is a state of its own. A rule that speaks of one tag (or one pattern)
-has an alert for each run, rank and tag that matches; a rule that speaks of several has one
-for each run and rank, where a comparison holds if it holds for any tag that matches it.
+    rule      = [ name ":" ] ( [ tag ] "no data for" time | tag condition [ "for" span ] )
+    condition = ( ">" | ">=" | "<" | "<=" | "==" | "!=" ) number
+              | "is nan" | "is not finite"
+              | ( "drops" | "rises" ) number [ "%" ] "within" span
+    span      = time | number "steps"
+    time      = number ( "s" | "m" | "h" | "d" )
+    tag       = word | '"' characters '"'
 
-What holds is judged at every value, with the time and the step that are recorded with it:
-
-* An alert fires at the first value with which its condition has held, without a break, for
-  as long as `for` says; it is resolved at the first value with which it does not hold.
-* NaN is neither greater nor less than anything: only `is nan` and `is not finite` judge
-  it. A value that no part of a condition can judge is passed over: an alert that fires goes
-  on firing, and one that waits goes on waiting.
-* Nothing is known of a tag before its first value: `and` needs all to be known, `or` one
-  that holds.
-* Where training has gone back to an earlier step, `drops` and `rises` forget the values of
-  later steps; behind the step where a condition began to hold, `for` counts from there. A
-  clock that goes back does the same to times.
-
-Only `no data` is about real time: that at which records were seen to arrive. It is told
-with `tick`, and not about runs that have ended.
+A rule has one condition. Each part of a rule prints as the text that `parse` reads. Records hold
+float32 values, so a number in a rule means the nearest float32: a learning rate that is recorded
+as 0.1 is `== 0.1`.
 """
 
 from __future__ import annotations
 
+import fnmatch
 import math
-from collections.abc import Sequence
-from typing import Final
+import operator
+import os
+import re
+import struct
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
-from rec_summary.alerts.conditions import Rule, Silence, leaves, patterns
-from rec_summary.alerts.states import Point, SilenceAlert, Transition, ValueAlert
+from rec_summary.errors import three_part, verbatim
+from rec_summary.series.options import ArgumentError
+from rec_summary.series.words import printable
 
-_AFTER_END_SECS: Final = 60.0  # other ranks' last records may be a little younger than the end
+BUILTIN: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "nan-loss": "*[Ll]oss* is not finite",
+        "stall": "no data for 10m",
+        "auc-drop": "*[Aa][Uu][Cc]* drops 5% within 1d",
+    }
+)
+"""The built-in rules, by name; all of them are watched by default."""
+
+COMPARISONS: Final[Mapping[str, Callable[[Any, float], Any]]] = {
+    ">": operator.gt,
+    ">=": operator.ge,
+    "<": operator.lt,
+    "<=": operator.le,
+    "==": operator.eq,
+    "!=": operator.ne,
+}
+SECONDS: Final[Mapping[str, int]] = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+STEPS: Final = "steps"
+
+_AUTOMATIC: Final = "/auto"  # collectors add it to the tags of values that they find themselves
+_WILD: Final = frozenset("*?[")
+_MOST_STEPS: Final = 1 << 63
+_LONGEST: Final = 2000
+_SHOWN: Final = 36  # characters of a long rule on each side of a mistake
+
+_TOKEN: Final = re.compile(
+    r"""
+    (?P<quoted> "(?:[^"\\]|\\.)*" )
+    | (?P<operator> >= | <= | == | != | > | < )
+    | (?P<bracket> [()] )
+    | (?P<word> [^\s()<>=!"]+ )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_NAME: Final = re.compile(r"\s*(?!run:)([A-Za-z][\w.-]*):(?=\s)", re.ASCII)
+_BARE_NAME: Final = re.compile(r"[A-Za-z][\w.-]*", re.ASCII)
+_NUMBER: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+_AMOUNT: Final = re.compile(rf"({_NUMBER.pattern})([a-z%]*)", re.ASCII)
+_BEFORE_COMMENT: Final = re.compile(r'(?:"(?:[^"\\]|\\.?)*"?|[^"#]|(?<=\S)#)*', re.DOTALL)
+_JOINING: Final = ("and", "or")
+_RESERVED: Final = (*_JOINING, "for", "no", "is", "drops", "rises", "within")
+_CONDITIONS: Final = (
+    "`>`, `>=`, `<`, `<=`, `==`, `!=`, `is`, `drops`, `rises` or `no data` after the tag"
+)
+_ONE_CONDITION: Final = (
+    "one condition in each rule, without `and`, `or` and brackets: write several rules instead"
+)
+_NO_RUNS: Final = "a tag: the option `--runs` chooses runs, for all rules"
 
 
-class Engine:
-    """The alerts of some rules. Every transition is returned exactly once."""
+class RuleError(ArgumentError):
+    """A text is not a rule.
 
-    def __init__(self, rules: Sequence[Rule]) -> None:
-        """Begins with no alerts."""
-        self._rules = tuple(rules)
-        self._has_silences = any(isinstance(rule.condition, Silence) for rule in rules)
-        self._matched: set[Rule] = set()
-        self._alerts: dict[tuple[Rule, str, int, str | None], ValueAlert] = {}
-        self._quiet: dict[tuple[Rule, str, int, str | None], SilenceAlert] = {}
-        # What a value, or a record of a rank (tag None), goes to.
-        self._alerts_of: dict[tuple[str, int, str], tuple[ValueAlert, ...]] = {}
-        self._quiet_of: dict[tuple[str, int, str | None], tuple[SilenceAlert, ...]] = {}
-        self._ended: dict[str, float] = {}  # when runs have ended, by the clock of their records
+    Attributes:
+        column: Where the mistake is: the index of the character in the text, from 0 on.
+    """
+
+    def __init__(self, text: str, column: int, received: str, expected: str) -> None:
+        self.column = column
+        shown = received or verbatim("nothing more")
+        message = three_part(f"the rule, at column {column + 1},", shown, expected)
+        first, last = max(0, column - _SHOWN), column + _SHOWN
+        before = ("…" if first else "") + printable(text[first:column])
+        after = printable(text[column:last]) + ("…" if last < len(text) else "")
+        super().__init__(f"{message}\n  {before}{after}\n  {' ' * len(before)}^")
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """Which tags a rule is about.
+
+    Attributes:
+        text: A tag, the end of one, or a pattern as of `fnmatch`.
+        exact: Whether `text` is a whole tag, taken literally (it is in quotation marks).
+    """
+
+    text: str
+    exact: bool = False
+
+    @cached_property
+    def regex(self) -> str:
+        """A regular expression that finds something in the tags that match, and in no others.
+
+        In quotation marks: the tag itself, nothing else. With one of `* ? [`: a pattern for
+        the whole tag, where `*` also matches `/`. Otherwise the tag itself, or its last part
+        or parts, where a trailing `/auto` does not count: `loss` matches `loss`, `loss/auto`
+        and `eval/loss`, but neither `loss/x` nor `total_loss`.
+        """
+        literal = re.escape(self.text)
+        if self.exact:
+            return rf"\A{literal}\Z"
+        if _WILD.intersection(self.text):
+            return rf"\A(?:{literal}\Z|{fnmatch.translate(self.text)})"
+        return rf"\A(?s:.*/)?{literal}(?:{_AUTOMATIC})?\Z"
+
+    def matches(self, tag: str) -> bool:
+        """Whether the rule is about a tag."""
+        return re.search(self.regex, tag) is not None
+
+    def __str__(self) -> str:
+        if not self.exact:
+            return self.text
+        return '"' + self.text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+@dataclass(frozen=True)
+class Span:
+    """A length of time or a number of steps.
+
+    Attributes:
+        amount: How much; positive and finite; whole and below 2^63 for steps.
+        unit: `s`, `m`, `h`, `d` or `steps`.
+    """
+
+    amount: float
+    unit: str
 
     @property
-    def unmatched(self) -> list[Rule]:
-        """The rules that nothing has matched so far."""
-        return [rule for rule in self._rules if rule not in self._matched]
+    def seconds(self) -> float | None:
+        """How many seconds; None for steps."""
+        return None if self.unit == STEPS else self.amount * SECONDS[self.unit]
 
-    def feed(self, point: Point, seen: float) -> list[Transition]:
-        """Takes a value.
+    def __str__(self) -> str:
+        return f"{_shown(self.amount)}{' ' if self.unit == STEPS else ''}{self.unit}"
 
-        Args:
-            point: The value.
-            seen: When it arrived, in real time.
-        """
-        run, rank, tag, step, wall_time, _ = point
-        found = self.alive(run, rank, wall_time, seen, step)
-        alerts = self._alerts_of.get((run, rank, tag))
-        if alerts is None:
-            alerts = self._alerts_of[run, rank, tag] = self._begin(run, rank, tag)
-        told = [alert.take(point) for alert in alerts]
-        if self._has_silences:
-            told += [quiet.hear(seen, step) for quiet in self._silences(run, rank, tag, seen)]
-        return [*found, *(each for each in told if each is not None)]
 
-    def alive(
-        self, run: str, rank: int, wall_time: float, seen: float, step: int | None = None
-    ) -> list[Transition]:
-        """Takes note of a record of whatever kind; arguments as of `feed` and `Point`."""
-        if not self._has_silences:
-            return []
-        if self._ended and wall_time > self._ended.get(run, math.inf) + _AFTER_END_SECS:
-            self.running(run, seen)
-        told = (quiet.hear(seen, step) for quiet in self._silences(run, rank, None, seen))
-        return [each for each in told if each is not None]
+@dataclass(frozen=True)
+class Compare:
+    """A value compared with a number."""
 
-    def ended(self, run: str, wall_time: float, seen: float) -> list[Transition]:
-        """Takes note that a run has ended, well or not: it owes no more data.
+    tag: Pattern
+    operator: str
+    number: float
 
-        Args:
-            run: The run's name.
-            wall_time: When it ended, by the time of its records.
-            seen: When that was seen, in real time.
-        """
-        self._ended[run] = wall_time
-        return self._hush(run, seen, "the run has ended")
+    def __str__(self) -> str:
+        return f"{self.tag} {self.operator} {_shown(self.number)}"
 
-    def running(self, run: str, seen: float) -> None:
-        """Takes note that a run, which may have ended before, is going on."""
-        if self._ended.pop(run, None) is not None:
-            for quiet in self._quiet.values():
-                if quiet.run == run:
-                    quiet.seen = max(quiet.seen, seen)
 
-    def forget(self, run: str, now: float) -> list[Transition]:
-        """Takes note that a run's records are gone; `now` is the real time."""
-        self._ended.pop(run, None)
-        found = [
-            Transition(False, *_what(alert.fired), now, None, "its records are gone")
-            for alert in self._alerts.values()
-            if alert.fired is not None and alert.fired.run == run
-        ]
-        found += self._hush(run, now, "its records are gone")
-        self._alerts = {key: each for key, each in self._alerts.items() if key[1] != run}
-        self._quiet = {key: each for key, each in self._quiet.items() if key[1] != run}
-        self._alerts_of = {key: each for key, each in self._alerts_of.items() if key[0] != run}
-        self._quiet_of = {key: each for key, each in self._quiet_of.items() if key[0] != run}
+@dataclass(frozen=True)
+class NotFinite:
+    """A value that is NaN or, if `infinite`, NaN or infinite."""
+
+    tag: Pattern
+    infinite: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.tag} is {'not finite' if self.infinite else 'nan'}"
+
+
+@dataclass(frozen=True)
+class Change:
+    """A value that is far from the highest, or the lowest, of those before it.
+
+    Attributes:
+        tag: The value.
+        rises: Whether it rises from the lowest; else it drops from the highest.
+        amount: By how much; positive.
+        relative: Whether `amount` is a percentage of the size of that highest or lowest.
+        within: How long before.
+    """
+
+    tag: Pattern
+    rises: bool
+    amount: float
+    relative: bool
+    within: Span
+
+    def __str__(self) -> str:
+        verb, percent = "rises" if self.rises else "drops", "%" if self.relative else ""
+        return f"{self.tag} {verb} {_shown(self.amount)}{percent} within {self.within}"
+
+
+@dataclass(frozen=True)
+class Silence:
+    """Nothing new for a time, while the run has not ended.
+
+    Attributes:
+        tag: Values of this tag; None for records of any kind.
+        span: For how long; a time, not steps.
+    """
+
+    tag: Pattern | None
+    span: Span
+
+    def __str__(self) -> str:
+        return f"{'' if self.tag is None else f'{self.tag} '}no data for {self.span}"
+
+
+ValueCondition = Compare | NotFinite | Change
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What an alert is raised for.
+
+    Attributes:
+        condition: What has to hold.
+        lasting: For how long, without a break; None for once.
+        name: What the rule is called; None if it is known by its text.
+    """
+
+    condition: ValueCondition | Silence
+    lasting: Span | None = None
+    name: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The rule without its name."""
+        return f"{self.condition}{'' if self.lasting is None else f' for {self.lasting}'}"
+
+    @property
+    def title(self) -> str:
+        """Its name, or else its text."""
+        return self.text if self.name is None else self.name
+
+    def __str__(self) -> str:
+        return self.text if self.name is None else f"{self.name}: {self.text}"
+
+
+def float32(number: float) -> float:
+    """Returns the nearest float32, which is infinite if the number is too large."""
+    try:
+        return float(struct.unpack("<f", struct.pack("<f", number))[0])
+    except OverflowError:
+        return math.copysign(math.inf, number)
+
+
+def parse(text: str) -> Rule:
+    """Returns the rule that a text states; `parse(str(rule)) == rule`.
+
+    Raises:
+        RuleError: The text is not a rule; the message points at the mistake.
+    """
+    return _Parser(text).rule()
+
+
+def read_rule(text: str) -> Rule:
+    """Returns the rule that a text states, or the built-in rule that it names.
+
+    Raises:
+        RuleError: It does neither.
+    """
+    name = text.strip()
+    if name in BUILTIN:
+        return parse(f"{name}: {BUILTIN[name]}")
+    if _BARE_NAME.fullmatch(name):
+        expected = f"one of {', '.join(BUILTIN)}, or a rule such as `{name} > 1.1 for 5m`"
+        raise RuleError(text, text.index(name), name, expected)
+    return parse(text)
+
+
+def read_rules_file(path: str | os.PathLike[str]) -> list[Rule]:
+    """Returns the rules of a file: one in each line; `#` at the start of a word begins a comment.
+
+    Raises:
+        ArgumentError: The file cannot be read or has no rule, or a line is not a rule.
+    """
+    path = os.fspath(path)
+    try:
+        with open(path, encoding="utf-8-sig") as file:
+            lines = file.read().split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        received = verbatim(f"{printable(path)} ({why})")
+        raise ArgumentError(three_part("the file of rules", received, "a text file")) from error
+    found = []
+    for number, line in enumerate(lines, 1):
+        text = _without_comment(line)
+        if text.strip():
+            try:
+                found.append(read_rule(text))
+            except RuleError as error:
+                raise ArgumentError(f"{printable(path)}, line {number}: {error}") from error
+    if not found:
+        received = verbatim(printable(path))
+        raise ArgumentError(three_part("the file of rules", received, "at least one rule"))
+    return found
+
+
+def gather(texts: Iterable[str], files: Iterable[str | os.PathLike[str]]) -> tuple[Rule, ...]:
+    """Returns the rules that are asked for, each once, or the built-in ones if none are.
+
+    Args:
+        texts: Rules, or names of built-in ones.
+        files: Files of rules.
+
+    Raises:
+        ArgumentError: A text or a line is not a rule, a file cannot be read or has no rule, or
+            two rules have the same name.
+    """
+    rules = [read_rule(text) for text in texts]
+    for path in files:
+        rules += read_rules_file(path)
+    named: dict[str, Rule] = {}
+    for rule in dict.fromkeys(rules or map(read_rule, BUILTIN)):
+        other = named.setdefault(rule.title, rule)
+        if other is not rule:
+            expected = f"a different name for each rule; `{other.text}` has this one"
+            raise ArgumentError(three_part("the name of a rule", rule.title, expected))
+    return tuple(named.values())
+
+
+class _Token(NamedTuple):
+    kind: str  # the name of a group of _TOKEN, or "end"
+    text: str
+    column: int
+
+
+class _Parser:
+    """Reads the tokens of a rule from left to right."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        if len(text) > _LONGEST:
+            raise RuleError(text, _LONGEST, text, f"at most {_LONGEST} characters")
+        name = _NAME.match(text)
+        self._name = None if name is None else name[1]
+        self._tokens = self._split(0 if name is None else name.end())
+        self._at = 0
+
+    @property
+    def _next(self) -> _Token:
+        return self._tokens[self._at]
+
+    def rule(self) -> Rule:
+        tag = None if self._is("no") else self._tag()
+        if self._is("no"):
+            self._expect("no", "data", "for")
+            token, span = self._next, self._span()
+            if span.seconds is None:
+                raise self._wrong("a time such as `10m`; steps do not pass without data", token)
+            self._end("the end: `no data` has a time of its own")
+            return Rule(Silence(tag, span), None, self._name)
+        assert tag is not None
+        condition = self._condition(tag)
+        lasting = self._span() if self._took("for") else None
+        self._end("the end" if lasting else "the end or `for`")
+        return Rule(condition, lasting, self._name)
+
+    def _condition(self, tag: Pattern) -> ValueCondition:
+        token = self._next
+        if token.kind == "operator":
+            self._at += 1
+            return Compare(tag, token.text, self._number())
+        if self._took("is"):
+            if self._took("nan"):
+                return NotFinite(tag, infinite=False)
+            if not self._is("not"):
+                raise self._wrong("`nan` or `not finite`")
+            self._expect("not", "finite")
+            return NotFinite(tag)
+        if not self._is("drops", "rises"):
+            raise self._wrong(_CONDITIONS)
+        self._at += 1
+        number, unit = self._amount()
+        if unit not in ("", "%") or not 0 < number < math.inf:
+            raise self._wrong("a positive amount, such as `5%` or `0.02`")
+        self._at += 1
+        relative = unit == "%" or self._took("%")
+        self._expect("within")
+        return Change(tag, token.text.lower() == "rises", number, relative, self._span())
+
+    def _tag(self) -> Pattern:
+        token = self._next
+        if token.text == '""' or token.kind not in ("quoted", "word"):
+            raise self._wrong("a tag or a pattern for tags")
+        if token.kind == "word":
+            if self._is(*_RESERVED):
+                raise self._wrong("a tag (in quotation marks if that is its name)")
+            if token.text.startswith("run:"):
+                raise self._wrong(_NO_RUNS)
+            if token.text.startswith("#") or token.text.endswith(":"):
+                raise self._wrong("a tag; one like this in quotation marks")
+        self._at += 1
+        if token.kind == "word":
+            return Pattern(token.text)
+        return Pattern(re.sub(r"\\(.)", r"\1", token.text[1:-1], flags=re.DOTALL), exact=True)
+
+    def _number(self) -> float:
+        token = self._next
+        if token.kind == "word" and _NUMBER.fullmatch(token.text):
+            number = float(token.text)
+            if math.isfinite(float32(number)):
+                self._at += 1
+                return number
+        raise self._wrong("a number that a float32 can hold, such as `1.1` or `-2e-3`")
+
+    def _span(self) -> Span:
+        token = self._next
+        amount, unit = self._amount()
+        if not unit and self._tokens[self._at + 1].kind == "word":
+            self._at += 1
+            unit = self._next.text.lower()
+        unit = STEPS if unit == "step" else unit
+        if unit not in SECONDS and unit != STEPS:
+            raise self._wrong(
+                "a time or a number of steps, such as `30s`, `5m`, `2h`, `1d` or `100 steps`"
+            )
+        if not 0 < amount < math.inf:
+            raise self._wrong("a positive amount", token)
+        if unit == STEPS and (amount != int(amount) or amount >= _MOST_STEPS):
+            raise self._wrong("a whole number of steps below 2^63", token)
+        self._at += 1
+        return Span(amount, unit)
+
+    def _amount(self) -> tuple[float, str]:
+        """Returns the number and the unit of the next token; NaN if there is no number."""
+        match = _AMOUNT.fullmatch(self._next.text) if self._next.kind == "word" else None
+        return (math.nan, "?") if match is None else (float(match[1]), match[2])
+
+    def _is(self, *words: str) -> bool:
+        return self._next.kind == "word" and self._next.text.lower() in words
+
+    def _took(self, word: str) -> bool:
+        found = self._is(word)
+        self._at += found
         return found
 
-    def tick(self, now: float) -> list[Transition]:
-        """Looks at what only time can tell; `now` is the real time."""
-        waiting = (quiet for quiet in self._quiet.values() if quiet.run not in self._ended)
-        return [each for quiet in waiting if (each := quiet.tick(now)) is not None]
+    def _expect(self, *words: str) -> None:
+        for word in words:
+            if not self._took(word):
+                raise self._wrong(f"`{word}`")
 
-    def firing(self) -> list[Transition]:
-        """Returns the beginnings of all alerts that fire."""
-        fired = [alert.fired for alert in self._alerts.values()]
-        fired += [quiet.fired for quiet in self._quiet.values()]
-        return [each for each in fired if each is not None]
+    def _end(self, expected: str) -> None:
+        if self._next.kind != "end":
+            raise self._wrong(expected)
 
-    def _hush(self, run: str, now: float, reason: str) -> list[Transition]:
-        mine = (quiet for quiet in self._quiet.values() if quiet.run == run)
-        return [each for quiet in mine if (each := quiet.end(now, reason)) is not None]
+    def _wrong(self, expected: str, token: _Token | None = None) -> RuleError:
+        token = token or self._next
+        if token.kind == "bracket" or (token.kind == "word" and token.text.lower() in _JOINING):
+            expected = _ONE_CONDITION
+        return RuleError(self._text, token.column, token.text, expected)
 
-    def _begin(self, run: str, rank: int, tag: str) -> tuple[ValueAlert, ...]:
-        """Returns the alerts that values of a tag go to; makes those that there are not yet."""
-        found = []
-        for rule in self._rules:
-            condition = rule.condition
-            if isinstance(condition, Silence) or not rule.matches_run(run):
-                continue
-            if not any(leaf.tag.matches_tag(tag) for leaf in leaves(condition)):
-                continue
-            self._matched.add(rule)
-            key = (rule, run, rank, tag if len(patterns(condition)) == 1 else None)
-            if key not in self._alerts:
-                self._alerts[key] = ValueAlert(rule, run, rank)
-            found.append(self._alerts[key])
-        return tuple(found)
-
-    def _silences(
-        self, run: str, rank: int, tag: str | None, seen: float
-    ) -> tuple[SilenceAlert, ...]:
-        """Returns the `no data` alerts that something ends; makes those that there are not yet."""
-        known = self._quiet_of.get((run, rank, tag))
-        if known is not None:
-            return known
-        found = []
-        for rule in self._rules:
-            if not isinstance(rule.condition, Silence) or not rule.matches_run(run):
-                continue
-            pattern = rule.condition.tag
-            if (pattern is None) != (tag is None):
-                continue
-            if pattern is not None and tag is not None and not pattern.matches_tag(tag):
-                continue
-            self._matched.add(rule)
-            found.append(SilenceAlert(rule, run, rank, tag, seen))
-            self._quiet[rule, run, rank, tag] = found[-1]
-        self._quiet_of[run, rank, tag] = tuple(found)
-        return tuple(found)
+    def _split(self, at: int) -> list[_Token]:
+        """Splits the text from a column on; the last token is its end."""
+        text, found = self._text, list[_Token]()
+        while True:
+            at += len(text[at:]) - len(text[at:].lstrip())
+            if at == len(text):
+                return [*found, _Token("end", "", at)]
+            match = _TOKEN.match(text, at)
+            if match is None:
+                expected = "a closing quotation mark" if text[at] == '"' else "`==` or `!=`"
+                raise RuleError(text, at, text[at:], expected)
+            assert match.lastgroup is not None  # every alternative is a group
+            found.append(_Token(match.lastgroup, match[0], at))
+            at = match.end()
 
 
-def _what(fired: Transition) -> tuple[Rule, str, int, str | None, int | None]:
-    return fired.rule, fired.run, fired.rank, fired.tag, fired.step
+def _without_comment(line: str) -> str:
+    match = _BEFORE_COMMENT.match(line)
+    assert match is not None  # it matches the empty text
+    return match[0].rstrip()
+
+
+def _shown(number: float) -> str:
+    """Returns the shortest text that is read as this number again."""
+    return repr(float(number)).removesuffix(".0")

@@ -1,33 +1,84 @@
-"""The states that alerts are in, and what is told of their changes."""
+"""When alerts begin and end: a state machine that takes columns of values and does no I/O.
+
+A rule about values has an alert for each run, rank and tag that matches. The values of a series
+are judged together, as arrays, with the same result as one after another:
+
+* An alert fires at the first value at which its condition has held, without a break, for as long
+  as `for` says. It is resolved at the first value at which the condition does not hold.
+* NaN is neither greater nor less than anything: only `is nan` and `is not finite` judge it. Other
+  conditions skip it: a firing alert goes on firing, a waiting one goes on waiting.
+* Where training goes back to an earlier step, `drops` and `rises` forget the values of later
+  steps. If it goes back behind the step where a condition began to hold, `for` counts from there.
+  A clock that goes back does the same to times.
+
+Only `no data` is about real time, the time at which records arrive. `tick` evaluates it.
+"""
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
-from rec_summary.alerts.conditions import Rule, Silence
-from rec_summary.alerts.holding import Holding
+import numpy as np
+import numpy.typing as npt
+
+from rec_summary.alerts.rules import (
+    COMPARISONS,
+    Change,
+    Compare,
+    NotFinite,
+    Rule,
+    Silence,
+    Span,
+    ValueCondition,
+    float32,
+)
+from rec_summary.series.batch import Columns, Floats, Integers
+
+_AFTER_END_SECS: Final = 60.0  # other ranks' last records may be a little younger than the end
+_PERCENT: Final = 0.01
+_LEAST: Final = np.int64(-1 << 63)
+
+Flags = npt.NDArray[np.bool_]
 
 
-class Point(NamedTuple):
-    """A recorded number.
+class Values(NamedTuple):
+    """Values of one series in the order of their records, as columns of shape [n].
 
     Attributes:
-        run: The run's name.
-        rank: The rank that recorded it.
-        tag: Its tag.
-        step: The training step.
-        wall_time: When it was recorded, in seconds since the epoch.
-        value: The number: a float32 as a float.
+        steps: The training steps.
+        wall_times: When they were recorded, in seconds since the epoch.
+        numbers: The values; float32 numbers as float64.
     """
 
-    run: str
+    steps: Integers
+    wall_times: Floats
+    numbers: Floats
+
+    def at(self, places: Integers | Flags | slice) -> Values:
+        """Returns some of the values."""
+        return Values(self.steps[places], self.wall_times[places], self.numbers[places])
+
+
+class News(NamedTuple):
+    """What some records of a rank say.
+
+    Attributes:
+        rank: The rank that wrote them.
+        wall_times: When, in seconds since the epoch, of shape [records].
+        steps: Their training steps, of shape [records]; None if they have none.
+        scalars: The values in them.
+        over: Whether they say that the run has ended (True) or goes on (False).
+    """
+
     rank: int
-    tag: str
-    step: int
-    wall_time: float
-    value: float
+    wall_times: Floats
+    steps: Integers | None
+    scalars: Columns
+    over: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -36,15 +87,15 @@ class Transition:
 
     Attributes:
         firing: Whether it begins.
-        rule: Whose alert it is.
+        rule: The rule.
         run: The run's name.
         rank: The rank.
-        tag: The tag of the value that was decisive; None if the rule speaks of no tag.
+        tag: The tag of the value that was decisive; None if the rule is about no tag.
         step: The step of that value, or the last one; None if none is known.
         wall_time: When that was, in seconds since the epoch: the time of the record, or the
-            real time of what only time can tell.
+            real time for `no data`.
         value: That value; None for `no data`.
-        reason: What was seen, in a few words.
+        reason: What was found, in a few words.
     """
 
     firing: bool
@@ -58,101 +109,497 @@ class Transition:
     reason: str
 
 
-class ValueAlert:
-    """The state of one alert of a rule about values."""
+class Window:
+    """The highest finite value within a span before each value.
 
-    def __init__(self, rule: Rule, run: str, rank: int) -> None:
-        self._rule = rule
-        self._run = run
-        self._rank = rank
-        assert not isinstance(rule.condition, Silence)
-        self._holding = Holding(rule.condition)
-        self._since: tuple[float, int] | None = None  # the time and step from which it holds
-        self.fired: Transition | None = None
+    All values of the span are kept, because going back to an earlier step or time takes the later
+    ones away again: about 20 bytes for each. Several values of one step all count: an evaluation
+    without a step of its own may come again and again while training stands still.
+    """
 
-    def take(self, point: Point) -> Transition | None:
-        """Judges a value; tells if the alert begins or ends with it."""
-        holds = self._holding.take(point.tag, point.step, point.wall_time, point.value)
-        if holds is None:
-            return None
-        if not holds:
-            self._since = None
-            if self.fired is None:
-                return None
-            self.fired = None
-            return self._transition(point, firing=False)
-        time, step = self._since or (point.wall_time, point.step)
-        self._since = time, step = min(time, point.wall_time), min(step, point.step)
-        lasting = self._rule.lasting
-        if self.fired is not None or not (
-            lasting is None or lasting.covers(point.wall_time - time, point.step - step)
-        ):
-            return None
-        self.fired = self._transition(point, firing=True)
-        return self.fired
+    def __init__(self, span: Span) -> None:
+        """Begins empty."""
+        self._span = span
+        # Values within the span are at the places from _first up to _end; steps and times ascend.
+        self._steps: Integers = np.empty(0, np.int64)
+        self._wall_times: Floats = np.empty(0, np.float64)
+        self._numbers: npt.NDArray[np.float32] = np.empty(0, np.float32)
+        self._first = self._end = 0
+        self._peaks: Integers = np.empty(0, np.int64)  # places of values above all later ones
 
-    def _transition(self, point: Point, *, firing: bool) -> Transition:
-        reason = f"{point.tag} = {point.value:.6g} at step {point.step}"
-        extreme = self._holding.extreme
-        if firing and extreme is not None:
-            reason += f", from {extreme:.6g}"
-        return Transition(
-            firing,
-            self._rule,
-            self._run,
-            self._rank,
-            point.tag,
-            point.step,
-            point.wall_time,
-            point.value,
-            reason,
+    def take(self, values: Values) -> Floats:
+        """Takes the next values; returns the highest within the span at each, itself included.
+
+        It is -inf where there is no finite value within the span.
+
+        Args:
+            values: The next values; none is NaN.
+        """
+        steps, wall_times, _ = values
+        goes_back = (steps[1:] < steps[:-1]) | (wall_times[1:] < wall_times[:-1])
+        cuts = [0, *(np.flatnonzero(goes_back) + 1).tolist(), len(steps)]
+        found = [
+            self._take_ascending(values.at(slice(start, end)))
+            for start, end in itertools.pairwise(cuts)
+        ]
+        return np.concatenate(found)
+
+    def _take_ascending(self, values: Values) -> Floats:
+        """Takes values whose steps and times ascend."""
+        self._go_back(values.steps[0], values.wall_times[0])
+        finite = np.isfinite(values.numbers)
+        before = self._append(values.at(finite))
+        ends = before + np.cumsum(finite)
+        starts = np.minimum(self._starts(values), ends)
+
+        highest = np.full(len(ends), -np.inf)
+        peaks = self._peaks[np.searchsorted(self._peaks, self._first) :]
+        if len(peaks):
+            place = np.searchsorted(peaks, starts)
+            known = starts < before
+            highest[known] = self._numbers[peaks[place[known]]]
+        new = self._numbers[before : self._end]
+        np.maximum(highest, _range_maxima(new, starts - before, ends - before), out=highest)
+
+        if len(new):
+            self._peaks = np.concatenate(
+                [peaks[self._numbers[peaks] > new.max()], before + _peaks(new)]
+            )
+        self._first = int(starts[-1])
+        return highest
+
+    def _go_back(self, step: np.int64, wall_time: np.float64) -> None:
+        """Forgets the values of later steps or times."""
+        kept = slice(self._first, self._end)
+        end = self._first + min(
+            int(np.searchsorted(self._steps[kept], step, "right")),
+            int(np.searchsorted(self._wall_times[kept], wall_time, "right")),
         )
+        if end < self._end:
+            self._end = end
+            self._peaks = self._first + _peaks(self._numbers[self._first : end])
+
+    def _append(self, values: Values) -> int:
+        """Adds values; returns the place of the first of them."""
+        size, count = self._end - self._first, len(values.steps)
+        if self._end + count > len(self._steps):
+            kept, room = slice(self._first, self._end), (size + count) * 3 // 2
+            self._steps = _with_room(self._steps[kept], room)
+            self._wall_times = _with_room(self._wall_times[kept], room)
+            self._numbers = _with_room(self._numbers[kept], room)
+            self._peaks = self._peaks - self._first
+            self._first, self._end = 0, size
+        first, self._end = self._end, self._end + count
+        self._steps[first : self._end] = values.steps
+        self._wall_times[first : self._end] = values.wall_times
+        self._numbers[first : self._end] = values.numbers
+        return first
+
+    def _starts(self, values: Values) -> Integers:
+        """Returns the place of the first value within the span before each value."""
+        kept, seconds = slice(self._first, self._end), self._span.seconds
+        if seconds is None:
+            theirs = _unsigned(values.steps)
+            edges = theirs - np.minimum(theirs, np.uint64(int(self._span.amount)))
+            starts: Integers = np.searchsorted(_unsigned(self._steps[kept]), edges)
+            return self._first + starts
+        return self._first + _first_within(self._wall_times[kept], values.wall_times, seconds)
+
+
+class ValueAlert:
+    """The alert of a rule about values, for one series."""
+
+    def __init__(self, rule: Rule, run: str, rank: int, tag: str) -> None:
+        self.fired: Transition | None = None
+        self._rule = rule
+        self._place = (run, rank, tag)
+        assert not isinstance(rule.condition, Silence)
+        self._condition: ValueCondition = rule.condition
+        self._window = Window(rule.condition.within) if isinstance(rule.condition, Change) else None
+        self._holds = False
+        self._since: npt.NDArray[Any] | None = None  # from where on it holds, of shape [1]
+
+    def take(self, values: Values, *, past: bool) -> list[tuple[int, Transition]]:
+        """Judges values.
+
+        Args:
+            values: The next values; at least one.
+            past: Whether transitions are needed even if later values undo them.
+
+        Returns:
+            The transitions, each with the number of its value, in order.
+        """
+        places: Integers | None = None
+        if not isinstance(self._condition, NotFinite):
+            missing = np.isnan(values.numbers)
+            if missing.any():
+                places = np.flatnonzero(~missing)
+                values = values.at(places)
+                if not len(places):
+                    return []
+        holds, extremes = self._judge(values)
+        if not self._holds and not holds.any():
+            return []
+        fires, ends = self._edges(holds, values)
+        edges = [*((at, True) for at in fires), *((at, False) for at in ends)]
+        edges.sort()
+        if not past:
+            edges = edges[-1:]  # of which an end matters only to who has learnt of the beginning
+            if edges and not edges[0][1] and self.fired is None:
+                return []
+        found = []
+        for at, firing in edges:
+            extreme = extremes[at] if firing and extremes is not None else None
+            transition = self._transition(values, at, extreme, firing=firing)
+            self.fired = transition if firing else None
+            found.append((at if places is None else int(places[at]), transition))
+        return found
+
+    def _judge(self, values: Values) -> tuple[Flags, Floats | None]:
+        """Returns where the condition holds, and from which value each dropped or rose."""
+        condition, numbers = self._condition, values.numbers
+        if isinstance(condition, Compare):
+            holds: Flags = COMPARISONS[condition.operator](numbers, float32(condition.number))
+            return holds, None
+        if isinstance(condition, NotFinite):
+            return ~np.isfinite(numbers) if condition.infinite else np.isnan(numbers), None
+        assert self._window is not None
+        sign = -1.0 if condition.rises else 1.0
+        highest = self._window.take(values._replace(numbers=sign * numbers))
+        with np.errstate(invalid="ignore"):  # no value within the span: -inf
+            change = highest - sign * numbers
+            enough = condition.amount
+            least = enough * _PERCENT * np.abs(highest) if condition.relative else enough
+            return (change > 0) & (change >= least) & np.isfinite(highest), sign * highest
+
+    def _edges(self, holds: Flags, values: Values) -> tuple[list[int], list[int]]:
+        """Returns the numbers of the values at which the alert fires, and is resolved."""
+        before = np.concatenate([[self._holds], holds[:-1]])
+        begins, ends = holds & ~before, np.flatnonzero(~holds & before)
+        self._holds = bool(holds[-1])
+        lasting = self._rule.lasting
+        if lasting is None:
+            return np.flatnonzero(begins).tolist(), ends.tolist()
+        streaks = np.cumsum(begins, dtype=np.int64)  # 0 is the one that earlier values began
+        places = np.flatnonzero(holds)
+        seconds, numbers = lasting.seconds, streaks[places]
+        positions: npt.NDArray[Any] = values.wall_times[places]
+        limit: np.generic = np.float64(seconds)
+        if seconds is None:
+            positions, limit = _unsigned(values.steps[places]), np.uint64(int(lasting.amount))
+        if self._since is not None and holds[0]:
+            places = np.concatenate([[-1], places])
+            positions = np.concatenate([self._since, positions])
+            numbers = np.concatenate([[0], numbers])
+        origins = _running_minima(positions, numbers)
+        self._since = origins[-1:].copy() if self._holds else None
+        with np.errstate(over="ignore"):
+            lasted = np.flatnonzero(positions - origins >= limit)
+        fired, first = np.unique(numbers[lasted], return_index=True)
+        fires = places[lasted[first]]
+        if self.fired is not None:
+            fires = fires[fired > 0]
+            fired = np.concatenate([[0], fired])
+        return fires.tolist(), ends[np.isin(streaks[ends], fired)].tolist()
+
+    def _transition(
+        self, values: Values, at: int, extreme: float | None, *, firing: bool
+    ) -> Transition:
+        run, rank, tag = self._place
+        step, wall_time, number = (column[at].item() for column in values)
+        reason = f"{tag} = {number:.6g} at step {step}"
+        if extreme is not None:
+            reason += f", from {extreme:.6g}"
+        return Transition(firing, self._rule, run, rank, tag, step, wall_time, number, reason)
 
 
 @dataclass
 class SilenceAlert:
-    """The state of one alert of a `no data` rule. Attributes as in `Transition`."""
+    """The alert of a `no data` rule. Attributes as in `Transition`."""
 
     rule: Rule
     run: str
     rank: int
     tag: str | None
-    seen: float  # when something came last, in real time
+    seen: float  # when the last record arrived, in real time
     step: int | None = None
     fired: Transition | None = None
 
-    @property
-    def limit(self) -> float:
-        assert isinstance(self.rule.condition, Silence)
-        return self.rule.condition.span.seconds or math.inf
+    def take(self, seen: Floats, steps: Integers | None) -> list[Transition]:
+        """Takes what has arrived; returns the end of the alert if it fires.
 
-    def hear(self, seen: float, step: int | None) -> Transition | None:
-        """Something came; tells if the alert ends with it."""
-        self.seen = max(self.seen, seen)
-        self.step = self.step if step is None else step
-        return self.end(seen, "data again")
+        Args:
+            seen: When it arrived, in real time, of shape [n].
+            steps: The steps, of shape [n]; None if there are none.
+        """
+        self.step = self.step if steps is None else int(steps[0])
+        found = self.end(float(seen[0]), "data again")
+        self.step = self.step if steps is None else int(steps[-1])
+        self.seen = max(self.seen, float(seen.max()))
+        return found
 
-    def end(self, now: float, reason: str) -> Transition | None:
-        """Ends the alert, if it fires."""
+    def end(self, now: float, reason: str) -> list[Transition]:
+        """Ends the alert if it fires."""
         if self.fired is None:
-            return None
+            return []
         self.fired = None
-        return self._transition(now, reason, firing=False)
+        return [self._transition(now, reason, firing=False)]
 
-    def tick(self, now: float) -> Transition | None:
-        """Tells if the alert begins."""
-        if self.fired is not None or now - self.seen < self.limit:
-            return None
+    def tick(self, now: float) -> list[Transition]:
+        """Begins the alert if it has been silent for long enough."""
+        condition = self.rule.condition
+        assert isinstance(condition, Silence)
+        silent = now - self.seen
+        if self.fired is not None or silent < (condition.span.seconds or math.inf):
+            return []
         what = "nothing recorded" if self.tag is None else f"nothing recorded as {self.tag}"
-        behind = "" if self.step is None else f", the last at step {self.step}"
-        reason = f"{what} for {_duration(now - self.seen)}{behind}"
+        last = "" if self.step is None else f", the last at step {self.step}"
+        reason = f"{what} for {_duration(silent)}{last}"
         self.fired = self._transition(now, reason, firing=True)
-        return self.fired
+        return [self.fired]
 
     def _transition(self, now: float, reason: str, *, firing: bool) -> Transition:
         return Transition(
             firing, self.rule, self.run, self.rank, self.tag, self.step, now, None, reason
         )
+
+
+Key = tuple[str, int, str | None]
+"""A run, a rank and a tag; None stands for records of any kind."""
+
+
+class Engine:
+    """The alerts of some rules. Every transition is returned once."""
+
+    def __init__(self, rules: Sequence[Rule]) -> None:
+        """Begins with no alerts."""
+        self._rules = tuple(rules)
+        self._has_silences = any(isinstance(rule.condition, Silence) for rule in rules)
+        self._matched: set[Rule] = set()
+        self._alerts: dict[Key, tuple[ValueAlert, ...]] = {}
+        self._silences: dict[Key, tuple[SilenceAlert, ...]] = {}
+        self._ended: dict[str, float] = {}  # when runs have ended, by the clock of their records
+
+    @property
+    def tags(self) -> str:
+        """A regular expression that finds something in the tags that a rule is about."""
+        tags = [rule.condition.tag for rule in self._rules if rule.condition.tag is not None]
+        return "|".join(tag.regex for tag in tags) or r"(?!)"
+
+    @property
+    def unmatched(self) -> list[Rule]:
+        """The rules that nothing has matched so far."""
+        return [rule for rule in self._rules if rule not in self._matched]
+
+    def take(
+        self, run: str, news: News, now: float, *, old: bool = False, past: bool = True
+    ) -> list[Transition]:
+        """Takes what records say.
+
+        Args:
+            run: The run's name.
+            news: What they say; at least one record.
+            now: The real time.
+            old: Whether they arrived when they were written, not now.
+            past: Whether all transitions are needed, or only the last of each alert.
+
+        Returns:
+            The transitions, in the order of the records.
+        """
+        rank, wall_times, steps, scalars, over = news
+
+        def seen(times: Floats) -> Floats:
+            return np.minimum(times, now) if old else np.full(len(times), now)
+
+        if over is False:
+            self._go_on(run, float(seen(wall_times)[0]))
+        found: list[tuple[int, int, Transition]] = []
+        if self._has_silences:
+            late = np.flatnonzero(wall_times > self._ended.get(run, math.inf) + _AFTER_END_SECS)
+            if len(late):
+                self._go_on(run, float(seen(wall_times[late])[0]))
+            for quiet in self._silences_of((run, rank, None), float(seen(wall_times)[0])):
+                found += [(-1, 0, each) for each in quiet.take(seen(wall_times), steps)]
+        for tag, places, values in _by_tag(scalars):
+            for number, alert in enumerate(self._alerts_of(run, rank, tag)):
+                for at, each in alert.take(values, past=past):
+                    found.append((int(places[at]), number, each))
+            if self._has_silences:
+                arrived = seen(values.wall_times)
+                for quiet in self._silences_of((run, rank, tag), float(arrived[0])):
+                    silent = len(self._rules)  # behind those of values
+                    ended = quiet.take(arrived, values.steps)
+                    found += [(int(places[0]), silent, each) for each in ended]
+        found.sort(key=lambda each: each[:2])
+        transitions = [each for _, _, each in found]
+        if over:
+            self._ended[run] = float(wall_times[-1])
+            transitions += self._hush(run, float(seen(wall_times)[-1]), "the run has ended")
+        return transitions
+
+    def forget(self, run: str, now: float) -> list[Transition]:
+        """Takes note that a run's records are gone; `now` is the real time."""
+        self._ended.pop(run, None)
+        reason = "its records are gone"
+        found = [
+            Transition(False, each.rule, run, each.rank, each.tag, each.step, now, None, reason)
+            for each in self.firing()
+            if each.run == run and each.value is not None
+        ]
+        found += self._hush(run, now, reason)
+        self._alerts = {key: each for key, each in self._alerts.items() if key[0] != run}
+        self._silences = {key: each for key, each in self._silences.items() if key[0] != run}
+        return found
+
+    def tick(self, now: float) -> list[Transition]:
+        """Evaluates the `no data` rules; `now` is the real time."""
+        return [
+            transition
+            for key, silences in self._silences.items()
+            if key[0] not in self._ended
+            for quiet in silences
+            for transition in quiet.tick(now)
+        ]
+
+    def firing(self) -> list[Transition]:
+        """Returns the beginnings of all alerts that fire."""
+        fired = [each.fired for alerts in self._alerts.values() for each in alerts]
+        fired += [each.fired for silences in self._silences.values() for each in silences]
+        return [each for each in fired if each is not None]
+
+    def _go_on(self, run: str, seen: float) -> None:
+        """Takes note that a run, which may have ended before, is going on."""
+        if self._ended.pop(run, None) is not None:
+            for key, silences in self._silences.items():
+                for quiet in silences if key[0] == run else ():
+                    quiet.seen = max(quiet.seen, seen)
+
+    def _hush(self, run: str, now: float, reason: str) -> list[Transition]:
+        return [
+            transition
+            for key, silences in self._silences.items()
+            if key[0] == run
+            for quiet in silences
+            for transition in quiet.end(now, reason)
+        ]
+
+    def _alerts_of(self, run: str, rank: int, tag: str) -> tuple[ValueAlert, ...]:
+        """Returns the alerts that values of a series go to."""
+        known = self._alerts.get((run, rank, tag))
+        if known is None:
+            rules = [
+                rule
+                for rule in self._rules
+                if not isinstance(rule.condition, Silence) and rule.condition.tag.matches(tag)
+            ]
+            self._matched.update(rules)
+            known = tuple(ValueAlert(rule, run, rank, tag) for rule in rules)
+            self._alerts[run, rank, tag] = known
+        return known
+
+    def _silences_of(self, key: Key, seen: float) -> tuple[SilenceAlert, ...]:
+        """Returns the `no data` alerts that records of a rank, or values of a series, go to."""
+        known = self._silences.get(key)
+        if known is None:
+            tag = key[2]
+            rules = [
+                rule
+                for rule in self._rules
+                if isinstance(rule.condition, Silence)
+                and (
+                    tag is None
+                    if rule.condition.tag is None
+                    else tag is not None and rule.condition.tag.matches(tag)
+                )
+            ]
+            self._matched.update(rules)
+            known = self._silences[key] = tuple(SilenceAlert(rule, *key, seen) for rule in rules)
+        return known
+
+
+def _by_tag(scalars: Columns) -> list[tuple[str, Integers, Values]]:
+    """Returns each tag, the numbers of its values, and these, in the order of first values."""
+    if not len(scalars.codes):
+        return []
+    names: dict[str, int] = {}  # several groups of series may have the same tag
+    numbers = np.array([names.setdefault(tag, len(names)) for tag in scalars.tags], np.int64)
+    codes = numbers[scalars.codes]
+    order = np.argsort(codes, kind="stable")
+    parts = np.split(order, np.flatnonzero(np.diff(codes[order])) + 1)
+    values = Values(scalars.steps, scalars.wall_times, scalars.values)
+    tags = list(names)
+    return [
+        (tags[codes[places[0]]], places, values.at(places))
+        for places in sorted(parts, key=lambda places: int(places[0]))
+    ]
+
+
+def _unsigned(steps: Integers) -> npt.NDArray[np.uint64]:
+    """Returns steps as numbers whose order is the same and whose differences do not overflow."""
+    return (steps ^ _LEAST).view(np.uint64)
+
+
+def _first_within(times: Floats, moments: Floats, seconds: float) -> Integers:
+    """Returns the place of the first time that is at most so many seconds before each moment.
+
+    Args:
+        times: The times, ascending.
+        moments: The moments, ascending, each at or after at least one of the times if any.
+        seconds: The distance; a difference of two times is rounded before it is compared.
+    """
+    with np.errstate(over="ignore"):
+        places = np.searchsorted(times, moments - seconds)
+        while True:  # `moments - seconds` is rounded too, so that some places are not exact
+            early = np.flatnonzero(places)
+            early = early[moments[early] - times[places[early] - 1] <= seconds]
+            if not len(early):
+                break
+            places[early] = np.searchsorted(times, times[places[early] - 1])
+        while True:
+            late = np.flatnonzero(places < len(times))
+            late = late[moments[late] - times[places[late]] > seconds]
+            if not len(late):
+                return places
+            places[late] = np.searchsorted(times, times[places[late]], "right")
+
+
+def _with_room(column: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
+    """Returns a copy of a column that is longer; its end is undefined."""
+    found = np.empty(size, column.dtype)
+    found[: len(column)] = column
+    return found
+
+
+def _peaks(numbers: npt.NDArray[np.float32]) -> Integers:
+    """Returns the places of the values that are above all later ones."""
+    later = np.maximum.accumulate(numbers[::-1])[::-1]
+    return np.flatnonzero(numbers > np.append(later[1:], -np.inf))
+
+
+def _range_maxima(numbers: npt.NDArray[np.float32], starts: Integers, ends: Integers) -> Floats:
+    """Returns the highest number from each start (at least 0) up to each end; -inf for none."""
+    starts = np.maximum(starts, 0)
+    found = np.full(len(starts), -np.inf)
+    # The maximum of two overlapping pieces of the largest power of two that fits.
+    powers = np.frexp(np.maximum(ends - starts, 0))[1] - 1
+    pieces, size = numbers, 1
+    for power in range(int(powers.max()) + 1):
+        here = np.flatnonzero(powers == power)
+        found[here] = np.maximum(pieces[starts[here]], pieces[ends[here] - size])
+        pieces = np.maximum(pieces[:-size], pieces[size:])
+        size *= 2
+    return found
+
+
+def _running_minima(positions: npt.NDArray[Any], groups: Integers) -> npt.NDArray[Any]:
+    """Returns the least position of the same group so far; groups are ascending."""
+    order = np.argsort(positions, kind="stable")
+    ranks = np.empty(len(order), np.int64)
+    ranks[order] = np.arange(len(order))
+    # Each group is below the one before, so that the minimum begins again.
+    below = groups * len(order)
+    origins: npt.NDArray[Any] = positions[order[np.minimum.accumulate(ranks - below) + below]]
+    return origins
 
 
 def _duration(seconds: float) -> str:

@@ -2,33 +2,38 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import os
 import re
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from rec_summary.alerts.conditions import SECONDS, Rule
-from rec_summary.alerts.reading import RunReader
-from rec_summary.alerts.rules import Engine
-from rec_summary.alerts.states import Transition
+import numpy as np
+
+from rec_summary._pb.lineage_pb2 import EvaluationLineage, RunState
+from rec_summary.alerts.rules import SECONDS, Rule, float32
+from rec_summary.alerts.states import Engine, News, Transition
 from rec_summary.errors import three_part
+from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import Run
-from rec_summary.series.options import ArgumentError, matching_runs
+from rec_summary.series.batch import SCALAR, SUMMARY, Batch, Columns, Record
+from rec_summary.series.lineage import metrics_of, numeric
+from rec_summary.series.options import ArgumentError, ExportOptions, Selection, matching_runs
 from rec_summary.series.report import Problem, Report
-from rec_summary.series.run_poller import Watch
+from rec_summary.series.run_poller import NewRecords, RunPoller
 from rec_summary.series.words import valid
 
 INTERVAL_SECS: Final = 1.0
 _LONG_SECS: Final = 1.0  # reading for longer than this, something may have been written meanwhile
+_RECENT_SECS: Final = 86_400.0  # a run that has written nothing for so long is left alone
 _AGE: Final = re.compile(r"(\d+(?:\.\d+)?)([smhd])", re.ASCII)
-
-Tell = Callable[[Transition], None]
+_EVALUATION: Final = "eval/"
+_OVER: Final = frozenset((RunState.FINISHED, RunState.STOPPED, RunState.FAILED))
+_JOINED: Final = 4096  # records that are judged together
 
 
 @dataclass(frozen=True)
@@ -44,12 +49,15 @@ class Since:
     wall_time: float = -math.inf
 
 
+EVERYTHING: Final = Since()
+
+
 def read_since(text: str, now: float) -> Since:
     """Returns what a text such as `5000` (a step), `2h` or `2026-01-31T12:00` means.
 
     Args:
         text: A step; an age in seconds, minutes, hours or days; or a local date and time.
-        now: The time of which the age is counted, in seconds since the epoch.
+        now: The time from which the age is counted, in seconds since the epoch.
 
     Raises:
         ArgumentError: It is none of these.
@@ -67,68 +75,66 @@ def read_since(text: str, now: float) -> Since:
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What watching came to.
+class WatchReport:
+    """What a watch has found so far.
 
     Attributes:
         firing: The alerts that fire, as they were when they began.
         unmatched: The rules that nothing has matched.
         runs: How many runs there are.
-        problems: What could not be read; at most a thousand of them.
-        problem_count: How many there were in truth.
+        problem_count: How many problems there were.
     """
 
     firing: tuple[Transition, ...]
     unmatched: tuple[Rule, ...]
     runs: int
-    problems: tuple[Problem, ...]
     problem_count: int
 
 
 def watch(
     source: str | os.PathLike[str],
     rules: Sequence[Rule],
-    tell: Tell,
     *,
     stop: threading.Event,
     once: bool = False,
     history: bool = False,
-    since: Since | None = None,
+    since: Since | None = EVERYTHING,
     runs: str | None = None,
     interval: float = INTERVAL_SECS,
-    caught_up: Callable[[Seen], None] = lambda seen: None,
-    problem: Callable[[Problem], None] = lambda problem: None,
-) -> Seen:
+) -> Iterator[Transition | Problem | WatchReport]:
     """Judges the records of a source, and whatever is written there, until stopped.
 
-    Of what was there before, only alerts that fire still are told, unless `history` asks
-    for all of them. From then on every beginning and every end is told, once.
+    Of the records that are there at the start, only alerts that still fire are reported, unless
+    `history` asks for all of them. From then on each beginning and each end is reported, once.
 
     Args:
         source: A record directory, or a tree of them; it need not exist yet.
         rules: What alerts are raised for.
-        tell: Told of alerts; it must not take long.
-        stop: To be set when it shall end.
+        stop: Set it to end the watch.
         once: Whether to end when everything that is there has been judged.
-        history: Whether alerts of the past are told as well.
-        since: From where on records are judged; None for all.
+        history: Whether alerts of the past are reported as well.
+        since: From where on records are judged; None means that values that are there at the
+            start are not judged. Only the end of a run, or its silence, is then noticed.
         runs: A pattern as of `fnmatch`: only these runs.
-        interval: How long to rest between two looks, in seconds.
-        caught_up: Told when everything that was there has been judged.
-        problem: Told of what cannot be read.
+        interval: How long to wait between two polls, in seconds.
 
-    Returns:
-        What it came to.
+    Yields:
+        Transitions of alerts and problems as they come, and a report when everything that was
+        there at the start has been judged; without `once`, another one at the end.
     """
-    watcher = _Watcher(os.fspath(source), rules, since or Since(), runs, stop, problem)
-    watcher.catch_up(tell if history else _nobody)
+    watcher = _Watcher(os.fspath(source), rules, since, runs, stop)
+    for transition in watcher.catch_up(past=history):
+        if history:
+            yield transition
+    yield from watcher.new_problems()
     if not history:
-        for transition in watcher.engine.firing():
-            tell(transition)
-    caught_up(watcher.seen())
+        yield from watcher.engine.firing()
+    yield watcher.report()
     while not once and not stop.wait(interval):
-        watcher.look(tell)
-    return watcher.seen()
+        yield from watcher.poll()
+        yield from watcher.new_problems()
+    if not once:
+        yield watcher.report()
 
 
 class _Clock:
@@ -148,97 +154,227 @@ class _Watcher:
         self,
         source: str,
         rules: Sequence[Rule],
-        since: Since,
+        since: Since | None,
         pattern: str | None,
         stop: threading.Event,
-        problem: Callable[[Problem], None],
     ) -> None:
         self.engine = Engine(rules)
         self._source = source
-        self._since = since
+        self._clock = _Clock()
+        self._skips = since is None
+        self._since = since or Since(wall_time=self._clock.now() - _RECENT_SECS)
         self._pattern = pattern
         self._stop = stop
-        self._watch = Watch(source)
+        self._poller = RunPoller(source)
+        self._selection = Selection(ExportOptions(tags=self.engine.tags))
         self._report = Report()
-        self._problem = problem
-        self._told = 0  # problems
-        self._clock = _Clock()
+        self._reported = 0  # problems
         self._readers: dict[str, RunReader] = {}  # by the paths of runs
         self._names: dict[str, str] = {}  # the names of runs, by their paths; they stay
 
-    def catch_up(self, tell: Tell) -> None:
+    def catch_up(self, *, past: bool) -> Iterator[Transition]:
         """Judges what is there; its silence counts from the times of the records."""
-        self._read(tell, is_past=True)
-        while not self._stop.is_set() and self._read(tell, is_past=False):
-            pass
-        self._tick(tell)
+        yield from self._read(old=True, past=past)
+        while not self._stop.is_set() and self._is_late:
+            yield from self._read(past=past)
+        yield from self._tick()
 
-    def look(self, tell: Tell) -> None:
+    def poll(self) -> Iterator[Transition]:
         """Judges what is new."""
-        if not self._read(tell, is_past=False):
-            self._tick(tell)
+        yield from self._read()
+        if not self._is_late:
+            yield from self._tick()
 
-    def seen(self) -> Seen:
-        """Returns what it has come to."""
-        return Seen(
+    def new_problems(self) -> Iterator[Problem]:
+        """Yields the problems that were not yielded before."""
+        yield from self._report.problems[self._reported :]
+        self._reported = len(self._report.problems)
+
+    def report(self) -> WatchReport:
+        """Returns what was found so far."""
+        return WatchReport(
             tuple(self.engine.firing()),
             tuple(self.engine.unmatched),
             len(self._readers),
-            tuple(self._report.problems),
             self._report.problem_count,
         )
 
-    def _read(self, tell: Tell, *, is_past: bool) -> bool:
-        """Reads what is new; returns whether that took so long that there may be more."""
+    def _read(self, *, old: bool = False, past: bool = True) -> Iterator[Transition]:
+        """Judges what is new; notes whether that took so long that there may be more."""
         begun = time.monotonic()
-        for run in matching_runs(self._watch.look(), self._pattern):
-            self._read_run(run, tell, is_past=is_past)
-        self._forget_the_gone(tell)
-        for problem in self._report.problems[self._told :]:
-            self._problem(problem)
-        self._told = len(self._report.problems)
-        return time.monotonic() - begun > _LONG_SECS
+        for run in matching_runs(self._poller.poll(), self._pattern):
+            name = self._names.setdefault(run.path, valid(run.name))
+            reader = self._readers.setdefault(run.path, RunReader(self._selection, self._report))
+            skips = old and self._skips
+            for news in reader.skip(run) if skips else ():
+                self.engine.take(name, news, self._clock.now(), old=True)
+            for news in reader.read(run, self._since):
+                if self._stop.is_set():
+                    return
+                if skips:
+                    news = news._replace(scalars=NOTHING)
+                now = self._clock.now()
+                for transition in self.engine.take(name, news, now, old=old, past=past):
+                    yield transition
+                    if self._stop.is_set():
+                        return
+        yield from self._forget_the_gone()
+        self._is_late = time.monotonic() - begun > _LONG_SECS
 
-    def _read_run(self, run: Run, tell: Tell, *, is_past: bool) -> None:
-        engine, since = self.engine, self._since
-        name = self._names.setdefault(run.path, valid(run.name))
-        run = dataclasses.replace(run, name=name)
-        reader = self._readers.setdefault(run.path, RunReader(self._report))
-        for rank, wall_time, step, points, over in reader.read(run, since.wall_time):
-            if self._stop.is_set():
-                return
-            if wall_time < since.wall_time:
-                continue
-            now = self._clock.now()
-            seen = min(wall_time, now) if is_past else now
-            told = []
-            if over is False:
-                engine.running(name, seen)
-            told += engine.alive(name, rank, wall_time, seen, step)
-            for point in points:
-                if since.step is None or point.step >= since.step:
-                    told += engine.feed(point, seen)
-            if over:
-                told += engine.ended(name, wall_time, seen)
-            for transition in told:
-                tell(transition)
-
-    def _forget_the_gone(self, tell: Tell) -> None:
-        there = {run.path for run in self._watch.all()}
+    def _forget_the_gone(self) -> Iterator[Transition]:
+        there = {run.path for run in self._poller.runs()}
         gone = [path for path in self._readers if path not in there]
-        if not gone or not os.path.isdir(self._source):
-            return  # a file system that is away is no reason to think that a training is over
+        if not os.path.isdir(self._source):
+            return  # the file system may be away, which does not end a training
         for path in gone:
             del self._readers[path]
-            for transition in self.engine.forget(self._names.pop(path), self._clock.now()):
-                tell(transition)
+            yield from self.engine.forget(self._names.pop(path), self._clock.now())
 
-    def _tick(self, tell: Tell) -> None:
-        if self._stop.is_set():
-            return
-        for transition in self.engine.tick(self._clock.now()):
-            tell(transition)
+    def _tick(self) -> Iterator[Transition]:
+        if not self._stop.is_set():
+            yield from self.engine.tick(self._clock.now())
 
 
-def _nobody(_transition: Transition) -> None:
-    pass
+class RunReader:
+    """Reads what is new in a run's files, in the order of wall times within a rank.
+
+    Scalars are taken as they are recorded. Evaluations that are in the lineage only, as MindSpore's
+    collector writes them, become values `eval/<metric>`, as those of our collector.
+    """
+
+    def __init__(self, selection: Selection, report: Report) -> None:
+        """Begins at the beginning of every file.
+
+        Args:
+            selection: Which tags are read.
+            report: Takes problems.
+        """
+        self._selection = selection
+        self._records = NewRecords(report)
+        self._steps: dict[int, int] = {}  # the last step of each rank
+        self._recorded: set[tuple[int, str]] = set()  # evaluations that are scalars as well
+
+    def skip(self, run: Run) -> Iterator[News]:
+        """Skips the values that are there; yields when each rank wrote for the last time."""
+        for rank in run.ranks:
+            times = []
+            for file in run.of(Kind.SUMMARY, rank):
+                self._records.skip(file)
+                times.append(file.changed)
+            changed = max(times, default=-math.inf)
+            if changed > time.time() - _RECENT_SECS:
+                yield News(rank, np.array([changed]), None, NOTHING)
+
+    def read(self, run: Run, since: Since) -> Iterator[News]:
+        """Yields what is new, rank after rank; nothing of it is from before `since`."""
+        for rank in run.ranks:
+            joined: list[News] = []
+            count = 0
+            for batch in self._merged(run, rank, since.wall_time):
+                news = _from(self._news(rank, batch), since)
+                if not len(news.wall_times):
+                    continue
+                if news.steps is None:
+                    yield from _join(joined)
+                    yield news
+                    joined, count = [], 0
+                    continue
+                joined.append(news)
+                count += len(news.wall_times)
+                if count >= _JOINED:
+                    yield from _join(joined)
+                    joined, count = [], 0
+            yield from _join(joined)
+        self._records.keep(run.files)
+
+    def _merged(self, run: Run, rank: int, changed_after: float) -> Iterator[Batch]:
+        """Yields batches of values and records of the lineage, each when it was written."""
+        values = self._records.batches(run.of(Kind.SUMMARY, rank), changed_after)
+        lineage = self._records.batches(run.of(Kind.LINEAGE, rank), changed_after)
+        batch, due = next(values, None), next(lineage, None)
+        while batch is not None:
+            first = 0
+            while due is not None:
+                later = batch.wall_times[first:] > due.wall_times[0]
+                if not later.any():
+                    break
+                cut = first + int(later.argmax())
+                if cut > first:
+                    yield batch.part(first, cut)
+                yield due
+                due, first = next(lineage, None), cut
+            yield batch.part(first, len(batch)) if first else batch
+            batch = next(values, None)
+        if due is not None:
+            yield due
+        yield from lineage
+
+    def _news(self, rank: int, batch: Batch) -> News:
+        if isinstance(batch, Record) and batch.kind == "train_lineage":
+            # MindSpore's collector writes this record at the end of a training, without a state.
+            state = batch.event.train_lineage
+            over = not state.HasField("run_state") or state.run_state.status in _OVER
+            return News(rank, batch.wall_times, None, NOTHING, over)
+        if isinstance(batch, Record) and batch.kind == "evaluation_lineage":
+            scalars = self._evaluated(rank, batch.wall_time, batch.event.evaluation_lineage)
+            return News(rank, batch.wall_times, None, scalars)
+        if batch.kind != SUMMARY or not batch.count:
+            return News(rank, batch.wall_times, None, NOTHING)
+        steps = batch.steps
+        self._steps[rank] = int(steps[-1])
+        scalars = batch.select(self._selection, (SCALAR,)).scalars()
+        self._recorded.update((rank, tag) for tag in scalars.tags if tag.startswith(_EVALUATION))
+        return News(rank, batch.wall_times, steps, scalars)
+
+    def _evaluated(self, rank: int, wall_time: float, evaluation: EvaluationLineage) -> Columns:
+        """Returns the metrics of an evaluation that are not recorded as scalars as well."""
+        has_step = evaluation.HasField("train_step")
+        step = self._steps[rank] = evaluation.train_step if has_step else self._steps.get(rank, 0)
+        found = {
+            _EVALUATION + name: float32(number)
+            for name, metric in metrics_of(evaluation)
+            if (number := numeric(metric)) is not None
+            and (rank, _EVALUATION + name) not in self._recorded
+            and self._selection.tag(_EVALUATION + name)
+        }
+        count = len(found)
+        steps, wall_times = np.full(count, step, np.int64), np.full(count, wall_time, np.float64)
+        return Columns(
+            tuple(found), np.arange(count), steps, wall_times, np.array([*found.values()])
+        )
+
+
+NOTHING: Final = Columns((), np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0), np.empty(0))
+"""No scalars."""
+
+
+def _from(news: News, since: Since) -> News:
+    """Returns the part of news from somewhere on."""
+    rank, wall_times, steps, scalars, over = news
+    kept = wall_times >= since.wall_time
+    if not kept.all():
+        wall_times, steps = wall_times[kept], None if steps is None else steps[kept]
+    chosen = scalars.wall_times >= since.wall_time
+    if since.step is not None:
+        chosen &= scalars.steps >= since.step
+    if not chosen.all():
+        tags, codes, numbers, times, values = scalars
+        scalars = Columns(tags, codes[chosen], numbers[chosen], times[chosen], values[chosen])
+    return News(rank, wall_times, steps, scalars, over)
+
+
+def _join(parts: list[News]) -> Iterator[News]:
+    """Yields news of records with steps as one."""
+    if len(parts) < 2:
+        yield from parts
+        return
+    wall_times = np.concatenate([part.wall_times for part in parts])
+    steps = np.concatenate([part.steps for part in parts if part.steps is not None])
+    scalars = [part.scalars for part in parts]
+    tags = tuple(tag for each in scalars for tag in each.tags)
+    firsts = np.cumsum([0, *(len(each.tags) for each in scalars)])
+    codes = [each.codes + first for each, first in zip(scalars, firsts, strict=False)]
+    columns = [
+        np.concatenate(column) for column in zip(*(each[2:] for each in scalars), strict=True)
+    ]
+    yield News(parts[0].rank, wall_times, steps, Columns(tags, np.concatenate(codes), *columns))

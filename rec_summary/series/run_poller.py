@@ -1,24 +1,99 @@
-"""Watching a tree of record directories for what is new, at next to no cost.
+"""Polling a tree of record directories for what is new, at next to no cost.
 
-Directories are listed again only when their time of modification says that a name was
-added or removed; of the files, only the newest of each writer is looked at every time,
-because the others are complete. So a look at a hundred idle runs is a few hundred calls
-of `stat`. Polling is used because it works on network file systems, where notifications
-of other hosts' writes do not arrive.
+A directory is listed again only when its time of modification says that a name was added or
+removed. Of the files, only the newest of each writer is checked every time, because the others
+are complete. So a poll of a hundred idle runs takes a few hundred calls of `stat`. Polling is used
+because it works on network file systems, where notifications of other hosts' writes do not arrive.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from rec_summary.records.reading.reader import RecordReader
 from rec_summary.records.reading.runs import RecordFile, Run, list_files
+from rec_summary.series.batch import Batch
+from rec_summary.series.event_reader import EventReader
+from rec_summary.series.report import Report
 
 _SETTLED_SECS: Final = 2.0  # a directory may change again without a change of its time before
-_RESCAN_SECS: Final = 30.0  # not every file system tells that a directory has changed
+_RESCAN_SECS: Final = 30.0  # not every file system reports that a directory has changed
+
+
+@dataclass
+class _Place:
+    """How far a file has been read.
+
+    Attributes:
+        offset: Where reading goes on, in bytes.
+        is_boundary: Whether a record begins there; else one may end behind it.
+        ended: Whether nothing behind `offset` can be read.
+    """
+
+    offset: int = 0
+    is_boundary: bool = True
+    ended: bool = False
+
+
+class NewRecords:
+    """Reads what is new in record files, each from where reading stopped the last time."""
+
+    def __init__(self, report: Report) -> None:
+        """Begins at the beginning of every file.
+
+        Args:
+            report: Counts records and takes problems.
+        """
+        self._report = report
+        self._places: dict[str, _Place] = {}
+
+    def skip(self, file: RecordFile) -> None:
+        """Skips the records that a file has now; what is incomplete will be read."""
+        self._places[file.path] = _Place(file.nbytes, is_boundary=False)
+
+    def batches(
+        self, files: Iterable[RecordFile], changed_after: float = -math.inf
+    ) -> Iterator[Batch]:
+        """Yields what is new, file after file.
+
+        Args:
+            files: The files.
+            changed_after: Files that have not changed since then, in seconds since the epoch,
+                are left out.
+        """
+        for file in files:
+            place, nbytes = self._places.setdefault(file.path, _Place()), file.nbytes
+            if nbytes < place.offset:  # it was replaced by another file
+                place = self._places[file.path] = _Place()
+            if place.ended or nbytes <= place.offset or file.changed < changed_after:
+                continue
+            if not place.is_boundary:
+                place.offset, place.is_boundary = _boundary(file.path, place.offset), True
+            with EventReader(file, self._report, place.offset) as reader:
+                for batch in reader:
+                    yield batch
+                    place.offset = reader.offset
+                place.offset, place.ended = reader.offset, reader.ended
+
+    def keep(self, files: Iterable[RecordFile]) -> None:
+        """Forgets all files but these."""
+        kept = {file.path for file in files}
+        self._places = {path: place for path, place in self._places.items() if path in kept}
+
+
+def _boundary(path: str, offset: int) -> int:
+    """Returns where the last record begins that does not end at an offset or before."""
+    try:
+        with RecordReader(path) as reader:
+            reader.skip_to(offset)
+            return reader.offset
+    except OSError:  # it is reported when the file is read
+        return 0
 
 
 @dataclass
@@ -30,24 +105,24 @@ class _Directory:
     below: list[str] = field(default_factory=list)
     files: tuple[RecordFile, ...] = ()
     sizes: dict[str, int] = field(default_factory=dict)
-    is_new: bool = True  # listed again since the last look at its files
+    is_new: bool = True  # listed again since the last poll of its files
 
 
-class Watch:
-    """Finds the runs of a tree in which something has happened since the last look."""
+class RunPoller:
+    """Finds the runs of a tree in which something has happened since the last poll."""
 
     def __init__(self, source: str, clock: Callable[[], float] = time.time) -> None:
-        """Begins; nothing is looked at yet.
+        """Begins; nothing is read yet.
 
         Args:
             source: The tree; it need not exist yet.
-            clock: Tells the time that directories are stamped with, in seconds.
+            clock: Returns the time that directories are stamped with, in seconds.
         """
         self._source = source
         self._clock = clock
         self._directories: dict[str, _Directory] = {}
 
-    def look(self) -> list[Run]:
+    def poll(self) -> list[Run]:
         """Returns the runs that are new, or have new files, or files that have grown.
 
         A run is named by its path below the source; the source itself by its base name.
@@ -59,8 +134,8 @@ class Watch:
                 changed.append(self._run(path, directory))
         return changed
 
-    def all(self) -> list[Run]:
-        """Returns all runs of the last look."""
+    def runs(self) -> list[Run]:
+        """Returns all runs of the last poll."""
         return [self._run(path, each) for path, each in self._directories.items() if each.files]
 
     def _walk(self, path: str) -> Iterator[str]:
@@ -90,7 +165,7 @@ class Watch:
             yield from self._walk(below)
 
     def _has_grown(self, directory: _Directory) -> bool:
-        """Whether a file has another size than when it was looked at last."""
+        """Whether a file has another size than at the last poll."""
         grown = False
         newest: set[object] = set()
         for file in reversed(directory.files):

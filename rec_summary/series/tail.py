@@ -15,7 +15,7 @@ from rec_summary.series.batch import SCALAR, Columns
 from rec_summary.series.event_reader import EventReader
 from rec_summary.series.options import ExportOptions, Selection, matching_runs
 from rec_summary.series.report import Report
-from rec_summary.series.run_poller import Watch
+from rec_summary.series.run_poller import RunPoller
 from rec_summary.series.runs import lineage_of
 from rec_summary.series.scalar_series import ScalarSeries, by_tag, gathered, rows_of
 from rec_summary.series.words import valid
@@ -78,14 +78,14 @@ class Tail:
         self.report = Report()
         self.ignored = 0
         self.bytes_read = 0
-        self._watch = Watch(source)
+        self._watch = RunPoller(source)
         self._runs = runs
         self._selection = Selection(ExportOptions(tags=tags))
         self._places: dict[str, _Place] = {}
 
     def poll(self) -> Iterator[NewScalars]:
         """Reads what is new, while it is iterated over; yields new scalars."""
-        for run in matching_runs(self._watch.look(), self._runs):
+        for run in matching_runs(self._watch.poll(), self._runs):
             name = valid(run.name)
             for file in run.files:
                 if file.name.kind is Kind.SUMMARY:

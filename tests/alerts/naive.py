@@ -1,33 +1,37 @@
-"""The rules once more, as slow and as plain as they can be said: what `Engine` must agree with."""
+"""The rules once more, as slow and as plain as possible: what `Engine` must agree with."""
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from rec_summary.alerts.conditions import (
-    AllOf,
-    Change,
-    Compare,
-    IsNan,
-    Rule,
-    float32,
-    leaves,
-    patterns,
-)
-from rec_summary.alerts.states import Point
+from rec_summary.alerts.rules import Compare, NotFinite, Rule, Span, float32
 
 
-def transitions(rule: Rule, points: Sequence[Point]) -> list[tuple[int, bool, str | None]]:
-    """Returns, for one run and rank: at which point, whether it fires, and of which tag."""
-    several = len(patterns(rule.condition)) > 1
-    tags = {point.tag for point in points}
+class Point(NamedTuple):
+    """A value that was recorded.
+
+    Attributes:
+        tag: Its tag.
+        step: The training step.
+        wall_time: When it was recorded, in seconds since the epoch.
+        value: The value, a float32.
+    """
+
+    tag: str
+    step: int
+    wall_time: float
+    value: float
+
+
+def transitions(rule: Rule, points: Sequence[Point]) -> list[tuple[int, bool]]:
+    """Returns, for one run and rank, at which point an alert begins (True) or ends."""
     found = []
-    for key in [None] if several else sorted(tags):
-        mine = [(at, p) for at, p in enumerate(points) if key is None or p.tag == key]
-        found += [(at, firing, key) for at, firing in _alert(rule, mine)]
+    for tag in {point.tag for point in points}:
+        if rule.condition.tag.matches(tag):
+            mine = [(at, point) for at, point in enumerate(points) if point.tag == tag]
+            found += _alert(rule, mine)
     return sorted(found)
 
 
@@ -37,56 +41,37 @@ def _alert(rule: Rule, points: list[tuple[int, Point]]) -> list[tuple[int, bool]
     streak: list[Point] = []
     for count in range(1, len(points) + 1):
         at, point = points[count - 1]
-        past = [p for _, p in points[:count]]
-        if all(_judged(leaf, point.tag, past) is None for leaf in leaves(rule.condition)):
+        holds = _holds(rule.condition, [p for _, p in points[:count]])
+        if holds is None:
             continue
-        known = [_known(leaf, past) for leaf in leaves(rule.condition)]
-        outcomes = {
-            _truth(rule.condition, iter(guess))
-            for guess in itertools.product((False, True), repeat=len(known))
-            if all(k is None or k == g for k, g in zip(known, guess, strict=True))
-        }
-        if len(outcomes) == 2:
-            continue
-        if outcomes == {False}:
+        if not holds:
             streak = []
             if firing:
                 found.append((at, False))
             firing = False
             continue
         streak.append(point)
-        seconds = point.wall_time - min(p.wall_time for p in streak)
-        steps = point.step - min(p.step for p in streak)
-        if not firing and (rule.lasting is None or rule.lasting.covers(seconds, steps)):
+        if not firing and (rule.lasting is None or _lasts(rule.lasting, streak)):
             found.append((at, True))
             firing = True
     return found
 
 
-def _known(leaf: Any, past: list[Point]) -> bool | None:
-    """Whether a comparison holds for any tag, by the last value of each that it could judge."""
-    last = []
-    for tag in {p.tag for p in past}:
-        for count in range(len(past), 0, -1):
-            if past[count - 1].tag == tag:
-                judged = _judged(leaf, tag, past[:count])
-                if judged is not None:
-                    last.append(judged)
-                    break
-    return any(last) if last else None
+def _lasts(span: Span, streak: list[Point]) -> bool:
+    if span.seconds is None:
+        return streak[-1].step - min(p.step for p in streak) >= span.amount
+    return streak[-1].wall_time - min(p.wall_time for p in streak) >= span.seconds
 
 
-def _judged(leaf: Any, tag: str, past: list[Point]) -> bool | None:
-    """What a comparison says of the last value of the past, which has this tag."""
-    if not leaf.tag.matches_tag(tag):
-        return None
+def _holds(condition: Any, past: list[Point]) -> bool | None:
+    """Whether a condition holds at the last value of the past; None if that is skipped."""
     value = past[-1].value
-    if isinstance(leaf, IsNan):
-        return math.isnan(value)
-    if isinstance(leaf, Compare):
-        if math.isnan(value):
-            return None
-        number = float32(leaf.number)
+    if isinstance(condition, NotFinite):
+        return math.isnan(value) or (condition.infinite and math.isinf(value))
+    if math.isnan(value):
+        return None
+    if isinstance(condition, Compare):
+        number = float32(condition.number)
         return {
             ">": value > number,
             ">=": value >= number,
@@ -94,34 +79,23 @@ def _judged(leaf: Any, tag: str, past: list[Point]) -> bool | None:
             "<=": value <= number,
             "==": value == number,
             "!=": value != number,
-        }[leaf.operator]
-    if not isinstance(leaf, Change):
-        return math.isnan(value) or math.isinf(value)
-    if math.isnan(value):
-        return None
+        }[condition.operator]
     kept: list[Point] = []
     for p in past:
-        if p.tag != tag or math.isnan(p.value):
+        if math.isnan(p.value):
             continue
         kept = [q for q in kept if q.step <= p.step and q.wall_time <= p.wall_time]
         kept += [p] if math.isfinite(p.value) else []
-        seconds = leaf.within.seconds
+        seconds = condition.within.seconds
         if seconds is None:
-            kept = [q for q in kept if p.step - q.step <= leaf.within.amount]
+            kept = [q for q in kept if p.step - q.step <= condition.within.amount]
         else:
             kept = [q for q in kept if p.wall_time - q.wall_time <= seconds]
     if not kept:
         return False
     values = [q.value for q in kept]
-    extreme = min(values) if leaf.rises else max(values)
-    change = value - extreme if leaf.rises else extreme - value
+    extreme = min(values) if condition.rises else max(values)
+    change = value - extreme if condition.rises else extreme - value
     return change > 0 and change >= (
-        leaf.amount * 0.01 * abs(extreme) if leaf.relative else leaf.amount
+        condition.amount * 0.01 * abs(extreme) if condition.relative else condition.amount
     )
-
-
-def _truth(condition: Any, known: Any) -> bool:
-    if not hasattr(condition, "parts"):
-        return bool(next(known))
-    parts = [_truth(part, known) for part in condition.parts]
-    return all(parts) if isinstance(condition, AllOf) else any(parts)

@@ -1,38 +1,158 @@
-"""Handing alerts to real commands and a real HTTP server."""
+"""Alerts as text, as JSON and in a log; handing them to real commands."""
 
 from __future__ import annotations
 
+import dataclasses
+import io
 import json
+import math
+import multiprocessing
 import os
-import socket
+import resource
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
-from rec_summary.alerts import delivery
-from rec_summary.alerts.delivery import Command, Delivery, DeliveryError, Webhook, environment
-from rec_summary.alerts.grammar import parse
+from rec_summary.alerts.delivery import (
+    AlertLog,
+    Command,
+    as_json,
+    as_text,
+    environment,
+    sentence,
+)
+from rec_summary.alerts.rules import parse
 from rec_summary.alerts.states import Transition
 from rec_summary.series.options import ArgumentError
-from tests.support.webhook import Receiver
 
 
-def transition(step: int = 3, run: str = "ctr/a b", value: float = float("nan")) -> Transition:
-    """Returns the beginning of an alert."""
-    rule = parse("hot: loss > 1 for 5m")
-    reason = f"loss/auto = {value:.6g} at step {step}"
-    return Transition(True, rule, run, 0, "loss/auto", step, 1_700_000_000.5, value, reason)
+def transition(value: float | None = 1.5, *, firing: bool = True, run: str = "run") -> Transition:
+    rule = parse("loss > 1")
+    return Transition(firing, rule, run, 2, "loss", 7, 1_700_000_000.0, value, "loss = 1.5")
 
 
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delivery, "_BACK_OFF_SECS", (0.0, 0.0, 0.0))
-    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
-        monkeypatch.delenv(name, raising=False)
+def shown(each: Transition) -> str:
+    out = io.StringIO()
+    Console(file=out, width=40).print(as_text(each), soft_wrap=True)
+    return out.getvalue()
+
+
+def test_as_text() -> None:
+    text = shown(transition(run="[red]a\x1b[0m\n" + "b" * 60))
+    assert "FIRING [red]a\\x1b[0m\\n" + "b" * 60 + " (rank 2): loss > 1: loss = 1.5\n" in text
+    assert text.count("\n") == 1
+
+
+def test_as_json() -> None:
+    assert as_json(transition(firing=False)) == {
+        "state": "resolved",
+        "name": "loss > 1",
+        "rule": "loss > 1",
+        "run": "run",
+        "rank": 2,
+        "tag": "loss",
+        "step": 7,
+        "value": 1.5,
+        "wall_time": 1_700_000_000.0,
+        "time": "2023-11-14T22:13:20.000+00:00",
+        "reason": "loss = 1.5",
+        "text": "resolved: run (rank 2): loss > 1: loss = 1.5",
+    }
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (None, None),
+        (math.nan, "NaN"),
+        (-math.inf, "-Infinity"),
+        (0.10000000149011612, 0.1),  # the float32 that 0.1 is
+    ],
+)
+def test_values_in_json(value: float | None, expected: object) -> None:
+    assert as_json(transition(value))["value"] == expected
+    json.dumps(as_json(transition(value)), allow_nan=False)
+
+
+@pytest.mark.parametrize("wall_time", [1e300, -1e300, 1e12])
+def test_a_time_beyond_the_calendar_is_no_date(wall_time: float) -> None:
+    each = dataclasses.replace(transition(), wall_time=wall_time)
+    assert shown(each).startswith("at no time FIRING run")
+    assert as_json(each)["time"] is None
+    assert as_json(each)["wall_time"] == wall_time
+
+
+def test_a_sentence_names_the_rule_and_says_what_it_is() -> None:
+    named = parse("hot: loss > 1")
+    each = transition()
+    text = sentence(Transition(True, named, "run", 0, "loss", 7, 0.0, 1.5, each.reason))
+    assert text == "firing: run: hot (loss > 1): loss = 1.5"
+
+
+def _append(path: str, run: str) -> None:
+    log = AlertLog(path, lambda text: None)
+    for _ in range(200):
+        log.write(transition(run=run))
+    log.close()
+
+
+def test_a_log_is_appended_to_by_several_processes_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_text("torn")
+    context = multiprocessing.get_context("fork")
+    processes = [
+        context.Process(target=_append, args=(str(path), letter * 3000)) for letter in "ab"
+    ]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(60)
+    first, *lines = [line for line in path.read_text().split("\n") if line]
+    assert first == "torn"
+    runs = [json.loads(line)["run"] for line in lines]
+    assert sorted(runs) == ["a" * 3000] * 200 + ["b" * 3000] * 200
+
+
+def test_a_log_that_cannot_be_opened_is_a_mistake(tmp_path: Path) -> None:
+    with pytest.raises(ArgumentError, match="the log of alerts is invalid"):
+        AlertLog(tmp_path / "missing" / "log", lambda text: None)
+
+
+def _full(path: str, out: str) -> None:
+    import signal
+
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    reports: list[str] = []
+    log = AlertLog(path, reports.append)
+    log.write(transition())
+    size = os.path.getsize(path)
+    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 10, hard))  # as a full disk: half a line
+    log.write(transition())
+    log.write(transition())
+    resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    log.write(transition())
+    Path(out).write_text(json.dumps(reports))
+
+
+def test_a_full_disk_is_reported_once_and_costs_no_other_line(tmp_path: Path) -> None:
+    path, out = tmp_path / "log", tmp_path / "out"
+    context = multiprocessing.get_context("fork")
+    process = context.Process(target=_full, args=(str(path), str(out)))
+    process.start()
+    process.join(60)
+    [report] = json.loads(out.read_text())
+    assert "an alert cannot be written to" in report
+    first, torn, last, end = path.read_text().split("\n")
+    assert json.loads(first) == json.loads(last)
+    assert first.startswith(torn)
+    assert end == ""
 
 
 @pytest.fixture
@@ -42,9 +162,9 @@ def script(tmp_path: Path) -> Iterator[Path]:
     path.write_text(
         f"#!{sys.executable}\n"
         "import json, os, sys\n"
-        "told = {k: v for k, v in os.environ.items() if k.startswith('RS_')}\n"
-        f"with open({str(tmp_path / 'told')!r}, 'a') as file:\n"
-        "    print(json.dumps([told, sys.argv[1:]]), file=file)\n"
+        "alert = {k: v for k, v in os.environ.items() if k.startswith('RS_')}\n"
+        f"with open({str(tmp_path / 'alerts')!r}, 'a') as file:\n"
+        "    print(json.dumps([alert, sys.argv[1:], json.load(sys.stdin)]), file=file)\n"
         "sys.exit(int(os.environ['RS_STEP']))\n",
         encoding="utf-8",
     )
@@ -52,24 +172,30 @@ def script(tmp_path: Path) -> Iterator[Path]:
     return path
 
 
-def told(script: Path) -> list[Any]:
-    return [json.loads(line) for line in (script.parent / "told").read_text().splitlines()]
+def received(script: Path) -> list[Any]:
+    return [json.loads(line) for line in (script.parent / "alerts").read_text().splitlines()]
 
 
-def handed_over(outlet: delivery.Outlet, *transitions: Transition) -> list[str]:
-    """Hands alerts over and returns what was reported."""
-    reports: list[str] = []
-    each = Delivery(outlet, reports.append)
-    for one in transitions:
-        each(one)
-    assert each.close() == 0
-    return reports
+def run_for(command: Command, *transitions: Transition) -> None:
+    for each in transitions:
+        command.queue(each)
+    assert command.wait() == 0
+
+
+def began(step: int = 3, run: str = "ctr/a b") -> Transition:
+    """Returns the beginning of an alert."""
+    rule, reason = parse("hot: loss > 1 for 5m"), f"loss/auto = nan at step {step}"
+    return Transition(True, rule, run, 0, "loss/auto", step, 1_700_000_000.5, math.nan, reason)
 
 
 def test_a_command_gets_the_alert_in_its_environment_and_no_shell_sees_it(script: Path) -> None:
-    command = Command(f"'{script}' '$RS_RUN; echo' \"two words\"")
-    assert handed_over(command, transition(0, run="a; b\0$(c)")) == []
-    [[variables, arguments]] = told(script)
+    reports = list[str]()
+    command = Command(f"'{script}' '$RS_RUN; echo' \"two words\"", reports.append)
+    alert = began(0, run="a; b\0$(c)")
+    run_for(command, alert)
+    assert reports == []
+    [[variables, arguments, on_standard_input]] = received(script)
+    assert on_standard_input == as_json(alert)
     assert arguments == ["$RS_RUN; echo", "two words"]
     assert variables["RS_RUN"] == "a; b\\x00$(c)"
     assert variables["RS_STATE"] == "firing"
@@ -77,120 +203,72 @@ def test_a_command_gets_the_alert_in_its_environment_and_no_shell_sees_it(script
     assert variables["RS_RULE"] == "loss > 1 for 5m"
     assert variables["RS_VALUE"] == "NaN"
     assert variables["RS_TIME"] == "2023-11-14T22:13:20.500+00:00"
-    assert set(variables) == set(environment(transition()))
+    assert set(variables) == set(environment(began()))
 
 
-def test_a_command_that_fails_is_told_once_until_it_works_again(script: Path) -> None:
-    reports = handed_over(Command(f"'{script}'"), *map(transition, (1, 2, 0, 3)))
+def test_a_command_that_fails_is_reported_once_until_it_works_again(script: Path) -> None:
+    reports = list[str]()
+    run_for(Command(f"'{script}'", reports.append), *map(began, (1, 2, 0, 3)))
     assert [report.rpartition(" ")[2] for report in reports] == ["1", "3"]
-    assert len(told(script)) == 4
+    assert len(received(script)) == 4
 
 
 def test_a_command_that_hangs_is_killed_with_all_it_started(tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     # The shell's child holds the fifo open for writing: reading it ends when that child dies.
-    command = Command(f"sh -c 'sleep 1000 > {fifo}; true'", timeout=0.5)
+    reports = list[str]()
+    command = Command(f"sh -c 'sleep 1000 > {fifo}; true'", reports.append, timeout=0.5)
     reader = threading.Thread(target=fifo.read_bytes)
     reader.start()
-    [report] = handed_over(command, transition())
+    run_for(command, began())
+    [report] = reports
     assert "took longer than 0.5 s and was killed" in report
     reader.join(20)
     assert not reader.is_alive()
 
 
 @pytest.mark.parametrize("text", ["", "no-such-program-here", "'unclosed"])
-def test_what_cannot_be_run_is_told_before_any_work(text: str) -> None:
+def test_a_command_that_cannot_be_run_is_a_mistake(text: str) -> None:
     with pytest.raises(ArgumentError, match="the command is invalid"):
-        Command(text)
+        Command(text, lambda report: None)
 
 
-def test_a_webhook_gets_json_with_a_text() -> None:
-    with Receiver() as receiver:
-        assert handed_over(Webhook(receiver.url), transition(3)) == []
-    [received] = receiver.received
-    assert (received["run"], received["step"], received["value"]) == ("ctr/a b", 3, "NaN")
-    assert received["text"] == ("firing: ctr/a b: hot (loss > 1 for 5m): loss/auto = nan at step 3")
+@pytest.fixture
+def slow(tmp_path: Path) -> str:
+    """A command that says when it begins, and then waits for `go`."""
+    return f"sh -c 'touch {tmp_path}/began; while [ ! -e {tmp_path}/go ]; do sleep 0.02; done'"
 
 
-@pytest.mark.parametrize("codes", [(500,), (503, 429, 502)])
-def test_a_webhook_is_tried_again(codes: tuple[int, ...]) -> None:
-    with Receiver(*codes) as receiver:
-        assert handed_over(Webhook(receiver.url), transition()) == []
-    assert len(receiver.received) == len(codes) + 1
+def wait_for(path: Path) -> None:
+    deadline = time.monotonic() + 20
+    while not path.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
-def test_a_webhook_that_fails_for_long_is_told_once_and_no_longer_waited_for() -> None:
-    with Receiver(*[500] * 6) as receiver:
-        reports = handed_over(Webhook(receiver.url), *map(transition, range(4)))
-    assert reports == ["the webhook at 127.0.0.1 answered 500"]
-    assert [each["step"] for each in receiver.received] == [0, 0, 0, 0, 1, 2, 3]
-
-
-@pytest.mark.parametrize("code", [302, 400, 404])
-def test_a_webhook_that_refuses_or_sends_elsewhere_is_not_asked_again(code: int) -> None:
-    with Receiver(code) as receiver:
-        reports = handed_over(Webhook(receiver.url), transition())
-    assert reports == [f"the webhook at 127.0.0.1 answered {code}"]
-    assert len(receiver.received) == 1
-
-
-def test_a_webhook_that_nobody_answers_is_told_without_its_secret() -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{free.getsockname()[1]}/token"
-        [report] = handed_over(Webhook(url), transition())
-    assert "the webhook at 127.0.0.1 cannot be reached" in report
-    assert "token" not in report
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        *("ftp://host/x", "file:///etc/passwd", "host/x", "http://", "http://u:p@host/"),
-        *("http://host:99999/", "http://host/a b", "http://host/\r\nX: y", "http://[::1"),
-    ],
-)
-def test_what_is_no_address_is_told_before_any_work(url: str) -> None:
-    with pytest.raises(ArgumentError, match="the webhook is invalid"):
-        Webhook(url)
-
-
-class Slow:
-    """An outlet that waits until it may go on."""
-
-    what = "the slow one"
-
-    def __init__(self) -> None:
-        self.go = threading.Event()
-        self.began = threading.Event()
-        self.steps: list[int | None] = []
-
-    def deliver(self, each: Transition, *, patient: bool, stop: threading.Event) -> None:
-        self.began.set()
-        while not self.go.wait(0.01):
-            if stop.is_set():
-                raise DeliveryError("was given up")
-        self.steps.append(each.step)
-
-
-def test_nobody_waits_for_a_slow_outlet_and_what_is_too_much_is_dropped_and_told() -> None:
-    slow, reports = Slow(), list[str]()
-    each = Delivery(slow, reports.append, capacity=2)
-    each(transition(0))
-    assert slow.began.wait(20)
+def test_watching_does_not_wait_for_a_command_and_drops_what_is_too_much(
+    slow: str, tmp_path: Path
+) -> None:
+    reports = list[str]()
+    command = Command(
+        f"{slow[:-1]}; echo $RS_STEP >> {tmp_path}/steps'", reports.append, capacity=2
+    )
+    command.queue(began(0))
+    wait_for(tmp_path / "began")
     for step in (1, 2, 3, 4):
-        each(transition(step))
-    assert reports == ["the slow one is too slow: alerts are not handed over"]
-    slow.go.set()
-    assert each.close() == 0
-    assert slow.steps == [0, 1, 2]
+        command.queue(began(step))
+    assert reports == ["the command sh is too slow: alerts are dropped"]
+    (tmp_path / "go").touch()
+    assert command.wait() == 0
+    assert (tmp_path / "steps").read_text().split() == ["0", "1", "2"]
 
 
-def test_waiting_for_a_slow_outlet_can_be_given_up() -> None:
-    slow = Slow()
-    each = Delivery(slow, lambda text: None)
-    each(transition(0))
-    assert slow.began.wait(20)
-    each(transition(1))
-    assert each.close(lambda: True) == 2
+def test_waiting_for_a_command_can_be_given_up(slow: str, tmp_path: Path) -> None:
+    command = Command(slow, lambda report: None)
+    command.queue(began(0))
+    wait_for(tmp_path / "began")
+    command.queue(began(1))
+    assert command.wait(lambda: True) == 2
+    (tmp_path / "go").touch()
+    assert command.wait() == 0

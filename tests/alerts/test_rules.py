@@ -1,291 +1,263 @@
-"""When alerts begin and end."""
+"""Rules as text, with mistakes that are pointed at; built-in rules and files of rules."""
 
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from rec_summary.alerts.conditions import (
+from rec_summary.alerts.rules import (
+    BUILTIN,
     COMPARISONS,
-    AllOf,
-    AnyOf,
     Change,
     Compare,
-    IsNan,
     NotFinite,
     Pattern,
     Rule,
+    RuleError,
+    Silence,
     Span,
-    float32,
+    gather,
+    parse,
+    read_rules_file,
 )
-from rec_summary.alerts.grammar import parse
-from rec_summary.alerts.rules import Engine
-from rec_summary.alerts.states import Point, Transition
-from tests.alerts import naive
+from rec_summary.series.options import ArgumentError
 
-START = 1000.0
-NAN, INF = math.nan, math.inf
+WORDS = st.from_regex(r"[A-Za-z0-9_*?/.\-\[\]%:äß]{1,12}", fullmatch=True).filter(
+    lambda text: (
+        text.lower() not in ("and", "or", "for", "no", "is", "drops", "rises", "within")
+        and not text.startswith("run:")
+        and not text.endswith(":")
+    )
+)
+TAGS = st.one_of(
+    st.builds(Pattern, WORDS),
+    st.builds(Pattern, st.text(min_size=1, max_size=12), exact=st.just(True)),
+)
+NUMBERS = st.floats(width=32, allow_nan=False, allow_infinity=False)
+AMOUNTS = st.floats(min_value=0, exclude_min=True, allow_infinity=False)
+TIMES = st.builds(Span, AMOUNTS, st.sampled_from("smhd"))
+STEPS = st.builds(Span, st.integers(min_value=1, max_value=2**62).map(float), st.just("steps"))
+SPANS = TIMES | STEPS
+CONDITIONS = st.one_of(
+    st.builds(Compare, TAGS, st.sampled_from(list(COMPARISONS)), NUMBERS),
+    st.builds(NotFinite, TAGS, st.booleans()),
+    st.builds(Change, TAGS, st.booleans(), AMOUNTS, st.booleans(), SPANS),
+)
+NAMES = st.none() | st.from_regex(r"[A-Za-z][A-Za-z0-9_.\-]{0,8}", fullmatch=True).filter(
+    lambda name: name != "run"
+)
+RULES = st.one_of(
+    st.builds(Rule, CONDITIONS, st.none() | SPANS, NAMES),
+    st.builds(Rule, st.builds(Silence, st.none() | TAGS, TIMES), st.none(), NAMES),
+)
 
 
-def point(
-    step: int, value: float, *, tag: str = "loss", at: float | None = None, run: str = "run"
-) -> Point:
-    """Returns a value; it is a second per step after `START`."""
-    wall_time = START + step if at is None else at
-    return Point(run, 0, tag, step, wall_time, float32(value))
+@given(RULES)
+def test_a_rule_is_read_as_it_is_written(rule: Rule) -> None:
+    assert parse(str(rule)) == rule
 
 
-def fed(engine: Engine, *points: Point) -> list[tuple[int | None, bool]]:
-    """Returns the steps at which alerts begin and end."""
-    found = [each for p in points for each in engine.feed(p, p.wall_time)]
-    return [(each.step, each.firing) for each in found]
+@given(st.text(alphabet=st.sampled_from('abuno rdif"()<>=!%:\\.15smh*#\n'), max_size=40))
+def test_any_text_is_a_rule_or_a_mistake_within_it(text: str) -> None:
+    mistake = None
+    try:
+        rule = parse(text)
+    except RuleError as error:
+        mistake = error
+    if mistake is None:
+        assert parse(str(rule)) == rule
+    else:
+        assert 0 <= mistake.column <= len(text)
 
 
-def judged(text: str, *values: float) -> list[tuple[int | None, bool]]:
-    """Returns what a rule says of values at steps 1, 2 and so on."""
-    return fed(Engine([parse(text)]), *(point(at, value) for at, value in enumerate(values, 1)))
+LOSS = Pattern("loss")
 
 
 @pytest.mark.parametrize(
-    ("text", "values", "expected"),
+    ("text", "rule"),
     [
-        ("loss > 1", [1, 2, 3, 1, 2], [(2, True), (4, False), (5, True)]),
-        ("loss > 1", [2, NAN, NAN, 0], [(1, True), (4, False)]),
-        ("loss > 1", [INF, -INF], [(1, True), (2, False)]),
-        ("loss != 1", [NAN, 1, 2], [(3, True)]),
-        ("loss == 0.1", [0.1], [(1, True)]),
-        ("loss <= 0.1", [0.1], [(1, True)]),
-        ("loss > 0.1", [0.1], []),
-        ("loss is nan", [1, NAN, INF], [(2, True), (3, False)]),
-        ("loss is not finite", [1, NAN, INF, 1], [(2, True), (4, False)]),
-        ("loss > 1 for 2 steps", [2, 2, 2, 2, 0, 2, 2], [(3, True), (5, False)]),
-        ("loss > 1 for 2s", [2, 2, 0, 2, 2, 2], [(6, True)]),
-        ("loss > 1 for 2 steps", [2, NAN, NAN, 2], [(4, True)]),
-        ("loss > 1 for 2 steps", [2, 2, NAN], []),
-        ("loss drops 50% within 2 steps", [8, 8, 4, 4, 4], [(3, True), (5, False)]),
-        ("loss drops 50% within 10m", [8, NAN, 4], [(3, True)]),
-        ("loss drops 50% within 10m", [-8, -11, -12], [(3, True)]),
-        ("loss drops 50% within 10m", [0, 0, -1], [(3, True)]),
-        ("loss drops 3 within 10m", [8, 6, 5], [(3, True)]),
-        ("loss rises 3 within 10m", [8, 6, 9], [(3, True)]),
-        ("loss rises 3 within 10m", [8, INF, 8], [(2, True), (3, False)]),
-        ("loss drops 3 within 10m", [INF, 8], []),
-        ("loss > 1 and loss < 3", [2, 4, 2], [(1, True), (2, False), (3, True)]),
-        ("loss > 1 or loss is nan", [0, NAN, 0], [(2, True), (3, False)]),
+        ("loss>1", Rule(Compare(LOSS, ">", 1))),
+        ("  loss\t>=  -2e-3 ", Rule(Compare(LOSS, ">=", -0.002))),
+        ("LOSS IS NAN", Rule(NotFinite(Pattern("LOSS"), infinite=False))),
+        ("loss is not finite for 100 STEPS", Rule(NotFinite(LOSS), Span(100, "steps"))),
+        ("loss > 1 for 1 step", Rule(Compare(LOSS, ">", 1), Span(1, "steps"))),
+        ("loss > 1 for 1.5 h", Rule(Compare(LOSS, ">", 1), Span(1.5, "h"))),
+        (
+            "auc drops 5 % within 10m",
+            Rule(Change(Pattern("auc"), False, 5, True, Span(10, "m"))),
+        ),
+        (
+            "auc rises 0.02 within 500 steps",
+            Rule(Change(Pattern("auc"), True, 0.02, False, Span(500, "steps"))),
+        ),
+        ("no data for 10m", Rule(Silence(None, Span(10, "m")))),
+        ("loss no data for 2d", Rule(Silence(LOSS, Span(2, "d")))),
+        ('"no" no data for 2d', Rule(Silence(Pattern("no", exact=True), Span(2, "d")))),
+        (
+            'hot: "x \\"y\\"" == 1',
+            Rule(Compare(Pattern('x "y"', exact=True), "==", 1), name="hot"),
+        ),
     ],
 )
-def test_values_one_after_another(
-    text: str, values: list[float], expected: list[tuple[int, bool]]
-) -> None:
-    assert judged(text, *values) == expected
+def test_what_is_meant(text: str, rule: Rule) -> None:
+    assert parse(text) == rule
 
 
-def test_what_a_value_has_dropped_from_is_told() -> None:
-    engine = Engine([parse("loss drops 50% within 10m and loss > 0")])
-    told = [each for at, v in enumerate([8, 3, 7]) for each in engine.feed(point(at, v), START)]
-    assert [each.reason for each in told] == ["loss = 3 at step 1, from 8", "loss = 7 at step 2"]
-
-
-def test_a_rule_about_one_tag_has_an_alert_for_each_series() -> None:
-    engine = Engine([parse("loss > 1")])
-    points = [
-        point(1, 2, tag="loss/auto"),
-        point(1, 2, tag="eval/loss"),
-        point(1, 2, tag="other"),
-        point(1, 2, run="b"),
-        point(1, 2)._replace(rank=1),
-    ]
-    told = [each for p in points for each in engine.feed(p, p.wall_time)]
-    assert [(each.run, each.rank, each.tag) for each in told] == [
-        ("run", 0, "loss/auto"),
-        ("run", 0, "eval/loss"),
-        ("b", 0, "loss"),
-        ("run", 1, "loss"),
-    ]
-    assert engine.firing() == told
-
-
-def test_a_rule_about_several_tags_has_one_alert_for_a_run() -> None:
-    engine = Engine([parse("loss > 1 and auc < 0.6")])
-    assert fed(
-        engine,
-        point(1, 2),
-        point(2, 0.7, tag="a/auc"),
-        point(3, 0.5, tag="b/auc"),
-        point(4, 0.5, tag="a/auc"),
-        point(5, 0.7, tag="b/auc"),
-        point(6, 0.7, tag="a/auc"),
-        point(7, 0.5, tag="a/auc"),
-        point(8, 0),
-    ) == [(3, True), (6, False), (7, True), (8, False)]
-
-
-def test_only_runs_that_are_meant() -> None:
-    engine = Engine([parse("run:prod/* loss > 1")])
-    assert fed(engine, point(1, 2, run="test/a")) == []
-    assert fed(engine, point(1, 2, run="prod/a")) == [(1, True)]
-
-
-def test_going_back_behind_the_step_where_it_began_counts_from_there() -> None:
-    rules = [parse("steps: loss > 1 for 5 steps"), parse("time: loss > 1 for 5s")]
-    engine = Engine(rules)
-    steps = [10, 11, 12, 2, 3, 6, 7]
-    told = [
-        (each.step, each.rule.name)
-        for at, step in enumerate(steps)
-        for each in engine.feed(point(step, 2, at=START + at), START)
-    ]
-    assert told == [(6, "time"), (7, "steps")]
-
-
-def test_a_clock_that_goes_back_counts_from_there() -> None:
-    engine = Engine([parse("loss > 1 for 5s")])
-    times = [100, 101, 50, 54, 55]
-    assert fed(engine, *(point(at, 2, at=time) for at, time in enumerate(times))) == [(4, True)]
-
-
-def test_what_lies_behind_an_earlier_step_or_time_is_no_measure() -> None:
-    rule = parse("loss drops 50% within 100s")
-    back_in_steps = point(1, 5, at=1), point(9, 20, at=2), point(2, 6, at=3)
-    assert fed(Engine([rule]), *back_in_steps) == []
-    back_in_time = point(1, 5, at=100), point(2, 20, at=200), point(3, 6, at=150)
-    assert fed(Engine([rule]), *back_in_time) == []
-    assert fed(Engine([rule]), *back_in_time[:2], point(3, 6, at=200)) == [(3, True)]
-
-
-def test_a_rule_that_nothing_matches_is_known() -> None:
-    rules = [parse("loss > 1"), parse("calibraton > 1"), parse("auc no data for 1h")]
-    engine = Engine(rules)
-    engine.feed(point(1, 0), START)
-    assert engine.unmatched == rules[1:]
-
-
-class TestSilence:
-    """`no data`."""
-
-    def test_it_is_told_once_and_ends_with_data(self) -> None:
-        engine = Engine([parse("no data for 10s")])
-        engine.feed(point(1, 1), 100.0)
-        assert engine.tick(109.9) == []
-        [fired] = engine.tick(110.0)
-        assert (fired.firing, fired.step, fired.wall_time) == (True, 1, 110.0)
-        assert engine.tick(111.0) == []
-        assert engine.firing() == [fired]
-        [resolved] = engine.feed(point(2, 1), 115.0)
-        assert not resolved.firing
-        assert engine.tick(124.9) == []
-        assert len(engine.tick(125.0)) == 1
-
-    def test_a_run_is_alive_with_any_record_and_a_tag_with_its_own_values(self) -> None:
-        engine = Engine([parse("all: no data for 10s"), parse("tag: loss no data for 10s")])
-        engine.feed(point(1, 1), 100.0)
-        engine.feed(point(1, 1, tag="auc"), 104.0)
-        engine.alive("run", 0, START, 105.0)
-        assert [each.rule.name for each in engine.tick(114.0)] == ["tag"]
-        assert [each.rule.name for each in engine.tick(115.0)] == ["all"]
-
-    def test_each_rank_is_listened_to(self) -> None:
-        engine = Engine([parse("no data for 10s")])
-        engine.feed(point(1, 1), 100.0)
-        engine.feed(point(1, 1)._replace(rank=1), 105.0)
-        assert [each.rank for each in engine.tick(112.0)] == [0]
-
-    def test_a_run_that_has_ended_owes_nothing(self) -> None:
-        engine = Engine([parse("no data for 10s")])
-        engine.feed(point(1, 1), 100.0)
-        assert len(engine.tick(120.0)) == 1
-        [resolved] = engine.ended("run", START + 1, 121.0)
-        assert resolved.reason == "the run has ended"
-        assert engine.tick(1000.0) == []
-
-    def test_the_last_records_of_other_ranks_do_not_revive_a_run_but_later_ones_do(self) -> None:
-        engine = Engine([parse("no data for 10s")])
-        engine.ended("run", START, 100.0)
-        engine.feed(point(1, 1, at=START + 5)._replace(rank=1), 101.0)
-        assert engine.tick(500.0) == []
-        engine.feed(point(1, 1, at=START + 300), 600.0)
-        assert engine.tick(605.0) == []
-        assert {each.rank for each in engine.tick(610.0)} == {0, 1}
-
-    def test_a_run_that_goes_on_gets_its_time_again(self) -> None:
-        engine = Engine([parse("loss no data for 10s")])
-        engine.feed(point(1, 1), 100.0)
-        engine.ended("run", START, 101.0)
-        engine.running("run", 500.0)
-        assert engine.tick(505.0) == []
-        assert len(engine.tick(510.0)) == 1
-
-
-def test_a_run_whose_records_are_gone_is_forgotten() -> None:
-    engine = Engine([parse("loss > 1"), parse("no data for 10s")])
-    fed(engine, point(1, 2), point(1, 2, run="other"))
-    engine.tick(START + 100)
-    told = engine.forget("run", START + 200)
-    assert [(each.run, each.firing) for each in told] == [("run", False)] * 2
-    assert {each.run for each in engine.firing()} == {"other"}
-    assert engine.tick(START + 300) == []
-    assert fed(engine, point(1, 2)) == [(1, True)]
-
-
-TAGS = st.sampled_from(["a", "b", "x/a"])
-PATTERNS = st.builds(Pattern, st.sampled_from(["a", "b", "x/a", "*"]))
-SPANS = st.builds(Span, st.integers(1, 6).map(float), st.sampled_from(["s", "steps"]))
-VALUES = st.sampled_from([0.0, 0.5, 1.0, 2.0, 4.0, -1.0, NAN, INF, -INF])
-LEAVES = st.one_of(
-    st.builds(Compare, PATTERNS, st.sampled_from(list(COMPARISONS)), st.sampled_from([0.5, 1.0])),
-    st.builds(IsNan, PATTERNS),
-    st.builds(NotFinite, PATTERNS),
-    st.builds(
-        Change, PATTERNS, st.booleans(), st.sampled_from([0.5, 1.0, 50.0]), st.booleans(), SPANS
-    ),
+@pytest.mark.parametrize(
+    ("text", "column", "expected"),
+    [
+        ("", 0, "a tag"),
+        ("loss", 4, "after the tag"),
+        ("loss >", 6, "a number"),
+        ("loss > high", 7, "a number"),
+        ("loss > nan", 7, "a number"),
+        ("loss > 1e39", 7, "float32"),
+        ("loss = 1", 5, "`==`"),
+        ('"loss > 1', 0, "closing quotation mark"),
+        ('"" > 1', 0, "a tag"),
+        ("loss > 1 for 5", 13, "a time"),
+        ("loss > 1 for 5 weeks", 15, "a time"),
+        ("loss > 1 for 0m", 13, "positive"),
+        ("loss > 1 for 1.5 steps", 13, "whole number"),
+        ("loss > 1 for 2e19 steps", 13, "below 2^63"),
+        ("loss > 1 for 5m for 5m", 16, "the end"),
+        ("loss drops within 5m", 11, "positive amount"),
+        ("loss drops 0% within 5m", 11, "positive amount"),
+        ("loss drops 5% for 5m", 14, "`within`"),
+        ("loss no data for 5 steps", 17, "steps do not pass"),
+        ("loss no data for 5m for 5m", 20, "a time of its own"),
+        ("for > 1", 0, "quotation marks"),
+        ("loss > 1 and auc < 1", 9, "write several rules instead"),
+        ("loss > 1 for 5m OR auc < 1", 16, "write several rules instead"),
+        ("(loss > 1)", 0, "write several rules instead"),
+        ("loss > 1)", 8, "write several rules instead"),
+        ("run:prod/* loss > 1", 0, "the option `--runs`"),
+        ('hot: run:"a b" loss > 1', 5, "the option `--runs`"),
+        ("run: loss > 1", 0, "the option `--runs`"),
+        ("loss > " + "1" * 2000, 2000, "2000 characters"),
+        ("__import__('os').system('true')", 10, "write several rules"),
+    ],
 )
-CONDITIONS = st.recursive(
-    LEAVES,
-    lambda parts: st.one_of(
-        st.builds(AllOf, st.lists(parts, min_size=2, max_size=3).map(tuple)),
-        st.builds(AnyOf, st.lists(parts, min_size=2, max_size=3).map(tuple)),
-    ),
-    max_leaves=4,
+def test_a_mistake_is_pointed_at(text: str, column: int, expected: str) -> None:
+    with pytest.raises(RuleError, match=r"is invalid\. Received: ") as caught:
+        parse(text)
+    assert caught.value.column == column
+    first, excerpt, caret = str(caught.value).split("\n")
+    assert expected in first.partition("Expected: ")[2]
+    place = caret.index("^")
+    assert excerpt[place : place + 1] == text[column : column + 1]
+
+
+def test_what_cannot_be_printed_does_not_move_the_caret() -> None:
+    with pytest.raises(RuleError) as caught:
+        parse("\x1b[1mloss ! 1")
+    _, excerpt, caret = str(caught.value).split("\n")
+    assert excerpt[caret.index("^")] == "!"
+    assert "\x1b" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "yes", "no"),
+    [
+        (
+            Pattern("loss"),
+            ["loss", "loss/auto", "eval/loss", "a/b/loss/auto"],
+            ["loss/x", "total_loss", "Loss", "loss/auto/x", "auto"],
+        ),
+        (
+            Pattern("calibration"),
+            ["rec_summary/calibration", "calibration/auto", "rec/ctr/calibration"],
+            ["rec_summary/calibration/user", "calibration_error"],
+        ),
+        (Pattern("ctr/loss"), ["ctr/loss", "a/ctr/loss/auto"], ["loss", "xctr/loss"]),
+        (Pattern("loss/auto"), ["loss/auto", "x/loss/auto"], ["loss"]),
+        (Pattern("*loss*"), ["loss", "eval/loss/auto", "total_loss"], ["auc"]),
+        (Pattern("loss*"), ["loss/auto"], ["eval/loss"]),
+        (Pattern("w[0]"), ["w[0]", "w0"], ["w", "x/w0"]),
+        (Pattern("a.b"), ["a.b", "x\ny/a.b"], ["aXb", "a.b\n", "x/a.b/auto/auto"]),
+        (Pattern("loss", exact=True), ["loss"], ["loss/auto", "eval/loss"]),
+        (Pattern("*", exact=True), ["*"], ["loss"]),
+    ],
 )
-# Mostly forwards, sometimes again, sometimes back: by step and by time.
-MOVES = st.sampled_from([1, 1, 1, 1, 2, 0, -2, -5])
-SERIES = st.lists(st.tuples(TAGS, MOVES, MOVES, VALUES), max_size=25)
+def test_which_tags_are_meant(pattern: Pattern, yes: list[str], no: list[str]) -> None:
+    assert [tag for tag in yes if not pattern.matches(tag)] == []
+    assert [tag for tag in no if pattern.matches(tag)] == []
 
 
-CHANGES = st.builds(
-    Change, st.just(Pattern("a")), st.booleans(), st.sampled_from([0.5, 50.0]), st.booleans(), SPANS
+def test_a_number_beyond_float64_is_no_number() -> None:
+    assert math.isinf(float("1e999"))
+    with pytest.raises(RuleError):
+        parse("loss < 1e999")
+
+
+def test_without_rules_the_built_in_ones_are_watched() -> None:
+    assert [rule.name for rule in gather([], [])] == ["nan-loss", "stall", "auc-drop"]
+
+
+@pytest.mark.parametrize(
+    ("name", "tags"),
+    [
+        ("nan-loss", ["loss/auto", "eval/Loss", "total_loss"]),
+        ("auc-drop", ["eval/auc", "AUC", "metrics/gauc/auto"]),
+    ],
 )
-ONE_SERIES = st.lists(st.tuples(st.just("a"), MOVES, MOVES, VALUES), max_size=25)
+def test_which_tags_the_built_in_rules_are_about(name: str, tags: list[str]) -> None:
+    pattern = parse(BUILTIN[name]).condition.tag
+    assert pattern is not None
+    assert all(pattern.matches(tag) for tag in tags)
+    assert not pattern.matches("learning_rate/auto")
 
 
-@settings(max_examples=400, deadline=None)
-@given(
-    st.one_of(
-        st.tuples(st.builds(Rule, CONDITIONS, st.none() | SPANS), SERIES),
-        st.tuples(st.builds(Rule, CHANGES), ONE_SERIES),
+def test_rules_add_up_and_the_same_one_counts_once(tmp_path: Path) -> None:
+    path = tmp_path / "rules.txt"
+    path.write_text(
+        "# what matters\n"
+        "\n"
+        "hot: calibration > 1.1 for 5m  # for too long\n"
+        '"loss # 1" > 1\n'
+        '"a \\" # b" > 1\n'
+        "loss#2 > 1\r\n"
+        "stall\n",
+        encoding="utf-8",
     )
+    rules = gather(["stall", "loss > 2"], [path])
+    assert [rule.title for rule in rules] == [
+        *("stall", "loss > 2", "hot", '"loss # 1" > 1', '"a \\" # b" > 1', "loss#2 > 1"),
+    ]
+
+
+def test_the_error_of_an_unknown_name_has_the_known_ones() -> None:
+    with pytest.raises(RuleError, match="one of nan-loss, stall, auc-drop, or a rule such as"):
+        gather(["nanloss"], [])
+
+
+def test_a_mistake_in_a_file_is_reported_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "rules.txt"
+    path.write_text("stall\n\n  loss >\n", encoding="utf-8")
+    with pytest.raises(ArgumentError, match=r"rules.txt, line 3: the rule, at column 9"):
+        read_rules_file(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "No such file"),
+        (b"\xff", "it is not UTF-8"),
+        (b"# nothing\n", "at least one rule"),
+    ],
 )
-def test_it_agrees_with_the_naive_way(
-    case: tuple[Rule, list[tuple[str, int, int, float]]],
-) -> None:
-    rule, series = case
-    points, step, wall_time = [], 20, START
-    for tag, steps, seconds, value in series:
-        step, wall_time = step + steps, wall_time + seconds
-        points.append(Point("run", 0, tag, step, wall_time, value))
-    engine = Engine([rule])
-    found: list[tuple[int, Transition]] = []
-    for at, each in enumerate(points):
-        found += [(at, transition) for transition in engine.feed(each, START)]
-    # The alert of a rule about one tag is that of the tag of the value.
-    expected = naive.transitions(rule, points)
-    assert [(at, told.firing) for at, told in found] == [entry[:2] for entry in expected]
-    assert all(key in (None, points[at].tag) for at, _, key in expected)
-    firing: dict[str | None, bool] = {}
-    for _, begins, key in expected:
-        assert firing.get(key, False) is not begins
-        firing[key] = begins
-    assert len(engine.firing()) == sum(firing.values())
+def test_files_that_are_no_rules(tmp_path: Path, content: bytes | None, message: str) -> None:
+    path = tmp_path / "rules.txt"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ArgumentError, match=message):
+        gather([], [path])
+
+
+def test_two_rules_cannot_have_one_name() -> None:
+    with pytest.raises(ArgumentError, match="`loss > 1` has this one"):
+        gather(["a: loss > 1", "a: loss > 2"], [])

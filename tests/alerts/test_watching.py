@@ -16,13 +16,15 @@ from typing import Any
 
 import pytest
 
-from rec_summary._pb import lineage_pb2
-from rec_summary.alerts.builtin import read_rule
+from rec_summary._pb import anf_ir_pb2, lineage_pb2
+from rec_summary.alerts.rules import read_rule
 from rec_summary.alerts.states import Transition
-from rec_summary.alerts.watching import Seen, Since, read_since, watch
+from rec_summary.alerts.watching import EVERYTHING, Since, WatchReport, read_since, watch
 from rec_summary.records.writing.run_writer import Retention, RunWriter
 from rec_summary.records.writing.task import MessageRecord
 from rec_summary.series.options import ArgumentError
+from rec_summary.series.report import Problem
+from tests.support.corpus import tensor
 from tests.support.record_dirs import (
     START,
     event,
@@ -38,12 +40,16 @@ RunState = lineage_pb2.RunState
 PATIENCE_SECS = 20.0
 
 
-def once(source: Path, *rules: str, **options: Any) -> list[str]:
-    """Returns what is told of the records that are there."""
-    told: list[Transition] = []
+def found(source: Path, *rules: str, **options: Any) -> list[Any]:
+    """Returns all that is found in the records that are there."""
     watched = [read_rule(rule) for rule in rules]
-    watch(source, watched, told.append, stop=threading.Event(), once=True, **options)
-    return [words(each) for each in told]
+    return list(watch(source, watched, stop=threading.Event(), once=True, **options))
+
+
+def once(source: Path, *rules: str, **options: Any) -> list[str]:
+    """Returns the alerts of the records that are there."""
+    news = found(source, *rules, **options)
+    return [words(each) for each in news if isinstance(each, Transition)]
 
 
 def words(each: Transition) -> str:
@@ -54,33 +60,36 @@ class Watching:
     """Watches in a thread until it is left, as a context."""
 
     def __init__(self, source: Path, *rules: str, **options: Any) -> None:
-        self.told: list[Transition] = []
+        self.alerts: list[Transition] = []
+        self.problems: list[Problem] = []
         self._stop = threading.Event()
         self._caught_up = threading.Event()
         self._pool = concurrent.futures.ThreadPoolExecutor(1)
-        self._arguments = (source, [read_rule(rule) for rule in rules], self.told.append)
-        self._options = options
+        watched = [read_rule(rule) for rule in rules]
+        self._news = watch(source, watched, stop=self._stop, interval=0.02, **options)
 
     def __enter__(self) -> Watching:
-        self._task = self._pool.submit(
-            watch,
-            *self._arguments,
-            stop=self._stop,
-            interval=0.02,
-            caught_up=lambda seen: self._caught_up.set(),
-            **self._options,
-        )
+        self._task = self._pool.submit(self._run)
         assert self._caught_up.wait(PATIENCE_SECS)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
-        self.seen: Seen = self._task.result(PATIENCE_SECS)
+        self._task.result(PATIENCE_SECS)
         self._pool.shutdown()
 
-    def tells(self, *expected: str) -> bool:
-        eventually(lambda: len(self.told) >= len(expected))
-        return [words(each) for each in self.told] == list(expected)
+    def _run(self) -> None:
+        for each in self._news:
+            if isinstance(each, WatchReport):
+                self._caught_up.set()
+            elif isinstance(each, Problem):
+                self.problems.append(each)
+            else:
+                self.alerts.append(each)
+
+    def finds(self, *expected: str) -> bool:
+        eventually(lambda: len(self.alerts) >= len(expected))
+        return [words(each) for each in self.alerts] == list(expected)
 
 
 def eventually(ask: Callable[[], bool]) -> None:
@@ -102,6 +111,10 @@ def old_segment(directory: Path, *events: Any) -> None:
     for kind, path in (("Event", name), ("LineageEvent", name.replace("_MS", "_lineage"))):
         mine = [each for each in events if type(each).__name__ == kind]
         write_payloads(directory / path, *(each.SerializeToString() for each in mine))
+
+
+def evaluation(auc: Any, **more: Any) -> lineage_pb2.EvaluationLineage:
+    return lineage_pb2.EvaluationLineage(metric=json.dumps({"auc": auc}), **more)
 
 
 def losses(*values: float, first: int = 1) -> list[Any]:
@@ -146,20 +159,18 @@ def test_a_run_that_has_ended_is_not_stalled_and_one_that_was_killed_is(tmp_path
 
 
 def test_evaluations_that_are_in_the_lineage_only(tmp_path: Path) -> None:
-    def evaluation(at: float, auc: Any, **more: Any) -> Any:
-        metric = json.dumps({"auc": auc})
-        told = lineage_pb2.EvaluationLineage(metric=metric, **more)
-        return lineage(START + at, evaluation_lineage=told)
+    def evaluated(at: float, auc: Any, **more: Any) -> Any:
+        return lineage(START + at, evaluation_lineage=evaluation(auc, **more))
 
-    write_segment(tmp_path / "a", evaluation(1, 0.8, train_step=5), evaluation(2, 0.7))
-    write_segment(tmp_path / "text", evaluation(1, 0.8), evaluation(2, "none"))
+    write_segment(tmp_path / "a", evaluated(1, 0.8, train_step=5), evaluated(2, 0.7))
+    write_segment(tmp_path / "text", evaluated(1, 0.8), evaluated(2, "none"))
     # Recorded as scalars as well: those count, and nothing counts twice.
     write_segment(
         tmp_path / "both",
         event(5, scalar("eval/auc", 0.8), at=START + 1),
-        evaluation(1.1, 0.8, train_step=5),
+        evaluated(1.1, 0.8, train_step=5),
         event(6, scalar("eval/auc", 0.79), at=START + 2),
-        evaluation(2.1, 0.1, train_step=6),
+        evaluated(2.1, 0.1, train_step=6),
     )
     assert once(tmp_path, "auc-drop", history=True) == ["+ a eval/auc 5"]
 
@@ -192,8 +203,8 @@ def test_a_file_that_was_passed_over_as_old_is_read_when_it_grows(tmp_path: Path
     hour = Since(wall_time=time.time() - 3600)
     with Watching(tmp_path, "loss > 2", since=hour) as watching:
         write(writer, event(2, scalar("loss/auto", 6), at=time.time()))
-        assert watching.tells("+ run loss/auto 2")
-    assert watching.seen.problem_count == 0
+        assert watching.finds("+ run loss/auto 2")
+    assert watching.problems == []
     writer.close()
 
 
@@ -202,14 +213,14 @@ def test_runs_files_and_values_may_come_later(tmp_path: Path) -> None:
     with Watching(source, "nan-loss") as watching:
         writer = RunWriter(source / "a")
         write(writer, *losses(math.nan))
-        assert watching.tells("+ a loss/auto 1")
+        assert watching.finds("+ a loss/auto 1")
         write(writer, *losses(1, first=2))
-        assert watching.tells("+ a loss/auto 1", "- a loss/auto 2")
+        assert watching.finds("+ a loss/auto 1", "- a loss/auto 2")
         writer.close()
         write_segment(source / "a", *losses(math.nan, first=3))
         write_segment(source / "b" / "c", *losses(math.inf))
-        eventually(lambda: len(watching.told) == 4)
-    assert {words(each) for each in watching.told[2:]} == {
+        eventually(lambda: len(watching.alerts) == 4)
+    assert {words(each) for each in watching.alerts[2:]} == {
         *("+ a loss/auto 3", "+ b/c loss/auto 1"),
     }
 
@@ -219,10 +230,10 @@ def test_silence_is_told_and_ends(tmp_path: Path) -> None:
     now = time.time()
     write(writer, event(1, scalar("loss", 1), at=now))
     with Watching(tmp_path, "no data for 0.3s") as watching:
-        assert watching.tells("+ run None 1")
+        assert watching.finds("+ run None 1")
         write(writer, event(2, scalar("loss", 1), at=now + 1))
-        eventually(lambda: len(watching.told) > 1)
-        assert words(watching.told[1]) == "- run None 2"
+        eventually(lambda: len(watching.alerts) > 1)
+        assert words(watching.alerts[1]) == "- run None 2"
     writer.close()
 
 
@@ -234,13 +245,13 @@ def test_records_that_are_gone_end_their_alerts_but_a_source_that_is_away_does_n
     write_segment(source / "b", *losses(math.nan))
     with Watching(source, "nan-loss") as watching:
         shutil.rmtree(source / "a")
-        assert watching.tells("+ a loss/auto 1", "+ b loss/auto 1", "- a loss/auto 1")
+        assert watching.finds("+ a loss/auto 1", "+ b loss/auto 1", "- a loss/auto 1")
         source.rename(tmp_path / "away")
         time.sleep(0.1)
         (tmp_path / "away").rename(source)
         write_segment(source / "c", *losses(math.nan))
-        eventually(lambda: len(watching.told) > 3)
-    assert [words(each) for each in watching.told[3:]] == ["+ c loss/auto 1"]
+        eventually(lambda: len(watching.alerts) > 3)
+    assert [words(each) for each in watching.alerts[3:]] == ["+ c loss/auto 1"]
 
 
 def test_damage_is_told_and_passed_over(tmp_path: Path) -> None:
@@ -249,10 +260,10 @@ def test_damage_is_told_and_passed_over(tmp_path: Path) -> None:
     data[-80] ^= 1
     path.chmod(0o600)
     path.write_bytes(bytes(data))
-    problems: list[Any] = []
-    assert once(tmp_path, "nan-loss", problem=problems.append) == ["+ run loss/auto 3"]
-    [problem] = problems
+    problem, alert, report = found(tmp_path, "nan-loss")
+    assert words(alert) == "+ run loss/auto 3"
     assert problem.path == str(path)
+    assert (report.problem_count, report.firing, report.runs) == (1, (alert,), 1)
 
 
 def test_a_torn_record_is_judged_when_it_is_whole(tmp_path: Path) -> None:
@@ -261,10 +272,10 @@ def test_a_torn_record_is_judged_when_it_is_whole(tmp_path: Path) -> None:
     path.chmod(0o600)
     path.write_bytes(data[:-5])
     with Watching(tmp_path, "nan-loss") as watching:
-        assert watching.told == []
+        assert watching.alerts == []
         path.write_bytes(data)
-        assert watching.tells("+ run loss/auto 2")
-    assert watching.seen.problem_count == 0
+        assert watching.finds("+ run loss/auto 2")
+    assert watching.problems == []
 
 
 def test_a_file_that_was_replaced_by_a_shorter_one_is_read_anew(tmp_path: Path) -> None:
@@ -272,18 +283,85 @@ def test_a_file_that_was_replaced_by_a_shorter_one_is_read_anew(tmp_path: Path) 
     other, _ = write_segment(tmp_path / "other", *losses(math.nan))
     with Watching(tmp_path, "nan-loss", runs="run") as watching:
         other.rename(path)
-        assert watching.tells("+ run loss/auto 1")
-    assert watching.seen.problem_count == 0
+        assert watching.finds("+ run loss/auto 1")
+    assert watching.problems == []
 
 
 def test_a_stop_in_the_middle_of_much_ends_it(tmp_path: Path) -> None:
     write_segment(tmp_path / "run", *losses(*range(2000)))
     stop = threading.Event()
-    told: list[Transition] = []
+    alerts = []
+    for each in watch(tmp_path, [read_rule("loss > 1")], stop=stop, history=True):
+        if isinstance(each, Transition):
+            alerts.append(words(each))
+            stop.set()
+    assert alerts == ["+ run loss/auto 3"]
 
-    def tell(each: Transition) -> None:
-        told.append(each)
-        stop.set()
 
-    watch(tmp_path, [read_rule("loss > 1")], tell, stop=stop, history=True)
-    assert [words(each) for each in told] == ["+ run loss/auto 3"]
+def test_values_that_are_there_at_the_start_are_skipped_on_request(tmp_path: Path) -> None:
+    writer = RunWriter(tmp_path / "run")
+    write(writer, *losses(5, 5, 5), lineage(time.time(), evaluation_lineage=evaluation(0.9)))
+    rules = ("loss > 4 for 1 steps", "eval/auc > 0.5")
+    assert len(once(tmp_path, *rules, since=EVERYTHING)) == 2
+    with Watching(tmp_path, *rules, since=None) as watching:
+        assert watching.alerts == []
+        write(writer, event(4, scalar("loss/auto", 5), at=time.time()))
+        write(writer, event(5, scalar("loss/auto", 5), at=time.time()))
+        assert watching.finds("+ run loss/auto 5")
+        later = time.time()
+        write_segment(tmp_path / "new", *(event(n, scalar("loss", 5), at=later) for n in (1, 2)))
+        assert watching.finds("+ run loss/auto 5", "+ new loss 2")
+    assert watching.problems == []
+    writer.close()
+
+
+@pytest.mark.parametrize("cut", [1, 5, 12, 20])
+def test_a_record_that_is_incomplete_at_the_start_is_not_skipped(tmp_path: Path, cut: int) -> None:
+    values = [scalar("loss", value) for value in (math.nan, 1, math.nan)]
+    events = [event(step, value, at=time.time()) for step, value in enumerate(values, 1)]
+    path, _ = write_segment(tmp_path / "run", *events)
+    data = path.read_bytes()
+    path.chmod(0o600)
+    path.write_bytes(data[:-cut])
+    with Watching(tmp_path, "nan-loss", since=None) as watching:
+        path.write_bytes(data)
+        assert watching.finds("+ run loss 3")
+    assert watching.problems == []
+
+
+def test_runs_whose_values_are_skipped_may_be_silent(tmp_path: Path) -> None:
+    now = time.time()
+    finished = train(status=RunState.FINISHED)
+    for name, age in (("just now", 0), ("stuck", 1200), ("over", 1200), ("long ago", 200_000)):
+        ended = [lineage(now - age, train_lineage=finished)] if name == "over" else []
+        (tmp_path / name).mkdir()
+        old_segment(tmp_path / name, event(1, scalar("loss", 1), at=now - age), *ended)
+        for path in (tmp_path / name).iterdir():
+            os.utime(path, (now - age, now - age))
+    with Watching(tmp_path, "stall", since=None) as watching:
+        assert watching.finds("+ stuck None None")
+
+
+def test_records_of_many_kinds_are_judged_together_in_their_order(tmp_path: Path) -> None:
+    """Records that are read one by one, in blocks, and between records of the lineage."""
+    events = []
+    for step in range(1, 400):
+        values = [scalar("loss", step % 7), scalar("x/loss", step % 5)]
+        if step % 50 < 3:
+            values.append(tensor("note", (1,), (1.0,), anf_ir_pb2.DT_FLOAT32))
+        events.append(event(step, *values))
+        if step % 60 == 0:
+            metric = evaluation(step / 400, train_step=step)
+            events.append(lineage(START + step / 4, evaluation_lineage=metric))
+    (tmp_path / "run").mkdir()
+    old_segment(tmp_path / "run", *events)
+    rules = ("loss > 3", "eval/auc > 0")
+    expected, firing = [], set()
+    for step in range(1, 400):
+        for tag, value in (("loss", step % 7), ("x/loss", step % 5)):
+            if (value > 3) != (tag in firing):
+                expected.append(f"{'+' if value > 3 else '-'} run {tag} {step}")
+                firing ^= {tag}
+        if step == 60:
+            expected.append("+ run eval/auc 60")
+    assert once(tmp_path, *rules, history=True) == expected

@@ -20,7 +20,6 @@ import pytest
 from rec_summary._pb import lineage_pb2
 from tests.support.command import HEAVY, PROGRAM, flat, python, run
 from tests.support.record_dirs import event, lineage, scalar, train, write_segment
-from tests.support.webhook import Receiver
 
 GROWING = Path(__file__).parents[1] / "alerts" / "growing.py"
 PATIENCE_SECS = 30.0
@@ -28,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class Training:
-    """A training in a process of its own, which does what it is told."""
+    """A training in a process of its own, which does what it is asked to."""
 
     def __init__(self, directory: Path) -> None:
         self._process = subprocess.Popen(
@@ -123,33 +122,30 @@ def test_a_training_is_watched_from_outside(
     log, script = tmp_path / "alerts.jsonl", tmp_path / "page-me"
     script.write_text(f'#!/bin/sh\necho "$RS_STATE $RS_STEP" >> {tmp_path}/paged\n')
     script.chmod(0o700)
-    with Receiver() as receiver:
-        watch = watching(
-            *(records, "--rule", "nan-loss", "--rule", "hot: calibration > 1.1 for 10 steps"),
-            *("--log", log, "--exec", script, "--webhook", receiver.url),
-        )
-        eventually(lambda: "Ctrl-C to stop" in "".join(watch.errors))
-        training.loss(1, 0.7)
-        training.loss(2, float("nan"))
-        eventually(lambda: len(watch.lines) == 1)
-        training.do(rotate=True)
-        training.loss(3, float("nan"))
-        training.do(step=10, **{"ctr/calibration": 1.2})
-        training.do(step=15, **{"ctr/calibration": 1.2})
-        training.do(restart=True)
-        training.do(step=12, **{"ctr/calibration": 1.2})
-        training.do(step=20, **{"ctr/calibration": 1.2})
-        training.loss(21, 0.5)
-        eventually(lambda: len(watch.lines) == 3)
-        eventually(lambda: len(receiver.received) == 3)
-        eventually(lambda: (tmp_path / "paged").read_text().count("\n") == 3)
-        assert watch.end() == 0
+    watch = watching(
+        *(records, "--rule", "nan-loss", "--rule", "hot: calibration > 1.1 for 10 steps"),
+        *("--log", log, "--exec", script),
+    )
+    eventually(lambda: "Ctrl-C to stop" in "".join(watch.errors))
+    training.loss(1, 0.7)
+    training.loss(2, float("nan"))
+    eventually(lambda: len(watch.lines) == 1)
+    training.do(rotate=True)
+    training.loss(3, float("nan"))
+    training.do(step=10, **{"ctr/calibration": 1.2})
+    training.do(step=15, **{"ctr/calibration": 1.2})
+    training.do(restart=True)
+    training.do(step=12, **{"ctr/calibration": 1.2})
+    training.do(step=20, **{"ctr/calibration": 1.2})
+    training.loss(21, 0.5)
+    eventually(lambda: len(watch.lines) == 3)
+    eventually(lambda: (tmp_path / "paged").read_text().count("\n") == 3)
+    assert watch.end() == 0
     texts = [
         "firing: run: nan-loss (*[Ll]oss* is not finite): loss/auto = nan at step 2",
         "firing: run: hot (calibration > 1.1 for 10 steps): ctr/calibration = 1.2 at step 20",
         "resolved: run: nan-loss (*[Ll]oss* is not finite): loss/auto = 0.5 at step 21",
     ]
-    assert [each["text"] for each in receiver.received] == texts
     assert [json.loads(line)["text"] for line in log.read_text().splitlines()] == texts
     assert (tmp_path / "paged").read_text() == "firing 2\nfiring 20\nresolved 21\n"
     assert [line.split(" ", 2)[2].partition(" ")[0] for line in watch.lines] == [
@@ -184,7 +180,7 @@ def source(records: Path) -> Path:
     return records
 
 
-def test_once_tells_by_its_exit_code(source: Path) -> None:
+def test_the_exit_code_of_once(source: Path) -> None:
     done = run("watch", source, "--once", "--rule", "loss > 2")
     assert done.returncode == 1
     assert done.stdout.endswith("FIRING bad: loss > 2: loss = 3 at step 3\n")
@@ -196,18 +192,31 @@ def test_once_tells_by_its_exit_code(source: Path) -> None:
     assert run("watch", source, "--once", "--rule", "loss > 2", "--since", "4").returncode == 0
 
 
-def test_once_hands_over_before_it_ends(source: Path) -> None:
-    with Receiver() as receiver:
-        done = run(
-            *("watch", source, "--once", "--rule", "loss > 2", "-q"),
-            *("--webhook", receiver.url, "--exec", "sh -c 'sleep 0.5; echo told $RS_RUN'"),
-        )
+def test_once_runs_the_command_before_it_ends(source: Path) -> None:
+    done = run(
+        *("watch", source, "--once", "--rule", "loss > 2", "-q"),
+        *("--exec", "sh -c 'sleep 0.5; echo alert of $RS_RUN'"),
+    )
     assert done.returncode == 1
-    assert [each["run"] for each in receiver.received] == ["bad"]
-    assert (done.stdout, done.stderr) == ("", "told bad\n")
+    assert (done.stdout, done.stderr) == ("", "alert of bad\n")
 
 
-def test_a_rule_that_nothing_is_recorded_for_is_told(source: Path) -> None:
+def test_the_past_is_reported_on_request_only(source: Path, watching: Callable[..., Watch]) -> None:
+    silent = watching(source, "--rule", "loss > 2")
+    eventually(lambda: "Ctrl-C to stop" in "".join(silent.errors))
+    for option in ("--history", "--since=1"):
+        watch = watching(source, "--rule", "loss > 2", option)
+        eventually(lambda watch=watch: len(watch.lines) == 1)
+        assert "FIRING bad: loss > 2: loss = 3 at step 3" in watch.lines[0]
+        assert watch.end() == 0
+    write_segment(source / "bad", event(4, scalar("loss", 1), at=time.time()))
+    write_segment(source / "bad", event(5, scalar("loss", 4), at=time.time()))
+    eventually(lambda: len(silent.lines) == 1)
+    assert "loss = 4 at step 5" in silent.lines[0]
+    assert silent.end() == 0
+
+
+def test_a_rule_that_nothing_is_recorded_for_is_reported(source: Path) -> None:
     done = run("watch", source, "--once", "--rule", "calibraton > 1")
     assert "nothing is recorded yet that the rule calibraton > 1 is about" in done.stderr
     assert done.returncode == 0
@@ -218,7 +227,8 @@ def test_a_rule_that_nothing_is_recorded_for_is_told(source: Path) -> None:
     [
         (["--rule", "loss >"], "the rule, at column 7, is invalid"),
         (["--rules", "no-such-file"], "the file of rules is invalid"),
-        (["--webhook", "ftp://host"], "the webhook is invalid"),
+        (["--rule", "loss > 1 and auc < 1"], "one condition in each rule"),
+        (["--rule", "run:prod/* loss > 1"], "the option `--runs` chooses runs"),
         (["--exec", "no-such-program"], "the command is invalid"),
         (["--log", "no-such-directory/log"], "the log of alerts is invalid"),
         (["--since", "soon"], "since is invalid"),

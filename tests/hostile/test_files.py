@@ -15,7 +15,7 @@ from rec_summary.records.reading.reader import RecordReader
 from rec_summary.records.reading.repair import repair
 from rec_summary.records.reading.runs import RecordFile, find_runs
 from rec_summary.records.writing.claim import begin_segments
-from rec_summary.series.run_poller import Watch
+from rec_summary.series.run_poller import RunPoller
 from rec_summary.tables.formats import export_tables
 from rec_summary.tensorboard.event_files.export import export_tensorboard
 from rec_summary.tensorboard.event_files.logdir import LOCK_NAME, LogDir
@@ -86,7 +86,7 @@ def test_linked_directories_are_no_runs(source: Path, tmp_path: Path) -> None:
     (source / "elsewhere").symlink_to(tmp_path / "private")
     (source / "loop").symlink_to(source)
     assert [each.name for each in find_runs(source)] == ["run"]
-    assert [each.name for each in Watch(str(source)).look()] == ["run"]
+    assert [each.name for each in RunPoller(str(source)).poll()] == ["run"]
 
 
 def test_pipes_and_directories_named_like_record_files_are_passed_over(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_directories_without_end_are_told(tmp_path: Path) -> None:
         directory = below
     os.close(directory)
     assert [each.name for each in find_runs(tmp_path / "records")] == ["run"]
-    assert [each.name for each in Watch(str(tmp_path / "records")).look()] == ["run"]
+    assert [each.name for each in RunPoller(str(tmp_path / "records")).poll()] == ["run"]
     done = run("export", tmp_path / "records", tmp_path / "logs")
     assert done.returncode == 0
     assert "nested more than 64 directories deep" in done.stderr

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rec_summary.series.run_poller import Watch
+from rec_summary.series.run_poller import RunPoller
 from tests.support.record_dirs import event, scalar, write_segment
 
 
@@ -20,8 +20,8 @@ class Clock:
         return self.now
 
 
-def names(watch: Watch) -> list[str]:
-    return [run.name for run in watch.look()]
+def names(watch: RunPoller) -> list[str]:
+    return [run.name for run in watch.poll()]
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def source(tmp_path: Path) -> Path:
 
 
 def test_a_source_may_come_later(source: Path) -> None:
-    watch = Watch(str(source))
+    watch = RunPoller(str(source))
     assert names(watch) == []
     write_segment(source / "a" / "run", event(1, scalar("loss", 1)))
     assert names(watch) == ["a/run"]
@@ -40,7 +40,7 @@ def test_a_source_may_come_later(source: Path) -> None:
 def test_growth_is_seen_and_rest_is_not(source: Path) -> None:
     summary, _ = write_segment(source / "run", event(1, scalar("loss", 1)))
     other, _ = write_segment(source / "other", event(1, scalar("loss", 1)))
-    watch = Watch(str(source))
+    watch = RunPoller(str(source))
     assert names(watch) == ["other", "run"]
     for path, name in ((summary, "run"), (other, "other")):
         path.chmod(0o600)
@@ -52,27 +52,27 @@ def test_growth_is_seen_and_rest_is_not(source: Path) -> None:
 
 def test_new_files_and_runs_are_seen(source: Path) -> None:
     write_segment(source / "run", event(1, scalar("loss", 1)))
-    watch = Watch(str(source))
+    watch = RunPoller(str(source))
     names(watch)
     write_segment(source / "run", event(2, scalar("loss", 1)))
     write_segment(source / "run" / "below", event(2, scalar("loss", 1)))
     assert names(watch) == ["run", "run/below"]
-    assert [len(run.files) for run in watch.all()] == [4, 2]
+    assert [len(run.files) for run in watch.runs()] == [4, 2]
 
 
 def test_a_run_in_the_source_itself_bears_its_name(source: Path) -> None:
     write_segment(source, event(1, scalar("loss", 1)))
     write_segment(source / "below", event(1, scalar("loss", 1)))
-    assert names(Watch(str(source))) == ["records", "records/below"]
+    assert names(RunPoller(str(source))) == ["records", "records/below"]
 
 
 def test_directories_that_vanish_are_forgotten(source: Path) -> None:
     write_segment(source / "a" / "run", event(1, scalar("loss", 1)))
-    watch = Watch(str(source))
+    watch = RunPoller(str(source))
     names(watch)
     shutil.rmtree(source)
     assert names(watch) == []
-    assert watch.all() == []
+    assert watch.runs() == []
     write_segment(source / "a" / "run", event(1, scalar("loss", 1)))
     assert names(watch) == ["a/run"]
 
@@ -85,7 +85,7 @@ def test_settled_directories_are_not_listed_again(
         os.utime(path, (100.0, 100.0))
     clock = Clock()
     clock.now = 200.0
-    watch = Watch(str(source), clock)
+    watch = RunPoller(str(source), clock)
     names(watch)
     listed: list[object] = []
     scandir = os.scandir
@@ -103,7 +103,7 @@ def test_a_directory_that_has_just_changed_is_listed_again(source: Path) -> None
     write_segment(source / "run", event(1, scalar("loss", 1)))
     os.utime(source / "run", (100.0, 100.0))
     clock.now = 100.5
-    watch = Watch(str(source), clock)
+    watch = RunPoller(str(source), clock)
     names(watch)
     write_segment(source / "run", event(2, scalar("loss", 1)))
     os.utime(source / "run", (100.0, 100.0))
@@ -117,7 +117,7 @@ def test_of_the_files_of_one_writer_only_the_newest_is_looked_at(
         write_segment(source / "run", event(step, scalar("loss", 1)))
     for path in (source, source / "run"):
         os.utime(path, (100.0, 100.0))
-    watch = Watch(str(source))
+    watch = RunPoller(str(source))
     names(watch)
     sizes: list[str] = []
     look = os.lstat
@@ -129,11 +129,11 @@ def test_of_the_files_of_one_writer_only_the_newest_is_looked_at(
 def test_a_directory_that_is_gone_is_forgotten_with_all_below(source: Path) -> None:
     for name in ("a", "b/c", "d"):
         write_segment(source / name, event(1, scalar("loss", 1)))
-    watch = Watch(str(source))
+    watch = RunPoller(str(source))
     names(watch)
     shutil.rmtree(source / "a")
     shutil.rmtree(source / "b")
     names(watch)
-    assert [run.name for run in watch.all()] == ["d"]
+    assert [run.name for run in watch.runs()] == ["d"]
     write_segment(source / "a", event(1, scalar("loss", 1)))
     assert names(watch) == ["a"]

@@ -161,6 +161,21 @@ class RecordReader:
             self._buffer_start, begin = self.offset, 0
         return self._buffer, begin
 
+    def skip_to(self, limit: int) -> None:
+        """Steps over the records that end at `limit` or before, without reading their data.
+
+        Args:
+            limit: A place in the file, in bytes.
+
+        Raises:
+            OSError: Reading failed.
+        """
+        while len(header := self._peek(self.offset, framing.HEADER_BYTES)) == framing.HEADER_BYTES:
+            length = framing.unpack_header(header)
+            if length is None or self.offset + length + framing.OVERHEAD_BYTES > limit:
+                return
+            self.offset += length + framing.OVERHEAD_BYTES
+
     def __iter__(self) -> Iterator[RawRecord]:
         """Yields records until the file ends at a boundary; errors as `read` raises them."""
         while (record := self.read()) is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -37,6 +38,14 @@ class RecordFile:
             return os.lstat(self.path).st_size
         except OSError:
             return 0
+
+    @property
+    def changed(self) -> float:
+        """When it was last written to, in seconds since the epoch; -inf if it is gone."""
+        try:
+            return os.stat(self.path).st_mtime
+        except OSError:
+            return -math.inf
 
 
 @dataclass(frozen=True)

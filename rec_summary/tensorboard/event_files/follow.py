@@ -14,7 +14,7 @@ from rec_summary.errors import DestinationError, three_part
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.options import ArgumentError, ExportOptions, check_apart, matching_runs
 from rec_summary.series.report import ExportReport, Report
-from rec_summary.series.run_poller import Watch
+from rec_summary.series.run_poller import RunPoller
 from rec_summary.series.words import printable
 from rec_summary.tensorboard.event_files.logdir import LogDir
 from rec_summary.tensorboard.event_files.run_exporter import RunExporter
@@ -110,7 +110,7 @@ class _Follower:
         stop: threading.Event,
     ) -> None:
         self.report = Report()
-        self._watch = Watch(source)
+        self._watch = RunPoller(source)
         self._logdir = logdir
         self._options = options
         self._pattern = pattern
@@ -122,7 +122,7 @@ class _Follower:
     def poll(self) -> bool:
         """Exports what is new; tells whether there was anything."""
         now = time.monotonic()
-        changed = matching_runs(self._watch.look(), self._pattern)
+        changed = matching_runs(self._watch.poll(), self._pattern)
         paths = {run.path for run in changed}
         again = [each.run for each in self._followed.values() if _is_due(each.retry_at, now)]
         for run in (*changed, *(run for run in again if run.path not in paths)):
@@ -136,7 +136,7 @@ class _Follower:
         """Exports everything for the last time, unless a long update was interrupted."""
         if self._interrupted:
             return  # in the middle of a run: the next export completes it
-        for run in matching_runs(self._watch.all(), self._pattern):
+        for run in matching_runs(self._watch.runs(), self._pattern):
             self._update(run, final=True)
         for followed in self._followed.values():
             if followed.commit_at is not None:
@@ -154,7 +154,7 @@ class _Follower:
         followed = self._followed.get(run.path)
         if followed is None:
             if self._names is None:
-                self._names = Names(each.name for each in self._watch.all())
+                self._names = Names(each.name for each in self._watch.runs())
             run = dataclasses.replace(run, name=self._names.claim_run(run.name))
             followed = self._followed[run.path] = _Followed(run)
         followed.run = dataclasses.replace(run, name=followed.run.name)

@@ -1,0 +1,318 @@
+"""When alerts begin and end."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rec_summary.alerts.rules import (
+    COMPARISONS,
+    Change,
+    Compare,
+    NotFinite,
+    Pattern,
+    Rule,
+    Span,
+    float32,
+    parse,
+)
+from rec_summary.alerts.states import Engine, News, Transition
+from rec_summary.series.batch import Columns
+from tests.alerts import naive
+from tests.alerts.naive import Point
+
+START = 1000.0
+NAN, INF = math.nan, math.inf
+
+
+def point(step: int, value: float, *, tag: str = "loss", at: float | None = None) -> Point:
+    """Returns a value; it is a second per step after `START`."""
+    wall_time = START + step if at is None else at
+    return Point(tag, step, wall_time, float32(value))
+
+
+def news(points: Sequence[Point], rank: int = 0, over: bool | None = None) -> News:
+    """Returns what records of one value each say."""
+    steps = np.array([each.step for each in points], np.int64)
+    wall_times = np.array([each.wall_time for each in points], np.float64)
+    values = np.array([each.value for each in points], np.float64)
+    codes = np.arange(len(points))
+    scalars = Columns(tuple(each.tag for each in points), codes, steps, wall_times, values)
+    return News(rank, wall_times, steps, scalars, over)
+
+
+def take(
+    engine: Engine, *points: Point, now: float = START, run: str = "run", **options: Any
+) -> list[Transition]:
+    """Passes values to an engine, all at once."""
+    return engine.take(run, news(points, **options), now)
+
+
+def bare(wall_time: float, over: bool | None = None) -> News:
+    """Returns what a record without values says."""
+    return news([])._replace(wall_times=np.array([wall_time]), steps=None, over=over)
+
+
+def edges(transitions: Iterable[Transition]) -> list[tuple[int | None, bool]]:
+    """Returns the steps at which alerts begin and end."""
+    return [(each.step, each.firing) for each in transitions]
+
+
+def judged(text: str, *values: float) -> list[tuple[int | None, bool]]:
+    """Returns what a rule says of values at steps 1, 2 and so on."""
+    return edges(
+        take(Engine([parse(text)]), *(point(at, value) for at, value in enumerate(values, 1)))
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "values", "expected"),
+    [
+        ("loss > 1", [1, 2, 3, 1, 2], [(2, True), (4, False), (5, True)]),
+        ("loss > 1", [2, NAN, NAN, 0], [(1, True), (4, False)]),
+        ("loss > 1", [INF, -INF], [(1, True), (2, False)]),
+        ("loss != 1", [NAN, 1, 2], [(3, True)]),
+        ("loss == 0.1", [0.1], [(1, True)]),
+        ("loss <= 0.1", [0.1], [(1, True)]),
+        ("loss > 0.1", [0.1], []),
+        ("loss is nan", [1, NAN, INF], [(2, True), (3, False)]),
+        ("loss is not finite", [1, NAN, INF, 1], [(2, True), (4, False)]),
+        ("loss > 1 for 2 steps", [2, 2, 2, 2, 0, 2, 2], [(3, True), (5, False)]),
+        ("loss > 1 for 2s", [2, 2, 0, 2, 2, 2], [(6, True)]),
+        ("loss > 1 for 2 steps", [2, NAN, NAN, 2], [(4, True)]),
+        ("loss > 1 for 2 steps", [2, 2, NAN], []),
+        ("loss drops 50% within 2 steps", [8, 8, 4, 4, 4], [(3, True), (5, False)]),
+        ("loss drops 50% within 10m", [8, NAN, 4], [(3, True)]),
+        ("loss drops 50% within 10m", [-8, -11, -12], [(3, True)]),
+        ("loss drops 50% within 10m", [0, 0, -1], [(3, True)]),
+        ("loss drops 3 within 10m", [8, 6, 5], [(3, True)]),
+        ("loss rises 3 within 10m", [8, 6, 9], [(3, True)]),
+        ("loss rises 3 within 10m", [8, INF, 8], [(2, True), (3, False)]),
+        ("loss drops 3 within 10m", [INF, 8], []),
+    ],
+)
+def test_values_one_after_another(
+    text: str, values: list[float], expected: list[tuple[int, bool]]
+) -> None:
+    assert judged(text, *values) == expected
+
+
+def test_the_reason_names_the_value_that_a_value_dropped_from() -> None:
+    engine = Engine([parse("loss drops 50% within 10m")])
+    found = take(engine, *(point(at, value) for at, value in enumerate([8, 3, 7])))
+    assert [each.reason for each in found] == ["loss = 3 at step 1, from 8", "loss = 7 at step 2"]
+
+
+def test_a_rule_has_an_alert_for_each_series() -> None:
+    engine = Engine([parse("loss > 1")])
+    tags = ("loss/auto", "eval/loss", "other")
+    found = take(engine, *(point(1, 2, tag=tag) for tag in tags))
+    found += take(engine, point(1, 2), run="b")
+    found += take(engine, point(1, 2), rank=1)
+    assert [(each.run, each.rank, each.tag) for each in found] == [
+        ("run", 0, "loss/auto"),
+        ("run", 0, "eval/loss"),
+        ("b", 0, "loss"),
+        ("run", 1, "loss"),
+    ]
+    assert engine.firing() == found
+
+
+def test_transitions_are_in_the_order_of_values_then_of_rules() -> None:
+    engine = Engine([parse("a: loss > 1"), parse("b: * > 0")])
+    points = [point(1, 2, tag="x"), point(2, 2), point(3, 0, tag="x"), point(4, 2, tag="x")]
+    found = take(engine, *points)
+    assert [(each.step, each.rule.name) for each in found] == [
+        *((1, "b"), (2, "a"), (2, "b"), (3, "b"), (4, "b")),
+    ]
+
+
+def test_going_back_behind_the_step_where_it_began_counts_from_there() -> None:
+    engine = Engine([parse("steps: loss > 1 for 5 steps"), parse("time: loss > 1 for 5s")])
+    steps = [10, 11, 12, 2, 3, 6, 7]
+    found = take(engine, *(point(step, 2, at=START + at) for at, step in enumerate(steps)))
+    assert [(each.step, each.rule.name) for each in found] == [(6, "time"), (7, "steps")]
+
+
+def test_a_clock_that_goes_back_counts_from_there() -> None:
+    engine = Engine([parse("loss > 1 for 5s")])
+    times = [100, 101, 50, 54, 55]
+    points = [point(at, 2, at=time) for at, time in enumerate(times)]
+    assert edges(take(engine, *points)) == [(4, True)]
+
+
+def test_values_of_later_steps_or_times_are_forgotten() -> None:
+    rule = parse("loss drops 50% within 100s")
+    back_in_steps = point(1, 5, at=1), point(9, 20, at=2), point(2, 6, at=3)
+    assert take(Engine([rule]), *back_in_steps) == []
+    back_in_time = point(1, 5, at=100), point(2, 20, at=200), point(3, 6, at=150)
+    assert take(Engine([rule]), *back_in_time) == []
+    same_time = *back_in_time[:2], point(3, 6, at=200)
+    assert edges(take(Engine([rule]), *same_time)) == [(3, True)]
+
+
+@pytest.mark.parametrize("span", ["1 steps", "9e18 steps", "1s"])
+def test_steps_at_the_ends_of_int64_do_not_overflow(span: str) -> None:
+    least, greatest = -(1 << 63), (1 << 63) - 1
+    points = [point(least, 2, at=1), point(greatest, 2, at=2), point(greatest, 1, at=2)]
+    assert edges(take(Engine([parse(f"loss > 0 for {span}")]), *points)) == [(greatest, True)]
+    rule = parse(f"loss drops 50% within {span}")
+    assert edges(take(Engine([rule]), *points)) == [(greatest, True)]
+
+
+def test_a_rule_that_nothing_matches_is_known() -> None:
+    rules = [parse("loss > 1"), parse("calibraton > 1"), parse("auc no data for 1h")]
+    engine = Engine(rules)
+    take(engine, point(1, 0))
+    assert engine.unmatched == rules[1:]
+
+
+class TestSilence:
+    """`no data`."""
+
+    def test_it_is_reported_once_and_ends_with_data(self) -> None:
+        engine = Engine([parse("no data for 10s")])
+        take(engine, point(1, 1), now=100.0)
+        assert engine.tick(109.9) == []
+        [fired] = engine.tick(110.0)
+        assert (fired.firing, fired.step, fired.wall_time) == (True, 1, 110.0)
+        assert engine.tick(111.0) == []
+        assert engine.firing() == [fired]
+        [resolved] = take(engine, point(2, 1), point(3, 1), now=115.0)
+        assert (resolved.firing, resolved.step) == (False, 2)
+        assert engine.tick(124.9) == []
+        [fired] = engine.tick(125.0)
+        assert fired.step == 3
+
+    def test_old_records_arrived_when_they_were_written(self) -> None:
+        engine = Engine([parse("no data for 10s")])
+        engine.take("run", news([point(1, 1, at=80), point(2, 1, at=95)]), 100.0, old=True)
+        assert engine.tick(104.9) == []
+        assert len(engine.tick(105.0)) == 1
+
+    def test_a_run_is_alive_with_any_record_and_a_tag_with_its_own_values(self) -> None:
+        engine = Engine([parse("all: no data for 10s"), parse("tag: loss no data for 10s")])
+        take(engine, point(1, 1), now=100.0)
+        take(engine, point(1, 1, tag="auc"), now=104.0)
+        engine.take("run", bare(START), 105.0)
+        assert [each.rule.name for each in engine.tick(114.0)] == ["tag"]
+        assert [each.rule.name for each in engine.tick(115.0)] == ["all"]
+
+    def test_each_rank_has_an_alert(self) -> None:
+        engine = Engine([parse("no data for 10s")])
+        take(engine, point(1, 1), now=100.0)
+        take(engine, point(1, 1), now=105.0, rank=1)
+        assert [each.rank for each in engine.tick(112.0)] == [0]
+
+    def test_a_run_that_has_ended_is_not_waited_for(self) -> None:
+        engine = Engine([parse("no data for 10s")])
+        take(engine, point(1, 1), now=100.0)
+        assert len(engine.tick(120.0)) == 1
+        resolved = engine.take("run", bare(START + 1, over=True), 121.0)
+        assert [each.reason for each in resolved] == ["data again"]
+        assert engine.tick(1000.0) == []
+
+    def test_the_end_of_a_run_ends_the_alerts_of_other_ranks(self) -> None:
+        engine = Engine([parse("no data for 10s")])
+        take(engine, point(1, 1), now=100.0, rank=1)
+        assert len(engine.tick(120.0)) == 1
+        [resolved] = engine.take("run", bare(START + 1, over=True), 121.0)
+        assert (resolved.rank, resolved.reason) == (1, "the run has ended")
+
+    def test_the_last_records_of_other_ranks_do_not_revive_a_run_but_later_ones_do(self) -> None:
+        engine = Engine([parse("no data for 10s")])
+        engine.take("run", bare(START, over=True), 100.0)
+        take(engine, point(1, 1, at=START + 5), now=101.0, rank=1)
+        assert engine.tick(500.0) == []
+        take(engine, point(1, 1, at=START + 300), now=600.0)
+        assert engine.tick(605.0) == []
+        assert {each.rank for each in engine.tick(610.0)} == {0, 1}
+
+    def test_a_run_that_goes_on_gets_its_time_again(self) -> None:
+        engine = Engine([parse("loss no data for 10s")])
+        take(engine, point(1, 1), now=100.0)
+        engine.take("run", bare(START, over=True), 101.0)
+        engine.take("run", bare(START + 1, over=False), 500.0)
+        assert engine.tick(505.0) == []
+        assert len(engine.tick(510.0)) == 1
+
+
+def test_a_run_whose_records_are_gone_is_forgotten() -> None:
+    engine = Engine([parse("loss > 1"), parse("no data for 10s")])
+    take(engine, point(1, 2))
+    take(engine, point(1, 2), run="other")
+    engine.tick(START + 100)
+    found = engine.forget("run", START + 200)
+    assert [(each.run, each.firing) for each in found] == [("run", False)] * 2
+    assert {each.run for each in engine.firing()} == {"other"}
+    assert engine.tick(START + 300) == []
+    assert edges(take(engine, point(1, 2))) == [(1, True)]
+
+
+PATTERNS = st.builds(Pattern, st.sampled_from(["a", "x/a", "*"]))
+SPANS = st.builds(Span, st.integers(1, 6).map(float), st.sampled_from(["s", "steps"])) | st.builds(
+    Span, st.sampled_from([0.1, 0.3, 0.7]), st.just("s")
+)
+VALUES = st.sampled_from([0.0, 0.5, 1.0, 2.0, 4.0, -1.0, NAN, INF, -INF])
+CHANGES = st.builds(
+    Change, PATTERNS, st.booleans(), st.sampled_from([0.5, 1.0, 50.0]), st.booleans(), SPANS
+)
+CONDITIONS = st.one_of(
+    st.builds(Compare, PATTERNS, st.sampled_from(list(COMPARISONS)), st.sampled_from([0.5, 1.0])),
+    st.builds(NotFinite, PATTERNS, st.booleans()),
+    CHANGES,
+    CHANGES,
+)
+# Mostly forwards, sometimes again, sometimes back: by step and by time.
+STEPS = st.sampled_from([1, 1, 1, 1, 2, 0, -2, -5])
+TIMES = STEPS | st.sampled_from([0.1, 0.1, 0.2, 0.0, -0.1])
+SERIES = st.lists(
+    st.tuples(st.sampled_from(["a", "a", "x/a", "b"]), STEPS, TIMES, VALUES), max_size=40
+)
+
+
+@settings(max_examples=600, deadline=None)
+@given(st.builds(Rule, CONDITIONS, st.none() | SPANS), SERIES, st.data())
+def test_columns_agree_with_values_one_after_another(
+    rule: Rule, series: list[tuple[str, int, float, float]], data: st.DataObject
+) -> None:
+    points, step, wall_time = list[Point](), 20, START
+    for tag, steps, seconds, value in series:
+        step, wall_time = step + steps, wall_time + seconds
+        points.append(Point(tag, step, wall_time, value))
+    expected = [(firing, points[at]) for at, firing in naive.transitions(rule, points)]
+    firing: dict[str, Point] = {}
+    for begins, each in expected:
+        if begins:
+            firing[each.tag] = each
+        else:
+            del firing[each.tag]
+
+    cuts = data.draw(st.lists(st.integers(0, len(points)), max_size=6).map(sorted))
+    engine, current = Engine([rule]), Engine([rule])
+    found: list[Transition] = []
+    for first, last in itertools.pairwise([0, *cuts, len(points)]):
+        if first < last:
+            found += take(engine, *points[first:last])
+            current.take("run", news(points[first:last]), START, past=False)
+    assert [(each.firing, repr(of(each))) for each in found] == [
+        (begins, repr(each)) for begins, each in expected
+    ]
+    for each in (engine, current):
+        assert {repr(of(alert)) for alert in each.firing()} == set(map(repr, firing.values()))
+
+
+def of(transition: Transition) -> Point:
+    """Returns the value at which an alert begins or ends."""
+    tag, value = transition.tag, transition.value
+    assert tag is not None
+    assert value is not None
+    assert transition.step is not None
+    return Point(tag, transition.step, transition.wall_time, value)
