@@ -21,7 +21,7 @@ from rec_summary.alerts.states import Transition
 from rec_summary.errors import three_part, verbatim
 from rec_summary.series.options import ArgumentError
 from rec_summary.series.words import printable
-from rec_summary.tables.outlets import plain
+from rec_summary.tables.formats import json_value
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -67,7 +67,7 @@ def as_json(transition: Transition) -> Mapping[str, Any]:
         "rank": transition.rank,
         "tag": transition.tag,
         "step": transition.step,
-        "value": None if value is None else plain(np.float32(value)),
+        "value": None if value is None else json_value(np.float32(value)),
         "wall_time": transition.wall_time,
         "time": None if moment is None else moment.isoformat(timespec="milliseconds"),
         "reason": printable(transition.reason),
