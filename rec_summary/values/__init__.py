@@ -1,1 +1,1 @@
-"""Numpy arrays to summary values, and the bounds that MindSpore's viewers rely on."""
+"""NumPy arrays to summary values and back, within the bounds of MindSpore's viewers."""

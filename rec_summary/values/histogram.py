@@ -1,4 +1,4 @@
-"""Histograms of arrays, with the bins that MindSpore chooses for the same array."""
+"""Histograms of arrays, with the same bins as MindSpore."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from rec_summary.values.counting import count_float32
 
 MAX_BINS: Final = 90
 
-_TINY32: Final = 1e-30  # bins narrower than this are not safe in float32
+_TINY32: Final = 1e-30  # narrower bins overflow in float32
 _WIDE32: Final = 1e38
 _TINY64: Final = 1e-290
 _LARGEST: Final = float(np.finfo(np.float64).max)
-_HUGE64: Final = 1e300  # the distance between two such values would overflow
+_HUGE64: Final = 1e300  # the distance between two such values overflows
 
 
 def bin_count(valid: int) -> int:
-    """Returns how many bins MindSpore gives a histogram of `valid` finite values."""
+    """Returns MindSpore's number of bins for `valid` finite values."""
     if valid == 0:
         return 1
     if valid <= 5:
@@ -39,7 +39,7 @@ def histogram(values: npt.ArrayLike) -> Summary.Histogram:
 
 
 def population(histogram: Summary.Histogram) -> int:
-    """Returns how many values there are; a histogram of a sample counts fewer."""
+    """Returns the number of values; a histogram of a sample counts fewer."""
     stated = histogram.population if histogram.HasField("population") else histogram.count
     return int(stated)
 
@@ -47,9 +47,9 @@ def population(histogram: Summary.Histogram) -> int:
 def encode_histogram(values: npt.ArrayLike) -> bytes:
     """Returns the histogram of an array as the bytes of a `Summary.Histogram`.
 
-    Count is of all values; min, max, sum and the buckets are of the finite ones, as
-    MindSpore has it (`mindspore.train.summary`). Where min equals max, the buckets span
-    one unit around it. An array without finite values has no buckets.
+    The count includes all values; min, max, sum and the buckets only the finite ones, as in
+    MindSpore (`mindspore.train.summary`). If min equals max, the buckets span one unit around
+    it. An array without finite values has no buckets.
 
     Args:
         values: An array of real numbers or booleans, of any shape.
@@ -84,11 +84,11 @@ def encode_histogram(values: npt.ArrayLike) -> bytes:
 
 
 def encode_counted(edges: npt.NDArray[np.float64], counts: npt.NDArray[np.float64]) -> bytes:
-    """Returns a histogram that was counted already as the bytes of a `Summary.Histogram`.
+    """Returns counted bins as the bytes of a `Summary.Histogram`.
 
     Args:
-        edges: Rising, of shape [bins + 1].
-        counts: Of shape [bins]; rounded, because the format has whole numbers.
+        edges: Ascending edges, shape (bins + 1,).
+        counts: The count of each bin, shape (bins,); rounded, because the format has integers.
     """
     whole = np.rint(counts)
     total = float(whole @ ((edges[1:] + edges[:-1]) / 2))
@@ -107,12 +107,12 @@ def encode_counted(edges: npt.NDArray[np.float64], counts: npt.NDArray[np.float6
 def _sum(flat: npt.NDArray[Any]) -> float:
     if flat.dtype.kind != "f" or flat.dtype.itemsize < 8:
         return float(flat.sum(dtype=np.float64))
-    with np.errstate(over="ignore"):  # an infinite sum of finite values is the truth here
+    with np.errstate(over="ignore"):  # the sum of finite values may be infinite
         return float(flat.sum())
 
 
 def _finite(flat: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], tuple[int, int, int]]:
-    """Returns the finite values, and how many are NaN, positive and negative infinity."""
+    """Returns the finite values, and the numbers of NaN, positive and negative infinity."""
     mask = np.isfinite(flat)
     rest = flat[~mask]
     positive, negative = np.count_nonzero(rest > 0), np.count_nonzero(rest < 0)
@@ -121,7 +121,7 @@ def _finite(flat: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], tuple[int, int, i
 
 def _buckets(finite: npt.NDArray[Any], low: float, high: float) -> bytes:
     if not low < high:
-        margin = max(0.5, abs(low) * 2.0**-45)  # half a unit is nothing beside 1e16
+        margin = max(0.5, abs(low) * 2.0**-45)  # rounding drops half a unit beside 1e16
         low, high = max(low - margin, -_LARGEST), min(high + margin, _LARGEST)
     bins = bin_count(finite.size)
     work, scale, origin = finite, 1.0, 0.0
@@ -129,11 +129,11 @@ def _buckets(finite: npt.NDArray[Any], low: float, high: float) -> bytes:
     narrow = (high - low) / bins < max(4 * resolution, _TINY32)
     counts = None
     if work.dtype != np.float32 or narrow or high - low > _WIDE32:
-        # Half-precision edges would collide, 64-bit integers would wrap, the distance between
-        # two float32 would overflow.
+        # Half-precision edges collide, 64-bit integers wrap, and the distance between two float32
+        # numbers may overflow.
         work = work.astype(np.float64)
         if (high - low) / bins < 4 * max(abs(low), abs(high)) * _EPS64:
-            # Neighbours: edges would collide, which newer numpy refuses. Their distances are exact.
+            # Edges of adjacent numbers collide, which newer numpy refuses. Distances are exact.
             origin = low
             work, low, high = work - low, 0.0, high - low
         scale = _scale(low, high)
@@ -149,7 +149,7 @@ def _buckets(finite: npt.NDArray[Any], low: float, high: float) -> bytes:
 
 
 def _edges(low: float, high: float, bins: int) -> npt.NDArray[np.float32]:
-    """`numpy.linspace` for float32, without its checks, which take as long as a small array."""
+    """Returns `numpy.linspace` in float32, without its checks, which are slow for small arrays."""
     edges: npt.NDArray[np.float64] = _NUMBERS[: bins + 1] * ((high - low) / bins)
     edges += low
     edges[-1] = high
@@ -159,12 +159,12 @@ def _edges(low: float, high: float, bins: int) -> npt.NDArray[np.float32]:
 def _encode_buckets(
     lefts: npt.NDArray[Any], widths: npt.NDArray[Any], counts: npt.NDArray[Any]
 ) -> bytes:
-    """Returns the field of all buckets; the arrays are of shape [bins]."""
+    """Returns the field of all buckets; the arrays have shape (bins,)."""
     size = counts.size
     rows = _ROWS[:size].copy() if size <= _ROWS.size else np.repeat(_ROWS[:1], size)
     rows["left"], rows["width"] = lefts, widths
     most = int(counts.max())
-    if most < 1 << 7:  # as in most bins of most arrays; and each row is as long as the next
+    if most < 1 << 7:  # most arrays; all rows have the same length
         rows["count"] = counts
         return rows.tobytes()
     if most < 1 << 14:
@@ -187,7 +187,7 @@ def _encode_buckets(
 
 
 def _scale(low: float, high: float) -> float:
-    """A power of two that brings extreme values to where numpy's arithmetic is exact enough."""
+    """Returns a power of two that scales extreme values so that numpy does not overflow."""
     if max(abs(low), abs(high)) > _HUGE64:
         return 2.0**1020
     if high - low < _TINY64:
@@ -202,7 +202,7 @@ _REST: Final = tuple(
 _MAX, _MIN, _SUM, _COUNT = (
     wire.number_of(_HISTOGRAM, name) for name in ("max", "min", "sum", "count")
 )
-# A bucket whose count takes one byte: its key and length, then keys and values of its fields.
+# A bucket with a count of one byte: key and length, then keys and values of its fields.
 _ROW: Final = np.dtype(
     [
         *(("keys", "u1"), ("length", "u1")),
@@ -211,7 +211,7 @@ _ROW: Final = np.dtype(
         *(("count_key", "u1"), ("count", "u1")),
     ]
 )
-_BUCKET_BYTES: Final = _ROW.itemsize - 3  # but for key and length, and without the count
+_BUCKET_BYTES: Final = _ROW.itemsize - 3  # without key, length and count
 _KEYS: Final = (
     wire.number_of(_HISTOGRAM, "buckets") << 3 | wire.LENGTH,
     wire.number_of(_HISTOGRAM.bucket, "left") << 3 | wire.FIXED64,
@@ -222,6 +222,6 @@ _EPS32: Final = float(np.finfo(np.float32).eps)
 _EPS64: Final = float(np.finfo(np.float64).eps)
 _NUMBERS: Final = np.arange(MAX_BINS + 1, dtype=np.float64)
 _TWO_BYTES: Final = np.dtype([("row", _ROW), ("high", "u1")])
-_ROWS: Final = np.zeros(MAX_BINS, _ROW)  # with all that is the same in each
+_ROWS: Final = np.zeros(MAX_BINS, _ROW)  # with the constant fields filled in
 _ROWS["keys"], _ROWS["left_key"], _ROWS["width_key"], _ROWS["count_key"] = _KEYS
 _ROWS["length"] = _BUCKET_BYTES + 1

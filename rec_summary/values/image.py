@@ -14,9 +14,9 @@ from rec_summary._pb.summary_pb2 import Summary
 from rec_summary.errors import three_part, verbatim
 from rec_summary.records.format import wire
 
-COLUMNS: Final = 8
+_COLUMNS: Final = 8
 _ROWS: Final = 8
-MAX_TILES: Final = COLUMNS * _ROWS
+MAX_TILES: Final = _COLUMNS * _ROWS
 _NUMBERS: Final = tuple(
     wire.number_of(Summary.Image, name) for name in ("height", "width", "colorspace")
 )
@@ -24,29 +24,24 @@ _ENCODED: Final = wire.number_of(Summary.Image, "encoded_image")
 
 
 def is_image(array: npt.NDArray[Any]) -> bool:
-    """Whether an array can be shown as images: `[N, 1 or 3, H, W]` or `[N, H, W, 1 or 3]`."""
+    """Returns whether an array has the shape `[N, 1 or 3, H, W]` or `[N, H, W, 1 or 3]`."""
     return array.ndim == 4 and array.size > 0 and bool({array.shape[1], array.shape[3]} & {1, 3})
-
-
-def to_image(array: npt.NDArray[Any]) -> Summary.Image:
-    """Returns up to 64 images as one, see `encode_image`."""
-    return Summary.Image.FromString(encode_image(array))
 
 
 def encode_image(array: npt.NDArray[Any]) -> bytes:
     """Returns up to 64 images as the bytes of one `Summary.Image`.
 
-    They are tiles, eight in a row, from left to right and downwards.
+    The images are tiles, eight in a row, from left to right and from top to bottom.
 
-    Values of uint8 are used as they are; others from 0 to 1 are multiplied by 255; anything
-    else is stretched to 0 to 255, as MindSpore has it. NaN becomes black.
+    Values of uint8 are not changed. Other values from 0 to 1 are multiplied by 255. All others are
+    scaled to 0 to 255, as in MindSpore. NaN becomes black.
 
     Args:
         array: `[N, C, H, W]` or `[N, H, W, C]` with C of 1 or 3; if both fit, the former.
 
     Raises:
-        ValueError: The shape is another one.
-        TypeError: It does not hold real numbers.
+        ValueError: The array has another shape.
+        TypeError: The array does not hold real numbers.
     """
     if not is_image(array):
         expected = "a non-empty array of shape [N, C, H, W] or [N, H, W, C] with C of 1 or 3"
@@ -82,9 +77,9 @@ def _to_bytes(array: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
 
 
 def _tile(images: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-    """Returns `[N, H, W, C]` as one `[rows * H, columns * W, 3]`; what is left over is black."""
+    """Returns `[N, H, W, C]` as one `[rows * H, columns * W, 3]`; missing tiles are black."""
     count, height, width, channels = images.shape
-    columns = min(count, COLUMNS)
+    columns = min(count, _COLUMNS)
     rows = math.ceil(count / columns)
     canvas = np.zeros((rows * columns, height, width, channels), np.uint8)
     canvas[:count] = images

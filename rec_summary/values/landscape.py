@@ -1,4 +1,4 @@
-"""Loss landscapes: arrays in place of messages."""
+"""Recorded loss landscapes as arrays."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from rec_summary._pb.summary_pb2 import LossLandscape
 from rec_summary.errors import three_part
 from rec_summary.values.tensor import from_tensor
 
-MOST_POINTS: Final = 1 << 20  # MindSpore computes 65,536
-MOST_OF_PATH: Final = 100_000
+_MOST_POINTS: Final = 1 << 20  # MindSpore computes 65,536
+_MOST_OF_PATH: Final = 100_000
 
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Landscape:
-    """The loss around a point of a training, on a plane through the space of parameters.
+    """The loss on a plane through the space of parameters.
 
     Attributes:
         x: Coordinates along the first direction, shape (columns,).
         y: Coordinates along the second direction, shape (rows,).
-        z: The loss, shape (rows, columns); NaN where it is not known (yet).
-        path: Where the training went, projected onto the plane: x, y and loss of each
-            checkpoint, shape (checkpoints, 3); none for a plane at random.
+        z: The loss, shape (rows, columns); NaN if it is unknown.
+        path: The path of the training, projected onto the plane: x, y and loss of each checkpoint,
+            shape (checkpoints, 3); empty for a random plane.
         intervals: The numbers of these checkpoints, in `unit`.
-        convergence: x, y and loss of the point that the plane goes through, if known.
-        decomposition: How the plane was chosen: `PCA` or `Random`.
+        convergence: x, y and loss of the point that the plane goes through; None if unknown.
+        decomposition: The method that chose the plane: `PCA`, `Random` or `Hessian`.
         unit: `epoch` or `step`.
-        step_per_epoch: How many steps an epoch has; 0 if that is not known.
-        explained: The share of the path's variance along each direction; empty if not known.
-        seed: Where the randomness of the plane comes from; None if not known.
-        samples: How many samples each loss is the mean of; 0 if not known.
-        selection: Which parameters move, as it was asked for; empty if not known.
-        moved: How many numbers move; 0 if not known.
-        eigenvalues: Of the Hessian, along each direction; empty for other planes.
+        step_per_epoch: The number of steps of an epoch; 0 if unknown.
+        explained: The share of the variance of the path along each direction; empty if unknown.
+        seed: The seed of a random plane; None if unknown.
+        samples: The number of samples of each loss; 0 if unknown.
+        selection: The selection of the parameters that move; empty if unknown.
+        moved: The number of values that move; 0 if unknown.
+        eigenvalues: The eigenvalues of the Hessian along each direction; empty for other planes.
     """
 
     x: Floats
@@ -62,12 +62,12 @@ def from_landscape(message: LossLandscape) -> Landscape:
     """Returns a recorded landscape as arrays.
 
     Raises:
-        ValueError: Sizes do not fit each other, or there is no surface.
+        ValueError: The sizes contradict each other, or there is no surface.
     """
     x, y = _vector(message.landscape.x), _vector(message.landscape.y)
     z = _array(message.landscape.z)
-    if z.size > MOST_POINTS:
-        expected = f"at most {MOST_POINTS:,}"
+    if z.size > _MOST_POINTS:
+        expected = f"at most {_MOST_POINTS:,}"
         raise ValueError(three_part("the number of points of a landscape", z.size, expected))
     if not z.size or z.size != x.size * y.size:
         received = f"{z.size} losses for {x.size} × {y.size} coordinates"
@@ -77,9 +77,9 @@ def from_landscape(message: LossLandscape) -> Landscape:
     if len({part.size for part in path}) != 1:
         received = " and ".join(str(part.size) for part in path)
         raise ValueError(three_part("the path on a loss landscape", received, "as many of each"))
-    if path[0].size > MOST_OF_PATH:
+    if path[0].size > _MOST_OF_PATH:
         what = "the number of points of the path on a landscape"
-        raise ValueError(three_part(what, path[0].size, f"at most {MOST_OF_PATH:,}"))
+        raise ValueError(three_part(what, path[0].size, f"at most {_MOST_OF_PATH:,}"))
     ends = [_vector(getattr(message.convergence_point, name)) for name in "xyz"]
     convergence = None
     if all(end.size for end in ends):
@@ -105,7 +105,7 @@ def from_landscape(message: LossLandscape) -> Landscape:
 
 
 def _array(tensor: Any) -> Floats:
-    # MindSpore's landscapes may lack a type; the numbers are there all the same.
+    # Tensors in MindSpore's landscapes may lack a type; they are float32.
     if not tensor.data_type:
         return np.array(tensor.float_data, dtype=np.float64)
     return from_tensor(tensor).astype(np.float64)

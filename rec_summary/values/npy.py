@@ -1,4 +1,4 @@
-"""Arrays as `.npy` files: their names, and how they are written."""
+"""Names and content of `.npy` files."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ _HASH_CHARS: Final = 16
 
 
 def file_name(tag: str, step: int) -> str:
-    """Returns the name of a tensor's file: no two tags share one, none leaves the directory.
+    """Returns the name of the file of a tensor, unique for the tag and without directories.
 
-    `urllib.parse.unquote` of what stands before the last `_` gives the tag back. A name
-    that would be longer than 255 bytes is cut and gets `=` and a hash of the tag instead
-    of the rest; quoting leaves no `=` in any other name.
+    `urllib.parse.unquote` of the part before the last `_` returns the tag. A name of more than
+    255 bytes is cut and ends with `=` and a hash of the tag; no other name contains `=`, because
+    it is quoted.
     """
     raw = tag.encode("utf-8", "surrogatepass")
-    # A tag such as `a.out.events.summary.1` must not look like a record file to readers.
+    # A tag such as `a.out.events.summary.1` must not become the name of a record file.
     quoted = re.sub(r"summary\.(?=\d)", "summary%2E", urllib.parse.quote(raw, safe=""))
     end = f"_{step}.npy"
     if len(quoted) + len(end) > _MAX_NAME:
         room = _MAX_NAME - len(end) - _HASH_CHARS - 1
-        kept = re.sub(r"%.?$", "", quoted[:room])  # half of a quoted byte says nothing
+        kept = re.sub(r"%.?$", "", quoted[:room])  # drops a quoted byte that was cut
         quoted = f"{kept}={hashlib.sha256(raw).hexdigest()[:_HASH_CHARS]}"
     return quoted + end
 
 
 def save(file: IO[bytes], array: npt.NDArray[Any]) -> None:
-    """Writes an array to an open file; never anything that has to be unpickled.
+    """Writes an array to an open file, without pickling.
 
     Raises:
         OSError: The file cannot be written.
         ValueError: The array holds Python objects.
     """
-    # Hidden from numpy, which would write through C and forget why that failed.
+    # numpy writes a real file through C and loses the reason of an error.
     np.save(types.SimpleNamespace(write=file.write), array, allow_pickle=False)

@@ -1,6 +1,6 @@
-"""Values that only the metrics of recommenders have: curves, frequent ids, states of metrics.
+"""Values of recommender metrics: curves, frequent ids, states of metrics.
 
-Written by `wire`: they come on the writer's thread, beside the training.
+`wire` encodes them, because the thread of the writer runs beside the training.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from rec_summary._pb.summary_pb2 import MetricStates, PrCurve, Reliability, Summary, TopIds
+from rec_summary._pb.summary_pb2 import MetricStates, PrCurve, Reliability, TopIds
 from rec_summary.errors import three_part
 from rec_summary.records.format import wire
 from rec_summary.values.histogram import encode_counted
-from rec_summary.values.summary import ScalarValue
+from rec_summary.values.summary import ScalarValue, encode_value
 
 Array = npt.NDArray[Any]
 Arrays = Mapping[str, Array]
 
-_SMALL: Final = 256  # bytes that are not worth compressing
-_LARGEST: Final = 1 << 26  # bytes of one array; a stranger may say anything
+_SMALL: Final = 256  # bytes; smaller arrays are not compressed
+_LARGEST: Final = 1 << 26  # bytes of one array; the size in a file is not trusted
 CURVE_ROWS: Final = (
     *("true_positives", "false_positives", "true_negatives", "false_negatives"),
     *("precision", "recall"),
@@ -38,16 +38,16 @@ def recommender_values(
     reliabilities: Mapping[str, tuple[Array, Array, Array]],
     tops: Mapping[str, tuple[Array, Array, Array, Array]],
 ) -> list[bytes]:
-    """Returns all that was read from metrics, each as the bytes of a `Summary.Value`.
+    """Returns values by tag, each as the bytes of a `Summary.Value`.
 
-    By tag; the shapes are those of the functions below.
+    The arrays have the shapes of the functions below.
 
     Args:
         scalars: Numbers.
         histograms: Edges and counts.
         pr_curves: Precision-recall curves.
         reliabilities: Predicted and observed rates, and weights.
-        tops: Ids, counts, and the bounds of these.
+        tops: Ids, counts, and lower and upper bounds of the counts.
     """
     return [
         *(ScalarValue(tag, number).encode() for tag, number in scalars.items()),
@@ -62,7 +62,7 @@ def encode_pr_curve(tag: str, rows: npt.ArrayLike) -> bytes:
     """Returns a PR curve; `rows` has shape (6, thresholds), in the order of `CURVE_ROWS`."""
     found = np.asarray(rows, np.float64)
     parts = [_doubles(n, row) for n, row in zip(_CURVE, found, strict=True)]
-    return _value(tag, "pr_curve", b"".join(parts))
+    return encode_value(tag, "pr_curve", b"".join(parts))
 
 
 def encode_reliability(
@@ -71,7 +71,7 @@ def encode_reliability(
     """Returns a reliability curve; the arguments have shape (groups,)."""
     rows = (predicted, observed, weights)
     parts = [_doubles(number, row) for number, row in zip(_RELIABILITY, rows, strict=True)]
-    return _value(tag, "reliability", b"".join(parts))
+    return encode_value(tag, "reliability", b"".join(parts))
 
 
 def encode_top_ids(
@@ -81,36 +81,36 @@ def encode_top_ids(
     low: npt.ArrayLike,
     high: npt.ArrayLike,
 ) -> bytes:
-    """Returns frequent ids with their counts and the bounds of these, each of shape (k,)."""
+    """Returns frequent ids with their counts and bounds of the counts, each of shape (k,)."""
     numbers = wire.packed_varints(np.asarray(ids))
     first, *others = _TOP_IDS
     parts = [wire.bytes_field(first, numbers)] if numbers else []
     parts += [_doubles(n, row) for n, row in zip(others, (counts, low, high), strict=True)]
-    return _value(tag, "top_ids", b"".join(parts))
+    return encode_value(tag, "top_ids", b"".join(parts))
 
 
 def encode_buckets(tag: str, edges: npt.ArrayLike, counts: npt.ArrayLike) -> bytes:
-    """Returns a histogram that was counted in bins already.
+    """Returns a histogram of counted bins.
 
     Args:
-        tag: Its tag.
-        edges: Rising, (n + 1,).
-        counts: In each bin, (n,); rounded, because the format has whole numbers.
+        tag: The tag.
+        edges: Ascending edges, shape (n + 1,).
+        counts: The count of each bin, shape (n,); rounded, because the format has integers.
     """
     content = encode_counted(np.asarray(edges, np.float64), np.asarray(counts, np.float64))
-    return _value(tag, "histogram", content)
+    return encode_value(tag, "histogram", content)
 
 
 def encode_states(tag: str, states: bytes) -> bytes:
     """Returns serialised `MetricStates` as a value."""
-    return _value(tag, "metric_states", states)
+    return encode_value(tag, "metric_states", states)
 
 
 def encode_state(key: str, kind: str, arrays: Arrays) -> bytes:
     """Returns a state as a field of the bytes of `MetricStates`.
 
     Args:
-        key: What the state is for.
+        key: The key of the state.
         kind: The name of its class.
         arrays: Its arrays.
     """
@@ -118,7 +118,7 @@ def encode_state(key: str, kind: str, arrays: Arrays) -> bytes:
     for name, array in arrays.items():
         little = array.astype(array.dtype.newbyteorder("<"), copy=False)
         data = np.ascontiguousarray(little).tobytes()
-        # The fastest level: counts are mostly zero bytes, and the writer's thread has more to do.
+        # The fastest level: counts are mostly zero bytes, and the thread of the writer is busy.
         deflated = len(data) > _SMALL
         content = [
             wire.text_field(_ARRAY["name"], name),
@@ -135,7 +135,7 @@ def unpack_states(message: MetricStates) -> dict[str, tuple[str, dict[str, npt.N
     """Returns kind and arrays of each state by its key.
 
     Raises:
-        ValueError: An array is not what it should be.
+        ValueError: An array is damaged.
     """
     return {
         state.key: (state.kind, {part.name: _array(part) for part in state.arrays})
@@ -155,17 +155,13 @@ def _array(part: MetricStates.Array) -> npt.NDArray[Any]:
     data = part.data
     if part.deflated:
         try:
-            # No more than is expected: a damaged stream must not fill the memory.
+            # Limited, so that a damaged stream does not fill the memory.
             data = zlib.decompressobj().decompress(data, size + 1)
         except zlib.error as error:
             raise ValueError(three_part(f"the array {part.name!r}", str(error), "zlib")) from error
     if len(data) != size:
         raise ValueError(three_part(f"the bytes of {part.name!r}", len(data), f"{size}"))
     return np.frombuffer(data, dtype).reshape(shape).astype(dtype.newbyteorder("="))
-
-
-def _value(tag: str, field: str, content: bytes) -> bytes:
-    return wire.text_field(_TAG, tag) + wire.bytes_field(_FIELDS[field], content)
 
 
 def _doubles(field: int, numbers: npt.ArrayLike) -> bytes:
@@ -177,8 +173,6 @@ def _numbers(message: Any) -> dict[str, int]:
     return {name: wire.number_of(message, name) for name in message.DESCRIPTOR.fields_by_name}
 
 
-_FIELDS: Final = _numbers(Summary.Value)
-_TAG: Final = _FIELDS["tag"]
 _STATES: Final = wire.number_of(MetricStates, "states")
 _STATE: Final = _numbers(MetricStates.State)
 _ARRAY: Final = _numbers(MetricStates.Array)

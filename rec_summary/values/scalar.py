@@ -1,4 +1,4 @@
-"""Scalars: one number out of whatever holds it."""
+"""Scalars: one number from a number or an array."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from rec_summary.errors import three_part
 
 
 def to_number(value: Any) -> float:
-    """Returns a number or an array of numbers as one float: the mean of its elements.
+    """Returns a number, or the mean of an array of numbers, as a float.
 
-    NaN and infinities are numbers, and are kept. Source: MindSpore's collector takes the
-    mean of a loss that has more than one element.
+    NaN and infinities are kept. Source: MindSpore's collector takes the mean of a loss with more
+    than one element.
 
     Args:
         value: A Python or numpy number, or an array-like of any shape with real numbers.
 
     Raises:
-        TypeError: It does not hold real numbers.
-        ValueError: It is empty.
+        TypeError: The value does not hold real numbers.
+        ValueError: The array is empty.
     """
     array = np.asarray(value)
     if array.dtype.kind not in "fiub":
@@ -31,5 +31,5 @@ def to_number(value: Any) -> float:
         raise ValueError(three_part("a scalar", f"an array of shape {array.shape}", "a number"))
     if array.size == 1:
         return float(array.reshape(()).item())
-    # float64, or a mean of many float16 values would overflow
+    # float64, so that the mean of many float16 values does not overflow
     return float(np.mean(array, dtype=np.float64))

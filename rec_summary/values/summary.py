@@ -1,7 +1,7 @@
-"""What a step's record is made of: a tag, a snapshot, and how it becomes a summary value.
+"""The values of a step: a tag, a snapshot, and its encoding as a summary value.
 
-A snapshot is taken on the training thread and must own its memory. Turning it into a
-protobuf value is the heavy part and happens later, on the writer's thread.
+The training thread takes the snapshot, which must own its memory. The thread of the writer encodes
+it later, because encoding is slow.
 """
 
 from __future__ import annotations
@@ -19,11 +19,10 @@ from rec_summary.values.histogram import encode_histogram
 from rec_summary.values.image import encode_image
 from rec_summary.values.tensor import encode_tensor
 
-_SCALAR, _IMAGE, _TENSOR, _HISTOGRAM = (
-    wire.number_of(Summary.Value, name) for name in ("scalar_value", "image", "tensor", "histogram")
-)
+_FIELDS: Final = {
+    name: wire.number_of(Summary.Value, name) for name in Summary.Value.DESCRIPTOR.fields_by_name
+}
 _POPULATION: Final = wire.number_of(Summary.Histogram, "population")
-_TAG: Final = wire.number_of(Summary.Value, "tag")
 _WALL_TIME, _STEP, _SUMMARY = (
     wire.number_of(Event, name) for name in ("wall_time", "step", "summary")
 )
@@ -35,24 +34,24 @@ class SummaryValue(Protocol):
 
     @property
     def tag(self) -> str:
-        """Its name, unique among the values of its kind in a step."""
+        """The tag, unique among the values of its kind in a step."""
 
     @property
     def nbytes(self) -> int:
-        """About how much memory the snapshot holds, in bytes."""
+        """The approximate memory of the snapshot, in bytes."""
 
     def encode(self) -> bytes:
         """Returns the value as the bytes of a `Summary.Value`.
 
         Raises:
-            TypeError: The snapshot is not of a type that this kind can show.
-            ValueError: The snapshot is empty or otherwise unusable.
+            TypeError: The type of the snapshot does not fit this kind of value.
+            ValueError: The snapshot is empty or unusable.
         """
 
 
 @dataclass(frozen=True)
 class ScalarValue:
-    """A number. Stored as float32, as the record format has it."""
+    """A number, stored as float32 as in the record format."""
 
     tag: str
     number: float
@@ -62,16 +61,16 @@ class ScalarValue:
         return 64
 
     def encode(self) -> bytes:
-        return _tag(self.tag) + wire.float_field(_SCALAR, self.number)
+        return _tag(self.tag) + wire.float_field(_FIELDS["scalar_value"], self.number)
 
 
 @dataclass(frozen=True)
 class ArrayValue:
-    """What the values that hold an array have in common.
+    """The base class of values with an array.
 
     Attributes:
-        tag: Its name.
-        array: Real numbers; owned by this value from now on.
+        tag: The tag.
+        array: Real numbers; this value owns the array.
     """
 
     tag: str
@@ -84,10 +83,10 @@ class ArrayValue:
 
 @dataclass(frozen=True)
 class HistogramValue(ArrayValue):
-    """An array of any shape that is shown as the distribution of its elements.
+    """An array of any shape, recorded as the distribution of its elements.
 
     Attributes:
-        population: How many values there are that the array is a sample of; None if it is all.
+        population: The number of values that the array is a sample of; None if it is not a sample.
     """
 
     population: int | None = None
@@ -96,7 +95,7 @@ class HistogramValue(ArrayValue):
         histogram = encode_histogram(self.array)
         if self.population is not None:
             histogram += wire.int_field(_POPULATION, self.population)
-        return _tag(self.tag) + wire.bytes_field(_HISTOGRAM, histogram)
+        return encode_value(self.tag, "histogram", histogram)
 
 
 @dataclass(frozen=True)
@@ -104,24 +103,35 @@ class ImageValue(ArrayValue):
     """A batch of images: `[N, C, H, W]` or `[N, H, W, C]` with C of 1 or 3."""
 
     def encode(self) -> bytes:
-        return _tag(self.tag) + wire.bytes_field(_IMAGE, encode_image(self.array))
+        return encode_value(self.tag, "image", encode_image(self.array))
 
 
 @dataclass(frozen=True)
 class TensorValue(ArrayValue):
-    """An array of any shape that is kept whole."""
+    """An array of any shape with all its elements."""
 
     def encode(self) -> bytes:
-        return _tag(self.tag) + wire.bytes_field(_TENSOR, encode_tensor(self.array))
+        return encode_value(self.tag, "tensor", encode_tensor(self.array))
+
+
+def encode_value(tag: str, field: str, content: bytes) -> bytes:
+    """Returns a message as the bytes of a `Summary.Value`.
+
+    Args:
+        tag: The tag of the value.
+        field: The field of `Summary.Value` with the message.
+        content: The bytes of the message.
+    """
+    return _tag(tag) + wire.bytes_field(_FIELDS[field], content)
 
 
 def encode_event(step: int, wall_time: float, values: Sequence[bytes]) -> bytes:
-    """Returns a step's record: the bytes of an `Event` with a `Summary`.
+    """Returns the record of a step: the bytes of an `Event` with a `Summary`.
 
     Args:
         step: The step.
-        wall_time: In seconds since the epoch.
-        values: What `encode` returned.
+        wall_time: The wall time, in seconds since 1970.
+        values: The encoded values.
     """
     summary = b"".join(wire.bytes_field(_VALUE, value) for value in values)
     return (
@@ -133,4 +143,4 @@ def encode_event(step: int, wall_time: float, values: Sequence[bytes]) -> bytes:
 
 @functools.lru_cache(maxsize=4096)
 def _tag(tag: str) -> bytes:
-    return wire.text_field(_TAG, tag)
+    return wire.text_field(_FIELDS["tag"], tag)

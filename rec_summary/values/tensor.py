@@ -1,4 +1,4 @@
-"""Arrays as tensor values: what MindSpore's viewers read, and what is exact besides."""
+"""Arrays as tensor values, readable by MindSpore's viewers and exact."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _TYPES: Final = {
 _DIMS, _DATA_TYPE, _FLOAT_DATA = (
     wire.number_of(TensorProto, name) for name in ("dims", "data_type", "float_data")
 )
-MOST_DIMENSIONS: Final = 32  # what NumPy can bear
+_MOST_DIMENSIONS: Final = 32  # the limit of NumPy
 _DTYPES: Final = {number: np.dtype(name) for name, number in _TYPES.items()}
 
-# Types that float32 cannot hold, and the field that can.
+# Types that float32 cannot represent, and the field and type that can.
 _EXACT: Final = {
     "int32": ("int32_data", np.int32),
     "int64": ("int64_data", np.int64),
@@ -50,15 +50,15 @@ def to_tensor(array: npt.ArrayLike) -> TensorProto:
 def encode_tensor(array: npt.ArrayLike) -> bytes:
     """Returns an array as the bytes of a `TensorProto`.
 
-    `float_data` holds all elements as float32, whatever the type: it is the only field that
-    MindSpore writes and that MindInsight reads. Where that loses something, the elements
-    stand in the field of their own type as well.
+    `float_data` holds all elements as float32, for every type, because MindSpore writes and
+    MindInsight reads only this field. If float32 loses precision, the field of the type also
+    holds the elements.
 
     Args:
         array: Real numbers or booleans, of any shape.
 
     Raises:
-        TypeError: It does not hold real numbers.
+        TypeError: The array does not hold real numbers.
     """
     array = np.asarray(array)
     kind = _TYPES.get(array.dtype.name)
@@ -90,20 +90,20 @@ def from_tensor(tensor: TensorProto) -> npt.NDArray[Any]:
     """Returns a tensor value as an array of its own type and shape.
 
     Raises:
-        ValueError: Its type is not one of numbers, or its size does not fit its shape.
+        ValueError: The type is not numeric, or the size contradicts the shape.
     """
     dtype = _DTYPES.get(tensor.data_type)
     if dtype is None:
         name = anf_ir_pb2.DataType.Name(tensor.data_type)
         raise ValueError(three_part("a tensor's type", name, "a type of real numbers"))
-    # The type is named, for NumPy before 1.25 takes large and small integers together for floats.
+    # The type is explicit: NumPy before 1.25 turns large and small integers together into floats.
     field, wide = _EXACT.get(dtype.name, ("float_data", np.float64))
     data = getattr(tensor, field)
     if not data:
         data, wide = tensor.float_data, np.float64
-    if len(tensor.dims) > MOST_DIMENSIONS:
+    if len(tensor.dims) > _MOST_DIMENSIONS:
         received = f"{len(tensor.dims):,} of them"
-        expected = f"at most {MOST_DIMENSIONS}"
+        expected = f"at most {_MOST_DIMENSIONS}"
         raise ValueError(three_part("the number of a tensor's dimensions", received, expected))
     shape = tuple(tensor.dims)
     if any(size < 0 for size in shape) or np.prod(shape, dtype=object) != len(data):

@@ -16,10 +16,10 @@ from rec_summary._pb import lineage_pb2
 from rec_summary.records.format.names import Kind
 from rec_summary.records.writing.run_writer import RunWriter
 from rec_summary.tables.frames import load
-from rec_summary.values.image import to_image
 from tests.mindinsight import records
 from tests.mindinsight.records import STEPS, points
 from tests.mindinsight.server import MindInsightServer, is_installed
+from tests.support.images import to_image
 from tests.support.record_dirs import event, scalar
 
 pytestmark = pytest.mark.skipif(

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from rec_summary.values.image import is_image, to_image
+from rec_summary.values.image import is_image
+from tests.support.images import to_image
 
 
 def decoded(image):

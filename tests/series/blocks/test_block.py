@@ -15,9 +15,9 @@ from rec_summary._pb.summary_pb2 import Event, Summary
 from rec_summary.records.format.framing import contribution, frame, masked, row_checksums
 from rec_summary.series.blocks.scan import scan
 from rec_summary.series.options import ExportOptions
-from rec_summary.values.image import to_image
 from rec_summary.values.summary import TensorValue
 from tests.support.blocks import both
+from tests.support.images import to_image
 from tests.support.record_dirs import START, event, histo, scalar
 
 TAGS = ["a", "b", "loss/auto", "loss/mean", "ünïcode", "x" * 130, "_hparams_/taken"]
