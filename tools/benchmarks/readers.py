@@ -121,13 +121,17 @@ def rustboard(work: str, logs: str) -> dict[str, float]:
 
     command = [tensorboard_data_server.server_binary(), f"--logdir={logs}", "--reload=once"]
     command += ["--port=0", f"--port-file={work}/port"]
+    nbytes = sum(path.stat().st_size for path in Path(logs).rglob("*tfevents*"))
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as server:
         try:
             process = psutil.Process(server.pid)
             before, deadline = -1.0, time.monotonic() + _SERVER_SECS
-            while (used := sum(process.cpu_times()[:2])) > before or used == 0:
+            # All of the files are read, and what was read last is processed.
+            while (used := sum(process.cpu_times()[:2])) > before or (
+                process.io_counters().read_chars < nbytes
+            ):
                 if time.monotonic() > deadline:
-                    raise RuntimeError("it does not end")
+                    raise RuntimeError("the server does not finish loading")
                 before = used
                 time.sleep(_SETTLE_SECS)
             return {"cpu": used, "memory": peak_memory(server.pid)}

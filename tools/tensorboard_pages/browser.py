@@ -111,7 +111,7 @@ class Browser:
             if time.monotonic() > deadline:
                 break
             before = now
-            time.sleep(1.0)
+            time.sleep(0.5)
         path.write_bytes(now)
         return path
 
