@@ -31,7 +31,7 @@ Examples:
   rec-summary export records logs          then: tensorboard --logdir logs
   rec-summary lineage records --sort -auc  which run was best
   rec-summary tail records                 the last values, live in the terminal
-  rec-summary watch records                tells of NaN losses, stalls, drops of an AUC
+  rec-summary watch records                alerts: NaN losses, stalls, drops of an AUC
 """
 
 INTERRUPTED: Final = 130  # 128 + SIGINT, as shells have it

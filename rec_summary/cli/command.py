@@ -79,7 +79,7 @@ class RecordsCommand(click.Command):
         cache, verbose = ctx.params.pop("cache"), ctx.params.pop("verbose")
         ctx.meta[VERBOSE] = verbose
         with contextlib.ExitStack() as stack:
-            # Also what goes wrong on the way out, such as letting go of a lock, is told well.
+            # Errors on the way out, such as those of releasing a lock, are messages as well.
             stack.enter_context(reporting_errors(debug=bool(ctx.params.get("debug"))))
             stack.enter_context(_warnings_shown(verbose=verbose))
             finish = self._localise(ctx, cache, stack)
@@ -165,7 +165,7 @@ def _mirrored(
 
 @contextlib.contextmanager
 def _warnings_shown(*, verbose: bool) -> Iterator[None]:
-    """Prints warnings of the package, each in a line that plays no tricks on a terminal."""
+    """Prints warnings of the package, each in one line without control characters."""
     logger = logging.getLogger("rec_summary")
     handler, level, propagate = _ToError(), logger.level, logger.propagate
     logger.addHandler(handler)

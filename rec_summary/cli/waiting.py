@@ -1,4 +1,4 @@
-"""What commands that go on until they are stopped say of a source that has no records yet."""
+"""What commands that follow a source print while it has no records."""
 
 from __future__ import annotations
 
@@ -11,17 +11,16 @@ from rec_summary.errors import SourceError
 
 
 def tell_what_is_awaited(source: str, *, quiet: bool) -> None:
-    """Says that there are no records yet, and where they are looked for.
+    """Prints that there are no records yet, and where the command waits for them.
 
-    They may come; but whoever has mistyped the name, or is in another directory than they
-    think, would wait for ever, looking at nothing.
+    So a mistyped name is noticed.
 
     Args:
-        source: The directory to come, or the local copy of a URL.
-        quiet: Whether to say nothing, unless records can never come.
+        source: The directory, or the local copy of a URL.
+        quiet: Whether to print nothing.
 
     Raises:
-        click.UsageError: It is a file, not a directory.
+        click.UsageError: The source is a file, not a directory.
     """
     from rec_summary.records.reading.runs import find_runs
 

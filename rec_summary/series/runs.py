@@ -1,4 +1,4 @@
-"""One row for each run: what it was given, and what came of it."""
+"""One row for each run: hyper-parameters, data, and results."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _TAKE: Final = {"train_lineage": Lineage.take_train, "user_defined_info": Lineag
 
 
 def rows(runs: Iterable[Run], report: Report) -> list[Row]:
-    """Returns a row for each run; what is not known is not in it.
+    """Returns a row for each run; unknown values are left out.
 
     The names are `run`, `status`, the hyper-parameters as TensorBoard shows them, `loss` (the
     last one), `step`, `samples`, `start_time` and `last_update` in seconds since the epoch,
-    `host`, then metrics and custom data by their own names. A metric whose name is taken
-    has `metric.` before it, custom data `custom.`.
+    `host`, then metrics and custom data by their own names. If a name is taken, a metric has
+    the prefix `metric.`, and custom data the prefix `custom.`.
 
     Args:
         runs: The runs.
@@ -60,7 +60,7 @@ def row(run: Run, lineage: Lineage) -> Row:
 
 
 def lineage_of(run: Run, report: Report) -> Lineage:
-    """Returns the lineage that is in force: of the lowest rank that has one of training."""
+    """Returns the lineage of the lowest rank that has one of training; else of any rank."""
     lineages = []
     for rank in run.ranks:
         lineage = Lineage()

@@ -43,7 +43,6 @@ Progress = Callable[[str, int, int], None]
 Row = Mapping[str, Any]
 Schema = Mapping[str, str]
 
-_ANY: Final = "any"  # the type of a column is found from all its values
 _PLACE: Final = {
     "run": "string",
     "rank": "int64",
@@ -85,9 +84,9 @@ class TableReport:
 
     Attributes:
         tables: The number of rows of each file that was written, by its path.
-        problems: What could not be read; at most a thousand of them.
-        problem_count: How many there were in truth.
-        left_out: How many values have no table, by kind: images, tensors and graphs.
+        problems: What could not be read; at most a thousand problems.
+        problem_count: How many problems there were.
+        left_out: The number of values that have no table, by kind: images and tensors.
     """
 
     tables: Mapping[str, int]
@@ -110,32 +109,33 @@ def export_tables(
     """Writes records as the tables scalars, histograms, landscapes, evaluations and lineage.
 
     A table without rows is not written. Each file is complete or not written at all, and
-    takes the place of one of the same name. Memory is bounded by the largest record, apart
-    from the lineage, which has a row for each run.
+    replaces a file of the same name. Memory is bounded by the largest record, apart from the
+    lineage, which has a row for each run.
 
-    In CSV, the edges and counts of a histogram are JSON arrays in a cell. In JSON Lines,
-    what is no finite number is one of the strings `NaN`, `Infinity` and `-Infinity`.
+    In CSV, the edges and counts of a histogram are JSON arrays in a cell. In JSON Lines, a
+    number that is not finite is one of the strings `NaN`, `Infinity` and `-Infinity`.
     Numbers are written so that they are read back as the same float32 or float64.
 
     Args:
         source: A record directory, or a tree of them.
-        destination: The directory of the files; made if need be. Not inside `source`, nor
-            around it.
+        destination: The directory of the files; it is created if it does not exist. It is
+            neither inside `source` nor around it.
         form: `csv`, `jsonl` or `parquet`.
         tags: As in `ExportOptions`.
         runs: A pattern as of `fnmatch`: only runs whose name matches.
         since: As in `ExportOptions`.
         until: As in `ExportOptions`.
-        progress: Told the run at hand, the bytes read so far, the bytes in all.
+        progress: Called with the name of the current run, the bytes that were read, and the
+            bytes of all runs.
 
     Returns:
-        What was written and what was not.
+        The numbers of rows, and the problems.
 
     Raises:
-        ArgumentError: A choice cannot be meant, or no run matches.
+        ArgumentError: A choice is invalid, or no run matches.
         SourceError: There are no records, or none that can be read.
         DestinationError: A file cannot be written.
-        ImportError: Parquet is asked for and pyarrow is not installed.
+        ImportError: The format is `parquet`, and pyarrow is not installed.
     """
     source, destination = os.fspath(source), os.fspath(destination)
     if form not in FORMATS:
@@ -217,8 +217,21 @@ def _write_lineage(runs: Sequence[Run], report: Report, tables: _Tables) -> None
     # These files have been read before: their problems are not reported twice.
     found = [row for row in rows(runs, Report()) if row["status"] != "UNKNOWN" or len(row) > 2]
     if found:
-        tables.schemas["lineage"] = dict.fromkeys(column_names(found), _ANY)
+        tables.schemas["lineage"] = {
+            name: _type_of([row[name] for row in found if name in row])
+            for name in column_names(found)
+        }
         tables.write("lineage", found)
+
+
+def _type_of(values: Iterable[Any]) -> str:
+    """Returns the type of a column that has these values; `string` if they have several."""
+    types = {type(value) for value in values}
+    if types == {bool}:
+        return "bool_"
+    if types == {int}:
+        return "int64"
+    return "float64" if types <= {int, float} else "string"
 
 
 def _histogram_row(value: Value) -> Row:
@@ -302,8 +315,8 @@ class _Tables:
             else:
                 file = io.TextIOWrapper(binary, encoding="utf-8", newline="")
                 self._files.enter_context(file)
-                text = _CsvFile if self._form == "csv" else _JsonLinesFile
-                table = text(file, self.schemas[name])
+                schema = self.schemas[name]
+                table = _CsvFile(file, schema) if self._form == "csv" else _JsonLinesFile(file)
             self._tables[name] = table
         return table
 
@@ -327,60 +340,32 @@ class _TableFile(abc.ABC):
         """Writes what is held."""
 
 
-class _TextFile(_TableFile):
-    """A table with a line for each row."""
-
-    template: str  # of a scalar: what is the same for a tag, step, wall time, value
+class _CsvFile(_TableFile):
+    """CSV with a line of names; lists are JSON arrays, and NUL is the replacement character."""
 
     def __init__(self, file: IO[str], schema: Schema) -> None:
         self._file = file
         self._names = list(schema)
-
-    def write_scalars(self, run: str, rank: int, scalars: Columns) -> None:
-        tags, codes, steps, wall_times, values = scalars
-        prefixes = np.array([self.prefix(run, rank, tag) for tag in tags], object)
-        texts = map(str, values.astype(np.float32))
-        cells = (prefixes[codes].tolist(), steps.tolist(), _texts(wall_times), self.values(texts))
-        self._file.write("".join(map(self.template.__mod__, zip(*cells, strict=True))))
-
-    def finish(self) -> None:
-        self._file.flush()
-
-    @abc.abstractmethod
-    def prefix(self, run: str, rank: int, tag: str) -> str:
-        """Returns the beginning of a scalar's line."""
-
-    @abc.abstractmethod
-    def values(self, texts: Iterable[str]) -> Iterable[str]:
-        """Returns float32 values as the format has them; `texts` are theirs in NumPy."""
-
-
-class _CsvFile(_TextFile):
-    """CSV with a line of names; lists are JSON arrays, and NUL is the replacement character."""
-
-    template = "%s,%d,%s,%s\r\n"
-
-    def __init__(self, file: IO[str], schema: Schema) -> None:
-        super().__init__(file, schema)
         self._writer = csv.writer(file)
         self._writer.writerow(map(without_nul, self._names))
 
     def write(self, rows: Sequence[Row]) -> None:
         self._writer.writerows([_cell(row.get(name)) for name in self._names] for row in rows)
 
-    def prefix(self, run: str, rank: int, tag: str) -> str:
-        line = io.StringIO()
-        csv.writer(line).writerow([without_nul(run), rank, without_nul(tag)])
-        return line.getvalue()[:-2]  # without the end of the line
+    def write_scalars(self, run: str, rank: int, scalars: Columns) -> None:
+        prefixes = [_csv_text([run, rank, tag]) for tag in scalars.tags]
+        values = map(str, scalars.values.astype(np.float32))
+        self._file.write(_lines("%s,%d,%s,%s\r\n", prefixes, scalars, values))
 
-    def values(self, texts: Iterable[str]) -> Iterable[str]:
-        return texts
+    def finish(self) -> None:
+        self._file.flush()
 
 
-class _JsonLinesFile(_TextFile):
+class _JsonLinesFile(_TableFile):
     """An object in a line for each row."""
 
-    template = '%s, "step": %d, "wall_time": %s, "value": %s}\n'
+    def __init__(self, file: IO[str]) -> None:
+        self._file = file
 
     def write(self, rows: Sequence[Row]) -> None:
         for row in rows:
@@ -388,21 +373,30 @@ class _JsonLinesFile(_TextFile):
             # ASCII: some readers take other characters for the end of a line.
             self._file.write(json.dumps(values, allow_nan=False) + "\n")
 
-    def prefix(self, run: str, rank: int, tag: str) -> str:
-        return json.dumps({"run": run, "rank": rank, "tag": tag})[:-1]
+    def write_scalars(self, run: str, rank: int, scalars: Columns) -> None:
+        template = '%s, "step": %d, "wall_time": %s, "value": %s}\n'
+        places = [{"run": run, "rank": rank, "tag": tag} for tag in scalars.tags]
+        prefixes = [json.dumps(place)[:-1] for place in places]
+        texts = map(str, scalars.values.astype(np.float32))
+        values = (_JSON_NUMBERS.get(text, text) for text in texts)
+        self._file.write(_lines(template, prefixes, scalars, values))
 
-    def values(self, texts: Iterable[str]) -> Iterable[str]:
-        return (_JSON_NUMBERS.get(text, text) for text in texts)
+    def finish(self) -> None:
+        self._file.flush()
 
 
-# Texts of float32 values of which JSON Lines has others.
-_JSON_NUMBERS: Final = {
-    "nan": '"NaN"',
-    "inf": '"Infinity"',
-    "-inf": '"-Infinity"',
-    "1e-04": "0.0001",
-    "-1e-04": "-0.0001",
-}
+def _lines(template: str, prefixes: Sequence[str], scalars: Columns, values: Iterable[str]) -> str:
+    """Returns a line for each scalar.
+
+    Args:
+        template: How prefix, step, wall time and value are joined.
+        prefixes: The beginning of the lines of each tag.
+        scalars: The scalars.
+        values: The texts of their values.
+    """
+    starts = np.array(prefixes, object)[scalars.codes].tolist()
+    columns = (starts, scalars.steps.tolist(), _texts(scalars.wall_times), values)
+    return "".join(map(template.__mod__, zip(*columns, strict=True)))
 
 
 class _ParquetFile(_TableFile):
@@ -418,7 +412,7 @@ class _ParquetFile(_TableFile):
 
     def write(self, rows: Sequence[Row]) -> None:
         self._rows += rows
-        if len(self._rows) >= _ROWS_AT_ONCE and _ANY not in self._schema.values():
+        if len(self._rows) >= _ROWS_AT_ONCE:
             self._convert()
 
     def write_scalars(self, run: str, rank: int, scalars: Columns) -> None:
@@ -448,9 +442,9 @@ class _ParquetFile(_TableFile):
         arrays = {}
         for name, kind in self._schema.items():
             values = [row.get(name) for row in self._rows]
-            if kind == _ANY:
-                arrays[name] = _array_of_any(values, arrow)
-            elif kind.startswith("list<"):
+            if kind == "string":
+                values = [None if value is None else str(value) for value in values]
+            if kind.startswith("list<"):
                 arrays[name] = arrow.array(values, arrow.list_(getattr(arrow, kind[5:-1])()))
             else:
                 arrays[name] = arrow.array(values, getattr(arrow, kind)())
@@ -476,17 +470,20 @@ class _ParquetFile(_TableFile):
         self._batches, self._nbytes = [], 0
 
 
-def _array_of_any(values: list[Any], arrow: Any) -> Any:
-    """Returns values of one of a few types, found by looking at all of them; else their texts."""
-    types = {type(value) for value in values if value is not None}
-    if types == {bool}:
-        return arrow.array(values, arrow.bool_())
-    if types == {int}:
-        return arrow.array(values, arrow.int64())
-    if types <= {int, float}:
-        return arrow.array(values, arrow.float64())
-    texts = [None if value is None else str(value) for value in values]
-    return arrow.array(texts, arrow.string())
+# Texts of float32 values that JSON Lines has in another form than NumPy.
+_JSON_NUMBERS: Final = {
+    "nan": '"NaN"',
+    "inf": '"Infinity"',
+    "-inf": '"-Infinity"',
+    "1e-04": "0.0001",
+    "-1e-04": "-0.0001",
+}
+
+
+def _csv_text(cells: Iterable[Any]) -> str:
+    line = io.StringIO()
+    csv.writer(line).writerow(map(without_nul, cells))
+    return line.getvalue().removesuffix("\r\n")
 
 
 def _texts(numbers: npt.NDArray[np.float64]) -> list[str]:
@@ -498,7 +495,7 @@ def _texts(numbers: npt.NDArray[np.float64]) -> list[str]:
 
 
 def without_nul(value: Any) -> Any:
-    """Returns a value that the csv module of every Python can write: 3.10's takes no NUL."""
+    """Returns a value that the csv module of Python 3.10 can write, which refuses NUL."""
     return value.replace("\0", "\ufffd") if isinstance(value, str) else value
 
 
@@ -511,7 +508,7 @@ def _cell(value: Any) -> Any:
 
 
 def json_value(value: Any) -> Any:
-    """Returns a value for JSON: what is no finite number becomes a string."""
+    """Returns a value for JSON; a float that is not finite becomes a string."""
     if isinstance(value, np.ndarray):
         found = value.tolist()
         return found if np.isfinite(value).all() else [json_value(each) for each in found]

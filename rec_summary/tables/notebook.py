@@ -1,7 +1,7 @@
 """What `rec_summary.load` shows in a notebook: runs as HTML tables with sparklines.
 
 The HTML has no scripts, no styles except in attributes, and loads nothing from a network. All text
-comes from records, which anybody may have written: `_text` is the one place that escapes it.
+comes from records, which are not trusted: `_text` is the one place that escapes it.
 """
 
 from __future__ import annotations

@@ -319,8 +319,8 @@ def _x(line: Line, kind: str) -> Any:
         return line.step
     if kind == "relative":
         return (line.wall_time - line.wall_time[0]) / 3600
-    # Times beyond the calendar, which damage can bring, are shown near its ends (the years
-    # 1653 and 7990), with room for the picture's margins.
+    # A damaged record may have a time beyond the calendar. It is drawn near the end of the
+    # calendar (the years 1653 and 7990), with room for the margins of the picture.
     seconds = np.clip(line.wall_time, -1e10, 1.9e11)
     return (seconds * 1e6).astype("datetime64[us]")
 

@@ -1,4 +1,4 @@
-"""Choosing and ordering rows of a table of runs: `learning_rate<0.01`, `-auc`."""
+"""Filters and sorts the rows of a table of runs: `learning_rate<0.01`, `-auc`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Filter:
     Attributes:
         name: The column.
         operator: `=`, `!=`, `<`, `<=`, `>`, `>=`, or `~` for a regular expression.
-        value: What it is compared with, as text.
+        value: The value to compare with, as text.
     """
 
     name: str
@@ -44,7 +44,8 @@ class Filter:
         """Checks.
 
         Raises:
-            ArgumentError: The value is no number or no regular expression, where it must be.
+            ArgumentError: The operator needs a number or a regular expression, and the value is
+                another text.
         """
         if self.operator == "~":
             compiled(self.value, f"the filter of {self.name}")
@@ -54,7 +55,7 @@ class Filter:
             )
 
     def accepts(self, row: Mapping[str, Any]) -> bool:
-        """Whether a row fulfils the condition; one without a value only fulfils `!=`."""
+        """Whether a row meets the condition; a row without a value meets `!=` only."""
         value = row.get(self.name)
         if value is None:
             return self.operator == "!="
@@ -71,10 +72,10 @@ class Filter:
 
 
 def parse_filter(text: str) -> Filter:
-    """Returns the condition that a text such as `learning_rate<0.01` states.
+    """Returns the condition of a text such as `learning_rate<0.01`.
 
     Raises:
-        ArgumentError: It states none.
+        ArgumentError: The text is not a condition.
     """
     match = _PARTS.fullmatch(text)
     if match is None:
@@ -83,10 +84,10 @@ def parse_filter(text: str) -> Filter:
 
 
 def check_columns(names: Iterable[str], known: Sequence[str]) -> None:
-    """Makes sure that columns exist.
+    """Checks that columns exist.
 
     Raises:
-        ArgumentError: One does not; near ones are named.
+        ArgumentError: A column does not exist; the message has similar names.
     """
     for name in names:
         if name not in known:
@@ -96,10 +97,9 @@ def check_columns(names: Iterable[str], known: Sequence[str]) -> None:
 
 
 def sort_rows(rows: Iterable[Mapping[str, Any]], column: str) -> list[Mapping[str, Any]]:
-    """Returns rows in the order of a column; in descending order if it begins with `-`.
+    """Returns rows sorted by a column; in descending order if its name begins with `-`.
 
-    Numbers are in the order of their size and stand before text; rows without a value, or
-    with NaN, are last in either order.
+    Numbers come before text; rows without a value, or with NaN, are last in either order.
     """
     name = column.removeprefix("-")
 
