@@ -20,7 +20,7 @@ import numpy as np
 from rec_summary.alerts.states import Transition
 from rec_summary.errors import three_part, verbatim
 from rec_summary.series.options import ArgumentError
-from rec_summary.series.words import printable
+from rec_summary.series.text import printable
 from rec_summary.tables.formats import json_value
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from typing import Any, Final, NamedTuple
 
 from rec_summary.errors import three_part, verbatim
 from rec_summary.series.options import ArgumentError
-from rec_summary.series.words import printable
+from rec_summary.series.text import printable
 
 BUILTIN: Final[Mapping[str, str]] = MappingProxyType(
     {

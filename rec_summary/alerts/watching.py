@@ -25,7 +25,7 @@ from rec_summary.series.lineage import metrics_of, numeric
 from rec_summary.series.options import ArgumentError, ExportOptions, Selection, matching_runs
 from rec_summary.series.report import Problem, Report
 from rec_summary.series.run_poller import NewRecords, RunPoller
-from rec_summary.series.words import valid
+from rec_summary.series.text import valid
 
 INTERVAL_SECS: Final = 1.0
 _LONG_SECS: Final = 1.0  # reading for longer than this, something may have been written meanwhile

@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         code = cli.main(arguments, prog_name="rec-summary", standalone_mode=False)
     except click.ClickException as error:
-        from rec_summary.series.words import printable_lines
+        from rec_summary.series.text import printable_lines
 
         # It may quote names from the records of a stranger.
         vars(error).update(message=printable_lines(error.message))

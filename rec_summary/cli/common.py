@@ -157,7 +157,7 @@ def is_verbose() -> bool:
 
 def one_line(text: str) -> str:
     """Returns text for one line of a terminal, with URLs in place of their local copies."""
-    from rec_summary.series.words import printable
+    from rec_summary.series.text import printable
 
     return printable(called(text))
 

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from rec_summary._pb.summary_pb2 import Event, Summary
 from rec_summary.records.format import framing
 from rec_summary.series.options import Selection
-from rec_summary.series.words import valid
+from rec_summary.series.text import valid
 
 Bytes = npt.NDArray[np.uint8]
 Integers = npt.NDArray[np.int64]

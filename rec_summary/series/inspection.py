@@ -16,7 +16,7 @@ from rec_summary.series.limits import LONGEST_TAG, MOST_SERIES
 from rec_summary.series.lineage import Lineage
 from rec_summary.series.report import Problem, Report
 from rec_summary.series.runs import take
-from rec_summary.series.words import shown, valid
+from rec_summary.series.text import shown, valid
 
 _NAMES: Final = {SCALAR: "scalar", "graph_def": "computation graph"}
 _HEALTH: Final = "rec_summary/"

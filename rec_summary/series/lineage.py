@@ -1,7 +1,8 @@
 """What the lineage of one rank says in the end.
 
 Lineage is written again and again while a run goes on; the last record is in force. So the
-records are gathered here first, and dashboards look at the result.
+records are gathered here first, and consumers read the result: status, hyper-parameters, custom
+data, metrics.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -22,7 +24,7 @@ from rec_summary._pb.lineage_pb2 import (
 )
 from rec_summary.errors import three_part
 from rec_summary.series.limits import LONGEST_METRICS, LONGEST_TAG, LONGEST_TEXT, MOST_ENTRIES
-from rec_summary.series.words import valid
+from rec_summary.series.text import shown, valid
 
 Plain = str | bool | int | float
 
@@ -181,3 +183,59 @@ def _check_length(length: int) -> None:
     if length > LONGEST_TAG:
         expected = f"at most {LONGEST_TAG:,} characters"
         raise ValueError(three_part("the length of a name in custom data", length, expected))
+
+
+def hyper_parameters(lineage: Lineage) -> dict[str, Plain]:
+    """Returns a run's hyper-parameters: MindSpore's by their names in the record, and custom data.
+
+    Custom data under a name that is taken gets the prefix `custom.`.
+    """
+    found = recorded_parameters(lineage)
+    for name, value in lineage.custom.items():
+        found[f"custom.{name}" if name in found else name] = value
+    return found
+
+
+def recorded_parameters(lineage: Lineage) -> dict[str, Plain]:
+    """Returns the hyper-parameters that MindSpore's training lineage has fields for."""
+    return dict(_recorded(lineage))
+
+
+def _recorded(lineage: Lineage) -> Iterator[tuple[str, Plain]]:
+    train = lineage.train
+    if train is None:
+        return
+    hyper, data, state = train.hyper_parameters, train.train_dataset, train.run_state
+    if train.algorithm.network:
+        yield "network", shown(train.algorithm.network)
+    for name in ("optimizer", "loss_function", "parallel_mode"):
+        text = getattr(hyper, name)
+        if text:
+            yield name, shown(text)
+    if hyper.HasField("learning_rate"):
+        yield "learning_rate", shortest(hyper.learning_rate)
+    for name in ("epoch", "device_num"):
+        if hyper.HasField(name):
+            yield name, getattr(hyper, name)
+    # Ours may be there as well, in 64 bits.
+    if state.batch_size or hyper.HasField("batch_size"):
+        yield "batch_size", state.batch_size or hyper.batch_size
+    if data.train_dataset_path:
+        yield "train_dataset_path", shown(data.train_dataset_path)
+    if state.dataset_size or data.HasField("train_dataset_size"):
+        yield "train_dataset_size", state.dataset_size or data.train_dataset_size
+
+
+def shortest(number: float) -> float:
+    """Returns the float64 that reads best of those that round to the float32 `number`.
+
+    A learning rate of 0.001 was recorded in 32 bits, and would otherwise read
+    0.0010000000474974513.
+    """
+    if not math.isfinite(number):
+        return number
+    for digits in range(6, 9):
+        candidate = float(f"{number:.{digits}g}")
+        if struct.pack("<f", candidate) == struct.pack("<f", number):
+            return candidate
+    return number

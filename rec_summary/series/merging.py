@@ -21,7 +21,7 @@ from rec_summary.records.reading.runs import RecordFile
 from rec_summary.series.batch import Record
 from rec_summary.series.event_reader import EventReader
 from rec_summary.series.report import Report
-from rec_summary.series.words import printable
+from rec_summary.series.text import printable
 from rec_summary.values.recommender import recommender_values, unpack_states
 
 KIND = "metric_states"

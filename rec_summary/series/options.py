@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from rec_summary.errors import three_part, verbatim
 from rec_summary.records.reading.runs import Run
-from rec_summary.series.words import printable
+from rec_summary.series.text import printable
 
 DASHBOARDS: Final = (
     *("scalars", "histograms", "images", "text", "graphs", "hparams", "mesh", "custom_scalars"),

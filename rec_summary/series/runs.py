@@ -10,10 +10,9 @@ from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.batch import Record
 from rec_summary.series.event_reader import read_events
-from rec_summary.series.lineage import Lineage, Plain
-from rec_summary.series.parameters import recorded_parameters, shortest
+from rec_summary.series.lineage import Lineage, Plain, recorded_parameters, shortest
 from rec_summary.series.report import Report
-from rec_summary.series.words import reason, valid
+from rec_summary.series.text import reason, valid
 
 Row = dict[str, Plain]
 

@@ -12,7 +12,7 @@ import numpy as np
 from rec_summary.series.batch import HISTOGRAM, SCALAR, Batch, Record, Recorded, Series
 from rec_summary.series.limits import LONGEST_TAG, MOST_SERIES
 from rec_summary.series.report import Report
-from rec_summary.series.words import printable
+from rec_summary.series.text import printable
 
 _INFINITE: Final = 1 << 64  # more than any step
 _HELD_VALUES: Final = 4096

@@ -18,7 +18,7 @@ from rec_summary.series.report import Report
 from rec_summary.series.run_poller import RunPoller
 from rec_summary.series.runs import lineage_of
 from rec_summary.series.scalar_series import ScalarSeries, by_tag, gathered, rows_of
-from rec_summary.series.words import valid
+from rec_summary.series.text import valid
 
 _MOST_SERIES: Final = 100_000
 

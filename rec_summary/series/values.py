@@ -17,7 +17,7 @@ from rec_summary.series.options import Selection
 from rec_summary.series.report import Report
 from rec_summary.series.runs import EVALUATION, lineage_events
 from rec_summary.series.step_buffer import Restart, StepBuffer, too_long
-from rec_summary.series.words import valid
+from rec_summary.series.text import valid
 
 _SCALARS: Final = frozenset((SCALAR,))
 

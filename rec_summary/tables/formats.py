@@ -32,8 +32,8 @@ from rec_summary.series.options import (
 from rec_summary.series.report import Problem, Report
 from rec_summary.series.runs import column_names, rows
 from rec_summary.series.scalar_series import concatenated
+from rec_summary.series.text import printable, valid
 from rec_summary.series.values import Value, evaluations, finished
-from rec_summary.series.words import printable, valid
 from rec_summary.tables.frames import histogram_row, place_row
 from rec_summary.values.landscape import from_landscape
 

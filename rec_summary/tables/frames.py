@@ -24,8 +24,8 @@ from rec_summary.series.options import (
 from rec_summary.series.report import Problem, Report
 from rec_summary.series.runs import column_names, rows
 from rec_summary.series.scalar_series import concatenated, rows_of
+from rec_summary.series.text import printable, valid
 from rec_summary.series.values import Value, evaluations, recorded_values, scalar_columns
-from rec_summary.series.words import printable, valid
 from rec_summary.tables.notebook import RunView, overview_html
 from rec_summary.values.histogram import population
 from rec_summary.values.landscape import Landscape, from_landscape

@@ -23,7 +23,7 @@ from rec_summary.series.scalar_series import (
     finished_scalars,
     relative_heights,
 )
-from rec_summary.series.words import printable, valid
+from rec_summary.series.text import printable, valid
 
 READ_BYTES: Final = 1 << 26  # of records; a list of runs shows sparklines up to this size
 _LOSS: Final = ("loss", "loss/auto")

@@ -20,7 +20,7 @@ from rec_summary.series.batch import Columns
 from rec_summary.series.options import ArgumentError, Selection
 from rec_summary.series.report import Report
 from rec_summary.series.scalar_series import by_tag, concatenated, finished_scalars, rows_of
-from rec_summary.series.words import printable
+from rec_summary.series.text import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -14,7 +14,7 @@ import pytest
 
 from rec_summary._pb import lineage_pb2
 from rec_summary.records.format.framing import frame
-from rec_summary.series.words import printable, printable_lines
+from rec_summary.series.text import printable, printable_lines
 from rec_summary.tensorboard.dashboards.text import table
 from tests.support.checkpoint_bytes import value
 from tests.support.crafted import MAIN, field, run

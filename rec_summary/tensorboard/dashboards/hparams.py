@@ -17,9 +17,8 @@ from tensorboard.compat.proto import summary_pb2, types_pb2
 from tensorboard.plugins.hparams import api_pb2, plugin_data_pb2
 
 from rec_summary._pb.lineage_pb2 import RunState
-from rec_summary.series.lineage import Lineage, Plain
-from rec_summary.series.parameters import hyper_parameters
-from rec_summary.series.words import valid
+from rec_summary.series.lineage import Lineage, Plain, hyper_parameters
+from rec_summary.series.text import valid
 from rec_summary.tensorboard.dashboards.points import Point, plugin, tensor_value
 
 START_TAG: Final = "_hparams_/session_start_info"

@@ -10,9 +10,8 @@ from typing import Final
 
 from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary.series.limits import MOST_ENTRIES
-from rec_summary.series.lineage import Lineage
-from rec_summary.series.parameters import recorded_parameters, shortest
-from rec_summary.series.words import valid
+from rec_summary.series.lineage import Lineage, recorded_parameters, shortest
+from rec_summary.series.text import valid
 from rec_summary.tensorboard.dashboards.points import TEXT, Point, string_value
 
 TAG: Final = "lineage"

@@ -7,10 +7,9 @@ import zlib
 from typing import Final
 
 from rec_summary._pb.lineage_pb2 import RunState
-from rec_summary.series.lineage import Lineage
-from rec_summary.series.parameters import hyper_parameters
+from rec_summary.series.lineage import Lineage, hyper_parameters
 from rec_summary.series.report import Report
-from rec_summary.series.words import printable
+from rec_summary.series.text import printable
 from rec_summary.tensorboard.dashboards import hparams
 from rec_summary.tensorboard.dashboards.text import lineage_point
 from rec_summary.tensorboard.event_files.cursor import DescriptionState

@@ -15,7 +15,7 @@ from rec_summary.records.reading.runs import Run
 from rec_summary.series.options import ArgumentError, ExportOptions, check_apart, matching_runs
 from rec_summary.series.report import ExportReport, Report
 from rec_summary.series.run_poller import RunPoller
-from rec_summary.series.words import printable
+from rec_summary.series.text import printable
 from rec_summary.tensorboard.event_files.logdir import LogDir
 from rec_summary.tensorboard.event_files.run_exporter import RunExporter
 from rec_summary.tensorboard.event_files.targets import Names

@@ -17,7 +17,7 @@ import filelock
 
 from rec_summary.errors import DestinationError, three_part, verbatim
 from rec_summary.records.locks import file_lock
-from rec_summary.series.words import printable
+from rec_summary.series.text import printable
 
 LOCK_NAME: Final = ".rec_summary-export.lock"
 _OURS: Final = re.compile(r"events\.out\.tfevents\.\d{1,19}\.rec_summary")

@@ -33,8 +33,8 @@ from rec_summary.series.options import (
     some_matching_runs,
 )
 from rec_summary.series.report import Report
+from rec_summary.series.text import printable, reason
 from rec_summary.series.values import recorded_values
-from rec_summary.series.words import printable, reason
 from rec_summary.tensorboard.event_files.logdir import LogDir
 from rec_summary.values.npy import file_name
 from rec_summary.values.tensor import from_tensor

@@ -18,7 +18,7 @@ from rec_summary.series.merging import KIND, Merging
 from rec_summary.series.options import ExportOptions
 from rec_summary.series.ranks import Writers
 from rec_summary.series.report import Report
-from rec_summary.series.words import printable, reason
+from rec_summary.series.text import printable, reason
 from rec_summary.tensorboard import dashboards
 from rec_summary.tensorboard.dashboards.graphs.computation import graph_def
 from rec_summary.tensorboard.dashboards.graphs.dataset import dataset_graph_def

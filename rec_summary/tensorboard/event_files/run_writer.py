@@ -15,7 +15,7 @@ from rec_summary.series.options import ExportOptions, Selection
 from rec_summary.series.report import Report
 from rec_summary.series.sampling import RunSampler
 from rec_summary.series.step_buffer import Finished, Restart, StepBuffer
-from rec_summary.series.words import printable, reason
+from rec_summary.series.text import printable, reason
 from rec_summary.tensorboard import dashboards
 from rec_summary.tensorboard.dashboards.graphs.graph_def import tagged_graph
 from rec_summary.tensorboard.dashboards.layout import layout_point

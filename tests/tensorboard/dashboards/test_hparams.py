@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from tensorboard.plugins.hparams import metadata
 
 from rec_summary._pb.lineage_pb2 import RunState
-from rec_summary.series.lineage import Lineage
-from rec_summary.series.parameters import hyper_parameters, shortest
+from rec_summary.series.lineage import Lineage, hyper_parameters, shortest
 from rec_summary.tensorboard.dashboards.hparams import (
     RUNNING,
     end_point,

@@ -9,7 +9,7 @@ from tensorboard.compat.proto import types_pb2
 from rec_summary._pb import anf_ir_pb2
 from rec_summary._pb.anf_ir_pb2 import GraphProto, TypeProto, ValueProto
 from rec_summary.series.limits import MOST_EDGES, MOST_NODES
-from rec_summary.series.words import valid
+from rec_summary.series.text import valid
 from rec_summary.tensorboard.dashboards.graphs.graph_def import (
     CUT,
     NodeNames,

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from rec_summary._pb.lineage_pb2 import DatasetGraph, Operation, OperationParameter
 from rec_summary.series.limits import MOST_NODES
-from rec_summary.series.words import valid
+from rec_summary.series.text import valid
 from rec_summary.tensorboard.dashboards.graphs.graph_def import (
     NodeNames,
     check_size,

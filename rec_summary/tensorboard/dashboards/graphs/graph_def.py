@@ -20,7 +20,7 @@ from tensorboard.compat.proto import (
 )
 
 from rec_summary.errors import three_part
-from rec_summary.series.words import valid
+from rec_summary.series.text import valid
 from rec_summary.tensorboard.dashboards.points import Point, plugin, string_value
 
 TAGGED_GRAPHS: Final = plugin(

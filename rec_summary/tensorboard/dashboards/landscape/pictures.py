@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from rec_summary.series.words import printable
+from rec_summary.series.text import printable
 from rec_summary.tensorboard.dashboards import colours
 from rec_summary.tensorboard.dashboards.landscape.mesh import is_wide
 from rec_summary.values.landscape import Landscape
