@@ -50,6 +50,6 @@ def test_losses_are_there_after_they_were_saved(store: Store) -> None:
 
 
 @pytest.mark.parametrize("damage", [b"", b"no archive", b"PK\x03\x04"])
-def test_damaged_losses_are_computed_anew(store: Store, damage: bytes) -> None:
+def test_damaged_losses_are_computed_again(store: Store, damage: bytes) -> None:
     (Path(store.folder) / "losses.npz").write_bytes(damage)
     assert not store._resume('{"n": 1}')

@@ -153,7 +153,7 @@ def test_what_is_complete_is_recorded_again_without_an_evaluation(
 
 
 @pytest.mark.parametrize("change", ["samples", "size", "checkpoint"])
-def test_another_computation_begins_anew(tmp_path: Path, change: str) -> None:
+def test_another_computation_starts_again(tmp_path: Path, change: str) -> None:
     journal = tmp_path / "journal"
     make = Maker(journal=str(journal))
     compute(tmp_path / "run", make=make, result=False)
@@ -297,7 +297,7 @@ def test_too_few_checkpoints_and_ones_that_there_are_not(tmp_path: Path) -> None
         ({"engine": "loky://x"}, "the engine is invalid"),
     ],
 )
-def test_options_that_cannot_be_meant(tmp_path: Path, options: dict[str, Any], match: str) -> None:
+def test_invalid_options(tmp_path: Path, options: dict[str, Any], match: str) -> None:
     with pytest.raises(ValueError, match=match):
         compute(tmp_path / "run", replace(SEQUENTIAL, **options))
 
@@ -311,7 +311,7 @@ def test_options_that_cannot_be_meant(tmp_path: Path, options: dict[str, Any], m
         ({"sizes": 3}, "a key of collect_landscape"),
     ],
 )
-def test_changes_that_cannot_be_meant(tmp_path: Path, changes: dict[str, Any], match: str) -> None:
+def test_invalid_changes(tmp_path: Path, changes: dict[str, Any], match: str) -> None:
     with pytest.raises(ValueError, match=match):
         changed(write_run(tmp_path / "run"), changes)
 

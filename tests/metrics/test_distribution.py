@@ -155,7 +155,7 @@ def test_other_bins_are_not_merged(other: Distribution) -> None:
         numbers([1.0]).merge(other)
 
 
-def test_missing_and_senseless_arrays() -> None:
+def test_missing_and_invalid_arrays() -> None:
     assert_rejects_each_missing_array(numbers([1.0]))
     assert_rejects_each_missing_array(categories([1]))
 
@@ -170,12 +170,12 @@ def test_negative_counts_are_not_restored() -> None:
 @pytest.mark.parametrize(
     "wrong", [{}, {"edges": [1, 0]}, {"edges": [math.nan]}, {"edges": [1], "buckets": 3}]
 )
-def test_bins_that_are_none(wrong: dict[str, list[float]]) -> None:
+def test_invalid_bins(wrong: dict[str, list[float]]) -> None:
     with pytest.raises(ValueError, match="is invalid"):
         Distribution(**wrong)  # type: ignore[arg-type]
 
 
-def test_values_that_are_none() -> None:
+def test_invalid_values() -> None:
     with pytest.raises(TypeError, match="an integer dtype"):
         Distribution(buckets=4).add([0.5])
     with pytest.raises(TypeError, match="real numbers"):

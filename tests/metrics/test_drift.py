@@ -86,7 +86,7 @@ def test_the_rate_of_labels() -> None:
     assert np.isnan(found["prediction"].rate)
 
 
-def test_missing_values_are_told_and_left_out() -> None:
+def test_missing_values_are_counted_and_left_out() -> None:
     found = Drift(REFERENCE)
     found.add({"prediction": [0.5, np.nan, 0.5, np.nan]})
     report = found.report()["prediction"]
@@ -137,11 +137,11 @@ def test_copies_and_arrays_are_independent() -> None:
     assert_independent(state(1), lambda it: it.add(batch(2)))
 
 
-def test_missing_and_senseless_arrays() -> None:
+def test_missing_and_invalid_arrays() -> None:
     assert_rejects_each_missing_array(state(1))
 
 
-def test_columns_that_are_none() -> None:
+def test_invalid_columns() -> None:
     builder = ReferenceBuilder(10)
     for wrong in ({}, {"a": [1], "b": [1, 2]}, {"a": 3}):
         with pytest.raises(ValueError, match="columns of one length"):

@@ -66,18 +66,18 @@ def test_other_settings_are_not_merged() -> None:
         state([1.0]).merge(LogHistogram(1e-6, 1e5, 0.02))
 
 
-def test_missing_and_senseless_arrays() -> None:
+def test_missing_and_invalid_arrays() -> None:
     assert_rejects_each_missing_array(state([1.0]))
 
 
 @pytest.mark.parametrize("extremes", [[2.0, 1.0], [math.inf, -math.inf], [math.nan, 1.0]])
-def test_extremes_that_are_none(extremes: list[float]) -> None:
+def test_invalid_extremes(extremes: list[float]) -> None:
     arrays = state([1.0]).arrays() | {"extremes": np.array(extremes)}
     with pytest.raises(ValueError, match="extremes"):
         LogHistogram.from_arrays(arrays)
 
 
 @pytest.mark.parametrize("wrong", [(0, 1), (2, 1), (1, math.inf), (1, 2, 0.9)])
-def test_bounds_that_are_none(wrong: tuple[float, ...]) -> None:
+def test_invalid_bounds(wrong: tuple[float, ...]) -> None:
     with pytest.raises(ValueError, match="is invalid"):
         LogHistogram(*wrong)

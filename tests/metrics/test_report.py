@@ -1,4 +1,4 @@
-"""Under which names states are read, and that nothing is told of nothing."""
+"""The tags of the values of states."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_every_number_has_its_name() -> None:
     assert observed @ weights == pytest.approx(state.scores.positives.sum())
 
 
-def test_nothing_is_told_of_nothing() -> None:
+def test_empty_states_have_no_values() -> None:
     empty = {
         "quality/lifetime": ClickQuality(),
         "quality/last_100": RatingErrors(),

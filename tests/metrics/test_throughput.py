@@ -93,7 +93,7 @@ def test_quantiles_of_lag_are_within_a_percent(lags: list[float]) -> None:
     assert found.report().lag_seconds[0] == pytest.approx(expected, rel=0.0101, abs=0.002)
 
 
-def test_events_of_the_future_are_told() -> None:
+def test_events_in_the_future_are_counted() -> None:
     found = Throughput()
     found.add_events([NOW + 7, NOW - 1, NOW - 2, NOW - 3], NOW)
     report = found.report(quantiles=(0.0,))
@@ -119,7 +119,7 @@ def test_copies_and_arrays_are_independent() -> None:
     assert_independent(state([(1, 1.0, 0.5, 1.0)]), lambda it: it.add_steps([1], [1.0], [0.0]))
 
 
-def test_missing_and_senseless_arrays() -> None:
+def test_missing_and_invalid_arrays() -> None:
     assert_rejects_each_missing_array(state([(1, 1.0, 0.5, 1.0)]))
 
 

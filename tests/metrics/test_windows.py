@@ -135,7 +135,7 @@ def test_windows_of_windows():
     assert restored.total().total().positives.sum() == 1
 
 
-def test_mistakes_are_told():
+def test_mistakes_are_reported():
     class Unknown:
         pass
 

@@ -1,4 +1,4 @@
-"""The laws that every mergeable state obeys, checked on states that a test made."""
+"""The laws of mergeable states, checked on the states of a test."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 
 def assert_equal_states(ours: Any, theirs: Any) -> None:
-    """Checks that two states hold the same."""
+    """Checks that two states have equal arrays."""
     mine, others = ours.arrays(), theirs.arrays()
     assert mine.keys() == others.keys()
     for name, array in mine.items():
@@ -18,7 +18,7 @@ def assert_equal_states(ours: Any, theirs: Any) -> None:
 
 
 def merged(first: Any, *others: Any) -> Any:
-    """Returns the merger of states, which stay as they are."""
+    """Returns the sum of states, which do not change."""
     whole = first.copy()
     for other in others:
         whole.merge(other)

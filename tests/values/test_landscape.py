@@ -27,7 +27,7 @@ def test_a_plane_at_random_has_no_path() -> None:
 
 
 @pytest.mark.parametrize("part", ["landscape.z", "landscape.x", "loss_path.points.y"])
-def test_sizes_that_do_not_fit_are_told(part: str) -> None:
+def test_contradicting_sizes_are_errors(part: str) -> None:
     message: LossLandscape = landscape()
     target = message
     for name in part.split("."):

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
-from rec_summary.errors import three_part
 from rec_summary.metrics.quality.score_histogram import ScoreHistogram
 from rec_summary.metrics.state import Array, Floats, check_int
 
@@ -85,35 +83,21 @@ class PrCurve:
         )
 
 
-def pr_curve(
-    histogram: ScoreHistogram,
-    num_thresholds: int = DEFAULT_THRESHOLDS,
-    spacing: Literal["score", "recall"] = "score",
-) -> PrCurve:
+def pr_curve(histogram: ScoreHistogram, num_thresholds: int = DEFAULT_THRESHOLDS) -> PrCurve:
     """Returns points of the precision-recall curve, exact for the thresholds returned.
 
     Args:
         histogram: The counts.
-        num_thresholds: The number of points, at least 2.
-        spacing: ``"score"`` spaces thresholds evenly in [0, 1], as TensorBoard's PR curve plugin
-            labels them; each is moved up to the next edge of a bin. ``"recall"`` spaces the recall
-            evenly, which shows the curve if all scores are small.
+        num_thresholds: The number of points, at least 2. Thresholds are evenly spaced in [0, 1], as
+            TensorBoard's PR curve plugin labels them; each is moved up to the next edge of a bin.
 
     Raises:
-        TypeError, ValueError: An argument is anything else.
+        TypeError, ValueError: `num_thresholds` is anything else.
     """
     check_int("num_thresholds", num_thresholds, 2)
     caught = _from_above(histogram.positives)
     alarms = _from_above(histogram.negatives)
-    if spacing == "score":
-        wanted = np.linspace(0.0, 1.0, num_thresholds)
-        at = np.searchsorted(histogram.edges, wanted)
-    elif spacing == "recall":
-        # The highest threshold that reaches each recall.
-        wanted = caught[0] * np.linspace(1.0, 0.0, num_thresholds)
-        at = histogram.bins - np.searchsorted(caught[::-1], wanted)
-    else:
-        raise ValueError(three_part("spacing", spacing, "'score' or 'recall'"))
+    at = np.searchsorted(histogram.edges, np.linspace(0.0, 1.0, num_thresholds))
     tp, fp = caught[at], alarms[at]
     return PrCurve(
         thresholds=histogram.edges[at],
@@ -154,33 +138,24 @@ class Reliability:
     upper: Floats
 
 
-def reliability(
-    histogram: ScoreHistogram, groups: int = 10, by: Literal["weight", "score"] = "weight"
-) -> Reliability:
+def reliability(histogram: ScoreHistogram, groups: int = 10) -> Reliability:
     """Returns the reliability curve: predicted and observed click rates.
 
-    Source: DeGroot and Fienberg 1983; Niculescu-Mizil and Caruana 2005. A group is made of
-    whole bins, for which the mean score is exact.
+    Source: DeGroot and Fienberg 1983; Niculescu-Mizil and Caruana 2005. The groups have nearly
+    equal weight, as far as whole bins allow; the mean score of whole bins is exact.
 
     Args:
         histogram: The counts.
-        groups: The maximum number of groups.
-        by: ``"weight"`` makes groups of nearly equal weight, as far as whole bins allow;
-            ``"score"`` makes groups of equal width in the score.
+        groups: The maximum number of groups, at least 1.
 
     Raises:
-        TypeError, ValueError: An argument is anything else.
+        TypeError, ValueError: `groups` is anything else.
     """
     check_int("groups", groups)
     weights = histogram.positives + histogram.negatives
     used = np.flatnonzero(weights)
     weights = weights[used]
-    if by == "weight":
-        middles = (np.cumsum(weights) - 0.5 * weights) / max(weights.sum(), 1e-300)
-    elif by == "score":
-        middles = 0.5 * (histogram.edges[used] + histogram.edges[used + 1])
-    else:
-        raise ValueError(three_part("by", by, "'weight' or 'score'"))
+    middles = (np.cumsum(weights) - 0.5 * weights) / max(weights.sum(), 1e-300)
     group = np.minimum((middles * groups).astype(np.int64), groups - 1)
     starts = np.flatnonzero(np.diff(group, prepend=-1))
     ends = np.append(starts[1:], len(used)) - 1 if len(used) else starts
@@ -194,9 +169,7 @@ def reliability(
     )
 
 
-def expected_calibration_error(
-    histogram: ScoreHistogram, groups: int = 10, by: Literal["weight", "score"] = "weight"
-) -> float:
+def expected_calibration_error(histogram: ScoreHistogram, groups: int = 10) -> float:
     """Returns the mean absolute difference of predicted and observed click rate over groups.
 
     Source: Naeini et al. 2015, "Obtaining Well Calibrated Probabilities Using Bayesian Binning";
@@ -205,9 +178,8 @@ def expected_calibration_error(
     Args:
         histogram: The counts.
         groups: As in `reliability`.
-        by: As in `reliability`.
     """
-    curve = reliability(histogram, groups, by)
+    curve = reliability(histogram, groups)
     if len(curve.weights) == 0:
         return math.nan
     return float(np.average(np.abs(curve.predicted - curve.observed), weights=curve.weights))

@@ -133,7 +133,7 @@ def test_users_without_both_kinds_of_labels_have_no_auc():
     assert state.refused.tolist() == [1, 0, 0, 0]
 
 
-def test_mistakes_are_told():
+def test_mistakes_are_reported():
     with pytest.raises(TypeError, match="users is invalid"):
         UserScores().update([1.0], [0.5], [1])
     with pytest.raises(ValueError, match="users is invalid"):

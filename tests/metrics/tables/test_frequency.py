@@ -180,7 +180,7 @@ def test_other_settings_are_not_merged(other: dict[str, int | None]) -> None:
 
 
 @pytest.mark.parametrize("options", [EXACT, SKETCH])
-def test_missing_and_senseless_arrays(options: FrequencyOptions) -> None:
+def test_missing_and_invalid_arrays(options: FrequencyOptions) -> None:
     assert_rejects_each_missing_array(state(options, [1, 2]))
 
 

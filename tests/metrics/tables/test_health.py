@@ -48,7 +48,7 @@ def test_other_settings_leave_the_state_as_it_was() -> None:
     assert ours.touched.count() == 1
 
 
-def test_missing_and_senseless_arrays() -> None:
+def test_missing_and_invalid_arrays() -> None:
     assert_rejects_each_missing_array(state([1]))
 
 

@@ -88,7 +88,7 @@ def test_a_small_change_is_no_death() -> None:
     assert state(ROWS, [table, later]).report().unchanged_share == 0
 
 
-def test_a_row_that_is_not_finite_is_told_and_left_out() -> None:
+def test_a_row_that_is_not_finite_is_counted_and_left_out() -> None:
     later = TABLES[1].copy()
     later[2, 1], later[4, 1] = np.nan, np.inf
     found = state(ROWS, [TABLES[0], later]).report()
@@ -132,12 +132,12 @@ def test_another_width_or_number_of_snapshots_is_not_merged() -> None:
         state(ROWS).merge(state(ROWS, TABLES[:2]))
 
 
-def test_missing_and_senseless_arrays() -> None:
+def test_missing_and_invalid_arrays() -> None:
     assert_rejects_each_missing_array(state(ROWS))
 
 
 @pytest.mark.parametrize("rows", [[3, 2], [1, 1], [-1, 2], [[1]], [0.5]])
-def test_rows_that_are_none(rows: list[object]) -> None:
+def test_invalid_rows(rows: list[object]) -> None:
     with pytest.raises(ValueError, match="ascending row numbers"):
         RowNorms(np.array(rows), 3)
 
