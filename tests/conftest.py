@@ -8,4 +8,4 @@ from hypothesis import settings
 settings.register_profile("rec_summary", deadline=None)
 settings.load_profile("rec_summary")
 
-pytest_plugins = ["tests.support.tensorboard_servers"]
+pytest_plugins = ["tests.support.s3", "tests.support.tensorboard_servers"]

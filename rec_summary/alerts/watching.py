@@ -20,6 +20,7 @@ from rec_summary.alerts.states import Engine, News, Transition
 from rec_summary.errors import three_part
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import Run
+from rec_summary.records.remote import Url, to_place
 from rec_summary.series.batch import SCALAR, SUMMARY, Batch, Columns, Record
 from rec_summary.series.lineage import metrics_of, numeric
 from rec_summary.series.options import ArgumentError, ExportOptions, Selection, matching_runs
@@ -122,7 +123,7 @@ def watch(
         Transitions of alerts and problems as they come, and a report when everything that was
         there at the start has been judged; without `once`, another one at the end.
     """
-    watcher = _Watcher(os.fspath(source), rules, since, runs, stop)
+    watcher = _Watcher(to_place(source), rules, since, runs, stop)
     for transition in watcher.catch_up(past=history):
         if history:
             yield transition
@@ -224,7 +225,7 @@ class _Watcher:
     def _forget_the_gone(self) -> Iterator[Transition]:
         there = {run.path for run in self._poller.runs()}
         gone = [path for path in self._readers if path not in there]
-        if not os.path.isdir(self._source):
+        if not (isinstance(self._source, Url) or os.path.isdir(self._source)):
             return  # the file system may be away, which does not end a training
         for path in gone:
             del self._readers[path]

@@ -1,8 +1,7 @@
-"""What every sub-command has: sources and destinations that may be URLs, `-v`, `--cache`.
+"""What every sub-command has: sources and destinations that may be URLs, and `-v`.
 
-A URL is mirrored to a local directory before the command runs, and what is written for a
-URL is put there when it has run; a command that goes on until it is stopped has both done
-beside it. So the commands themselves know of local paths only.
+Commands read URLs by ranges. For a destination at a URL, a command writes to a temporary
+directory, which is put to the URL afterwards; with `--follow`, every 15 seconds as well.
 """
 
 from __future__ import annotations
@@ -10,23 +9,19 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from rec_summary.cli.common import VERBOSE, one_line, reporting_errors
-from rec_summary.cli.progress import Progress, progress_shown
+from rec_summary.cli.common import VERBOSE, one_line, reporting_errors, stand_for
+from rec_summary.cli.progress import progress_shown
+
+if TYPE_CHECKING:
+    from rec_summary.records.remote import Upload, Url
 
 Params = Mapping[str, Any]
-Asks = Callable[[Params], bool]
-
-
-Finish = Callable[[Progress], Any]
-
-
-def _never(_params: Params) -> bool:
-    return False
 
 
 class RecordsCommand(click.Command):
@@ -38,10 +33,9 @@ class RecordsCommand(click.Command):
         reads: str = "source",
         writes: str | None = None,
         writes_beside: bool = False,
-        fresh: bool = False,
         empty: bool = False,
-        follows: Asks = _never,
-        everything: Asks = _never,
+        fetches: bool = False,
+        follows: Callable[[Params], bool] = lambda params: False,
         **options: Any,
     ) -> None:
         """Takes what `click.Command` takes, and which parameters name places.
@@ -50,117 +44,87 @@ class RecordsCommand(click.Command):
             reads: The parameter that names the source.
             writes: The parameter that names the destination.
             writes_beside: Whether the destination is the source where none is given.
-            fresh: Whether what is written only adds to what is at the destination.
             empty: Whether the destination must be empty.
-            follows: Whether the command goes on with what is written to the source.
-            everything: Whether it needs all files of the source, not the records only.
+            fetches: Whether the command needs local copies of all files of the source.
+            follows: Whether the command writes until it is stopped.
         """
         super().__init__(*args, **options)
         self._reads, self._writes, self._writes_beside = reads, writes, writes_beside
-        self._fresh, self._empty = fresh, empty
-        self._follows, self._everything = follows, everything
-        self.params += [
-            click.Option(
-                ("--cache",),
-                metavar="DIR",
-                type=click.Path(),
-                help="Keep local copies of URLs here.  [default: $REC_SUMMARY_CACHE, or "
-                "~/.cache/rec_summary]",
-            ),
-            click.Option(
-                ("-v", "--verbose"), is_flag=True, help="Tell more: all problems, what is fetched."
-            ),
-        ]
+        self._empty, self._fetches, self._follows = empty, fetches, follows
+        self.params.append(
+            click.Option(("-v", "--verbose"), is_flag=True, help="Print all problems.")
+        )
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Runs the command with local paths in the place of URLs."""
+        """Runs the command; URLs among its parameters become `Url` or temporary directories."""
         if os.environ.get("NO_COLOR"):
             ctx.color = False
-        cache, verbose = ctx.params.pop("cache"), ctx.params.pop("verbose")
-        ctx.meta[VERBOSE] = verbose
+        verbose = ctx.meta[VERBOSE] = ctx.params.pop("verbose")
         with contextlib.ExitStack() as stack:
-            # Errors on the way out, such as those of releasing a lock, are messages as well.
+            # Errors on the way out, such as those of an upload, are messages as well.
             stack.enter_context(reporting_errors(debug=bool(ctx.params.get("debug"))))
             stack.enter_context(_warnings_shown(verbose=verbose))
-            finish = self._localise(ctx, cache, stack)
+            upload = self._localise(ctx.params, stack)
             result = super().invoke(ctx)
-            for each in finish:
-                quiet = bool(ctx.params.get("quiet") or ctx.params.get("as_json"))
-                with progress_shown(quiet=quiet, doing="putting to") as progress:
-                    each(progress)
+            if upload is not None:
+                with progress_shown(quiet=_is_quiet(ctx.params), doing="putting to") as progress:
+                    upload.put(progress)
             return result
 
-    def _localise(
-        self, ctx: click.Context, cache: str | None, stack: contextlib.ExitStack
-    ) -> list[Finish]:
-        """Replaces URLs; returns what is to be done when the command has succeeded."""
-        source = ctx.params[self._reads]
-        writes = ctx.params[self._writes] if self._writes is not None else None
+    def _localise(self, params: dict[str, Any], stack: contextlib.ExitStack) -> Upload | None:
+        """Replaces URLs among the parameters; returns what puts the output to its URL."""
+        source = params[self._reads]
+        writes = params[self._writes] if self._writes is not None else None
         if not any("://" in place for place in (source, writes) if place is not None):
-            return []
-        from rec_summary.records.remote.places import local_path
+            return None
+        from rec_summary.records.remote import SOURCE, Upload, Url, fetch_tree, to_place
 
-        finish: list[Finish] = []
-        path = local_path(source)
-        remote = path is None
-        follows = self._follows(ctx.params)
-        if path is None:
-            everything = self._everything(ctx.params)
-            quiet = bool(ctx.params.get("quiet"))
-            path = _mirrored(
-                source, cache, stack, everything=everything, follows=follows, quiet=quiet
-            )
-        ctx.params[self._reads] = path
-        if writes is None and self._writes_beside and remote:
-            writes = source
-        if self._writes is not None and writes is not None:
-            path = local_path(writes)
-            if path is None:
-                from rec_summary.errors import three_part
-                from rec_summary.records.remote.places import DESTINATION
-                from rec_summary.records.remote.upload import Upload
+        place = to_place(source)
+        if isinstance(place, Url):
+            place.connect(SOURCE)
+        params[self._reads] = place
+        if self._fetches and isinstance(place, Url):
+            params[self._reads] = _temporary(place, stack)
+            with progress_shown(quiet=_is_quiet(params), doing="fetching") as progress:
+                fetch_tree(place, params[self._reads], progress)
+        target = writes if writes is None else to_place(writes)
+        if target is None and self._writes_beside:
+            target = place
+        if self._writes is None or not isinstance(target, Url):
+            if writes is not None and self._writes is not None:
+                params[self._writes] = target
+            return None
+        self._check_destination(place, target)
+        upload = Upload(_temporary(target, stack), target)
+        params[self._writes] = upload.directory
+        if self._follows(params):
+            stack.enter_context(upload.kept_up())
+        return upload
 
-                if not self._writes_beside:
-                    _check_apart(source, writes)
-                upload = stack.enter_context(Upload(writes, cache, fresh=self._fresh))
-                if self._empty and not upload.is_empty:
-                    expected = "an empty place, or one that does not exist"
-                    raise click.ClickException(three_part(DESTINATION, upload.url, expected))
-                if follows:
-                    stack.enter_context(upload.kept_pushed())
-                finish.append(upload.push)
-                path = upload.path
-            ctx.params[self._writes] = path
-        return finish
+    def _check_destination(self, source: str, target: Url) -> None:
+        from rec_summary.errors import three_part
+        from rec_summary.records.remote import DESTINATION, list_tree, overlap
 
-
-def _check_apart(source: str, destination: str) -> None:
-    from rec_summary.errors import three_part
-    from rec_summary.records.remote.places import DESTINATION, clean
-
-    places = [f"{clean(place)}/" for place in (source, destination)]
-    if places[0].startswith(places[1]) or places[1].startswith(places[0]):
-        expected = f"a place that is neither in {places[0]} nor around it"
-        raise click.UsageError(one_line(three_part(DESTINATION, places[1], expected)))
+        if not self._writes_beside and overlap(source, target):
+            expected = f"a place that is neither in {source}/ nor around it"
+            raise click.UsageError(one_line(three_part(DESTINATION, target, expected)))
+        if self._empty and list_tree(target, DESTINATION):
+            expected = "an empty place, or one that does not exist"
+            raise click.ClickException(three_part(DESTINATION, target, expected))
 
 
-def _mirrored(
-    url: str,
-    cache: str | None,
-    stack: contextlib.ExitStack,
-    *,
-    everything: bool,
-    follows: bool,
-    quiet: bool,
-) -> str:
-    from rec_summary.records.remote.mirror import Mirror, is_record_file
+def _is_quiet(params: Params) -> bool:
+    return bool(params.get("quiet") or params.get("as_json"))
 
-    mirror = Mirror(url, cache, wanted=(lambda name: True) if everything else is_record_file)
-    with progress_shown(quiet=quiet, doing="fetching") as progress:
-        mirror.refresh(progress, must_exist=not follows)
-    if follows:
-        stack.enter_context(mirror.kept_fresh())
-    return mirror.path
+
+def _temporary(url: Url, stack: contextlib.ExitStack) -> str:
+    """Makes a temporary directory that has the URL's last name, and is shown as the URL."""
+    path = os.path.join(
+        stack.enter_context(tempfile.TemporaryDirectory(prefix="rec_summary-")), url.name
+    )
+    os.mkdir(path)
+    stand_for(path, url)
+    return path
 
 
 @contextlib.contextmanager

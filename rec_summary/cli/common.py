@@ -29,6 +29,7 @@ _WIDE: Final = 10_000
 SHOWN: Final = 20  # problems and notes that are printed; others are only counted
 VERBOSE: Final = "rec_summary.verbose"  # the key of -v in click's context
 
+_urls: dict[str, str] = {}  # by the temporary directories that stand for them
 # Errors whose tracebacks were printed; contexts of `reporting_errors` can be nested.
 _traced: weakref.WeakSet[BaseException] = weakref.WeakSet()
 
@@ -46,7 +47,7 @@ def reporting_errors(*, debug: bool) -> Iterator[None]:
     except BrokenPipeError:
         raise  # the reader of the output is gone; click ends quietly
     except Exception as error:
-        from rec_summary.records.remote.places import NoSuchPlace, scrubbed
+        from rec_summary.records.remote import NoSuchPlace, scrubbed
 
         if debug:
             _print_traceback(error)
@@ -62,7 +63,7 @@ def reporting_errors(*, debug: bool) -> Iterator[None]:
 
 
 def _print_traceback(error: BaseException) -> None:
-    from rec_summary.records.remote.places import scrubbed
+    from rec_summary.records.remote import scrubbed
 
     click.echo(scrubbed("".join(traceback.format_exception(error))), err=True, nl=False)
 
@@ -105,6 +106,10 @@ def choose_runs(source: str, pattern: str | None) -> list[Run]:
     try:
         return some_matching_runs(find_runs(source), pattern)
     except (ArgumentError, SourceError) as error:
+        from rec_summary.records.remote import NoSuchPlace, Url
+
+        if isinstance(source, Url) and not isinstance(error, ArgumentError | NoSuchPlace):
+            raise  # the store cannot be reached
         raise click.UsageError(str(error)) from error
 
 
@@ -156,17 +161,31 @@ def is_verbose() -> bool:
 
 
 def one_line(text: str) -> str:
-    """Returns text for one line of a terminal, with URLs in place of their local copies."""
+    """Returns text for one line of a terminal, with URLs in place of temporary directories."""
     from rec_summary.series.text import printable
 
     return printable(called(text))
 
 
 def called(text: str) -> str:
-    """Returns text with URLs in place of their local copies."""
-    from rec_summary.records.remote.places import called as with_urls
+    """Returns text with URLs in place of the temporary directories that stand for them."""
+    for path, url in _urls.items():
+        text = text.replace(path, url)
+    return text
 
-    return with_urls(text)
+
+def stand_for(path: str, url: str) -> None:
+    """Makes `called` show a URL in the place of a temporary directory."""
+    _urls[path] = url
+
+
+def is_wrong_source(source: str, error: SourceError) -> bool:
+    """Whether the argument is wrong: nothing is there. Else the source could not be read."""
+    from rec_summary.records.remote import NoSuchPlace, Url
+
+    if isinstance(source, Url):
+        return isinstance(error, NoSuchPlace)
+    return not os.path.isdir(source)
 
 
 def count_of(number: int, noun: str) -> str:

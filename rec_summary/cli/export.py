@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -12,6 +11,7 @@ from rec_summary.cli.common import (
     SHOWN,
     called,
     count_of,
+    is_wrong_source,
     one_line,
     print_json,
     print_some,
@@ -42,7 +42,6 @@ _TABLES: Final = ("csv", "parquet", "jsonl")
     epilog=EXAMPLES,
     writes="destination",
     follows=lambda params: bool(params["follow"]),
-    everything=lambda params: params["projector"] is not None,
 )
 @click.argument("source", metavar="SRC", type=click.Path())
 @click.argument("destination", metavar="DEST", type=click.Path())
@@ -108,7 +107,7 @@ def export(source: str, destination: str, quiet: bool, debug: bool, **chosen: An
         try:
             _export(source, destination, quiet=quiet, **chosen)
         except SourceError as error:
-            if not os.path.isdir(source):  # a mistake in the argument, not in the records
+            if is_wrong_source(source, error):
                 raise click.UsageError(str(error)) from error
             raise
 

@@ -31,8 +31,7 @@ Examples:
     reads="run",
     writes="output",
     writes_beside=True,
-    fresh=True,
-    everything=lambda params: True,
+    fetches=True,
 )
 @click.argument("run", metavar="RUN", type=click.Path())
 @click.option(

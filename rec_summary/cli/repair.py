@@ -10,6 +10,7 @@ from rec_summary.cli.command import RecordsCommand
 from rec_summary.cli.common import (
     SHOWN,
     count_of,
+    is_wrong_source,
     one_line,
     print_json,
     reporting_errors,
@@ -25,7 +26,7 @@ Examples:
 """
 
 
-@click.command(cls=RecordsCommand, epilog=EXAMPLES, writes="destination", fresh=True, empty=True)
+@click.command(cls=RecordsCommand, epilog=EXAMPLES, writes="destination", empty=True)
 @click.argument("source", metavar="SRC", type=click.Path())
 @click.argument("destination", metavar="DEST", type=click.Path())
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -44,7 +45,7 @@ def repair(source: str, destination: str, as_json: bool, quiet: bool, debug: boo
             with progress_shown(quiet=quiet, doing="copying") as progress:
                 report = copy(source, destination, progress=progress)
         except SourceError as error:
-            if not os.path.exists(source):  # a mistake in the argument, not in the records
+            if is_wrong_source(source, error) and not os.path.exists(source):
                 raise click.UsageError(str(error)) from error
             raise
         if as_json:

@@ -41,7 +41,7 @@ Examples:
 _SPARK: Final = 24
 
 
-@click.command(cls=RecordsCommand, epilog=EXAMPLES, follows=lambda params: not params["once"])
+@click.command(cls=RecordsCommand, epilog=EXAMPLES)
 @click.argument("source", metavar="SRC", type=click.Path())
 @click.option("--runs", metavar="GLOB", help="Only runs whose name matches GLOB.")
 @click.option("--tags", metavar="REGEX", help="Only tags in which REGEX is found.")

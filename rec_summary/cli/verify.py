@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import os
@@ -45,12 +46,17 @@ def verify(
     warning: a running training leaves one.
     """
     with reporting_errors(debug=debug):
+        from rec_summary.records.format.names import parse_name
+        from rec_summary.records.remote import Url, open_binary
         from rec_summary.series.verify import DAMAGE, verify_file
 
         reports, unreadable = [], []
-        if os.path.isfile(source):
-            path = os.path.realpath(source)  # the user has named it
-            with reading_progress(os.path.getsize(path), quiet=quiet) as advance:
+        is_url = isinstance(source, Url)
+        if parse_name(os.path.basename(source)) if is_url else os.path.isfile(source):
+            path = source if is_url else os.path.realpath(source)  # the user has named it
+            with contextlib.closing(open_binary(path)) as opened:
+                nbytes = opened.size
+            with reading_progress(nbytes, quiet=quiet) as advance:
                 reports.append(verify_file(path, functools.partial(advance, path)))
         else:
             chosen = choose_runs(source, runs)

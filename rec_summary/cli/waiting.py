@@ -16,22 +16,25 @@ def tell_what_is_awaited(source: str, *, quiet: bool) -> None:
     So a mistyped name is noticed.
 
     Args:
-        source: The directory, or the local copy of a URL.
+        source: A directory that need not exist yet, or a URL.
         quiet: Whether to print nothing.
 
     Raises:
         click.UsageError: The source is a file, not a directory.
     """
     from rec_summary.records.reading.runs import find_runs
+    from rec_summary.records.remote import NoSuchPlace, Url
 
     try:
         find_runs(source)
     except SourceError as error:
+        if isinstance(source, Url) and not isinstance(error, NoSuchPlace):
+            raise  # the store cannot be reached
         if os.path.exists(source) and not os.path.isdir(source):
             raise click.UsageError(str(error)) from error
         if not quiet:
-            place = one_line(os.path.abspath(source))
+            place = one_line(source if isinstance(source, Url) else os.path.abspath(source))
             known = f"There are no records in {place} yet"
-            if not os.path.exists(source):
+            if not isinstance(source, Url) and not os.path.exists(source):
                 known = f"{place} does not exist yet"
             click.echo(f"{known}: waiting for records.", err=True)

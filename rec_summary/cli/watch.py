@@ -55,7 +55,7 @@ FAILED: Final = 3
 _PATIENCE_SECS: Final = 10.0  # for commands that still have to run after Ctrl-C
 
 
-@click.command(cls=RecordsCommand, epilog=EXAMPLES, follows=lambda params: not params["once"])
+@click.command(cls=RecordsCommand, epilog=EXAMPLES)
 @click.argument("source", metavar="SRC", type=click.Path())
 @click.option(
     "--rule",

@@ -41,6 +41,49 @@ def open_plain(path: str | os.PathLike[str]) -> int:
     return fd
 
 
+class PlainFile:
+    """A regular file that is read at any offset; it may grow meanwhile."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        """Opens a file.
+
+        Raises:
+            OSError: It cannot be opened, is a link, or is not a regular file.
+        """
+        self._file = os.fdopen(open_plain(path), "rb", buffering=0)  # `close` closes it
+
+    @property
+    def size(self) -> int:
+        """Its size in bytes at this moment."""
+        return os.fstat(self._file.fileno()).st_size
+
+    def read_at(self, offset: int, nbytes: int) -> bytes:
+        """Returns `nbytes` from `offset` on; fewer at the end of the file.
+
+        Raises:
+            OSError: The file cannot be read.
+        """
+        data = os.pread(self._file.fileno(), nbytes, offset)
+        while len(data) < nbytes:
+            more = os.pread(self._file.fileno(), nbytes - len(data), offset + len(data))
+            if not more:
+                break
+            data += more
+        return data
+
+    def next_data(self, offset: int) -> int:
+        """Returns the offset of the first byte from `offset` on that is not in a hole."""
+        try:
+            return os.lseek(self._file.fileno(), offset, os.SEEK_DATA)
+        except OSError as error:
+            # No data behind `offset`; or a file system that does not know.
+            return self.size if error.errno == errno.ENXIO else offset
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._file.close()
+
+
 def read_plain(path: str | os.PathLike[str], most: int) -> bytes:
     """Returns the content of a regular file of at most `most` bytes.
 

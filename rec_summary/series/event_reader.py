@@ -115,6 +115,11 @@ class EventReader:
             text = f"the file cannot be opened: {error.strerror}"
             self._failure = Damage(Flaw.UNREADABLE, offset, text, error)
 
+    @property
+    def size(self) -> int:
+        """The size of the file in bytes; 0 if it could not be opened."""
+        return 0 if self._reader is None else self._reader.size
+
     def __iter__(self) -> Iterator[Batch]:
         """Yields batches until the file ends, or cannot be read any further; reports damage."""
         for item in self.items():

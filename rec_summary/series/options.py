@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import fnmatch
 import json
-import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ import numpy.typing as npt
 
 from rec_summary.errors import three_part, verbatim
 from rec_summary.records.reading.runs import Run
+from rec_summary.records.remote import overlap, to_place
 from rec_summary.series.text import printable
 
 DASHBOARDS: Final = (
@@ -184,8 +184,8 @@ def check_apart(source: str, destination: str, what: str) -> None:
     Raises:
         ArgumentError: One directory is in the other.
     """
-    places = [os.path.realpath(source), os.path.realpath(destination)]
-    if os.path.commonpath(places) in places:
+    source, destination = to_place(source), to_place(destination)
+    if overlap(source, destination):
         raise ArgumentError(
             three_part(
                 what,

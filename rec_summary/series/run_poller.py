@@ -8,6 +8,7 @@ because it works on network file systems, where notifications of other hosts' wr
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import time
@@ -15,13 +16,16 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from rec_summary.errors import SourceError
 from rec_summary.records.reading.reader import RecordReader
-from rec_summary.records.reading.runs import RecordFile, Run, list_files
+from rec_summary.records.reading.runs import RecordFile, Run, find_runs, list_files, run_name
+from rec_summary.records.remote import NoSuchPlace, Url, to_place
 from rec_summary.series.batch import Batch
 from rec_summary.series.event_reader import EventReader
 from rec_summary.series.report import Report
 
 _SETTLED_SECS: Final = 2.0  # a directory may change again without a change of its time before
+_LIST_SECS: Final = 5.0  # a list of a URL takes a request for each thousand files
 _RESCAN_SECS: Final = 30.0  # not every file system reports that a directory has changed
 
 
@@ -96,6 +100,9 @@ def _boundary(path: str, offset: int) -> int:
         return 0
 
 
+logger = logging.getLogger("rec_summary")
+
+
 @dataclass
 class _Directory:
     """What is known of a directory."""
@@ -118,15 +125,19 @@ class RunPoller:
             source: The tree; it need not exist yet.
             clock: Returns the time that directories are stamped with, in seconds.
         """
-        self._source = source
+        self._source = to_place(source)
         self._clock = clock
         self._directories: dict[str, _Directory] = {}
+        self._next_list = -math.inf  # of a URL, by the monotonic clock
+        self._failure = ""  # why the last list of a URL failed
 
     def poll(self) -> list[Run]:
         """Returns the runs that are new, or have new files, or files that have grown.
 
         A run is named by its path below the source; the source itself by its base name.
         """
+        if isinstance(self._source, Url):
+            return self._poll_url(self._source)
         changed = []
         for path in self._walk(self._source):
             directory = self._directories[path]
@@ -137,6 +148,33 @@ class RunPoller:
     def runs(self) -> list[Run]:
         """Returns all runs of the last poll."""
         return [self._run(path, each) for path, each in self._directories.items() if each.files]
+
+    def _poll_url(self, url: Url) -> list[Run]:
+        """Lists all files, at most every few seconds, and compares their sizes."""
+        now = time.monotonic()
+        if now < self._next_list:
+            return []
+        self._next_list = now + _LIST_SECS
+        try:
+            runs = find_runs(url)
+            self._failure = ""
+        except NoSuchPlace:
+            runs = []
+        except SourceError as error:
+            if self._failure != str(error):
+                self._failure = str(error)
+                logger.warning("rec_summary: not up to date, trying again: %s", error)
+            return []
+        changed = []
+        for run in runs:
+            sizes = {file.path: file.nbytes for file in run.files}
+            known = self._directories.setdefault(run.path, _Directory())
+            if sizes != known.sizes:
+                changed.append(run)
+            known.files, known.sizes = run.files, sizes
+        for path in set(self._directories).difference(run.path for run in runs):
+            del self._directories[path]
+        return changed
 
     def _walk(self, path: str) -> Iterator[str]:
         """Yields a directory and those below it; lists them again if need be."""
@@ -186,11 +224,9 @@ class RunPoller:
             self._forget(below)
 
     def _run(self, path: str, directory: _Directory) -> Run:
-        base = os.path.basename(os.path.abspath(self._source)) or "root"
-        relative = os.path.relpath(path, self._source).replace(os.sep, "/")
-        nested = self._source in self._directories and self._directories[self._source].files
-        name = base if relative == "." else f"{base}/{relative}" if nested else relative
-        return Run(name, path, directory.files)
+        top = self._directories.get(self._source)
+        nested = path == self._source or (top is not None and bool(top.files))
+        return Run(run_name(path, self._source, nested=nested), path, directory.files)
 
 
 def _below(path: str) -> list[str]:

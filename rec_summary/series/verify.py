@@ -125,7 +125,7 @@ def verify_file(
             is_first = False
             advance(reader.offset - done)
             done = reader.offset
-        nbytes = os.path.getsize(path)
+        nbytes = reader.size
         torn = reader.unfinished is not None and nbytes > 0
         if torn:
             what = "the file ends in the middle of a record: a writer is at work, or was killed"

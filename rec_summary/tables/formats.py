@@ -20,6 +20,7 @@ import numpy.typing as npt
 from rec_summary.errors import DestinationError, SourceError, three_part, verbatim
 from rec_summary.records.files import write_atomically
 from rec_summary.records.reading.runs import Run, find_runs
+from rec_summary.records.remote import to_place
 from rec_summary.series.batch import HISTOGRAM, SCALAR, Columns
 from rec_summary.series.options import (
     EVERYTHING,
@@ -137,7 +138,7 @@ def export_tables(
         DestinationError: A file cannot be written.
         ImportError: The format is `parquet`, and pyarrow is not installed.
     """
-    source, destination = os.fspath(source), os.fspath(destination)
+    source, destination = to_place(source), os.fspath(destination)
     if form not in FORMATS:
         raise ArgumentError(three_part("the format", form, f"one of {', '.join(FORMATS)}"))
     selection = Selection(ExportOptions(tags=tags, since=since, until=until))

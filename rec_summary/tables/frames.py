@@ -12,7 +12,7 @@ import numpy as np
 
 from rec_summary.errors import three_part, verbatim
 from rec_summary.records.reading.runs import Run, find_runs
-from rec_summary.records.remote.mirror import fetched
+from rec_summary.records.remote import to_place
 from rec_summary.series.batch import Columns
 from rec_summary.series.limits import MOST_CELLS
 from rec_summary.series.options import (
@@ -80,7 +80,7 @@ def load(
 
     Args:
         source: A record directory, or a tree of them; ours or MindSpore's. A URL such as
-            `s3://bucket/records` is mirrored to a local cache first (see `records.mirror`).
+            `s3://bucket/records` is read by ranges.
         runs: A pattern as of `fnmatch`, where `*` also matches `/`: only these runs.
         tags: A regular expression: only values in whose tag it is found.
         since: Only values of this step or later.
@@ -93,8 +93,8 @@ def load(
     """
     _pandas()
     selection = Selection(ExportOptions(tags=tags, since=since, until=until))
-    path = fetched(source)
-    return Records(os.fspath(source), some_matching_runs(find_runs(path), runs), selection)
+    place = to_place(source)
+    return Records(place, some_matching_runs(find_runs(place), runs), selection)
 
 
 class Records:

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import IO, Final
 
 from rec_summary.errors import RecSummaryError
+from rec_summary.records.remote import Url
 
 LOCALHOST: Final = "127.0.0.1"
 _START_SECS: Final = 60.0
@@ -136,7 +137,7 @@ def cache_directory(source: str) -> str:
     It is below `$XDG_CACHE_HOME` or `~/.cache`, and the same for the same source.
     """
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    path = os.path.realpath(source)
+    path = source if isinstance(source, Url) else os.path.realpath(source)
     digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:12]
     name = re.sub(r"[^\w.-]", "_", os.path.basename(path)) or "root"
     return os.path.join(home, "rec_summary", f"{name}-{digest}")

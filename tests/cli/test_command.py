@@ -1,8 +1,9 @@
-"""What `RecordsCommand` hands to a command in the place of URLs."""
+"""What `RecordsCommand` passes to a command in the place of URLs."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from click.testing import CliRunner
 
 from rec_summary.cli.command import RecordsCommand
 from rec_summary.errors import DestinationError
-from rec_summary.records.remote.upload import Upload
+from rec_summary.records.remote import Upload, Url
 from tests.support.record_dirs import summary_name
 
 fsspec = pytest.importorskip("fsspec")
@@ -20,8 +21,7 @@ RECORD = summary_name()
 
 
 @pytest.fixture
-def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setenv("REC_SUMMARY_CACHE", str(tmp_path / "cache"))
+def memory() -> Iterator[Any]:
     fs = fsspec.filesystem("memory")
     fs.store.clear()
     fs.pipe_file(f"/runs/a/{RECORD}", b"record")
@@ -53,31 +53,43 @@ def test_local_paths_are_left_alone(tmp_path: Path) -> None:
     made = command(lambda *places: seen.append(places))
     for source in (str(tmp_path), f"file://{tmp_path}"):
         assert CliRunner().invoke(made, [source, "--output", "x"]).exit_code == 0
-    assert seen == [(str(tmp_path), "x")] * 2
+        assert CliRunner().invoke(made, ["x", "--output", source]).exit_code == 0
+    assert seen == [(str(tmp_path), "x"), ("x", str(tmp_path))] * 2
 
 
-def test_a_source_is_mirrored_with_what_the_command_needs(memory: Any) -> None:
+def test_a_source_is_read_where_it_is(memory: Any) -> None:
     seen: list[Any] = []
-    for everything in (False, True):
-        made = command(
-            lambda source, _: seen.append(names(source)), everything=lambda _, all=everything: all
-        )
-        result = CliRunner().invoke(made, ["memory://runs"])
-        assert result.exit_code == 0, result.output
-    assert seen == [[f"a/{RECORD}"], ["a/ckpt_dir/one.ckpt", f"a/{RECORD}"]]
+    made = command(lambda *places: seen.append(places))
+    assert CliRunner().invoke(made, ["memory://runs"]).exit_code == 0
+    assert seen == [("memory://runs", None)]
+    assert isinstance(seen[0][0], Url)
+
+
+def test_a_source_is_copied_where_the_command_needs_files(memory: Any) -> None:
+    seen: list[Any] = []
+    made = command(lambda source, _: seen.append((source, names(source))), fetches=True)
+    result = CliRunner().invoke(made, ["memory://runs"])
+    assert result.exit_code == 0, result.output
+    [(path, found)] = seen
+    assert found == ["a/ckpt_dir/one.ckpt", f"a/{RECORD}"]
+    assert os.path.basename(path) == "runs"
+    assert not os.path.exists(path)
 
 
 def test_what_is_written_goes_beside_the_source(memory: Any) -> None:
+    seen: list[str] = []
+
     def write(source: str, output: str) -> None:
         assert output != source
         Path(output, "new").write_text("landscape")
+        seen.append(output)
 
-    made = command(write, writes_beside=True, fresh=True)
+    made = command(write, writes_beside=True, fetches=True)
     assert CliRunner().invoke(made, ["memory://runs"]).exit_code == 0
     assert memory.cat_file("/runs/new") == b"landscape"
     assert memory.exists(f"/runs/a/{RECORD}")
-    # A local source is the destination itself, which the command knows.
-    seen: list[Any] = []
+    assert not os.path.exists(seen.pop())
+    # A local source is the destination itself; the command knows that.
     made = command(lambda _, output: seen.append(output), writes_beside=True)
     CliRunner().invoke(made, ["local"])
     assert seen == [None]
@@ -93,13 +105,21 @@ def test_nothing_is_put_when_the_command_fails(memory: Any) -> None:
     assert memory.find("/logs") == []
 
 
-def test_what_goes_wrong_on_the_way_out_is_told(
+def test_a_destination_that_must_be_empty(memory: Any) -> None:
+    made = command(lambda *_: None, empty=True)
+    result = CliRunner().invoke(made, ["local", "--output", "memory://runs"])
+    assert result.exit_code == 1
+    assert "an empty place, or one that does not exist" in result.output
+    assert CliRunner().invoke(made, ["local", "--output", "memory://new"]).exit_code == 0
+
+
+def test_an_error_while_files_are_put_is_reported(
     memory: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(self: Upload, *_: object) -> None:
-        raise DestinationError("the lock is stuck")
+    def fail(*_: object) -> None:
+        raise DestinationError("the store is full")
 
-    monkeypatch.setattr(Upload, "__exit__", fail)
+    monkeypatch.setattr(Upload, "put", fail)
     made = command(lambda *_: None)
     result = CliRunner().invoke(made, ["memory://runs", "--output", "memory://logs"])
-    assert (result.exit_code, "Error: the lock is stuck" in result.output) == (1, True)
+    assert (result.exit_code, "Error: the store is full" in result.output) == (1, True)

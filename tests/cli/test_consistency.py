@@ -39,7 +39,7 @@ def options(name: str) -> dict[str, click.Option]:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_the_common_options(name: str) -> None:
     found = options(name)
-    for option in ("--debug", "--quiet", "-q", "--verbose", "-v", "--cache"):
+    for option in ("--debug", "--quiet", "-q", "--verbose", "-v"):
         assert option in found
     if name != "view":  # its result is a page
         assert found["--json"].is_flag

@@ -13,14 +13,14 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator
-from typing import IO, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from rec_summary.errors import RecordError, verbatim
-from rec_summary.records.files import open_plain
 from rec_summary.records.format.wire import LENGTH, VARINT, read_varint
+from rec_summary.records.remote import open_binary
 
 _TYPES: Final = {
     **{f"Int{bits}": np.dtype(f"<i{bits // 8}") for bits in (8, 16, 32, 64)},
@@ -66,11 +66,11 @@ class CheckpointFile:
             CheckpointError: It is no checkpoint, is damaged, or is encrypted.
         """
         self.path = os.fspath(path)
-        self._file: IO[bytes] = os.fdopen(open_plain(self.path), "rb")
+        self._file = open_binary(self.path)
         try:
-            self._size = os.fstat(self._file.fileno()).st_size
             self._entries: dict[str, _Entry] = {}
-            for count, (_, start, end) in enumerate(self._fields(0, self._size, trailer=True)):
+            fields = self._fields(0, self._file.size, trailer=True)
+            for count, (_, start, end) in enumerate(fields):
                 if count == MOST_VALUES:
                     what, expected = "the number of values", f"at most {MOST_VALUES:,}"
                     raise self._error(start, what, verbatim("more"), expected)
@@ -224,8 +224,7 @@ class CheckpointFile:
         return self._read(start, min(end - start, _LONGEST_TEXT)).decode("utf-8", "replace")
 
     def _read(self, offset: int, nbytes: int) -> bytes:
-        self._file.seek(offset)
-        return self._file.read(nbytes)
+        return self._file.read_at(offset, nbytes)
 
     def _error(self, offset: int, what: str, received: object, expected: str) -> CheckpointError:
         return CheckpointError(self.path, offset, what, received, expected)

@@ -19,9 +19,9 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from rec_summary.errors import RecordError, verbatim
-from rec_summary.records.files import open_plain
 from rec_summary.records.format import framing
 from rec_summary.records.format.bounds import MOST_BYTES, VARIABLE
+from rec_summary.records.remote import open_binary
 
 _CHUNK_BYTES: Final = 1 << 18
 
@@ -82,7 +82,7 @@ class RecordReader:
         """Opens `path` for reading.
 
         Args:
-            path: A file of framed records.
+            path: A file of framed records; a path or a `Url`.
             offset: The record boundary to start at, in bytes.
 
         Raises:
@@ -90,9 +90,14 @@ class RecordReader:
         """
         self.path = os.fspath(path)
         self.offset = offset
-        self._file = os.fdopen(open_plain(self.path), "rb", buffering=0)  # `close` closes it
+        self._file = open_binary(self.path)
         self._buffer = b""
         self._buffer_start = offset  # where in the file `_buffer` begins
+
+    @property
+    def size(self) -> int:
+        """The size of the file in bytes; of a file at a URL, when it was opened."""
+        return self._file.size
 
     def read(self) -> RawRecord | None:
         """Returns the next record, or None where the file ends at a record boundary.
@@ -123,7 +128,7 @@ class RecordReader:
             )
         # Compare with the file's size first: a damaged length must never make us allocate.
         needed = length + framing.OVERHEAD_BYTES
-        present = os.fstat(self._file.fileno()).st_size - start
+        present = self.size - start
         if length > MOST_BYTES:
             raise self._too_large(length, ends=needed <= present)
         begin = self._fill(start, needed) if needed <= present else len(self._buffer)
@@ -157,7 +162,7 @@ class RecordReader:
         begin = self.offset - self._buffer_start
         if not 0 <= begin <= len(self._buffer) - nbytes:
             # Read again what is left, rather than copied together with what follows.
-            self._buffer = os.pread(self._file.fileno(), nbytes, self.offset)
+            self._buffer = self._file.read_at(self.offset, nbytes)
             self._buffer_start, begin = self.offset, 0
         return self._buffer, begin
 
@@ -218,14 +223,9 @@ class RecordReader:
         """Makes sure that the buffer has up to `size` bytes from `start` on; says where."""
         begin = start - self._buffer_start
         if not 0 <= begin <= len(self._buffer) or begin + size > len(self._buffer):
-            # Keep what is already read; the kernel's file position is never relied upon.
+            # Keep what is already read.
             kept = self._buffer[begin:] if 0 <= begin <= len(self._buffer) else b""
-            parts, have = [kept], len(kept)
-            while have < size:
-                block = os.pread(self._file.fileno(), max(size - have, _CHUNK_BYTES), start + have)
-                if not block:
-                    break
-                parts.append(block)
-                have += len(block)
-            self._buffer, self._buffer_start, begin = b"".join(parts), start, 0
+            missing = max(size - len(kept), _CHUNK_BYTES)
+            self._buffer = kept + self._file.read_at(start + len(kept), missing)
+            self._buffer_start, begin = start, 0
         return begin

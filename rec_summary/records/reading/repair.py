@@ -7,7 +7,7 @@ checksums of a length and of the data behind it both hold. By chance that happen
 
 from __future__ import annotations
 
-import errno
+import contextlib
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from rec_summary.errors import DestinationError, three_part, verbatim
-from rec_summary.records.files import open_plain, write_atomically
+from rec_summary.records.files import write_atomically
 from rec_summary.records.format import framing
 from rec_summary.records.format.bounds import MOST_BYTES
 from rec_summary.records.reading.reader import (
@@ -25,7 +25,8 @@ from rec_summary.records.reading.reader import (
     RecordReader,
     TruncatedRecord,
 )
-from rec_summary.records.reading.runs import Run, find_runs
+from rec_summary.records.reading.runs import Run, find_runs, relative_path
+from rec_summary.records.remote import Url, open_binary, overlap, to_place
 
 _WINDOW: Final = 1 << 22
 _SMALLEST_WINDOW: Final = 1 << 12
@@ -60,7 +61,8 @@ class RepairReport:
     Attributes:
         files: All record files.
         unreadable: Files that could not be opened, and why.
-        other: How many other files lie in the record directories; these are not copied.
+        other: How many other files are in the record directories, and not copied; not counted
+            at a URL.
     """
 
     files: tuple[FileRepair, ...]
@@ -80,7 +82,7 @@ def repair(
     modification of what it is a copy of.
 
     Args:
-        source: A record directory, or a tree of them.
+        source: A record directory, or a tree of them; a path or a URL.
         destination: A directory that is empty or does not exist; neither in `source` nor
             around it.
         progress: Told the run at hand, the bytes read so far, the bytes in all.
@@ -89,14 +91,14 @@ def repair(
         SourceError: There are no record files.
         DestinationError: The destination is not empty, or cannot be written to.
     """
-    source, destination = os.fspath(source), os.fspath(destination)
+    source, destination = to_place(source), os.fspath(destination)
     _check(source, destination)
     runs = find_runs(source)
     files: list[FileRepair] = []
     unreadable: list[tuple[str, str]] = []
     other, done, total = 0, 0, sum(run.nbytes for run in runs)
     for run in runs:
-        target = os.path.join(destination, os.path.relpath(run.path, source))
+        target = os.path.join(destination, relative_path(run.path, source))
         try:
             os.makedirs(target, exist_ok=True)
         except OSError as error:
@@ -123,9 +125,8 @@ def repair(
 
 
 def _check(source: str, destination: str) -> None:
-    places = [os.path.realpath(source), os.path.realpath(destination)]
     what = "the destination of the repair"
-    if os.path.commonpath(places) in places:
+    if overlap(source, destination):
         expected = "two directories of which neither is in the other"
         raise DestinationError(three_part(what, destination, expected))
     try:
@@ -150,13 +151,13 @@ def _copy(reader: RecordReader, path: str) -> FileRepair:
             records += 1
             nbytes += len(data)
             reached = start + len(data)
-        size = os.path.getsize(reader.path)
-        if size > reached:
-            lost.append((reached, size - reached))
-        status = os.lstat(reader.path)
-        out.flush()  # a write after `utime` would change the time again
-        os.utime(out.fileno(), ns=(status.st_atime_ns, status.st_mtime_ns))
-        os.fchmod(out.fileno(), status.st_mode & _PERMISSIONS)
+        if reader.size > reached:
+            lost.append((reached, reader.size - reached))
+        if not isinstance(reader.path, Url):
+            status = os.lstat(reader.path)
+            out.flush()  # a write after `utime` would change the time again
+            os.utime(out.fileno(), ns=(status.st_atime_ns, status.st_mtime_ns))
+            os.fchmod(out.fileno(), status.st_mode & _PERMISSIONS)
     return FileRepair(reader.path, path, records, nbytes, tuple(lost))
 
 
@@ -166,7 +167,7 @@ def sound_records(reader: RecordReader) -> Iterator[tuple[int, bytes]]:
     Raises:
         OSError: Reading failed.
     """
-    budget = Budget(_TRIED * os.path.getsize(reader.path) + _WINDOW)
+    budget = Budget(_TRIED * reader.size + _WINDOW)
     while True:
         start = reader.offset
         try:
@@ -209,18 +210,20 @@ def find_record(
     Raises:
         OSError: Reading failed.
     """
-    with os.fdopen(open_plain(path), "rb", buffering=0) as file:
-        fd, size = file.fileno(), os.fstat(file.fileno()).st_size
+    with contextlib.closing(open_binary(os.fspath(path))) as file:
+        size = file.size
         budget = Budget(_TRIED * size + _WINDOW) if budget is None else budget
         window = _SMALLEST_WINDOW
         while start + framing.OVERHEAD_BYTES <= size:
-            start = _behind_a_hole(fd, start, size)
-            data = os.pread(fd, window + framing.HEADER_BYTES, start)
+            # A file may have holes that take no space on the disk.
+            start = max(start, file.next_data(start) - framing.HEADER_BYTES)
+            data = file.read_at(start, window + framing.HEADER_BYTES)
             for offset in _plausible(data, size - start, window):
                 length = framing.unpack_header(data[offset : offset + framing.HEADER_BYTES])
                 if length is None or length > max(min(MOST_BYTES, budget.nbytes), _SHORT):
                     continue
-                rest = _read(fd, length + framing.FOOTER_BYTES, start + offset)
+                behind = start + offset + framing.HEADER_BYTES
+                rest = file.read_at(behind, length + framing.FOOTER_BYTES)
                 if len(rest) == length + framing.FOOTER_BYTES and framing.footer_matches(
                     rest[:length], rest[length:]
                 ):
@@ -229,25 +232,6 @@ def find_record(
             start += window
             window = min(2 * window, _WINDOW)  # the next record is usually near
     return None
-
-
-def _read(fd: int, nbytes: int, header: int) -> bytes:
-    """Returns what stands behind a header."""
-    parts, at = [], header + framing.HEADER_BYTES
-    while nbytes and (block := os.pread(fd, nbytes, at)):
-        parts.append(block)
-        nbytes, at = nbytes - len(block), at + len(block)
-    return b"".join(parts)
-
-
-def _behind_a_hole(fd: int, start: int, size: int) -> int:
-    """Returns where a record could begin: a file may have holes that take no space on the disk."""
-    try:
-        data = os.lseek(fd, start, os.SEEK_DATA)
-    except OSError as error:
-        # No data behind `start`; or a file system that does not know.
-        return size if error.errno == errno.ENXIO else start
-    return max(start, data - framing.HEADER_BYTES)
 
 
 def _plausible(window: bytes, remaining: int, most: int) -> Iterator[int]:
@@ -271,6 +255,8 @@ def _plausible(window: bytes, remaining: int, most: int) -> Iterator[int]:
 
 
 def _others(run: Run) -> int:
+    if isinstance(run.path, Url):
+        return 0
     ours = {file.path for file in run.files}
     with os.scandir(run.path) as entries:
         return sum(

@@ -6,12 +6,13 @@ import contextlib
 import logging
 import math
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Final
 
 from rec_summary.errors import SourceError, three_part
 from rec_summary.records.format.names import Kind, RecordName, parse_name
+from rec_summary.records.remote import SOURCE, Entry, NoSuchPlace, Url, list_tree, to_place
 
 logger = logging.getLogger("rec_summary")
 
@@ -24,16 +25,20 @@ class RecordFile:
     """A record file of a run.
 
     Attributes:
-        path: Where it is.
-        name: What its name says.
+        path: A path or a `Url`.
+        name: The parts of its name.
+        entry: What the list of a URL says of it; None for a local file.
     """
 
     path: str
     name: RecordName
+    entry: Entry | None = field(default=None, compare=False)
 
     @property
     def nbytes(self) -> int:
-        """Its size at this moment; 0 if it is gone. That of a link is its own."""
+        """Its size at this moment, 0 if it is gone; at a URL, its size when it was listed."""
+        if self.entry is not None:
+            return self.entry.size
         try:
             return os.lstat(self.path).st_size
         except OSError:
@@ -42,6 +47,8 @@ class RecordFile:
     @property
     def changed(self) -> float:
         """When it was last written to, in seconds since the epoch; -inf if it is gone."""
+        if self.entry is not None:
+            return self.entry.modified
         try:
             return os.stat(self.path).st_mtime
         except OSError:
@@ -53,9 +60,9 @@ class Run:
     """A directory that holds record files.
 
     Attributes:
-        name: Its path below the source in question, with `/`; what TensorBoard shows.
-        path: Where it is.
-        files: Its record files, in the order in which they were begun.
+        name: Its path below the source, with `/`; TensorBoard shows it.
+        path: The directory; a path or a `Url`.
+        files: Its record files, in the order of creation.
     """
 
     name: str
@@ -73,14 +80,14 @@ class Run:
         return sum(file.nbytes for file in self.files)
 
     def of(self, kind: Kind, rank: int) -> tuple[RecordFile, ...]:
-        """The files of one kind and rank, in the order in which they were begun."""
+        """The files of one kind and rank, in the order of creation."""
         return tuple(f for f in self.files if f.name.kind is kind and f.name.rank == rank)
 
 
 def list_files(path: str) -> tuple[RecordFile, ...]:
-    """Returns the record files directly in a directory, in the order of their beginning.
+    """Returns the record files directly in a local directory, in the order of creation.
 
-    A link is among them, so that readers, which do not follow it, tell of it.
+    Links are included: readers do not follow them, and report them.
 
     Raises:
         OSError: The directory cannot be read.
@@ -91,62 +98,99 @@ def list_files(path: str) -> tuple[RecordFile, ...]:
             name = parse_name(entry.name)
             if name is not None and entry.is_file():
                 found.append(RecordFile(entry.path, name))
-    return tuple(sorted(found, key=lambda file: (*file.name.order, file.path)))
+    return _in_order(found)
 
 
 def find_runs(source: str | os.PathLike[str]) -> list[Run]:
     """Returns every run in a directory tree, in the order of their names.
 
-    A run is a directory with record files in it. It is named by its path below `source`;
-    if `source` is a run itself, its own base name stands first in every name, because a
-    nameless run would show up as `.`.
+    A run is a directory with record files in it. Its name is its path below `source`; if
+    `source` is a run itself, each name begins with the name of that directory.
+
+    A local directory below `source` that cannot be read, or is nested more than 64 deep, is
+    left out, with a warning.
 
     Args:
-        source: A record directory or a tree of them. Links to directories are not followed.
-
-    A directory below `source` that cannot be read, or is nested more than 64 deep, is left
-    out, with a warning.
+        source: A record directory or a tree of them, as a path or a URL. Links to directories
+            are not followed.
 
     Raises:
-        SourceError: There is no such directory, it cannot be read, or no record file is
-            anywhere in it.
+        SourceError: There is no such directory, it cannot be read, or it has no record file
+            at any depth.
     """
-    source = os.fspath(source)
-    what = "the source of records"
-    if not os.path.exists(source):
-        raise SourceError(
-            three_part(what, source, "an existing directory of MindSpore summary records")
+    source = to_place(source)
+    found = _remote_runs(source) if isinstance(source, Url) else _local_runs(source)
+    if not found:
+        expected = (
+            "a directory with record files in it or below it (their names contain "
+            "`.out.events.summary.<seconds>.`)"
         )
+        kind = NoSuchPlace if isinstance(source, Url) else SourceError
+        raise kind(three_part(SOURCE, source, expected))
+    nested = source in found
+    runs = [
+        Run(run_name(path, source, nested=nested), path, files) for path, files in found.items()
+    ]
+    return sorted(runs, key=lambda run: run.name)
+
+
+def relative_path(path: str, source: str) -> str:
+    """Returns the path of a directory below `source`, with `/`; `.` for `source` itself."""
+    if isinstance(source, Url):
+        return path[len(source) :].strip("/") or "."
+    return os.path.relpath(path, source).replace(os.sep, "/")
+
+
+def run_name(path: str, source: str, *, nested: bool) -> str:
+    """Returns the name of a run.
+
+    Args:
+        path: Its directory.
+        source: The tree that it is in.
+        nested: Whether `source` is a run itself.
+    """
+    relative = relative_path(path, source)
+    if not nested:
+        return relative
+    local = None if isinstance(source, Url) else os.path.basename(os.path.abspath(source))
+    base = source.name if isinstance(source, Url) else local or "root"
+    return base if relative == "." else f"{base}/{relative}"
+
+
+def _in_order(files: Iterable[RecordFile]) -> tuple[RecordFile, ...]:
+    return tuple(sorted(files, key=lambda file: (*file.name.order, file.path)))
+
+
+def _remote_runs(url: Url) -> dict[str, tuple[RecordFile, ...]]:
+    found: dict[str, list[RecordFile]] = {}
+    for entry in list_tree(url):
+        directory, _, base = entry.url.below.rpartition("/")
+        name = parse_name(base)
+        if name is not None:
+            path = Url(url.base, directory)
+            found.setdefault(path, []).append(RecordFile(entry.url, name, entry))
+    return {path: _in_order(files) for path, files in found.items()}
+
+
+def _local_runs(source: str) -> dict[str, tuple[RecordFile, ...]]:
+    if not os.path.exists(source):
+        expected = "an existing directory of MindSpore summary records"
+        raise SourceError(three_part(SOURCE, source, expected))
     if not os.path.isdir(source):
-        raise SourceError(three_part(what, source, "a directory, not a file: name its folder"))
-    found: dict[str, tuple[str, tuple[RecordFile, ...]]] = {}
+        raise SourceError(three_part(SOURCE, source, "a directory, not a file: name its folder"))
+    found = {}
     for path in _directories(source):
         try:
             files = list_files(path)
         except OSError as error:
             if path == source:
                 received = f"{source}: {error}"
-                raise SourceError(three_part(what, received, "a readable directory")) from error
+                raise SourceError(three_part(SOURCE, received, "a readable directory")) from error
             logger.warning("rec_summary: %s is left out: %s", path, error.strerror or error)
             continue
         if files:
-            found[os.path.relpath(path, source).replace(os.sep, "/")] = (path, files)
-    if not found:
-        raise SourceError(
-            three_part(
-                what,
-                source,
-                "a directory with record files in it or below it (their names contain "
-                "`.out.events.summary.<seconds>.`)",
-            )
-        )
-    base = os.path.basename(os.path.abspath(source)) or "root"
-    nested = "." in found
-    runs = []
-    for relative, (path, files) in found.items():
-        name = relative if not nested else base if relative == "." else f"{base}/{relative}"
-        runs.append(Run(name, path, files))
-    return sorted(runs, key=lambda run: run.name)
+            found[path] = files
+    return found
 
 
 def _directories(top: str) -> Iterator[str]:
@@ -159,6 +203,6 @@ def _directories(top: str) -> Iterator[str]:
             )
             continue
         yield path
-        with contextlib.suppress(OSError), os.scandir(path) as entries:  # who lists it learns why
+        with contextlib.suppress(OSError), os.scandir(path) as entries:  # `list_files` reports it
             below = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
             waiting.extend((each, depth + 1) for each in sorted(below, reverse=True))

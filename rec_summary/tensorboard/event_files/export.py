@@ -9,6 +9,7 @@ from typing import Final
 
 from rec_summary.errors import SourceError, three_part, verbatim
 from rec_summary.records.reading.runs import find_runs
+from rec_summary.records.remote import to_place
 from rec_summary.series.options import (
     ArgumentError,
     ExportOptions,
@@ -83,7 +84,7 @@ def export_tensorboard(
         DestinationError: `logdir` cannot be written to, another export is using it, or a
             run directory in it has event files of another writer.
     """
-    source, logdir = os.fspath(source), os.fspath(logdir)
+    source, logdir = to_place(source), os.fspath(logdir)
     options = ExportOptions(tags, plugins, since, until, max_points, tensors)
     if isinstance(jobs, bool) or not isinstance(jobs, int) or jobs < 1:
         raise ArgumentError(three_part("jobs", jobs, "an int of at least 1"))

@@ -12,6 +12,7 @@ from typing import Final
 
 from rec_summary.errors import DestinationError, three_part
 from rec_summary.records.reading.runs import Run
+from rec_summary.records.remote import to_place
 from rec_summary.series.options import ArgumentError, ExportOptions, check_apart, matching_runs
 from rec_summary.series.report import ExportReport, Report
 from rec_summary.series.run_poller import RunPoller
@@ -61,7 +62,7 @@ def follow_tensorboard(
         ArgumentError: `logdir` and `source` lie inside each other, or an option is invalid.
         DestinationError: `logdir` cannot be written to, or another export is using it.
     """
-    source, logdir = os.fspath(source), os.fspath(logdir)
+    source, logdir = to_place(source), os.fspath(logdir)
     options = options or ExportOptions()
     if not options.resumable:
         expected = "None: a series that still grows cannot be thinned"

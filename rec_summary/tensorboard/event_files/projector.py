@@ -24,6 +24,7 @@ from rec_summary.errors import DestinationError, SourceError, three_part, verbat
 from rec_summary.records.checkpoints.file import CheckpointError, CheckpointFile
 from rec_summary.records.files import write_atomically
 from rec_summary.records.reading.runs import Run, find_runs
+from rec_summary.records.remote import Url, list_tree, to_place
 from rec_summary.series.options import (
     ArgumentError,
     ExportOptions,
@@ -84,7 +85,7 @@ def export_projector(
         DestinationError: Something cannot be written.
     """
     wanted = compiled(pattern, "the choice of embedding tables")
-    source, logdir = os.fspath(source), os.fspath(logdir)
+    source, logdir = to_place(source), os.fspath(logdir)
     check_apart(source, logdir, "the log directory")
     chosen = some_matching_runs(find_runs(source), runs)
     lines = None if labels is None else _read_labels(os.fspath(labels))
@@ -109,7 +110,7 @@ def _tables(
     run: Run, wanted: re.Pattern[str], checkpoint: Any, seen: list[str]
 ) -> Iterator[tuple[str, Floats]]:
     """Yields names and tables of a run; names that do not match are added to `seen`."""
-    path = _newest_checkpoint(run) if checkpoint is None else os.path.realpath(checkpoint)
+    path = _newest_checkpoint(run) if checkpoint is None else _given(checkpoint)
     if path is None:
         yield from _recorded_tables(run, wanted, seen)
         return
@@ -130,8 +131,17 @@ def _tables(
         raise SourceError(str(error)) from error
 
 
+def _given(checkpoint: str | os.PathLike[str]) -> str:
+    place = to_place(checkpoint)
+    return place if isinstance(place, Url) else os.path.realpath(place)
+
+
 def _newest_checkpoint(run: Run) -> str | None:
     """Returns the checkpoint that was written last; links out of the run are not followed."""
+    if isinstance(run.path, Url):
+        files = list_tree(run.path.child(CHECKPOINT_FOLDER))
+        checkpoints = [each for each in files if each.url.endswith(".ckpt")]
+        return max(checkpoints, key=lambda each: each.modified).url if checkpoints else None
     folder = os.path.join(run.path, CHECKPOINT_FOLDER)
     found = []
     if os.path.islink(folder):

@@ -1,10 +1,9 @@
-"""A real S3 server on this machine, and a cache of its own for each test."""
+"""A real S3 server on this machine, for tests of URLs."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -12,7 +11,7 @@ SECRET = "a-secret-that-nobody-may-see"
 
 
 @pytest.fixture(scope="session")
-def server() -> Iterator[str]:
+def s3_server() -> Iterator[str]:
     """Gives the address of an S3 server."""
     pytest.importorskip("s3fs")
     ThreadedMotoServer = pytest.importorskip("moto.server").ThreadedMotoServer
@@ -25,18 +24,11 @@ def server() -> Iterator[str]:
 
 
 @pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Gives the directory that local copies are kept in, for processes of a test, too."""
-    monkeypatch.setenv("REC_SUMMARY_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache"
-
-
-@pytest.fixture
-def bucket(server: str, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def bucket(s3_server: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Gives the name of a new bucket, which processes of the test reach as well."""
     import s3fs
 
-    monkeypatch.setenv("AWS_ENDPOINT_URL", server)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", s3_server)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIA0123456789ABCDEF")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")

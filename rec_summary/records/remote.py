@@ -1,0 +1,456 @@
+"""Directories at URLs such as `s3://bucket/records`: listed, read by byte ranges, written to.
+
+fsspec does the work; it is imported when the first URL is opened. Its file systems find
+credentials in their usual places (environment, configuration files). What a URL hides, such
+as a password, is never printed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import errno
+import logging
+import os
+import re
+import threading
+import time
+import urllib.parse
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from rec_summary.errors import DestinationError, RecSummaryError, SourceError, three_part, verbatim
+from rec_summary.records.files import PlainFile
+
+SOURCE: Final = "the source of records"
+DESTINATION: Final = "the destination"
+_URL: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<rest>.*)", re.DOTALL)
+_LOCAL: Final = ("file", "local")
+# Stores of objects: without directories, and keys in a URL would be taken for a bucket's name.
+_STORES: Final = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oci", "oss")
+_READ_AHEAD: Final = 1 << 22  # bytes; a request costs more time than so many bytes
+_PUT_SECS: Final = 15.0
+_EVENTS: Final = "tfevents"
+_OUR_EVENTS: Final = re.compile(r"events\.out\.tfevents\.\d{1,19}\.rec_summary")
+
+# All of these take linear time: servers choose the texts of their errors.
+_WORD: Final = re.compile(r"[^\s'\"<>]+")
+_USER: Final = re.compile(r"([^/?#@:]*:(?:[^/?#]*|(?!\d+/)[^?#]*?))@")  # keys may have a `/`
+_QUERY: Final = re.compile(r"[?#].*", re.DOTALL)
+_SECRET: Final = re.compile(
+    r"(?i)((?:secret|token|passw(?:or)?d|signature|credential|access[_-]?key|api[_-]?key"
+    r"|authorization)[\w-]{0,40}[\"']?\s*[=:]\s*[\"']?)(?:(?:bearer|basic)\s+)?"
+    r"[^\s\"'&,;<>)\]}]+"
+)
+_KEY_ID: Final = re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{12,}\b")  # the form of AWS access keys
+
+_secrets: Final[set[str]] = set()  # of URLs, with nothing around them
+
+logger = logging.getLogger("rec_summary")
+
+Progress = Callable[[str, int, int], None]
+
+
+class NoSuchPlace(SourceError):
+    """There is nothing at a URL, or the URL is invalid: a mistake in the argument."""
+
+
+class Url(str):
+    """A URL. The text is what may be shown: without passwords and queries.
+
+    Attributes:
+        base: The URL that the user gave, with all that it hides.
+        below: The path below it, with `/`; empty for the URL itself.
+    """
+
+    base: str
+    below: str
+
+    def __new__(cls, base: str, below: str = "") -> Url:
+        """Takes the URL of a directory or file, and a path below it."""
+        shown = scrubbed(base)
+        _secrets.update(_userinfo(base))
+        self = super().__new__(cls, f"{shown.rstrip('/')}/{below}" if below else _trimmed(shown))
+        self.base, self.below = base, below
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Url, (self.base, self.below)
+
+    def child(self, name: str) -> Url:
+        """Returns the URL of a path below."""
+        return Url(self.base, f"{self.below}/{name}" if self.below else name)
+
+    @property
+    def name(self) -> str:
+        """The last part of the path, with only characters that suit a directory's name."""
+        name = re.sub(r"[^\w.=+@ -]", "_", self.partition("://")[2].rpartition("/")[2]).strip(".")
+        return name[:100] or "root"
+
+    @property
+    def is_in_a_store(self) -> bool:
+        """Whether this is a store of objects, which has no directories."""
+        return self.partition("://")[0].lower() in _STORES
+
+    def connect(self, what: str) -> tuple[Any, str]:
+        """Returns the file system, and the path in it.
+
+        Args:
+            what: `SOURCE` or `DESTINATION`, for messages.
+
+        Raises:
+            NoSuchPlace: There is no such kind of URL, or a package that it needs is missing.
+            SourceError, DestinationError: The file system cannot be reached.
+        """
+        if "::" in self.base:
+            raise NoSuchPlace(three_part(what, self, "one URL, not a chain of them"))
+        if _userinfo(self.base) and self.is_in_a_store:
+            expected = "a URL without keys, which are found in the environment or its own files"
+            raise NoSuchPlace(three_part(what, self, expected))
+        try:
+            from fsspec.core import url_to_fs
+        except ModuleNotFoundError as error:
+            expected = "pip install 'rec_summary[remote]', which URLs need (fsspec is missing)"
+            raise NoSuchPlace(three_part(what, self, expected)) from error
+        try:
+            with _errors_of(self, what):
+                fs, path = url_to_fs(self.base, use_listings_cache=False)
+        except RecSummaryError as error:
+            if isinstance(error.__cause__, ImportError | ValueError):
+                expected = f"a URL that fsspec can open ({scrubbed(str(error.__cause__))})"
+                raise NoSuchPlace(three_part(what, self, expected)) from error
+            raise
+        path = str(path).rstrip("/")
+        return fs, f"{path}/{self.below}" if self.below else path
+
+
+class Entry(NamedTuple):
+    """A file at a URL.
+
+    Attributes:
+        url: Its URL.
+        size: Its size in bytes.
+        modified: When it was modified, in seconds since the epoch; when it was listed, if the
+            store does not say.
+    """
+
+    url: Url
+    size: int
+    modified: float
+
+
+def to_place(source: str | os.PathLike[str]) -> str | Url:
+    """Returns a `Url`, or the path that a path or `file://` URL names.
+
+    Raises:
+        NoSuchPlace: A `file://` URL names no absolute path.
+    """
+    source = os.fspath(source)
+    match = None if isinstance(source, Url) else _URL.fullmatch(source)
+    if match is None:
+        return source
+    if match["scheme"].lower() not in _LOCAL:
+        return Url(source)
+    if not match["rest"].startswith("/"):
+        raise NoSuchPlace(three_part(SOURCE, source, "file:// and an absolute path"))
+    return match["rest"]
+
+
+def overlap(first: str, second: str) -> bool:
+    """Whether one directory is the other or below it; each is a path or a `Url`."""
+    if isinstance(first, Url) and isinstance(second, Url):
+        places = [f"{place}/" for place in (first, second)]
+        return places[0].startswith(places[1]) or places[1].startswith(places[0])
+    if isinstance(first, Url) or isinstance(second, Url):
+        return False
+    places = [os.path.realpath(first), os.path.realpath(second)]
+    return os.path.commonpath(places) in places
+
+
+def list_tree(url: Url, what: str = SOURCE) -> list[Entry]:
+    """Returns all files below a URL; the file itself if it is the URL of one.
+
+    Raises:
+        SourceError, DestinationError: The place cannot be listed.
+    """
+    fs, root = url.connect(what)
+    with _errors_of(url, what):
+        fs.invalidate_cache()
+        try:
+            found = fs.find(root, detail=True)
+        except FileNotFoundError:
+            found = {}
+    entries = []
+    for path, about in found.items():
+        path = str(path)
+        if not f"{path}/".startswith(f"{root}/"):
+            continue
+        name = path[len(root) :].strip("/")
+        if any(part in ("", ".", "..") or "\0" in part for part in name.split("/") if name):
+            logger.warning("rec_summary: %s: left out, not a name of a file: %r", url, name)
+        elif isinstance(about.get("size"), int):
+            place = url.child(name) if name else url
+            entries.append(Entry(place, about["size"], _modified(about)))
+    return entries
+
+
+def _modified(about: Mapping[str, Any]) -> float:
+    for key in ("LastModified", "mtime", "last_modified", "updated", "modified", "created"):
+        value = about.get(key)
+        with contextlib.suppress(ValueError):
+            if isinstance(value, str):
+                value = datetime.datetime.fromisoformat(value)
+            if isinstance(value, datetime.datetime):
+                return value.timestamp()
+            if isinstance(value, int | float):
+                return float(value)
+    return time.time()
+
+
+class RemoteFile:
+    """A file at a URL, read by ranges. Of what is read in order, some is requested ahead.
+
+    Attributes:
+        size: Its size in bytes when it was opened.
+    """
+
+    def __init__(self, url: Url) -> None:
+        """Opens a file.
+
+        Raises:
+            OSError: It cannot be opened.
+        """
+        self._url = url
+        with self._errors():
+            fs, path = url.connect(SOURCE)
+            self._file = fs.open(path, "rb", block_size=_READ_AHEAD, cache_type="readahead")
+            self.size: int = self._file.seek(0, os.SEEK_END)
+
+    def read_at(self, offset: int, nbytes: int) -> bytes:
+        """Returns `nbytes` from `offset` on; fewer at the end of the file.
+
+        Raises:
+            OSError: The file cannot be read, or has been replaced.
+        """
+        with self._errors():
+            self._file.seek(min(offset, self.size))
+            return bytes(self._file.read(nbytes))
+
+    def next_data(self, offset: int) -> int:
+        """Returns `offset`: only local files are known to have holes."""
+        return offset
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._file.close()
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError as error:
+            raise FileNotFoundError(errno.ENOENT, "there is no such file", self._url) from error
+        except Exception as error:
+            raise OSError(errno.EIO, _said_by(error), self._url) from error
+
+
+def open_binary(path: str) -> PlainFile | RemoteFile:
+    """Opens a file for reading at any offset.
+
+    Args:
+        path: A path or a `Url`.
+
+    Raises:
+        OSError: It cannot be opened, or is not a regular file.
+    """
+    return RemoteFile(path) if isinstance(path, Url) else PlainFile(path)
+
+
+def fetch_tree(url: Url, directory: str, progress: Progress | None = None) -> None:
+    """Copies all files below a URL to a local directory.
+
+    Raises:
+        NoSuchPlace: There are none.
+        SourceError: They cannot be read.
+        DestinationError: They cannot be written.
+    """
+    entries = list_tree(url)
+    if not entries:
+        raise NoSuchPlace(three_part(SOURCE, url, "a URL of a directory with files in it"))
+    done, total = 0, sum(entry.size for entry in entries)
+    for entry in entries:
+        if progress is not None:
+            progress(url, done, total)
+        local = os.path.join(directory, entry.url.below or entry.url.name)
+        try:
+            os.makedirs(os.path.dirname(local), exist_ok=True)
+        except OSError as error:
+            received = verbatim(f"{directory}: {error.strerror or error}")
+            text = three_part("the temporary directory", received, "one with room for a copy")
+            raise DestinationError(text) from error
+        with _errors_of(url, SOURCE):
+            fs, path = entry.url.connect(SOURCE)
+            fs.get_file(path, local)
+        done += entry.size
+
+
+class Upload:
+    """Puts the files of a local directory to a URL, each as a whole.
+
+    A file at the URL with the same name is replaced; other files stay. There is no lock: of
+    two uploads to one URL, the last one counts.
+
+    Attributes:
+        directory: The local directory.
+    """
+
+    def __init__(self, directory: str, url: Url) -> None:
+        """Takes a directory and where its files go; nothing is put yet."""
+        self.directory, self._url = directory, url
+        self._known: dict[str, tuple[int, int]] = {}  # size and time of what was put
+        self._lock = threading.Lock()
+
+    def put(self, progress: Progress | None = None) -> int:
+        """Puts the files that are new or have changed since the last call.
+
+        Names that begin with a dot are not put. Where a directory has an event file of this
+        package, others of this package at the URL are removed: they are of an earlier export,
+        and TensorBoard would read both.
+
+        Args:
+            progress: Gets the URL, the bytes put so far, and the bytes in all.
+
+        Returns:
+            How many bytes were put.
+
+        Raises:
+            DestinationError: The place cannot be written to, or a directory with an event
+                file of this package has one of another writer at the URL.
+        """
+        with self._lock:
+            here = self._local_files()
+            due = {name: about for name, about in here.items() if self._known.get(name) != about}
+            stale = self._stale_events(here) if due else []
+            done, total = 0, sum(size for size, _ in due.values())
+            for name, about in due.items():
+                if progress is not None:
+                    progress(self._url, done, total)
+                self._put_file(name)
+                done += about[0]
+                self._known[name] = about
+            for each in stale:
+                with _errors_of(self._url, DESTINATION), contextlib.suppress(FileNotFoundError):
+                    fs, path = each.connect(DESTINATION)
+                    fs.rm_file(path)
+        return total
+
+    @contextlib.contextmanager
+    def kept_up(self, interval: float = _PUT_SECS) -> Iterator[None]:
+        """Puts again and again in a thread, while the context lasts; failures are logged."""
+        stop = threading.Event()
+
+        def work() -> None:
+            before = ""
+            while not stop.wait(interval):
+                try:
+                    self.put()
+                    before = ""
+                except RecSummaryError as error:
+                    if before != str(error):
+                        before = str(error)
+                        logger.warning("rec_summary: not put, trying again: %s", error)
+
+        thread = threading.Thread(target=work, name="rec_summary-upload", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+
+    def _local_files(self) -> dict[str, tuple[int, int]]:
+        found = {}
+        for parent, directories, names in os.walk(self.directory):
+            directories[:] = [name for name in directories if not name.startswith(".")]
+            for name in names:
+                path = os.path.join(parent, name)
+                if not name.startswith("."):
+                    with contextlib.suppress(FileNotFoundError):
+                        status = os.stat(path)
+                        relative = os.path.relpath(path, self.directory).replace(os.sep, "/")
+                        found[relative] = (status.st_size, status.st_mtime_ns)
+        return found
+
+    def _stale_events(self, here: dict[str, tuple[int, int]]) -> list[Url]:
+        directories = {name.rpartition("/")[0] for name in here if _EVENTS in name}
+        stale = []
+        for entry in list_tree(self._url, DESTINATION) if directories else ():
+            directory, _, name = entry.url.below.rpartition("/")
+            if directory not in directories or _EVENTS not in name or entry.url.below in here:
+                continue
+            if not _OUR_EVENTS.fullmatch(name):
+                received = verbatim(f"{entry.url}, an event file of another writer")
+                expected = "one writer for each run directory: export elsewhere, or move it away"
+                raise DestinationError(three_part(DESTINATION, received, expected))
+            stale.append(entry.url)
+        return stale
+
+    def _put_file(self, name: str) -> None:
+        with _errors_of(self._url, DESTINATION):
+            fs, path = self._url.child(name).connect(DESTINATION)
+            if not self._url.is_in_a_store:  # s3fs would make a bucket
+                fs.makedirs(path.rpartition("/")[0], exist_ok=True)
+            fs.put_file(os.path.join(self.directory, *name.split("/")), path)
+
+
+def scrubbed(text: str) -> str:
+    """Returns a URL or an error's text without what looks like credentials."""
+    for secret in _secrets:
+        text = text.replace(secret, "…")
+    text = _WORD.sub(_scrubbed_word, text)
+    return _KEY_ID.sub("…", _SECRET.sub(r"\1…", text))
+
+
+def _scrubbed_word(word: re.Match[str]) -> str:
+    first, *rest = word[0].split("://")
+    return "://".join((first, *map(_scrubbed_location, rest)))
+
+
+def _scrubbed_location(text: str) -> str:
+    user = _USER.match(text)
+    return _QUERY.sub("?…", text if user is None else f"…@{text[user.end() :]}")
+
+
+def _userinfo(url: str) -> set[str]:
+    """Returns what a URL has in front of its host, and the password: errors may quote them."""
+    user = _USER.match(url.partition("://")[2])
+    if user is None:
+        return set()
+    password = user[1].partition(":")[2]
+    found = {user[1], *(part for part in (password, *password.split("/")) if len(part) > 3)}
+    return found | set(map(urllib.parse.unquote, found))
+
+
+def _trimmed(url: str) -> str:
+    return url if url.endswith("://") else url.rstrip("/")
+
+
+def _said_by(error: BaseException) -> str:
+    return scrubbed(f"{type(error).__name__}: {error}").replace("\n", " ")[:500]
+
+
+@contextlib.contextmanager
+def _errors_of(url: Url, what: str) -> Iterator[None]:
+    """Turns what a file system raises into an error that names the URL, and no secrets.
+
+    Raises:
+        SourceError, DestinationError: By `what`.
+    """
+    try:
+        yield
+    except RecSummaryError:
+        raise
+    except Exception as error:
+        kind, done = (SourceError, "read") if what == SOURCE else (DestinationError, "written to")
+        expected = f"a place that can be {done} from here ({_said_by(error)})"
+        raise kind(three_part(what, verbatim(url), expected)) from error

@@ -1,1 +1,0 @@
-"""Record directories and log directories at URLs."""

@@ -1,1 +1,0 @@
-"""Records and log directories at URLs."""

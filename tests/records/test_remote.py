@@ -1,0 +1,412 @@
+"""URLs: listed, read by ranges, written to; what they hide is never shown."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rec_summary.errors import DestinationError, SourceError
+from rec_summary.records import remote
+from rec_summary.records.format.framing import frame
+from rec_summary.records.reading.reader import RecordReader, TruncatedRecord
+from rec_summary.records.reading.repair import repair, sound_records
+from rec_summary.records.reading.runs import find_runs
+from rec_summary.records.remote import (
+    DESTINATION,
+    SOURCE,
+    NoSuchPlace,
+    RemoteFile,
+    Upload,
+    Url,
+    fetch_tree,
+    list_tree,
+    open_binary,
+    overlap,
+    scrubbed,
+    to_place,
+)
+from tests.support.record_dirs import event, scalar, summary_name, tree, write_segment
+
+fsspec = pytest.importorskip("fsspec")
+
+FIRST = f"run/{summary_name(1)}"
+SECOND = f"run/{summary_name(2)}"
+EVENTS = "run/events.out.tfevents.1.rec_summary"
+
+
+@pytest.fixture(params=["s3", "memory"])
+def place(request: pytest.FixtureRequest) -> Iterator[tuple[Url, Any, str]]:
+    """Gives a URL, its file system, and the path there."""
+    if request.param == "s3":
+        root = f"{request.getfixturevalue('bucket')}/a tree/records"
+    else:
+        root = f"/{request.node.name}/records"
+    fs = fsspec.filesystem(request.param)
+    yield Url(f"{request.param}://{root.strip('/')}"), fs, root
+    if request.param == "memory":
+        fs.store.clear()
+
+
+def put(place: tuple[Url, Any, str], name: str, data: bytes) -> None:
+    _, fs, root = place
+    fs.pipe_file(f"{root}/{name}", data)
+    fs.invalidate_cache()
+
+
+def there(place: tuple[Url, Any, str]) -> dict[str, bytes]:
+    _, fs, root = place
+    fs.invalidate_cache()
+    return {path[len(root) + 1 :]: fs.cat_file(path) for path in fs.find(root)}
+
+
+def payloads(count: int, size: int) -> list[bytes]:
+    return [bytes([number % 251]) * size for number in range(count)]
+
+
+def test_the_end_of_a_long_file_is_read_without_the_rest(
+    bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import s3fs
+
+    monkeypatch.setattr(remote, "_READ_AHEAD", 1 << 16)
+    data = b"".join(map(frame, payloads(300, 1 << 16)))  # 20 MB
+    fs = s3fs.S3FileSystem()
+    fs.pipe_file(f"{bucket}/{summary_name()}", data)
+    ranges: list[int] = []
+    fetch = s3fs.core.S3File._fetch_range
+
+    def counted(self: Any, start: int, end: int) -> Any:
+        ranges.append(min(end, len(data)) - start)
+        return fetch(self, start, end)
+
+    monkeypatch.setattr(s3fs.core.S3File, "_fetch_range", counted)
+    last = len(data) - len(frame(bytes(1 << 16)))
+    with RecordReader(Url(f"s3://{bucket}/{summary_name()}"), last) as reader:
+        assert reader.read() == (last, payloads(300, 1 << 16)[-1])
+        assert reader.read() is None
+    assert 0 < sum(ranges) < 1 << 18
+    ranges.clear()
+    with RecordReader(Url(f"s3://{bucket}/{summary_name()}")) as reader:
+        assert [record.payload for record in reader] == payloads(300, 1 << 16)
+    assert sum(ranges) == len(data)  # nothing is requested twice
+
+
+def test_reading_goes_on_when_the_rest_arrives(place: tuple[Url, Any, str]) -> None:
+    one, two = frame(b"one"), frame(b"two")
+    put(place, FIRST, one + two[:-3])
+    url = place[0].child(FIRST)
+    with RecordReader(url) as reader:
+        assert reader.read() == (0, b"one")
+        with pytest.raises(TruncatedRecord) as caught:
+            reader.read()
+        assert str(caught.value).startswith(f"{url}, offset {len(one)}")
+        offset = reader.offset
+    put(place, FIRST, one + two)
+    with RecordReader(url, offset) as reader:
+        assert reader.read() == (len(one), b"two")
+        assert reader.size == len(one + two)
+
+
+def test_a_file_that_is_replaced_while_it_is_read(
+    place: tuple[Url, Any, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "_READ_AHEAD", 1 << 10)
+    put(place, FIRST, bytes(100_000))
+    file = RemoteFile(place[0].child(FIRST))
+    put(place, FIRST, b"other")
+    if place[0].startswith("memory:"):  # the old bytes are still there
+        assert file.read_at(50_000, 100) == bytes(100)
+        return
+    with pytest.raises(OSError, match="FileExpired") as caught:
+        file.read_at(50_000, 100)
+    assert caught.value.filename == place[0].child(FIRST)
+
+
+def test_a_damaged_file_is_repaired_from_a_url(place: tuple[Url, Any, str], tmp_path: Path) -> None:
+    data = bytearray(b"".join(map(frame, payloads(50, 100))))
+    data[116 * 7] ^= 1  # the length of a record
+    put(place, FIRST, bytes(data))
+    with RecordReader(place[0].child(FIRST)) as reader:
+        assert len(list(sound_records(reader))) == 49
+    report = repair(place[0], tmp_path / "repaired")
+    assert report.files[0].lost == ((116 * 7, 116),)
+    assert [file.source for file in report.files] == [place[0].child(FIRST)]
+    assert len((tmp_path / "repaired" / FIRST).read_bytes()) == 49 * 116
+
+
+def test_runs_are_found_with_their_sizes(place: tuple[Url, Any, str]) -> None:
+    put(place, FIRST, b"one")
+    put(place, SECOND, b"")
+    put(place, summary_name(1), b"top")
+    put(place, "run/ckpt_dir/big.ckpt", b"x" * 1000)
+    runs = find_runs(place[0].base)
+    assert [(run.name, run.path, run.nbytes) for run in runs] == [
+        ("records", place[0], 3),
+        ("records/run", place[0].child("run"), 3),
+    ]
+    assert [file.path for file in runs[1].files] == [place[0].child(FIRST), place[0].child(SECOND)]
+    assert [abs(file.changed - time.time()) < 600 for file in runs[1].files] == [True, True]
+    assert pickle.loads(pickle.dumps(runs)) == runs  # for exports in several processes
+    assert pickle.loads(pickle.dumps(runs))[1].path.base == place[0].base
+
+
+def test_an_empty_place_is_a_mistake(place: tuple[Url, Any, str]) -> None:
+    with pytest.raises(NoSuchPlace, match="record files in it or below it"):
+        find_runs(place[0])
+
+
+def test_names_that_lead_elsewhere_are_left_out(
+    place: tuple[Url, Any, str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    put(place, FIRST, b"one")
+    fs, root = place[0].connect(SOURCE)
+    whole = type(fs).find
+    hostile = [f"{root}/../../{summary_name()}", f"{root}/run//{summary_name()}", "/etc/passwd"]
+    about = {"size": 3, "type": "file"}
+    monkeypatch.setattr(
+        type(fs),
+        "find",
+        lambda self, *a, **k: {**whole(self, *a, **k), **dict.fromkeys(hostile, about)},
+    )
+    with caplog.at_level(logging.WARNING, logger="rec_summary"):
+        assert [entry.url.below for entry in list_tree(place[0])] == [FIRST]
+    assert "not a name of a file" in caplog.text
+
+
+def test_a_tree_is_fetched(place: tuple[Url, Any, str], tmp_path: Path) -> None:
+    put(place, "ckpt_dir/a.ckpt", b"one")
+    put(place, FIRST, b"")
+    said: list[tuple[str, int, int]] = []
+    fetch_tree(place[0], str(tmp_path), lambda *each: said.append(each))
+    assert tree(tmp_path) == {"ckpt_dir/a.ckpt": b"one", FIRST: b""}
+    assert [total for _, _, total in said] == [3, 3]
+    with pytest.raises(NoSuchPlace):
+        fetch_tree(place[0].child("nothing"), str(tmp_path))
+
+
+def test_load_takes_urls(place: tuple[Url, Any, str], tmp_path: Path) -> None:
+    pytest.importorskip("pandas")
+    import rec_summary
+
+    local, _ = write_segment(tmp_path / "r", event(1, scalar("loss", 2.0)))
+    put(place, f"run/{local.name}", local.read_bytes())
+    records = rec_summary.load(place[0].base)
+    assert list(records.scalars()["value"]) == [2.0]
+    assert records.source == place[0]
+
+
+def test_a_file_that_is_not_there(place: tuple[Url, Any, str]) -> None:
+    url = place[0].child(FIRST)
+    with pytest.raises(FileNotFoundError) as caught:
+        open_binary(url)
+    assert caught.value.filename == url
+
+
+def write(directory: Path, name: str, data: bytes) -> None:
+    (directory / name).parent.mkdir(parents=True, exist_ok=True)
+    (directory / name).write_bytes(data)
+
+
+def test_what_has_changed_is_put_and_nothing_else(
+    place: tuple[Url, Any, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upload = Upload(str(tmp_path), place[0])
+    write(tmp_path, EVENTS, b"one")
+    write(tmp_path, "run/.cursor.json", b"mine")
+    write(tmp_path, ".hidden/x", b"mine")
+    assert upload.put() == 3
+    assert upload.put() == 0
+    write(tmp_path, EVENTS, b"one and two")
+    said: list[tuple[str, int, int]] = []
+    assert upload.put(lambda *each: said.append(each)) == 11
+    assert there(place) == {EVENTS: b"one and two"}
+    assert said == [(place[0], 0, 11)]
+
+
+def test_event_files_of_an_earlier_export_are_removed(
+    place: tuple[Url, Any, str], tmp_path: Path
+) -> None:
+    put(place, "run/events.out.tfevents.7.rec_summary", b"of another machine")
+    put(place, "other/events.out.tfevents.7.theirs", b"theirs")
+    put(place, "run/notes.txt", b"mine")
+    write(tmp_path, EVENTS, b"one")
+    Upload(str(tmp_path), place[0]).put()
+    assert there(place) == {
+        EVENTS: b"one",
+        "other/events.out.tfevents.7.theirs": b"theirs",
+        "run/notes.txt": b"mine",
+    }
+
+
+def test_a_directory_with_event_files_of_others_is_not_written_to(
+    place: tuple[Url, Any, str], tmp_path: Path
+) -> None:
+    put(place, "run/events.out.tfevents.7.theirs", b"theirs")
+    write(tmp_path, EVENTS, b"one")
+    with pytest.raises(DestinationError, match="an event file of another writer"):
+        Upload(str(tmp_path), place[0]).put()
+    assert there(place) == {"run/events.out.tfevents.7.theirs": b"theirs"}
+
+
+def test_a_failed_put_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    place = (Url("memory://failing/logs"), fsspec.filesystem("memory"), "/failing/logs")
+    upload = Upload(str(tmp_path), place[0])
+    write(tmp_path, EVENTS, b"one")
+    kind = type(place[0].connect(DESTINATION)[0])
+    failed = threading.Event()
+
+    def broken(*_: Any, **__: Any) -> None:
+        failed.set()
+        raise PermissionError("secret=hunter2 is not allowed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(kind, "put_file", broken)
+        with pytest.raises(DestinationError) as caught:
+            upload.put()
+        assert place[0] in str(caught.value)
+        assert "hunter2" not in str(caught.value)
+        failed.clear()
+        with upload.kept_up(0.01):
+            assert failed.wait(20)
+            time.sleep(0.1)
+            patch.undo()
+            deadline = time.monotonic() + 20
+            while not there(place):
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+    assert there(place) == {EVENTS: b"one"}
+    assert caplog.text.count("not put, trying again") == 1
+
+
+@pytest.mark.parametrize(
+    ("source", "is_url"),
+    [
+        ("s3://bucket/x", True),
+        ("hdfs://host:8020/x", True),
+        ("memory://x", True),
+        ("records", False),
+        ("/a/b", False),
+        ("./s3:/x", False),
+        ("a: //b", False),
+    ],
+)
+def test_urls_differ_from_paths(source: str, is_url: bool) -> None:
+    assert isinstance(to_place(source), Url) is is_url
+    assert to_place(source) == source
+
+
+def test_file_urls_are_paths(tmp_path: Path) -> None:
+    assert to_place(f"file://{tmp_path}") == str(tmp_path)
+    assert to_place(tmp_path) == str(tmp_path)
+    with pytest.raises(NoSuchPlace, match="an absolute path"):
+        to_place("file://records")
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("ftp://me:hunter2@host/x/", "ftp://…@host/x"),
+        ("s3://AKIA:hunter2@bucket/x", "s3://…@bucket/x"),
+        ("s3://AKIA:hun/ter2@bucket/x", "s3://…@bucket/x"),
+        ("https://host/x?X-Amz-Signature=hunter2", "https://host/x?…"),
+        ("s3://bucket/records/", "s3://bucket/records"),
+        ("sftp://me@host/x", "sftp://me@host/x"),
+        ("hdfs://host:8020/me@home", "hdfs://host:8020/me@home"),
+        ("memory://", "memory://"),
+    ],
+)
+def test_passwords_and_queries_are_not_shown(url: str, expected: str) -> None:
+    found = Url(url)
+    assert found == expected
+    assert found.base == url
+    assert found.child("a/b") == f"{expected.rstrip('/')}/a/b"
+
+
+def test_the_password_of_a_url_is_left_out_wherever_it_is_quoted() -> None:
+    Url("s3://KEYID:pass%2Fword@bucket/x")
+    for text in ('Invalid bucket name "KEYID:pass%2Fword@bucket"', "not pass/word", "pass%2Fword"):
+        assert "word" not in scrubbed(text).replace("not ", "")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "aws_secret_access_key=hunter2",
+        "{'secret': 'hunter2', 'key': 'x'}",
+        "Authorization: Bearer hunter2",
+        'SessionToken="hunter2"',
+        "GET https://host/a?token=hunter2 failed",
+        "cannot connect to ftp://me:hunter2@host",
+        "password: hunter2, again",
+    ],
+)
+def test_what_looks_like_credentials_is_taken_out(text: str) -> None:
+    assert "hunter2" not in scrubbed(text)
+
+
+@pytest.mark.parametrize(
+    "part", ["://", "://a:", "secret", "token: ", "a@", "://x?", "secret=bearer ", "AKIA", ":@/"]
+)
+def test_scrubbing_takes_linear_time(part: str) -> None:
+    begun = time.process_time()
+    scrubbed(part * 200_000)
+    assert time.process_time() - begun < 5
+
+
+def test_other_text_stays() -> None:
+    text = "OSError: the file run/events.out.events.summary.1.0.host_MS is gone: try s3://b/c"
+    assert scrubbed(text) == text
+
+
+def test_what_file_systems_raise_names_the_url_and_no_secrets(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from fsspec.implementations.memory import MemoryFileSystem
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise RuntimeError("login with password=hunter2 refused\nby host")
+
+    monkeypatch.setattr(MemoryFileSystem, "find", refuse)
+    with pytest.raises(SourceError) as caught:
+        list_tree(Url("memory://x"))
+    said = str(caught.value)
+    assert "hunter2" not in said
+    assert "Received: memory://x. Expected: a place that can be read from here" in said
+    assert "RuntimeError: login with password=… refused by host" in said
+
+
+@pytest.mark.parametrize("url", ["nothing://x", "simplecache::memory://x", "s3a::b://x"])
+def test_urls_that_are_invalid(url: str) -> None:
+    with pytest.raises(NoSuchPlace, match="the source of records is invalid"):
+        Url(url).connect(SOURCE)
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("s3://bucket/a/records/", "records"),
+        ("s3://bucket", "bucket"),
+        ("memory://", "root"),
+        ("s3://b/..", "root"),
+        ("s3://b/a\x1b[31m", "a__31m"),
+    ],
+)
+def test_names_of_directories(url: str, expected: str) -> None:
+    assert Url(url).name == expected
+
+
+def test_directories_that_overlap(tmp_path: Path) -> None:
+    assert overlap(Url("s3://b/x"), Url("s3://b/x/y"))
+    assert overlap(Url("s3://b/x/y/"), Url("s3://b/x"))
+    assert not overlap(Url("s3://b/x"), Url("s3://b/xy"))
+    assert not overlap(Url("s3://b/x"), str(tmp_path))
+    assert overlap(str(tmp_path), str(tmp_path / "y"))
