@@ -322,15 +322,14 @@ def place_row(value: Value) -> dict[str, Any]:
 
 def histogram_row(histogram: Any) -> dict[str, Any]:
     """Returns the columns of a recorded histogram; those of the buckets are arrays."""
-    buckets = [(bucket.left, bucket.width, bucket.count) for bucket in histogram.buckets]
-    lefts, widths, counts = zip(*buckets, strict=True) if buckets else ((), (), ())
-    left = np.array(lefts, np.float64)
+    buckets = list(histogram.buckets)  # once: each access makes messages again
+    left = np.array([bucket.left for bucket in buckets], np.float64)
     return {
         **{name: getattr(histogram, name) for name in _STATISTICS},
         "population": population(histogram),
         "left": left,
-        "right": left + np.array(widths, np.float64),
-        "counts": np.array(counts, np.int64),
+        "right": left + np.array([bucket.width for bucket in buckets], np.float64),
+        "counts": np.array([bucket.count for bucket in buckets], np.int64),
     }
 
 
