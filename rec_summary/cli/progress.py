@@ -74,10 +74,10 @@ class _Lines:
     def __init__(self, doing: str | None, counted: str | None) -> None:
         self._doing = doing
         self._counted = counted
-        self._printed: tuple[str, int] | None = None
+        self._printed: str | int | None = None
 
     def __call__(self, name: str, done: int, total: int) -> None:
-        now = (name, done * 10 // max(total, 1) if self._counted else 0)
+        now = done * 10 // max(total, 1) if self._counted else name
         if now == self._printed:
             return
         self._printed = now

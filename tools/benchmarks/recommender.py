@@ -122,13 +122,9 @@ def demo(work: str, steps: int, report_steps: int) -> dict[str, float]:
     work of the writer's thread for it.
     """
     import mindspore
-    from mindspore.train import Callback
-    from rich.console import Console
 
     from rec_summary import RecModel
     from tools.click_demo import model, sources, training
-    from tools.click_demo.meter import Meter
-    from tools.click_demo.progress import ProgressLine
     from tools.click_demo.stream import ClickStream
 
     block_steps = 2 * report_steps
@@ -136,16 +132,8 @@ def demo(work: str, steps: int, report_steps: int) -> dict[str, float]:
     def is_on(step: int) -> bool:
         return (step + report_steps // 2) // block_steps % 2 == 1
 
-    class Watch(Callback):
-        def __init__(self) -> None:
-            super().__init__()
-            self.ends: list[float] = []
-
-        def on_train_step_end(self, run_context: Any) -> None:
-            self.ends.append(time.perf_counter())
-            if len(self.ends) >= steps:
-                run_context.request_stop()
-
+    ends: list[float] = []
+    meter = training.Meter(steps, lambda *_: ends.append(time.perf_counter()))
     mindspore.set_seed(1)
     mindspore.set_context(mode=mindspore.GRAPH_MODE)
     source = sources.choose("synthetic", Path(), 1)
@@ -153,7 +141,6 @@ def demo(work: str, steps: int, report_steps: int) -> dict[str, float]:
     trainee = RecModel(
         model.ClickEvaluation(scorer), optimizer=model.adam(scorer), keep_outputs=True
     )
-    watch = Watch()
     collector = training.make_collector(source, Path(work), seed=1, batch_size=64)
     telemetry = collector._recommender
     assert telemetry is not None
@@ -167,12 +154,12 @@ def demo(work: str, steps: int, report_steps: int) -> dict[str, float]:
     telemetry.end_step = end_step  # type: ignore[method-assign]
     trainee.online_train(
         training.as_dataset(ClickStream(source.chunks, source.vocabulary, 64)),
-        callbacks=[collector, ProgressLine(Meter(64), steps, Console(quiet=True)), watch],
+        callbacks=[collector, meter],
         dataset_sink_mode=False,
     )
     assert not collector.troubles, collector.troubles
     blocks: dict[bool, list[float]] = {False: [], True: []}
-    taken = [1000 * (after - before) for before, after in pairwise(watch.ends)]
+    taken = [1000 * (after - before) for before, after in pairwise(ends)]
     warm = block_steps * -(-_WARM // block_steps)
     for first in range(warm + block_steps - report_steps // 2, steps - block_steps, block_steps):
         block = taken[first - 2 : first - 2 + block_steps]  # the first step has no time

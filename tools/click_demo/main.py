@@ -13,7 +13,7 @@ from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
@@ -21,7 +21,6 @@ from rec_summary.cli.progress import progress_shown
 from rec_summary.errors import RecSummaryError, three_part, verbatim
 
 from . import sources, viewer
-from .meter import Meter
 from .viewer import shown
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -98,46 +97,42 @@ def _run(data: str, steps: int, batch_size: int, seed: int, out: Path, view: boo
     click.echo(source.about + "\n")
 
     # Imported late: it takes seconds, which --help and bad options need not pay for.
-    from .training import train
+    from .training import Meter, landscape, train
 
     run = f"{datetime.now():%Y%m%d-%H%M%S}-{source.name}"
-    meter = Meter(batch_size)
-    code = _stopped_with(
-        lambda: train(source, records / run, meter, steps=steps, batch_size=batch_size, seed=seed)
-    )
+    with progress_shown(quiet=False, counted="steps") as show:
+        meter = Meter(steps, show)
+        code = _stopped_with(train, source, records / run, meter, batch_size=batch_size, seed=seed)
     # From here on, MindSpore turns Ctrl-C into SIGTERM, which would kill the process at once.
     # Not earlier: RecModel does not handle a signal that already has a handler.
     signal.signal(signal.SIGTERM, _exit)
     if code:
         click.echo(f"Stopped after {meter.steps:,} steps; what was recorded is exported.")
     if meter.steps >= _LANDSCAPE_STEPS and not code:
-        code = _stopped_with(lambda: _compute(source, records / run))
+        with progress_shown(quiet=False, counted="points") as show:
+            code = _stopped_with(landscape, source, records / run, show)
     if meter.steps:
         _export(records, logdir, run)
-        click.echo(_closing(source, meter, records / run, logdir))
+        samples = meter.steps * batch_size
+        result = f"Log loss of the last {meter.window} steps: {meter.loss:.3f}."
+        if source.rows_in_pass and samples > source.rows_in_pass:
+            result += "\nThe stream started again: the model has seen some clicks before."
+        click.echo(_closing(source, result, records / run, logdir))
         if view and not code:
             with contextlib.suppress(KeyboardInterrupt, SystemExit):  # either ends the view
                 viewer.view(records)
     sys.exit(code)
 
 
-def _stopped_with(train: Callable[[], None]) -> int:
-    """Trains, and returns 0 or the exit code that a stop on the way asks for."""
+def _stopped_with(work: Callable[..., None], *arguments: Any, **options: Any) -> int:
+    """Calls a function, and returns 0 or the exit code of the signal that stopped it."""
     try:
-        train()
+        work(*arguments, **options)
     except KeyboardInterrupt:
         return _SIGINT_CODE
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else 1
     return 0
-
-
-def _compute(source: sources.Source, run: Path) -> None:
-    """Computes the loss landscape, with a progress line."""
-    from .training import landscape
-
-    with progress_shown(quiet=False, counted="points") as progress:
-        landscape(source, run, progress)
 
 
 def _export(records: Path, logdir: Path, run: str) -> None:
@@ -149,20 +144,15 @@ def _export(records: Path, logdir: Path, run: str) -> None:
         raise RecSummaryError(f"rec-summary export failed with exit code {done.returncode}")
 
 
-def _closing(source: sources.Source, meter: Meter, run: Path, logdir: Path) -> str:
-    guess = _entropy(source.click_rate)
-    caveat = ""
-    if source.rows_in_pass and meter.samples > source.rows_in_pass:
-        caveat = "\nThe stream started again: the model has seen some clicks before."
+def _closing(source: sources.Source, result: str, run: Path, logdir: Path) -> str:
     return f"""
-Log loss of the last {meter.window} steps: {meter.loss:.3f}. \
-Guessing the click rate has {guess:.3f}.{caveat}
+{result} Guessing the click rate has {_entropy(source.click_rate):.3f}.
 Records:     {shown(run)}
 TensorBoard: {shown(logdir)}, open it with
 
   {viewer.command_line(logdir)}
 
-or go on with the commands of the README:
+or continue with the commands of the README:
 
   source {shlex.quote(shown(viewer.script("activate")))} && cd {shlex.quote(shown(run.parents[1]))}
 """

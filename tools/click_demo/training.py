@@ -9,40 +9,58 @@ from typing import Any
 import mindspore
 from mindspore.dataset import GeneratorDataset
 from mindspore.train import Callback
-from rich.console import Console
 
 from rec_summary import RecModel, RecommenderMetrics, SummaryCollector, SummaryLandscape
 from rec_summary.training.landscape.policy import KeepLogSpaced, LogSpaced, SavePolicy
 
 from . import model
 from .features import Batch
-from .meter import Meter
-from .progress import ProgressLine
 from .sources import Source
 from .stream import ClickStream
 
 COLLECT_FREQ = 10  # steps between two records
 _GRID, _SAMPLES = 21, 1024  # of the loss landscape: some ten seconds
+_WINDOW = 200  # steps; small batches are noisy
 _HISTOGRAMS = r".*(embedding|mlp.*weight)"  # matched against the start of the names
 
 
-class StopAfter(Callback):
-    """Ends a training on an unbounded source, which would never end by itself."""
+class Meter(Callback):
+    """Counts steps, shows the loss, and stops an endless training after some steps.
 
-    def __init__(self, steps: int) -> None:
+    Attributes:
+        steps: The number of steps so far.
+        loss: The mean loss of at most the last 200 steps, in effect: a plain mean at first, then
+            an exponential moving average. None before the first step.
+    """
+
+    def __init__(self, most_steps: int, show: Callable[[str, int, int], None]) -> None:
         super().__init__()
-        self._steps = steps
+        self.steps = 0
+        self.loss: float | None = None
+        self._most_steps = most_steps
+        self._show = show
+
+    @property
+    def window(self) -> int:
+        """The number of steps in `loss`."""
+        return min(self.steps, _WINDOW)
+
+    def count(self, loss: float) -> None:
+        """Counts a step and shows the loss."""
+        self.steps += 1
+        previous = loss if self.loss is None else self.loss
+        self.loss = previous + (loss - previous) / self.window
+        self._show(f"loss {self.loss:.4f}", self.steps, self._most_steps)
 
     def on_train_step_end(self, run_context: Any) -> None:
-        """Asks for the end once enough steps were done."""
-        if run_context.original_args()["cur_step_num"] >= self._steps:
+        """Counts the step, and stops after the last one."""
+        self.count(float(run_context.original_args()["net_outputs"][0].asnumpy()))
+        if self.steps >= self._most_steps:
             run_context.request_stop()
 
 
-def train(
-    source: Source, records: Path, meter: Meter, *, steps: int, batch_size: int, seed: int
-) -> None:
-    """Trains online on `source` for `steps` steps and records the training in `records`.
+def train(source: Source, records: Path, meter: Meter, *, batch_size: int, seed: int) -> None:
+    """Trains online on `source` until `meter` stops, and records the training in `records`.
 
     Every batch is scored before the model is trained on it, so the loss on new rows is
     prequential. `meter` counts the steps, however the training ends.
@@ -60,7 +78,7 @@ def train(
     collector = make_collector(source, records, seed=seed, batch_size=batch_size)
     trainee.online_train(
         as_dataset(ClickStream(source.chunks, source.vocabulary, batch_size)),
-        callbacks=[collector, ProgressLine(meter, steps, Console()), StopAfter(steps)],
+        callbacks=[collector, meter],
         dataset_sink_mode=False,
     )
 
