@@ -38,6 +38,7 @@ def export_runs(
     # All places are checked first: nothing is written if one of them cannot be used.
     exporters = [(run, RunExporter(run, names, logdir, report, options)) for run in runs]
     for run, exporter in exporters:
+        yield run.name, 0, exporter.has_records  # the progress shows the run before it is read
         try:
             for nbytes in exporter.update(run):
                 yield run.name, nbytes, exporter.has_records
@@ -77,6 +78,7 @@ def export_in_processes(
             for task in concurrent.futures.as_completed(tasks):
                 part, nbytes, has_records = task.result()
                 report.add(part)
+                yield tasks[task].name, 0, has_records
                 yield tasks[task].name, nbytes, has_records
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
