@@ -16,7 +16,6 @@ Only `no data` is about real time, the time at which records arrive. `tick` eval
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,35 +31,17 @@ from rec_summary.alerts.rules import (
     NotFinite,
     Rule,
     Silence,
-    Span,
     ValueCondition,
     float32,
 )
+from rec_summary.alerts.windows import Window, running_minima, unsigned
 from rec_summary.series.batch import Columns, Floats, Integers
+from rec_summary.series.scalar_series import concatenated, rows_of
 
 _AFTER_END_SECS: Final = 60.0  # other ranks' last records may be a little younger than the end
 _PERCENT: Final = 0.01
-_LEAST: Final = np.int64(-1 << 63)
 
 Flags = npt.NDArray[np.bool_]
-
-
-class Values(NamedTuple):
-    """Values of one series in the order of their records, as columns of shape [n].
-
-    Attributes:
-        steps: The training steps.
-        wall_times: When they were recorded, in seconds since the epoch.
-        numbers: The values; float32 numbers as float64.
-    """
-
-    steps: Integers
-    wall_times: Floats
-    numbers: Floats
-
-    def at(self, places: Integers | Flags | slice) -> Values:
-        """Returns some of the values."""
-        return Values(self.steps[places], self.wall_times[places], self.numbers[places])
 
 
 class News(NamedTuple):
@@ -109,103 +90,6 @@ class Transition:
     reason: str
 
 
-class Window:
-    """The highest finite value within a span before each value.
-
-    All values of the span are kept, because going back to an earlier step or time takes the later
-    ones away again: about 20 bytes for each. Several values of one step all count: an evaluation
-    without a step of its own may come again and again while training stands still.
-    """
-
-    def __init__(self, span: Span) -> None:
-        """Begins empty."""
-        self._span = span
-        # Values within the span are at the places from _first up to _end; steps and times ascend.
-        self._steps: Integers = np.empty(0, np.int64)
-        self._wall_times: Floats = np.empty(0, np.float64)
-        self._numbers: npt.NDArray[np.float32] = np.empty(0, np.float32)
-        self._first = self._end = 0
-        self._peaks: Integers = np.empty(0, np.int64)  # places of values above all later ones
-
-    def take(self, values: Values) -> Floats:
-        """Takes the next values; returns the highest within the span at each, itself included.
-
-        It is -inf where there is no finite value within the span.
-
-        Args:
-            values: The next values; none is NaN.
-        """
-        steps, wall_times, _ = values
-        goes_back = (steps[1:] < steps[:-1]) | (wall_times[1:] < wall_times[:-1])
-        cuts = [0, *(np.flatnonzero(goes_back) + 1).tolist(), len(steps)]
-        found = [
-            self._take_ascending(values.at(slice(start, end)))
-            for start, end in itertools.pairwise(cuts)
-        ]
-        return np.concatenate(found)
-
-    def _take_ascending(self, values: Values) -> Floats:
-        """Takes values whose steps and times ascend."""
-        self._go_back(values.steps[0], values.wall_times[0])
-        finite = np.isfinite(values.numbers)
-        before = self._append(values.at(finite))
-        ends = before + np.cumsum(finite)
-        starts = np.minimum(self._starts(values), ends)
-
-        highest = np.full(len(ends), -np.inf)
-        peaks = self._peaks[np.searchsorted(self._peaks, self._first) :]
-        if len(peaks):
-            place = np.searchsorted(peaks, starts)
-            known = starts < before
-            highest[known] = self._numbers[peaks[place[known]]]
-        new = self._numbers[before : self._end]
-        np.maximum(highest, _range_maxima(new, starts - before, ends - before), out=highest)
-
-        if len(new):
-            self._peaks = np.concatenate(
-                [peaks[self._numbers[peaks] > new.max()], before + _peaks(new)]
-            )
-        self._first = int(starts[-1])
-        return highest
-
-    def _go_back(self, step: np.int64, wall_time: np.float64) -> None:
-        """Forgets the values of later steps or times."""
-        kept = slice(self._first, self._end)
-        end = self._first + min(
-            int(np.searchsorted(self._steps[kept], step, "right")),
-            int(np.searchsorted(self._wall_times[kept], wall_time, "right")),
-        )
-        if end < self._end:
-            self._end = end
-            self._peaks = self._first + _peaks(self._numbers[self._first : end])
-
-    def _append(self, values: Values) -> int:
-        """Adds values; returns the place of the first of them."""
-        size, count = self._end - self._first, len(values.steps)
-        if self._end + count > len(self._steps):
-            kept, room = slice(self._first, self._end), (size + count) * 3 // 2
-            self._steps = _with_room(self._steps[kept], room)
-            self._wall_times = _with_room(self._wall_times[kept], room)
-            self._numbers = _with_room(self._numbers[kept], room)
-            self._peaks = self._peaks - self._first
-            self._first, self._end = 0, size
-        first, self._end = self._end, self._end + count
-        self._steps[first : self._end] = values.steps
-        self._wall_times[first : self._end] = values.wall_times
-        self._numbers[first : self._end] = values.numbers
-        return first
-
-    def _starts(self, values: Values) -> Integers:
-        """Returns the place of the first value within the span before each value."""
-        kept, seconds = slice(self._first, self._end), self._span.seconds
-        if seconds is None:
-            theirs = _unsigned(values.steps)
-            edges = theirs - np.minimum(theirs, np.uint64(int(self._span.amount)))
-            starts: Integers = np.searchsorted(_unsigned(self._steps[kept]), edges)
-            return self._first + starts
-        return self._first + _first_within(self._wall_times[kept], values.wall_times, seconds)
-
-
 class ValueAlert:
     """The alert of a rule about values, for one series."""
 
@@ -219,7 +103,7 @@ class ValueAlert:
         self._holds = False
         self._since: npt.NDArray[Any] | None = None  # from where on it holds, of shape [1]
 
-    def take(self, values: Values, *, past: bool) -> list[tuple[int, Transition]]:
+    def take(self, values: Columns, *, past: bool) -> list[tuple[int, Transition]]:
         """Judges values.
 
         Args:
@@ -231,10 +115,10 @@ class ValueAlert:
         """
         places: Integers | None = None
         if not isinstance(self._condition, NotFinite):
-            missing = np.isnan(values.numbers)
+            missing = np.isnan(values.values)
             if missing.any():
                 places = np.flatnonzero(~missing)
-                values = values.at(places)
+                values = rows_of(values, places)
                 if not len(places):
                     return []
         holds, extremes = self._judge(values)
@@ -255,9 +139,9 @@ class ValueAlert:
             found.append((at if places is None else int(places[at]), transition))
         return found
 
-    def _judge(self, values: Values) -> tuple[Flags, Floats | None]:
+    def _judge(self, values: Columns) -> tuple[Flags, Floats | None]:
         """Returns where the condition holds, and from which value each dropped or rose."""
-        condition, numbers = self._condition, values.numbers
+        condition, numbers = self._condition, values.values
         if isinstance(condition, Compare):
             holds: Flags = COMPARISONS[condition.operator](numbers, float32(condition.number))
             return holds, None
@@ -265,14 +149,14 @@ class ValueAlert:
             return ~np.isfinite(numbers) if condition.infinite else np.isnan(numbers), None
         assert self._window is not None
         sign = -1.0 if condition.rises else 1.0
-        highest = self._window.take(values._replace(numbers=sign * numbers))
+        highest = self._window.take(values._replace(values=sign * numbers))
         with np.errstate(invalid="ignore"):  # no value within the span: -inf
             change = highest - sign * numbers
             enough = condition.amount
             least = enough * _PERCENT * np.abs(highest) if condition.relative else enough
             return (change > 0) & (change >= least) & np.isfinite(highest), sign * highest
 
-    def _edges(self, holds: Flags, values: Values) -> tuple[list[int], list[int]]:
+    def _edges(self, holds: Flags, values: Columns) -> tuple[list[int], list[int]]:
         """Returns the numbers of the values at which the alert fires, and is resolved."""
         before = np.concatenate([[self._holds], holds[:-1]])
         begins, ends = holds & ~before, np.flatnonzero(~holds & before)
@@ -286,12 +170,12 @@ class ValueAlert:
         positions: npt.NDArray[Any] = values.wall_times[places]
         limit: np.generic = np.float64(seconds)
         if seconds is None:
-            positions, limit = _unsigned(values.steps[places]), np.uint64(int(lasting.amount))
+            positions, limit = unsigned(values.steps[places]), np.uint64(int(lasting.amount))
         if self._since is not None and holds[0]:
             places = np.concatenate([[-1], places])
             positions = np.concatenate([self._since, positions])
             numbers = np.concatenate([[0], numbers])
-        origins = _running_minima(positions, numbers)
+        origins = running_minima(positions, numbers)
         self._since = origins[-1:].copy() if self._holds else None
         with np.errstate(over="ignore"):
             lasted = np.flatnonzero(positions - origins >= limit)
@@ -303,10 +187,10 @@ class ValueAlert:
         return fires.tolist(), ends[np.isin(streaks[ends], fired)].tolist()
 
     def _transition(
-        self, values: Values, at: int, extreme: float | None, *, firing: bool
+        self, values: Columns, at: int, extreme: float | None, *, firing: bool
     ) -> Transition:
         run, rank, tag = self._place
-        step, wall_time, number = (column[at].item() for column in values)
+        step, wall_time, number = (column[at].item() for column in values[2:])
         reason = f"{tag} = {number:.6g} at step {step}"
         if extreme is not None:
             reason += f", from {extreme:.6g}"
@@ -420,7 +304,7 @@ class Engine:
                 self._go_on(run, float(seen(wall_times[late])[0]))
             for quiet in self._silences_of((run, rank, None), float(seen(wall_times)[0])):
                 found += [(-1, 0, each) for each in quiet.take(seen(wall_times), steps)]
-        for tag, places, values in _by_tag(scalars):
+        for tag, places, values in _by_tag(concatenated([scalars])):
             for number, alert in enumerate(self._alerts_of(run, rank, tag)):
                 for at, each in alert.take(values, past=past):
                     found.append((int(places[at]), number, each))
@@ -470,18 +354,14 @@ class Engine:
     def _go_on(self, run: str, seen: float) -> None:
         """Takes note that a run, which may have ended before, is going on."""
         if self._ended.pop(run, None) is not None:
-            for key, silences in self._silences.items():
-                for quiet in silences if key[0] == run else ():
-                    quiet.seen = max(quiet.seen, seen)
+            for quiet in self._silences_in(run):
+                quiet.seen = max(quiet.seen, seen)
 
     def _hush(self, run: str, now: float, reason: str) -> list[Transition]:
-        return [
-            transition
-            for key, silences in self._silences.items()
-            if key[0] == run
-            for quiet in silences
-            for transition in quiet.end(now, reason)
-        ]
+        return [each for quiet in self._silences_in(run) for each in quiet.end(now, reason)]
+
+    def _silences_in(self, run: str) -> list[SilenceAlert]:
+        return [quiet for key in self._silences if key[0] == run for quiet in self._silences[key]]
 
     def _alerts_of(self, run: str, rank: int, tag: str) -> tuple[ValueAlert, ...]:
         """Returns the alerts that values of a series go to."""
@@ -517,89 +397,12 @@ class Engine:
         return known
 
 
-def _by_tag(scalars: Columns) -> list[tuple[str, Integers, Values]]:
+def _by_tag(columns: Columns) -> list[tuple[str, Integers, Columns]]:
     """Returns each tag, the numbers of its values, and these, in the order of first values."""
-    if not len(scalars.codes):
-        return []
-    names: dict[str, int] = {}  # several groups of series may have the same tag
-    numbers = np.array([names.setdefault(tag, len(names)) for tag in scalars.tags], np.int64)
-    codes = numbers[scalars.codes]
-    order = np.argsort(codes, kind="stable")
-    parts = np.split(order, np.flatnonzero(np.diff(codes[order])) + 1)
-    values = Values(scalars.steps, scalars.wall_times, scalars.values)
-    tags = list(names)
-    return [
-        (tags[codes[places[0]]], places, values.at(places))
-        for places in sorted(parts, key=lambda places: int(places[0]))
-    ]
-
-
-def _unsigned(steps: Integers) -> npt.NDArray[np.uint64]:
-    """Returns steps as numbers whose order is the same and whose differences do not overflow."""
-    return (steps ^ _LEAST).view(np.uint64)
-
-
-def _first_within(times: Floats, moments: Floats, seconds: float) -> Integers:
-    """Returns the place of the first time that is at most so many seconds before each moment.
-
-    Args:
-        times: The times, ascending.
-        moments: The moments, ascending, each at or after at least one of the times if any.
-        seconds: The distance; a difference of two times is rounded before it is compared.
-    """
-    with np.errstate(over="ignore"):
-        places = np.searchsorted(times, moments - seconds)
-        while True:  # `moments - seconds` is rounded too, so that some places are not exact
-            early = np.flatnonzero(places)
-            early = early[moments[early] - times[places[early] - 1] <= seconds]
-            if not len(early):
-                break
-            places[early] = np.searchsorted(times, times[places[early] - 1])
-        while True:
-            late = np.flatnonzero(places < len(times))
-            late = late[moments[late] - times[places[late]] > seconds]
-            if not len(late):
-                return places
-            places[late] = np.searchsorted(times, times[places[late]], "right")
-
-
-def _with_room(column: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
-    """Returns a copy of a column that is longer; its end is undefined."""
-    found = np.empty(size, column.dtype)
-    found[: len(column)] = column
-    return found
-
-
-def _peaks(numbers: npt.NDArray[np.float32]) -> Integers:
-    """Returns the places of the values that are above all later ones."""
-    later = np.maximum.accumulate(numbers[::-1])[::-1]
-    return np.flatnonzero(numbers > np.append(later[1:], -np.inf))
-
-
-def _range_maxima(numbers: npt.NDArray[np.float32], starts: Integers, ends: Integers) -> Floats:
-    """Returns the highest number from each start (at least 0) up to each end; -inf for none."""
-    starts = np.maximum(starts, 0)
-    found = np.full(len(starts), -np.inf)
-    # The maximum of two overlapping pieces of the largest power of two that fits.
-    powers = np.frexp(np.maximum(ends - starts, 0))[1] - 1
-    pieces, size = numbers, 1
-    for power in range(int(powers.max()) + 1):
-        here = np.flatnonzero(powers == power)
-        found[here] = np.maximum(pieces[starts[here]], pieces[ends[here] - size])
-        pieces = np.maximum(pieces[:-size], pieces[size:])
-        size *= 2
-    return found
-
-
-def _running_minima(positions: npt.NDArray[Any], groups: Integers) -> npt.NDArray[Any]:
-    """Returns the least position of the same group so far; groups are ascending."""
-    order = np.argsort(positions, kind="stable")
-    ranks = np.empty(len(order), np.int64)
-    ranks[order] = np.arange(len(order))
-    # Each group is below the one before, so that the minimum begins again.
-    below = groups * len(order)
-    origins: npt.NDArray[Any] = positions[order[np.minimum.accumulate(ranks - below) + below]]
-    return origins
+    order = np.argsort(columns.codes, kind="stable")
+    parts = np.split(order, np.flatnonzero(np.diff(columns.codes[order])) + 1)
+    parts = sorted((part for part in parts if len(part)), key=lambda part: int(part[0]))
+    return [(columns.tags[columns.codes[p[0]]], p, rows_of(columns, p)) for p in parts]
 
 
 def _duration(seconds: float) -> str:

@@ -26,6 +26,7 @@ from rec_summary.series.lineage import metrics_of, numeric
 from rec_summary.series.options import ArgumentError, ExportOptions, Selection, matching_runs
 from rec_summary.series.report import Problem, Report
 from rec_summary.series.run_poller import NewRecords, RunPoller
+from rec_summary.series.scalar_series import concatenated, rows_of
 from rec_summary.series.text import valid
 
 INTERVAL_SECS: Final = 1.0
@@ -35,6 +36,7 @@ _AGE: Final = re.compile(r"(\d+(?:\.\d+)?)([smhd])", re.ASCII)
 _EVALUATION: Final = "eval/"
 _OVER: Final = frozenset((RunState.FINISHED, RunState.STOPPED, RunState.FAILED))
 _JOINED: Final = 4096  # records that are judged together
+_NOTHING: Final = concatenated([])  # no scalars
 
 
 @dataclass(frozen=True)
@@ -213,7 +215,7 @@ class _Watcher:
                 if self._stop.is_set():
                     return
                 if skips:
-                    news = news._replace(scalars=NOTHING)
+                    news = news._replace(scalars=_NOTHING)
                 now = self._clock.now()
                 for transition in self.engine.take(name, news, now, old=old, past=past):
                     yield transition
@@ -264,7 +266,7 @@ class RunReader:
                 times.append(file.changed)
             changed = max(times, default=-math.inf)
             if changed > time.time() - _RECENT_SECS:
-                yield News(rank, np.array([changed]), None, NOTHING)
+                yield News(rank, np.array([changed]), None, _NOTHING)
 
     def read(self, run: Run, since: Since) -> Iterator[News]:
         """Yields what is new, rank after rank; nothing of it is from before `since`."""
@@ -315,12 +317,12 @@ class RunReader:
             # MindSpore's collector writes this record at the end of a training, without a state.
             state = batch.event.train_lineage
             over = not state.HasField("run_state") or state.run_state.status in _OVER
-            return News(rank, batch.wall_times, None, NOTHING, over)
+            return News(rank, batch.wall_times, None, _NOTHING, over)
         if isinstance(batch, Record) and batch.kind == "evaluation_lineage":
             scalars = self._evaluated(rank, batch.wall_time, batch.event.evaluation_lineage)
             return News(rank, batch.wall_times, None, scalars)
         if batch.kind != SUMMARY or not batch.count:
-            return News(rank, batch.wall_times, None, NOTHING)
+            return News(rank, batch.wall_times, None, _NOTHING)
         steps = batch.steps
         self._steps[rank] = int(steps[-1])
         scalars = batch.select(self._selection, (SCALAR,)).scalars()
@@ -345,10 +347,6 @@ class RunReader:
         )
 
 
-NOTHING: Final = Columns((), np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0), np.empty(0))
-"""No scalars."""
-
-
 def _from(news: News, since: Since) -> News:
     """Returns the part of news from somewhere on."""
     rank, wall_times, steps, scalars, over = news
@@ -359,23 +357,14 @@ def _from(news: News, since: Since) -> News:
     if since.step is not None:
         chosen &= scalars.steps >= since.step
     if not chosen.all():
-        tags, codes, numbers, times, values = scalars
-        scalars = Columns(tags, codes[chosen], numbers[chosen], times[chosen], values[chosen])
+        scalars = rows_of(scalars, chosen)
     return News(rank, wall_times, steps, scalars, over)
 
 
 def _join(parts: list[News]) -> Iterator[News]:
     """Yields news of records with steps as one."""
-    if len(parts) < 2:
-        yield from parts
-        return
-    wall_times = np.concatenate([part.wall_times for part in parts])
-    steps = np.concatenate([part.steps for part in parts if part.steps is not None])
-    scalars = [part.scalars for part in parts]
-    tags = tuple(tag for each in scalars for tag in each.tags)
-    firsts = np.cumsum([0, *(len(each.tags) for each in scalars)])
-    codes = [each.codes + first for each, first in zip(scalars, firsts, strict=False)]
-    columns = [
-        np.concatenate(column) for column in zip(*(each[2:] for each in scalars), strict=True)
-    ]
-    yield News(parts[0].rank, wall_times, steps, Columns(tags, np.concatenate(codes), *columns))
+    if parts:
+        wall_times = np.concatenate([part.wall_times for part in parts])
+        steps = np.concatenate([part.steps for part in parts if part.steps is not None])
+        scalars = concatenated([part.scalars for part in parts])
+        yield News(parts[0].rank, wall_times, steps, scalars)

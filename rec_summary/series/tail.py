@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -12,10 +11,9 @@ from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import RecordFile, Run
 from rec_summary.series.batch import SCALAR, Columns
-from rec_summary.series.event_reader import EventReader
 from rec_summary.series.options import ExportOptions, Selection, matching_runs
 from rec_summary.series.report import Report
-from rec_summary.series.run_poller import RunPoller
+from rec_summary.series.run_poller import NewRecords, RunPoller
 from rec_summary.series.runs import lineage_of
 from rec_summary.series.scalar_series import ScalarSeries, by_tag, gathered, rows_of
 from rec_summary.series.text import valid
@@ -35,14 +33,6 @@ class NewScalars(NamedTuple):
     run: str
     rank: int
     columns: Columns
-
-
-@dataclass
-class _Place:
-    """How far a file has been read."""
-
-    offset: int = 0
-    ended: bool = False
 
 
 class Tail:
@@ -81,7 +71,7 @@ class Tail:
         self._watch = RunPoller(source)
         self._runs = runs
         self._selection = Selection(ExportOptions(tags=tags))
-        self._places: dict[str, _Place] = {}
+        self._records = NewRecords(self.report)
 
     def poll(self) -> Iterator[NewScalars]:
         """Reads what is new, while it is iterated over; yields new scalars."""
@@ -97,18 +87,9 @@ class Tail:
             )
 
     def _read(self, file: RecordFile) -> Iterator[Columns]:
-        place = self._places.setdefault(file.path, _Place())
-        size = file.nbytes
-        if size < place.offset:  # replaced by a shorter one
-            place.offset, place.ended = 0, False
-        if place.ended or size == place.offset:
-            return
-        with EventReader(file, self.report, place.offset) as reader:
-            for batch in reader:
-                self.bytes_read += reader.offset - place.offset
-                place.offset = reader.offset
-                yield batch.select(self._selection, (SCALAR,)).scalars()
-            place.offset, place.ended = reader.offset, reader.ended
+        for batch in self._records.batches([file]):
+            self.bytes_read += batch.end_offset - batch.offset
+            yield batch.select(self._selection, (SCALAR,)).scalars()
 
     def _add(self, run: str, file: RecordFile, columns: Columns) -> Columns:
         """Adds scalars to their series; returns those for whose series there was room."""

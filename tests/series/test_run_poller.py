@@ -2,11 +2,15 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from pathlib import Path
 
 import pytest
 
-from rec_summary.series.run_poller import RunPoller
+from rec_summary.records.format.names import Kind
+from rec_summary.records.reading.runs import list_files
+from rec_summary.series.report import Report
+from rec_summary.series.run_poller import NewRecords, RunPoller
 from tests.support.record_dirs import event, scalar, write_segment
 
 
@@ -137,3 +141,43 @@ def test_a_directory_that_is_gone_is_forgotten_with_all_below(source: Path) -> N
     assert [run.name for run in watch.runs()] == ["d"]
     write_segment(source / "a", event(1, scalar("loss", 1)))
     assert names(watch) == ["a"]
+
+
+def steps(records: NewRecords, path: Path, **options: float) -> list[int]:
+    files = [file for file in list_files(str(path)) if file.name.kind is Kind.SUMMARY]
+    batches = records.batches(files, **options)
+    return [step for batch in batches if batch.count for step in batch.steps.tolist()]
+
+
+def test_new_records_are_read_once(source: Path) -> None:
+    path, _ = write_segment(source, *(event(step, scalar("loss", 1)) for step in range(1, 40)))
+    data, report = path.read_bytes(), Report()
+    path.chmod(0o600)
+    records = NewRecords(report)
+    seen = []
+    for end in (len(data) // 3, len(data) // 2, len(data) - 1, len(data)):
+        path.write_bytes(data[:end])
+        seen += steps(records, source)
+        assert steps(records, source) == []
+    assert seen == list(range(1, 40))
+    assert steps(NewRecords(report), source, changed_after=time.time() + 60) == []
+    assert report.problems == []
+
+
+@pytest.mark.parametrize("cut", [0, 1, 14, 30])
+def test_records_that_are_there_can_be_skipped_but_not_what_is_incomplete(
+    source: Path, cut: int
+) -> None:
+    path, _ = write_segment(source, *(event(step, scalar("loss", 1)) for step in (1, 2, 3, 4)))
+    data, report = path.read_bytes(), Report()
+    first = data.index(b"loss")
+    size = data.index(b"loss", first + 1) - first
+    path.chmod(0o600)
+    path.write_bytes(data[: len(data) - size - cut])
+    records = NewRecords(report)
+    for file in list_files(str(source)):
+        records.skip(file)
+    assert steps(records, source) == []
+    path.write_bytes(data)
+    assert steps(records, source) == ([4] if cut == 0 else [3, 4])
+    assert report.problems == []
