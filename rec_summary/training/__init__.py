@@ -1,4 +1,4 @@
-"""The room that runs inside the user's training job: the only one that may import mindspore."""
+"""Recording inside the training job; with one evaluator, the only code that loads MindSpore."""
 
 from rec_summary.old_mindspore import prepare
 

@@ -59,7 +59,7 @@ class StepRecord:
     def _export(self, exporter: NpyExporter, value: TensorValue) -> None:
         try:
             exporter.export(value.tag, self._step, value.array)
-        except Exception as error:  # noqa: BLE001  # the record matters more
+        except Exception as error:  # noqa: BLE001  # the record is written without the file
             # One kind for all tags, or a full disk would be logged once for each tag.
             text = f"tensor {value.tag}: {type(error).__name__}: {error}"
             self._troubles.report("npy export", text)

@@ -1,1 +1,1 @@
-"""`SummaryCollector`: the callback and what it records from a step."""
+"""`SummaryCollector`: a callback that records training."""

@@ -60,7 +60,7 @@ def _guarded(hook: Callable[..., None]) -> Callable[..., None]:
     def run(self: SummaryCollector, *args: Any) -> None:
         try:
             hook(self, *args)
-        except Exception as error:  # noqa: BLE001  # training goes on
+        except Exception as error:  # noqa: BLE001  # training continues
             self._troubles.report(hook.__name__.strip("_"), error)
 
     return run

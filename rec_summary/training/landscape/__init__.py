@@ -1,1 +1,1 @@
-"""Checkpoints for the loss landscape."""
+"""Checkpoints and input rows for the loss landscape."""

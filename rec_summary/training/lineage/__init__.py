@@ -1,1 +1,1 @@
-"""Lineage: the data, network and hyper-parameters of a training."""
+"""Lineage: the data, network and hyper-parameters of a run."""

@@ -1,1 +1,1 @@
-"""`RecommenderMetrics`: telemetry of a recommender inside the training job."""
+"""`RecommenderMetrics`: metrics of a recommender, computed inside the training job."""

@@ -223,7 +223,7 @@ class Reader:
                     # A copy: the array of a Parameter is a view of its live memory.
                     value = np.array(as_array(value, _name(place)))
                 found[place] = value
-            except Exception as error:  # noqa: BLE001  # one place must not cost the others
+            except Exception as error:  # noqa: BLE001  # the other places are still read
                 self._troubles.report(_trouble_kind(place), error)
         return found
 

@@ -102,7 +102,7 @@ class RowSampler:
             rows = self._rows[name]
             try:
                 found[name] = rows, self._gather(self._tables[name], rows)
-            except Exception as error:  # noqa: BLE001  # training goes on
+            except Exception as error:  # noqa: BLE001  # training continues
                 self._troubles.report(f"recommender metrics: rows of {name}", error)
                 del self._tables[name], self._rows[name]
         return found

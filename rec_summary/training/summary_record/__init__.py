@@ -1,1 +1,1 @@
-"""`SummaryRecord`: records from a training loop of your own."""
+"""`SummaryRecord`: records from a custom training loop."""
