@@ -1,0 +1,36 @@
+"""Failures of telemetry are counted, and do not stop the caller."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from rec_summary.records.failures import Troubles
+
+
+def test_only_the_first_failure_of_a_kind_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    troubles = Troubles()
+    with caplog.at_level(logging.WARNING):
+        for kind in ("write", "write", "flush"):
+            troubles.report(kind, OSError("full"))
+    assert troubles.counts == {"write": 2, "flush": 1}
+    assert troubles.total == 3
+    assert len(caplog.records) == 2
+
+
+def test_an_attempt_reports_an_exception_and_continues() -> None:
+    troubles = Troubles()
+    with troubles.attempt("histogram"):
+        raise ValueError("empty")
+    with troubles.attempt("loss"):
+        pass
+    assert troubles.counts == {"histogram": 1}
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_an_attempt_does_not_stop_the_end_of_the_process(error: type[BaseException]) -> None:
+    troubles = Troubles()
+    with pytest.raises(error), troubles.attempt("loss"):
+        raise error
+    assert troubles.counts == {}
