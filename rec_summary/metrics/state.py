@@ -159,7 +159,8 @@ def restore(kind: str, arrays: Arrays) -> State:
         ValueError: There is no such class, or the arrays do not fit it.
     """
     if kind not in _kinds:
-        raise ValueError(three_part("The kind of a state", kind, f"one of {sorted(_kinds)}"))
+        expected = "a kind that this version of rec_summary records"
+        raise ValueError(three_part("The kind of a state", kind, expected))
     return _kinds[kind].from_arrays(arrays)
 
 
