@@ -1,8 +1,7 @@
-"""The errors that users of this package can meet.
+"""The errors of this package.
 
-A message always has three parts: what is invalid, what was received, and what was
-expected. Where the trouble is in a file, the file and the byte offset are named too, so
-that a message alone is enough to find the place.
+A message has three parts: what is invalid, what was received, and what was expected. If a file
+is invalid, its path and the byte offset are in front.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ def three_part(what: str, received: object, expected: str) -> str:
 
     Args:
         what: What is invalid, for example ``"collect_freq"``.
-        received: The offending value; its ``repr`` is shown, cut when it is very long.
-        expected: What would have been accepted, for example ``"an int of at least 1"``.
+        received: The value; its ``repr`` is shown, cut when it is very long.
+        expected: What is accepted, for example ``"an int of at least 1"``.
     """
     shown = received if isinstance(received, _Verbatim) else repr(received)
     if len(shown) > _MAX_RECEIVED:
@@ -39,7 +38,7 @@ class RecSummaryError(Exception):
     """The base class of the package's own errors.
 
     Mistakes in arguments raise Python's `TypeError` and `ValueError` with a three-part
-    text; everything else that can go wrong on purpose raises a subclass of this class.
+    text; all other errors of this package are subclasses of this class.
     """
 
 
@@ -52,7 +51,7 @@ class DestinationError(RecSummaryError):
 
 
 class RecordError(RecSummaryError):
-    """A record file does not hold what its format promises.
+    """A record file is damaged, or not a record file.
 
     Attributes:
         path: The file.

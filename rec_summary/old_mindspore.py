@@ -1,9 +1,8 @@
-"""MindSpore 2.7 to 2.9 and protobuf: what has to be so before they are imported.
+"""MindSpore 2.7 to 2.9 need protobuf's implementation in Python, chosen before protobuf is loaded.
 
-The code that these releases have generated for their messages is refused by protobuf's fast
-implementation, which every release of protobuf from 4 on prefers. Protobuf's implementation in
-Python takes it. They choose that one themselves, by a variable of the environment, but it is read
-when protobuf is loaded: in a process that has loaded protobuf before, they cannot be imported.
+Protobuf's fast implementation, the default from protobuf 4 on, refuses the generated code of these
+releases. They select the one in Python by an environment variable, which protobuf reads when it is
+loaded. So they cannot be imported in a process that has loaded protobuf before.
 """
 
 from __future__ import annotations
@@ -15,31 +14,30 @@ from importlib import metadata
 from typing import Final
 
 _VARIABLE: Final = "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION"
-_FIRST_WITHOUT_TROUBLE: Final = (2, 10)
+_FIRST_UNAFFECTED: Final = (2, 10)
 
 
 def wants_python_protobuf(version: str) -> bool:
-    """Whether this version of MindSpore can only be imported beside protobuf in Python."""
+    """Whether this version of MindSpore needs protobuf's implementation in Python."""
     found = re.match(r"(\d+)\.(\d+)", version)
-    return found is not None and (int(found[1]), int(found[2])) < _FIRST_WITHOUT_TROUBLE
+    return found is not None and (int(found[1]), int(found[2])) < _FIRST_UNAFFECTED
 
 
 def prepare() -> None:
-    """Has protobuf, when it is not loaded yet, load such that MindSpore can be imported later.
+    """Selects protobuf's implementation in Python if the installed MindSpore needs it.
 
-    Does nothing where MindSpore is absent or new enough, or where the user has chosen. Called
-    by the rooms that MindSpore is loaded after, not by the export side: there it would cost
-    speed for nothing.
+    Does nothing if protobuf is loaded already, or if the user has set the variable. The training
+    side calls it before MindSpore is loaded; the read side does not, because it would be slower.
     """
     if _installed() is not None:
         os.environ.setdefault(_VARIABLE, "python")
 
 
 def check() -> None:
-    """To be called before MindSpore is imported.
+    """Checks that MindSpore can be imported; call it before the import.
 
     Raises:
-        ImportError: It could not be, because protobuf is loaded already.
+        ImportError: It cannot, because protobuf is loaded with another implementation.
     """
     loaded = sys.modules.get("google.protobuf.internal.api_implementation")
     if loaded is None or loaded.Type() == "python" or "mindspore" in sys.modules:
@@ -55,7 +53,7 @@ def check() -> None:
 
 
 def _installed() -> str | None:
-    """Returns the version of the MindSpore that is installed if it is one of these."""
+    """Returns the version of the installed MindSpore if it is one of these."""
     try:
         version = metadata.version("mindspore")
     except metadata.PackageNotFoundError:

@@ -11,8 +11,8 @@ logger = logging.getLogger("rec_summary")
 class Troubles:
     """Counts telemetry failures by kind. Thread-safe.
 
-    Only the first failure of a kind is logged: a full disk fails at every step, and a
-    flood of messages would bury the training's own.
+    Only the first failure of a kind is logged: a full disk fails at every step, and its
+    messages would hide those of the training.
     """
 
     def __init__(self) -> None:

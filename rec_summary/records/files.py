@@ -27,7 +27,7 @@ def open_plain(path: str | os.PathLike[str]) -> int:
     """Opens a regular file for reading; returns its descriptor.
 
     Raises:
-        OSError: It cannot be opened, is a link, or is no regular file.
+        OSError: It cannot be opened, is a link, or is not a regular file.
     """
     try:
         fd = os.open(path, _READ)
@@ -88,10 +88,10 @@ def read_plain(path: str | os.PathLike[str], most: int) -> bytes:
     """Returns the content of a regular file of at most `most` bytes.
 
     Raises:
-        OSError: It cannot be read, is a link, is no regular file, or is larger.
+        OSError: It cannot be read, is a link, is not a regular file, or is larger.
     """
     with os.fdopen(open_plain(path), "rb") as file:
-        # Python takes the memory of what is asked for, not of what is there.
+        # Python allocates as many bytes as are requested.
         data = file.read(min(os.fstat(file.fileno()).st_size, most) + 1)
     if len(data) > most:
         raise OSError(errno.EFBIG, f"it is larger than {most:,} bytes", os.fspath(path))
@@ -179,7 +179,7 @@ def write_atomically(
 
 
 def refuse_link(path: str | os.PathLike[str]) -> None:
-    """Makes sure that a path is no link, should it exist.
+    """Makes sure that a path is not a link.
 
     Raises:
         OSError: It is a link.
@@ -191,10 +191,10 @@ def refuse_link(path: str | os.PathLike[str]) -> None:
 def refuse_lock(path: str) -> None:
     """Makes sure that taking a lock file cannot change another file.
 
-    Some releases of filelock empty what they open, through a link or under another name.
+    Some releases of filelock empty the file that they open, also through a link.
 
     Raises:
-        OSError: Something is there that is no lock file.
+        OSError: There is a link, or a file that is not empty or has several names.
     """
     refuse_link(path)
     with contextlib.suppress(FileNotFoundError):

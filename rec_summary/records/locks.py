@@ -1,13 +1,13 @@
-"""Locks on directories: one place that knows how they are taken.
+"""Locks on directories.
 
-Two kinds, since no one kind works everywhere:
+There are two kinds, because none works everywhere:
 
-* `flock`: the operating system holds it and lets go when its holder dies, in whatever way.
-  Right for local disks, and for network file systems that pass locks on (NFS 4, NFS 3 with
-  lockd, Lustre and GPFS as they are usually mounted). Its file is never removed.
-* `soft`: the lock is the existence of a file that names its holder. Right where `flock` is
-  refused or stays within one host. A holder that is dead is recognised on its own host and
-  loses the lock; on another host it cannot be told from a living one.
+* `flock`: the operating system holds the lock, and releases it when its holder dies. Use it on
+  local disks, and on network file systems that pass locks on (NFS 4, NFS 3 with lockd, Lustre
+  and GPFS as they are usually mounted). Its file is never removed.
+* `soft`: the lock is the existence of a file that names its holder. Use it where `flock` fails
+  or works within one host only. A dead holder is recognised on its own host and loses the
+  lock; other hosts wait for it.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ def file_lock(path: str, *, timeout: float, kind: str | None = None) -> filelock
         kind: One of `KINDS`; None asks the environment.
 
     Raises:
-        OSError: Something else is in the place of the lock file: somebody planted it.
+        OSError: The lock file is a link, or has content of its own.
         ValueError: There is no such kind of lock.
     """
     kind = check_kind("the kind of lock", kind)
     if kind == "soft":
-        # A name of its own: a flock never removes its file, which would look like a holder.
+        # Another name: the file of a flock stays, and would look like a holder.
         refuse_link(f"{path}.soft")
         return filelock.SoftFileLock(f"{path}.soft", timeout=timeout, mode=_MODE)
     refuse_lock(path)

@@ -3,8 +3,8 @@
 A checkpoint is a protobuf message: `repeated Value value = 1`, and a value is `string tag =
 1` and `Tensor tensor = 2`, which is `repeated int64 dims = 1`, `string tensor_type = 2` and
 `bytes tensor_content = 3`. A large parameter is cut into several values with the same tag.
-Only these few fields are looked at, and of a parameter nothing is read before it is asked
-for: a checkpoint may be larger than the memory.
+Only these fields are read, and the elements of a parameter only on request: a checkpoint may
+be larger than the memory.
 Source: `mindspore/train/checkpoint_pb2.py` and `serialization.py`.
 """
 
@@ -51,7 +51,7 @@ class _Entry(NamedTuple):
 
 
 class CheckpointFile:
-    """A checkpoint, read as far as it is asked for; a context that keeps the file open.
+    """A checkpoint whose parameters are read on request; use it as a context.
 
     Attributes:
         path: The file.
@@ -62,8 +62,8 @@ class CheckpointFile:
         """Opens a checkpoint and reads its table of contents.
 
         Raises:
-            OSError: The file cannot be read, is a link, or is no regular file.
-            CheckpointError: It is no checkpoint, is damaged, or is encrypted.
+            OSError: The file cannot be read, is a link, or is not a regular file.
+            CheckpointError: It is not a checkpoint, is damaged, or is encrypted.
         """
         self.path = os.fspath(path)
         self._file = open_binary(self.path)
@@ -110,7 +110,7 @@ class CheckpointFile:
             return elements.reshape(entry.shape)
         except ValueError as error:  # an empty array may still be too large for NumPy
             offset = entry.parts[0].offset if entry.parts else 0
-            expected = f"one that NumPy can bear ({error})"
+            expected = f"one that NumPy allows ({error})"
             raise self._error(offset, f"the shape of {name}", entry.shape, expected) from error
 
     def elements(self, name: str, start: int, stop: int) -> npt.NDArray[Any]:

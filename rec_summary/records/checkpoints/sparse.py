@@ -1,6 +1,6 @@
-"""Rows of large tables in place of the tables: how sparse checkpoints are written and read.
+"""Sparse checkpoints: the rows of a large table that have changed, in place of the table.
 
-In a sparse checkpoint a table `name` stands as two parameters, `name@rows` (which rows differ
+In a sparse checkpoint a table `name` is two parameters, `name@rows` (which rows differ
 from the base checkpoint's) and `name@values` (these rows), and the parameter `@base` states
 the number of the base. MindSpore's own tools read the base only.
 """
@@ -19,20 +19,20 @@ BASE: Final = "@base"
 ROWS: Final = "@rows"
 VALUES: Final = "@values"
 LARGE_ROWS: Final = 1000
-_WORTH: Final = 0.5  # of a table's rows: if more differ, the table is written whole
+_WORTH: Final = 0.5  # of a table's rows; if more differ, the table is written as a whole
 
 
 def is_large(array: npt.NDArray[Any]) -> bool:
-    """Whether a parameter is a table whose rows may be written alone."""
+    """Whether a parameter is a table of which single rows may be written."""
     return array.ndim == 2 and array.shape[0] >= LARGE_ROWS
 
 
 def sparse_parameters(parameters: Arrays, tables: Arrays, base: int) -> dict[str, Any]:
-    """Returns what is written of a checkpoint.
+    """Returns the parameters of a sparse checkpoint.
 
     Args:
         parameters: All parameters.
-        tables: The large tables as they are in the base checkpoint.
+        tables: The large tables of the base checkpoint.
         base: The number of that checkpoint.
     """
     found: dict[str, Any] = {BASE: np.int64(base)}
@@ -61,7 +61,7 @@ def dense_name(name: str) -> str:
 def restored(
     base: npt.NDArray[Any], rows: npt.NDArray[Any], values: npt.NDArray[Any]
 ) -> npt.NDArray[Any]:
-    """Returns a table of which some rows are others than in the base.
+    """Returns the table of the base with some rows replaced.
 
     Raises:
         ValueError: The rows are not rows of the base, or their values do not fit.

@@ -1,7 +1,7 @@
-"""How large a record may be, and of how many parts, before it is decoded.
+"""Limits of records, checked before they are decoded: bytes, and number of messages.
 
-Two bytes of a record can become a message of 140 bytes in memory. So the parts of a large
-record are counted first, on the wire, where nothing is allocated.
+Two bytes of a record can become a message of 140 bytes in memory. So the messages of a large
+record are counted first, in its bytes, where nothing is allocated.
 Source: https://protobuf.dev/programming-guides/encoding/
 """
 
@@ -15,11 +15,11 @@ from google.protobuf.message import DecodeError
 from rec_summary.records.format.wire import FIXED32, FIXED64, LENGTH, VARINT, read_varint
 
 VARIABLE: Final = "REC_SUMMARY_MAX_RECORD_MIB"
-"""The environment variable that gives `MOST_BYTES` another value, in MiB."""
+"""The environment variable that sets `MOST_BYTES`, in MiB."""
 
 UNDECODABLE: Final = (DecodeError, ValueError, RecursionError)
-"""What protobuf raises for what it cannot decode. Its implementation in Python raises the second
-for text that is no UTF-8, and the third, in older releases, for deep nesting."""
+"""What protobuf raises for invalid messages. Its implementation in Python raises `ValueError` for
+text that is not UTF-8 and, in older releases, `RecursionError` for deep nesting."""
 
 MOST_PARTS: Final = 4_000_000
 _COUNTED_FROM: Final = 1 << 22  # bytes; a smaller record cannot take much memory
@@ -38,7 +38,7 @@ MOST_BYTES: Final = _most_bytes()
 
 
 def has_too_many_parts(kind: Any, payload: bytes, most: int = MOST_PARTS) -> bool:
-    """Whether a payload holds more than `most` messages; what is malformed is not judged.
+    """Whether a payload has more than `most` messages; malformed parts are not counted.
 
     Args:
         kind: The type of the message.
@@ -83,5 +83,5 @@ def count_parts(kind: Any, payload: bytes, most: int) -> int:
                 at += 8
             elif wire == FIXED32:
                 at += 4
-            # Groups begin and end without a length: what is in them is looked at as well.
+            # Groups begin and end without a length: the fields in them are counted as well.
     return count

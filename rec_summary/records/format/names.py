@@ -34,7 +34,7 @@ _MARK: Final = re.compile(r"summary\.\d")  # what MindInsight and `parse_name` l
 
 
 class Kind(enum.Enum):
-    """What a record file holds."""
+    """The kind of a record file."""
 
     SUMMARY = DEFAULT_SUFFIX
     LINEAGE = _LINEAGE_SUFFIX
@@ -45,12 +45,12 @@ class RecordName:
     """The parts of a record file's name.
 
     Attributes:
-        stamp: When the file was begun, in whole seconds since the epoch.
+        stamp: When the file was created, in whole seconds since the epoch.
         rank: The rank of the process that wrote it.
         host: The host that wrote it, with MindSpore's suffix removed.
-        kind: What it holds.
-        prefix: What stands in front.
-        suffix: What stands behind the host of a summary file; that of a lineage file is fixed.
+        kind: The kind of the file.
+        prefix: The text in front.
+        suffix: The text behind the host of a summary file; that of a lineage file is fixed.
     """
 
     stamp: int
@@ -70,15 +70,14 @@ class RecordName:
 
     @property
     def order(self) -> tuple[int, int, str, str]:
-        """Sorts names as the files were begun."""
+        """A key that sorts names in the order of creation."""
         return (self.stamp, self.rank, self.host, self.kind.value)
 
 
 def parse_name(name: str) -> RecordName | None:
     """Returns the parts of a file's name, or None if it is not the name of a record file.
 
-    Where the host ends and a suffix of the user's own begins cannot be told: all of it is
-    the host then.
+    Nothing separates the host from a suffix that the user has chosen: both are the host then.
     """
     match = _NAME.match(name)
     if match is None:
@@ -95,11 +94,11 @@ def parse_name(name: str) -> RecordName | None:
 
 
 def check_affixes(prefix: str, suffix: str) -> None:
-    """Checks what a user wants in front of and behind the names of summary files.
+    """Checks the prefix and the suffix that a user chooses for summary files.
 
     Raises:
         TypeError: One is not a str.
-        ValueError: One cannot stand in a file's name, or would hide the file from readers.
+        ValueError: One is not allowed in a file's name, or would hide the file from readers.
     """
     for what, text in (("file_prefix", prefix), ("file_suffix", suffix)):
         if not isinstance(text, str):
@@ -114,5 +113,5 @@ def check_affixes(prefix: str, suffix: str) -> None:
 
 
 def this_host() -> str:
-    """Returns this host's name, with what cannot stand in a file name replaced."""
+    """Returns this host's name, with other characters than letters, digits, `.`, `-` replaced."""
     return re.sub(r"[^A-Za-z0-9.-]", "-", socket.gethostname()) or "localhost"

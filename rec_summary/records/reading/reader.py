@@ -1,15 +1,12 @@
 """A resumable reader of framed records.
 
-One reader serves a finished file, a file that another process is appending to, and a
-file that a crash cut short: it never loses its place. What went wrong is told by type,
-because each asks for something else of the caller:
+A reader works on finished files, on files that another process appends to, and on files that a
+crash cut short. The type of an error says what to do:
 
-* `TruncatedRecord`: the file ends inside a record. Come back later; the same call then
-  goes on where it was.
-* `BadLength`: the length cannot be trusted, so the next record cannot be found. Stop
-  reading this file.
-* `LostRecord`: this payload cannot be trusted or is too large to be read, but its end is
-  known. The reader has already stepped over it; the caller decides whether to go on.
+* `TruncatedRecord`: the file ends inside a record. The same call later goes on from there.
+* `BadLength`: the length is wrong, so the next record cannot be found. Stop reading this file.
+* `LostRecord`: the payload is damaged or too large, but its end is known. The reader has stepped
+  over it; the next call reads the next record.
 """
 
 from __future__ import annotations
@@ -27,7 +24,7 @@ _CHUNK_BYTES: Final = 1 << 18
 
 
 class TruncatedRecord(RecordError):
-    """The file ends inside a record; nothing is wrong with what is there so far."""
+    """The file ends inside a record; the part that is there may be fine."""
 
 
 class BadLength(RecordError):
@@ -47,7 +44,7 @@ class BadLengthChecksum(BadLength):
 
 
 class LostRecord(RecordError):
-    """A record that is stepped over, since its payload cannot be had.
+    """A record that is skipped, because its payload cannot be read.
 
     Attributes:
         reason: Why, in a few words.
@@ -74,8 +71,8 @@ class RecordReader:
 
     Attributes:
         path: The file being read.
-        offset: The boundary that reading has reached, in bytes: store it, and a later
-            reader that starts there continues without a gap or a duplicate.
+        offset: The record boundary that reading has reached, in bytes. A later reader that
+            starts there goes on without a gap or a duplicate.
     """
 
     def __init__(self, path: str | os.PathLike[str], offset: int = 0) -> None:
@@ -102,7 +99,7 @@ class RecordReader:
     def read(self) -> RawRecord | None:
         """Returns the next record, or None where the file ends at a record boundary.
 
-        None is not final: a file that grows yields more on a later call.
+        A file that grows has more for a later call; a file at a URL, for a later reader.
 
         Raises:
             TruncatedRecord: The rest of the record has not been written (yet).

@@ -1,8 +1,7 @@
-"""Copying what is readable of damaged records.
+"""Copying the readable records of damaged files.
 
-Behind a length that cannot be trusted, the next record is searched for: a place where the
-checksums of a length and of the data behind it both hold. By chance that happens once in
-2^64 bytes.
+Behind a wrong length, the next record is searched for: a place where the checksums of a length
+and of the data behind it are both right. By chance that happens once in 2^64 bytes.
 """
 
 from __future__ import annotations
@@ -30,21 +29,21 @@ from rec_summary.records.remote import Url, open_binary, overlap, to_place
 
 _WINDOW: Final = 1 << 22
 _SMALLEST_WINDOW: Final = 1 << 12
-_SHORT: Final = 1 << 12  # bytes; a record of so few is always looked at
+_SHORT: Final = 1 << 12  # bytes; a record of so few is always checked
 _TRIED: Final = 8  # times the size of a file
-_PERMISSIONS: Final = 0o777  # nobody's set-user-ID bit is copied
+_PERMISSIONS: Final = 0o777  # a set-user-ID bit is not copied
 
 
 @dataclass(frozen=True)
 class FileRepair:
-    """What was copied of a file.
+    """What was copied from a file.
 
     Attributes:
         source: The file.
         destination: Its copy.
         records: How many records were copied.
         nbytes: Their size.
-        lost: The places that were left out: offset and size in bytes.
+        lost: The places that were not copied: offset and size in bytes.
     """
 
     source: str
@@ -85,7 +84,7 @@ def repair(
         source: A record directory, or a tree of them; a path or a URL.
         destination: A directory that is empty or does not exist; neither in `source` nor
             around it.
-        progress: Told the run at hand, the bytes read so far, the bytes in all.
+        progress: Gets the current run, the bytes read so far, and the bytes in all.
 
     Raises:
         SourceError: There are no record files.
@@ -162,7 +161,7 @@ def _copy(reader: RecordReader, path: str) -> FileRepair:
 
 
 def sound_records(reader: RecordReader) -> Iterator[tuple[int, bytes]]:
-    """Yields offset and payload of every record that can be found, whatever lies between.
+    """Yields offset and payload of every record that can be found.
 
     Raises:
         OSError: Reading failed.
@@ -188,8 +187,8 @@ def sound_records(reader: RecordReader) -> Iterator[tuple[int, bytes]]:
 class Budget:
     """How many bytes may be read in vain while records of one file are searched for.
 
-    A stranger can fill a file with lengths that are right and data that is not; each would be
-    read to its end. By chance that does not happen.
+    A hostile file may be full of right lengths in front of wrong data; each of these would be
+    read to its end.
     """
 
     def __init__(self, nbytes: int) -> None:
@@ -249,7 +248,7 @@ def _plausible(window: bytes, remaining: int, most: int) -> Iterator[int]:
     lengths = np.zeros(len(offsets), dtype=np.int64)
     for byte in range(4):
         lengths |= data[offsets + byte].astype(np.int64) << (8 * byte)
-    # No event is empty; without this, every zero would be looked at.
+    # No event is empty; without this, every zero would be checked.
     fits = (lengths > 0) & (lengths + framing.OVERHEAD_BYTES <= remaining - offsets)
     yield from offsets[fits].tolist()
 

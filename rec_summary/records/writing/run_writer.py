@@ -1,4 +1,4 @@
-"""One rank's records of one run: a pair of files, and the next pair when the first is full."""
+"""Writing the records of one rank of a run: a summary file, a lineage file, and rotation."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import collections
 import contextlib
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -59,13 +60,13 @@ class Durability:
 
 @dataclass(frozen=True)
 class Retention:
-    """How much of an endless run stays on disk.
+    """How many of a run's record files are kept, and when the next one is created.
 
     Attributes:
-        max_file_size: The size in bytes at which the next file is begun; None for never. A
-            file is never cut within a record, so it may be larger by one record.
+        max_file_size: The size in bytes at which the next file is created; None for never. A
+            file has whole records, so it may be larger by one record.
         max_files: The most summary files of this writer that are kept; None for all.
-        max_total_bytes: The most bytes that they may have together; None for no limit.
+        max_total_bytes: The most bytes of these files together; None for no limit.
     """
 
     max_file_size: int | None = None
@@ -84,11 +85,10 @@ class _Finished:
 class RunWriter:
     """Writes one rank's records of one run into files of its own.
 
-    The pair of files (summary and lineage) is created at once, so that a directory that
-    cannot be written is noticed where the user can see it, and so that viewers which look
-    for a summary file first also find a lineage that stands alone. Lineage has one file for
-    the whole run, and is never dropped; nor is a file with a record that is written once
-    for a run, such as its graph.
+    Both files (summary and lineage) are created at the start. So a directory that cannot be
+    written raises an error there, and viewers that look for a summary file also find a run that
+    has lineage only. Lineage has one file for the run. It is never dropped, nor is a file with a
+    record that a run has once, such as its graph.
 
     Attributes:
         directory: The record directory.
@@ -106,17 +106,17 @@ class RunWriter:
         durability: Durability | None = None,
         troubles: Troubles | None = None,
     ) -> None:
-        """Creates the directory if need be (mode 0700), and the files (mode 0600).
+        """Creates the directory (mode 0700) unless it exists, and the files (mode 0600).
 
         Args:
             directory: The record directory.
             rank: The rank of this process.
-            retention: When files are full, and how many stay; None for one file.
+            retention: When files are full, and how many are kept; None for one file.
             prefix: What the files' names begin with (see `names.check_affixes`).
             suffix: What the names of summary files end with.
             durability: When files are forced to the disk, and how they are locked; None for
                 the defaults.
-            troubles: Told of files that were deleted under the writer; None for nobody.
+            troubles: Gets a failure for each file that was deleted while it was written.
 
         Raises:
             OSError: The directory or the files cannot be created.
@@ -127,10 +127,10 @@ class RunWriter:
         self._prefix, self._suffix = prefix, suffix
         self._durability = durability or Durability()
         self._troubles = troubles or Troubles()
-        self._gone_bytes = 0  # of files that are finished with
+        self._gone_bytes = 0  # of files that are closed
         self._finished: collections.deque[_Finished] = collections.deque()
         self._finished_bytes = 0
-        self._keeps = False  # the summary file at hand holds a record that must stay
+        self._keeps = False  # the current summary file has a record that must stay
         pair = self._begin(Kind.SUMMARY, Kind.LINEAGE)
         self._summary, self._lineage = pair[Kind.SUMMARY], pair[Kind.LINEAGE]
         self.flush()
@@ -142,14 +142,14 @@ class RunWriter:
 
     @property
     def bytes_written(self) -> int:
-        """How many bytes were handed to the operating system, in all files so far."""
+        """How many bytes were passed to the operating system, in all files so far."""
         return self._gone_bytes + self._summary.bytes_written + self._lineage.bytes_written
 
     def write(self, record: Record) -> None:
         """Encodes a record and appends it to the file of its kind.
 
         Raises:
-            OSError: The file cannot be written, or the next one cannot be begun.
+            OSError: The file cannot be written, or the next one cannot be created.
             Exception: Whatever `record.encode` raises; nothing is written then.
         """
         payload = record.encode()
@@ -158,7 +158,7 @@ class RunWriter:
             self._replace_lost()
             if record.kind is Kind.SUMMARY and self._is_full():
                 self._rotate()
-        except OSError as error:  # the record comes first; the file at hand still takes it
+        except OSError as error:  # the current file still takes the record
             failure = error
         if record.kind is Kind.LINEAGE:
             self._lineage.write(payload)
@@ -169,7 +169,7 @@ class RunWriter:
             raise failure
 
     def flush(self) -> None:
-        """Hands all records to the operating system.
+        """Passes all records to the operating system.
 
         Raises:
             OSError: A file cannot be written; its records are kept for the next try.
@@ -177,9 +177,10 @@ class RunWriter:
         failure: OSError | None = None
         try:
             self._replace_lost()
-        except OSError as error:  # a file that is not lost is served all the same
+        except OSError as error:  # the other file is flushed all the same
             failure = error
-        self._both("flush", *(("sync",) if self._durability.fsync == "flush" else ()))
+        sync = (SegmentWriter.sync,) if self._durability.fsync == "flush" else ()
+        self._both(SegmentWriter.flush, *sync)
         if failure is not None:
             raise failure
 
@@ -190,21 +191,21 @@ class RunWriter:
             OSError: A file's last records could not be written.
         """
         try:
-            # Where nothing is left to be written, what was deleted stays so.
+            # A deleted file without waiting records is not created again.
             if any(each.is_lost and each.has_pending for each in (self._summary, self._lineage)):
                 self._replace_lost()
             if self._durability.fsync != "never":
-                self._both("flush", "sync")
+                self._both(SegmentWriter.flush, SegmentWriter.sync)
         finally:
-            self._both("close")
+            self._both(SegmentWriter.close)
 
-    def _both(self, *actions: str) -> None:
-        # One file's failure must not keep the other from being served.
+    def _both(self, *actions: Callable[[SegmentWriter], None]) -> None:
+        # A failure of one file must not affect the other.
         failure: OSError | None = None
         for segment in (self._summary, self._lineage):
             try:
                 for action in actions:
-                    getattr(segment, action)()
+                    action(segment)
             except OSError as error:
                 failure = error
         if failure is not None:
@@ -215,8 +216,8 @@ class RunWriter:
         return limit is not None and self._summary.size >= limit and self._summary.records > 1
 
     def _rotate(self) -> None:
-        """Begins the next summary file; if that fails, the one at hand goes on growing."""
-        self._summary.flush()  # on a full disk, it still holds what the next one would not
+        """Creates the next summary file; if that fails, the current one goes on growing."""
+        self._summary.flush()  # on a full disk, its records wait here
         following = self._begin(Kind.SUMMARY)[Kind.SUMMARY]
         full, self._summary = self._summary, following
         self._gone_bytes += full.bytes_written
@@ -235,7 +236,7 @@ class RunWriter:
 
     def _drop_oldest(self) -> None:
         files, budget = self._retention.max_files, self._retention.max_total_bytes
-        room = self._retention.max_file_size or 0  # for the file at hand
+        room = self._retention.max_file_size or 0  # for the current file
         while self._finished and (
             (files is not None and len(self._finished) + 1 > files)
             or (budget is not None and self._finished_bytes + room > budget)
@@ -246,11 +247,7 @@ class RunWriter:
                 os.unlink(oldest.path)
 
     def _replace_lost(self) -> None:
-        """Begins anew what was deleted; what is not written yet goes there.
-
-        Somebody cleaned up too much, or a job's directory was emptied under it: what was
-        written is gone, what comes must not be.
-        """
+        """Creates a new file for each that was deleted; records that wait are written there."""
         lost = {
             kind: segment
             for kind, segment in ((Kind.SUMMARY, self._summary), (Kind.LINEAGE, self._lineage))
@@ -267,7 +264,7 @@ class RunWriter:
         self._lineage = begun.get(Kind.LINEAGE, self._lineage)
 
     def _begin(self, *kinds: Kind) -> dict[Kind, SegmentWriter]:
-        """Creates the next files, each with the version record that it begins with."""
+        """Creates the next files, each with a version record at the beginning."""
         make_directory(self.directory)
         begun = begin_segments(
             self.directory,

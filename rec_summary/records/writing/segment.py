@@ -1,8 +1,8 @@
 """Writing one record file.
 
-A file is created exclusively, so no two writers ever share one. It only grows, by whole
-records: after a failed write the file is cut back to the last boundary, so that a reader
-meets a torn record only if the process or the machine died in the middle of a write.
+A file is created exclusively, so two writers never share one. It grows by whole records: after
+a failed write it is cut back to the last record boundary. So only the death of the process or
+the machine in the middle of a write leaves a part of a record.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from typing import Final
 from rec_summary.records.files import FILE_MODE
 from rec_summary.records.format.framing import frame
 
-_FLUSH_BYTES: Final = 1 << 16  # write to the file once this much has gathered
-_PENDING_BYTES: Final = 1 << 23  # hold this much while the file cannot be written
+_FLUSH_BYTES: Final = 1 << 16  # write to the file when so much waits
+_PENDING_BYTES: Final = 1 << 23  # may wait while the file cannot be written
 
 
 class DeletedFile(OSError):
-    """A record file was deleted while it was being written: nothing more goes there."""
+    """A record file was deleted while it was being written."""
 
 
 class SegmentWriter:
     """Appends framed records to a file of its own.
 
-    Not thread-safe: one thread writes. Records gather in memory until `flush`, or until
-    64 KiB are there. While the file cannot be written, up to 8 MiB are held for the next
-    try; beyond that the newest record is refused.
+    Not thread-safe: one thread writes. Records wait in memory until `flush`, or until there
+    are 64 KiB. While the file cannot be written, up to 8 MiB wait for the next try; after that
+    new records are refused.
 
     Attributes:
         path: The file.
-        bytes_written: The size of what is in the file.
-        records: How many records were taken.
+        bytes_written: The size of the file.
+        records: How many records were accepted.
     """
 
     def __init__(self, path: str) -> None:
@@ -50,8 +50,8 @@ class SegmentWriter:
         self._fd = os.open(path, flags, FILE_MODE)
         self._pending: list[bytes] = []
         self._pending_bytes = 0
-        self._torn = False  # half a record stands at the end, and could not be cut off
-        self._linked = os.fstat(self._fd).st_nlink > 0  # some file systems do not tell
+        self._torn = False  # a part of a record is at the end, and could not be cut off
+        self._linked = os.fstat(self._fd).st_nlink > 0  # not every file system counts names
 
     @property
     def size(self) -> int:
@@ -63,7 +63,7 @@ class SegmentWriter:
 
         Raises:
             OSError: The file cannot be written. The record is kept for the next try
-                unless 8 MiB are waiting already, in which case it is not taken.
+                unless 8 MiB are waiting already; then it is refused.
         """
         if self._pending_bytes >= _PENDING_BYTES:
             self.flush()
@@ -78,7 +78,7 @@ class SegmentWriter:
         """Hands everything to the operating system: it survives the death of the process.
 
         Raises:
-            DeletedFile: The file is lost; the records are kept, to be handed over.
+            DeletedFile: The file was deleted; the records are kept for `hand_over`.
             OSError: The file cannot be written; the records are kept for the next try.
         """
         if not self._pending:
@@ -94,7 +94,7 @@ class SegmentWriter:
                 done += os.write(self._fd, data[done:])
         except OSError:
             if done:
-                # Half a record must not stay: whatever comes next would be unreadable.
+                # A part of a record would make the next records unreadable.
                 self._torn = True
                 with contextlib.suppress(OSError):
                     self._cut_back()
@@ -111,14 +111,14 @@ class SegmentWriter:
         """Forces what was flushed to the disk: it survives the death of the machine.
 
         Raises:
-            OSError: The disk refuses.
+            OSError: The disk reports an error.
         """
         if self._fd >= 0:
             os.fsync(self._fd)
 
     @property
     def is_lost(self) -> bool:
-        """Whether the file was deleted while it was being written: nobody can ever read it.
+        """Whether the file was deleted while it was being written.
 
         A file that was moved, alone or with its directory, is not lost.
         """
@@ -130,7 +130,7 @@ class SegmentWriter:
             return error.errno == errno.ESTALE  # what NFS says when another host has deleted it
         if status.st_nlink:
             return False
-        try:  # some file systems forget how many names a file has: the name itself decides
+        try:  # some file systems do not count names: the name itself decides
             return not os.path.samestat(status, os.lstat(self.path))
         except OSError:
             return True
@@ -141,12 +141,12 @@ class SegmentWriter:
         return bool(self._pending)
 
     def hand_over(self, successor: SegmentWriter) -> None:
-        """Gives what is not written yet to another file, behind what that has; closes this."""
+        """Appends the records that are not written yet to another file; closes this one."""
         successor._pending += self._pending
         successor._pending_bytes += self._pending_bytes
         successor.records += len(self._pending)
         self._pending, self._pending_bytes = [], 0
-        with contextlib.suppress(OSError):  # nothing is left that could be lost
+        with contextlib.suppress(OSError):  # no record is left
             self.close()
 
     def close(self) -> None:
