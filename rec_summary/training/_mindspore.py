@@ -88,16 +88,22 @@ def _call_if_there(module: str, name: str, *args: Any) -> None:
         function(*args)
 
 
-def recovery_parameters() -> dict[str, Any]:
-    """Returns the callback parameters about recovery; empty except in MindSpore 2.7.0.
+def recovery_parameters(model: Any) -> dict[str, Any]:
+    """Returns the callback parameters about recovery, for MindSpore's `TrainFaultTolerance`.
 
-    In 2.7.0, the callback `TrainFaultTolerance` reads them at each step.
+    In MindSpore 2.7.0 it reads `is_arf` at each step. Later releases do not have it.
     """
+    parameters = {"initial_step": getattr(model, "_initial_step", None)}
     try:
         context = importlib.import_module("mindspore.parallel._recovery_context")
-        return {"is_arf": context._get_recovery_context("is_arf")}
+        return {**parameters, "is_arf": context._get_recovery_context("is_arf")}
     except (ImportError, AttributeError, ValueError):
-        return {}
+        return parameters
+
+
+def built_helper(dataset: Any) -> Any:
+    """Returns the `DatasetHelper` that `Model.build` has made for a dataset, or None."""
+    return getattr(dataset, "_dataset_helper", None)
 
 
 def release_iterator(dataset_helper: Any) -> None:

@@ -1,4 +1,4 @@
-"""The record of one step, and the writer that a collector opens and closes."""
+"""The record of one step, and the writer of records with its thread."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rec_summary.records.failures import Troubles
-from rec_summary.records.format.names import Kind
+from rec_summary.records.format.names import DEFAULT_PREFIX, DEFAULT_SUFFIX, Kind
 from rec_summary.records.writing.background import BLOCK_SECS, BackgroundWriter
 from rec_summary.records.writing.run_writer import Durability, Retention, RunWriter
 from rec_summary.records.writing.task import MessageRecord, Record, Task
@@ -79,6 +79,9 @@ class Recorder:
         flush_secs: float,
         durability: Durability,
         troubles: Troubles,
+        *,
+        prefix: str = DEFAULT_PREFIX,
+        suffix: str = DEFAULT_SUFFIX,
     ) -> None:
         """Prepares a recorder. It creates no files yet.
 
@@ -88,12 +91,15 @@ class Recorder:
             flush_secs: The longest time between two flushes, in seconds.
             durability: When files are synchronised, and what happens when the queue is full.
             troubles: Receives every failure.
+            prefix: The beginning of the names of the files.
+            suffix: The end of the names of summary files.
         """
         self._directory = directory
         self._retention = retention
         self._flush_secs = flush_secs
         self._durability = durability
         self._troubles = troubles
+        self._prefix, self._suffix = prefix, suffix
         self._files: RunWriter | None = None
         self._writer: BackgroundWriter[Record] | None = None
         # Of closed files.
@@ -106,25 +112,43 @@ class Recorder:
         return self._writer is not None
 
     def open(self, rank: int) -> None:
-        """Begins the next pair of files of a rank."""
-        if self._writer is not None:
-            return
+        """Begins the next pair of files of a rank, and reports a failure."""
         try:
-            files = RunWriter(
-                self._directory,
-                rank,
-                self._retention,
-                durability=self._durability,
-                troubles=self._troubles,
-            )
+            self.start(rank)
         except OSError as error:
             self._troubles.report("open", error)
             self._failed = True
+
+    def start(self, rank: int) -> None:
+        """Begins the next pair of files of a rank; does nothing if it is open.
+
+        Raises:
+            OSError: The files cannot be created.
+        """
+        if self._writer is not None:
             return
-        self._files = files
-        self._writer = background(files, self._troubles, self._durability, self._flush_secs)
-        # A custom loop may never leave its callbacks; its last records must not be lost.
+        self._files = RunWriter(
+            self._directory,
+            rank,
+            self._retention,
+            prefix=self._prefix,
+            suffix=self._suffix,
+            durability=self._durability,
+            troubles=self._troubles,
+        )
+        self._writer = BackgroundWriter(
+            self._files,
+            self._troubles,
+            flush_secs=self._flush_secs,
+            block_secs=BLOCK_SECS if self._durability.back_pressure == "block" else 0.0,
+        )
+        # A custom loop may never close its recorder; its last records must not be lost.
         atexit.register(self.close)
+
+    @property
+    def path(self) -> str | None:
+        """The current summary file; None while it is closed."""
+        return None if self._files is None else self._files.paths[0]
 
     def write(self, record: Record | Task[Record]) -> None:
         """Queues a record or a task for the writer's thread."""
@@ -168,11 +192,3 @@ class Recorder:
             self._before = self.counters()
             self._writer = self._files = None
             atexit.unregister(self.close)
-
-
-def background(
-    files: RunWriter, troubles: Troubles, durability: Durability, flush_secs: float
-) -> BackgroundWriter[Record]:
-    """Returns a writer's thread for some files, with the back-pressure of `durability`."""
-    block_secs = BLOCK_SECS if durability.back_pressure == "block" else 0.0
-    return BackgroundWriter(files, troubles, flush_secs=flush_secs, block_secs=block_secs)

@@ -128,9 +128,9 @@ def check_specified(
     """
     most = check_int_or_none("max_histogram_values", most_values)
     default = check_bool("keep_default_action", keep_default)
-    asked: Mapping[str, Any] = {} if specified is None else specified
-    check_type("collect_specified_data", asked, Mapping, "a dict or None")
-    for key, value in asked.items():
+    entries: Mapping[str, Any] = {} if specified is None else specified
+    check_type("collect_specified_data", entries, Mapping, "a dict or None")
+    for key, value in entries.items():
         check_type("a key of collect_specified_data", key, str, "a str")
         if key not in _KEYS:
             expected = f"one of {', '.join(_KEYS)}"
@@ -138,11 +138,11 @@ def check_specified(
         if key in _SWITCHES:
             check_bool(f"collect_specified_data[{key!r}]", value)
     histogram = None
-    if default or "histogram_regular" in asked:
+    if default or "histogram_regular" in entries:
         name = "collect_specified_data['histogram_regular']"
-        pattern = check_pattern(name, asked.get("histogram_regular"))
+        pattern = check_pattern(name, entries.get("histogram_regular"))
         histogram = HistogramChoice(pattern, most_values=most)
-    switches = {key.removeprefix("collect_"): asked.get(key, default) for key in _SWITCHES}
+    switches = {key.removeprefix("collect_"): entries.get(key, default) for key in _SWITCHES}
     # Off by default, as MindSpore documents it; MindSpore itself turns it on.
-    landscape = check_landscape(asked.get("collect_landscape"))
+    landscape = check_landscape(entries.get("collect_landscape"))
     return Collect(**switches, histogram=histogram, landscape=landscape)

@@ -48,6 +48,25 @@ class LandscapeOptions:
     replay: str | None = "first"
     sparse: bool = False
 
+    def __post_init__(self) -> None:
+        """Checks the options, except the intervals.
+
+        Raises:
+            TypeError: An option has the wrong type.
+            ValueError: An option has an invalid value.
+        """
+        check_int(f"{_NAME}['landscape_size']", self.landscape_size, 3, 256)
+        check_type(f"{_NAME}['unit']", self.unit, str, "'step' or 'epoch'")
+        if self.unit not in _UNITS:
+            raise ValueError(three_part(f"{_NAME}['unit']", self.unit, "'step' or 'epoch'"))
+        check_int(f"{_NAME}['num_samples']", self.num_samples)
+        kinds = (SavePolicy, type(None))
+        check_type(f"{_NAME}['policy']", self.policy, kinds, "a SavePolicy or None")
+        if self.replay is not None and self.replay not in KINDS:
+            expected = "'first', 'reservoir' or None"
+            raise ValueError(three_part(f"{_NAME}['replay']", self.replay, expected))
+        check_bool(f"{_NAME}['sparse']", self.sparse)
+
 
 def check_landscape(value: Mapping[str, Any] | None) -> LandscapeOptions | None:
     """Returns the options, or None (off) for None and for an empty dictionary.
@@ -65,39 +84,18 @@ def check_landscape(value: Mapping[str, Any] | None) -> LandscapeOptions | None:
     for key in value:
         if key not in _KEYS:
             raise ValueError(three_part(f"a key of {_NAME}", key, f"one of {', '.join(_KEYS)}"))
-    default = LandscapeOptions()
-    size = value.get("landscape_size", default.landscape_size)
-    check_int(f"{_NAME}['landscape_size']", size, 3, 256)
-    unit = value.get("unit", default.unit)
-    check_type(f"{_NAME}['unit']", unit, str, "'step' or 'epoch'")
-    if unit not in _UNITS:
-        raise ValueError(three_part(f"{_NAME}['unit']", unit, "'step' or 'epoch'"))
-    samples = value.get("num_samples", default.num_samples)
-    check_int(f"{_NAME}['num_samples']", samples)
-    policy = value.get("policy")
-    what = f"{_NAME}['policy']"
-    check_type(what, policy, (SavePolicy, type(None)), "a SavePolicy or None")
-    if policy is not None and "intervals" in value:
+    entries = dict(value)
+    create = _check_create(entries.pop("create_landscape", {}))
+    policy = entries.get("policy")
+    if policy is not None and "intervals" in entries:
         expected = "one of `policy` and `intervals`, not both"
-        raise ValueError(three_part(what, policy, expected))
-    replay = value.get("replay", default.replay)
-    if replay is not None and replay not in KINDS:
-        expected = "'first', 'reservoir' or None"
-        raise ValueError(three_part(f"{_NAME}['replay']", replay, expected))
-    sparse = value.get("sparse", default.sparse)
-    check_bool(f"{_NAME}['sparse']", sparse)
-    create = _check_create(value.get("create_landscape", {}))
-    return LandscapeOptions(
-        landscape_size=size,
-        unit=unit,
-        create_landscape_train=create.get("train", True),
-        create_landscape_result=create.get("result", True),
-        num_samples=samples,
-        intervals=_check_intervals(value.get("intervals", default.intervals)) if not policy else (),
-        policy=policy,
-        replay=replay,
-        sparse=sparse,
-    )
+        raise ValueError(three_part(f"{_NAME}['policy']", policy, expected))
+    if policy is not None:
+        entries["intervals"] = ()
+    elif "intervals" in entries:
+        entries["intervals"] = _check_intervals(entries["intervals"])
+    entries.update({f"create_landscape_{key}": wanted for key, wanted in create.items()})
+    return LandscapeOptions(**entries)
 
 
 def _check_create(value: Any) -> Mapping[str, bool]:

@@ -16,7 +16,7 @@ from mindspore.dataset import Dataset
 from mindspore.train.callback import RunContext
 
 from rec_summary.errors import three_part
-from rec_summary.training._mindspore import release_iterator
+from rec_summary.training._mindspore import built_helper, release_iterator
 from rec_summary.training.online.signals import StopSignals
 from rec_summary.training.online.stream import INT32_MAX, OpenStream
 
@@ -109,7 +109,7 @@ class OnlineRun:
         """
         model = self._model
         self._callbacks.on_train_begin(self._context)
-        helper = getattr(dataset, "_dataset_helper", None)  # set by `Model.build`
+        helper = built_helper(dataset)
         while not self._stopping():
             self._begin_pass()
             helper, network = model._exec_preprocess(

@@ -205,11 +205,10 @@ class RecModel(Model):
             parallel_mode=self._parallel_mode,
             device_number=self._device_number,
             list_callback=[*own, *callbacks],
-            initial_step=getattr(self, "_initial_step", None),  # for MindSpore's fault tolerance
             last_save_ckpt_step=None,
             latest_ckpt_file=None,
             loss_scale_mananger=self._loss_scale_manager,  # MindSpore's spelling
-            **_mindspore.recovery_parameters(),
+            **_mindspore.recovery_parameters(self),
         )
         if sink:
             parameters.sink_size = 1

@@ -199,14 +199,18 @@ class AggregateTask(Task[Record]):
     """
 
     def __init__(
-        self, aggregator: Aggregator, batches: list[Batch], request: ReportRequest | None
+        self,
+        aggregator: Aggregator,
+        batches: list[Batch],
+        nbytes: int,
+        request: ReportRequest | None,
     ) -> None:
-        """Takes the batches and the report."""
+        """Takes the batches with their size in bytes, and the report."""
         self._aggregator = aggregator
         self._batches = batches
         self._request = request
         self.done = False
-        self.nbytes = sum(batch.nbytes for batch in batches) + 4096
+        self.nbytes = nbytes + 4096
 
     def run(self) -> Record | None:
         """Counts the batches; returns the report."""

@@ -30,7 +30,7 @@ _SMALL: Final = 1 << 14  # bytes of a Tensor; reading a larger one in place is f
 NO_IDS: Final = np.zeros(0, np.int64)
 
 
-class Batch:
+class Batch(NamedTuple):
     """The inputs of one step.
 
     Attributes:
@@ -39,20 +39,18 @@ class Batch:
         seconds: From the end of the previous step to the end of this one.
         waited: The part of `seconds` in which training waited for data.
         now: The time of the step, in seconds since 1970.
-        nbytes: About how much memory the inputs take.
     """
 
-    __slots__ = ("nbytes", "now", "samples", "seconds", "values", "waited")
+    values: dict[Any, Any]
+    samples: int
+    seconds: float
+    waited: float
+    now: float
 
-    def __init__(
-        self, values: dict[Any, Any], samples: int, seconds: float, waited: float, now: float
-    ) -> None:
-        self.values = values
-        self.samples = samples
-        self.seconds = seconds
-        self.waited = waited
-        self.now = now
-        self.nbytes = 512 + sum([value.nbytes for value in values.values()])
+    @property
+    def nbytes(self) -> int:
+        """About how much memory the inputs take."""
+        return 512 + sum([value.nbytes for value in self.values.values()])
 
     def own(self) -> None:
         """Replaces the small output Tensors of a finished step by copies, and releases them.

@@ -165,7 +165,7 @@ class RecommenderTelemetry:
     def _queue(self, request: ReportRequest | None) -> None:
         assert self._aggregator is not None
         self._release_tensors()
-        task = AggregateTask(self._aggregator, self._batches, request)
+        task = AggregateTask(self._aggregator, self._batches, self._nbytes, request)
         self._batches, self._owned, self._examples, self._nbytes = [], 0, 0, 0
         self._waiting.append(weakref.ref(task))
         self._recorder.write(task)

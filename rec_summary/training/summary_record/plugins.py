@@ -33,23 +33,11 @@ _LANDSCAPE: Final = "landscape"
 PLUGINS: Final = (*_VALUES, *_LINEAGE, GRAPH, _LANDSCAPE)
 
 
-@dataclass(frozen=True)
-class Item:
-    """A value of the next step.
+def own_content(plugin: str, name: str, value: Any) -> SummaryValue | bytes:
+    """Checks a user's value, and returns it with its own memory.
 
-    Attributes:
-        plugin: One of `PLUGINS`.
-        tag: Its tag; empty for lineage and graphs.
-        content: A snapshot, or the bytes of a lineage message or of a ModelProto.
-    """
-
-    plugin: str
-    tag: str
-    content: SummaryValue | bytes
-
-
-def make_item(plugin: str, name: str, value: Any) -> Item:
-    """Checks a user's value and returns it as an item that owns its memory.
+    Returns:
+        A snapshot, or the bytes of a lineage message or of a ModelProto.
 
     Raises:
         TypeError: An argument has the wrong type.
@@ -60,30 +48,28 @@ def make_item(plugin: str, name: str, value: Any) -> Item:
     if plugin not in PLUGINS:
         raise ValueError(three_part("plugin", plugin, expected))
     if plugin in _LINEAGE:
-        return Item(plugin, "", _serialised(plugin, value, _LINEAGE[plugin][0]))
+        return _serialised(plugin, value, _LINEAGE[plugin][0])
     if plugin == GRAPH:
-        return Item(plugin, "", _model(value))
+        return _model(value)
     _check_name(name)
     if plugin == _LANDSCAPE:
-        return Item(plugin, name, _Landscape(name, _serialised(plugin, value, "LossLandscape")))
-    if plugin == "scalar":
-        return Item(plugin, name, _scalar(name, value))
-    return Item(plugin, name, snapshot(plugin, name, value))
+        return _Landscape(name, _serialised(plugin, value, "LossLandscape"))
+    return _scalar(name, value) if plugin == "scalar" else snapshot(plugin, name, value)
 
 
 @dataclass
 class Pool:
-    """The items of the next step: the newest value of each tag, and all lineage and graphs."""
+    """The values of the next step: the newest value of each tag, and all lineage and graphs."""
 
     _values: dict[tuple[str, str], SummaryValue] = field(default_factory=dict)
     _rest: list[tuple[str, bytes]] = field(default_factory=list)
 
-    def put(self, item: Item) -> None:
-        """Adds an item."""
-        if isinstance(item.content, bytes):
-            self._rest.append((item.plugin, item.content))
+    def put(self, plugin: str, content: SummaryValue | bytes) -> None:
+        """Adds a value of a plugin; bytes for lineage and graphs."""
+        if isinstance(content, bytes):
+            self._rest.append((plugin, content))
         else:
-            self._values[item.plugin, item.tag] = item.content
+            self._values[plugin, content.tag] = content
 
     def records(
         self,
@@ -96,9 +82,9 @@ class Pool:
         """Returns the records of one step.
 
         Args:
-            step: The step of all items.
+            step: The step of all values.
             wall_time: The time of the step, in seconds since the epoch.
-            wanted: Returns whether a plugin is written; called once for each plugin with items.
+            wanted: Returns whether a plugin is written; called once for each plugin with values.
             troubles: Receives each value that cannot be encoded.
             exporter: Also receives each tensor.
         """

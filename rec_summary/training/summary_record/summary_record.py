@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +14,7 @@ from rec_summary.errors import three_part, verbatim
 from rec_summary.records.failures import Troubles
 from rec_summary.records.format.names import DEFAULT_PREFIX, DEFAULT_SUFFIX, check_affixes
 from rec_summary.records.writing.background import DEFAULT_FLUSH_SECS
-from rec_summary.records.writing.run_writer import Durability, RunWriter
+from rec_summary.records.writing.run_writer import Durability
 from rec_summary.training import operators
 from rec_summary.training.checks import (
     check_bool,
@@ -29,8 +28,8 @@ from rec_summary.training.checks import (
 from rec_summary.training.graphs import graph_record
 from rec_summary.training.lineage.lineage import this_environment
 from rec_summary.training.npy_export import NpyExporter, check_export_options
-from rec_summary.training.recorder import background
-from rec_summary.training.summary_record.plugins import GRAPH, Item, Pool, make_item
+from rec_summary.training.recorder import Recorder
+from rec_summary.training.summary_record.plugins import GRAPH, Pool, own_content
 
 _INT64: Final = range(-(2**63), 2**63)
 
@@ -98,24 +97,22 @@ class SummaryRecord:
         self._failures = _Failures() if raise_exception else None
         self._troubles = self._failures or Troubles()
         self._exporter = NpyExporter(directory) if exports else None
-        files = RunWriter(
+        self._recorder = Recorder(
             directory,
-            this_environment().rank,
             retention,
+            DEFAULT_FLUSH_SECS,
+            durability,
+            self._troubles,
             prefix=file_prefix,
             suffix=file_suffix,
-            durability=durability,
-            troubles=self._troubles,
         )
-        self._path = files.paths[0]
-        self._writer = background(files, self._troubles, durability, DEFAULT_FLUSH_SECS)
+        self._recorder.start(this_environment().rank)
+        self._path = str(self._recorder.path)
         self._mailbox = operators.Mailbox(self._troubles)
         self._mode = "train"
         self._pool = Pool()
         self._wants_graph = True
         self._closed = False
-        # A script may end without `close`; its last records must not be lost.
-        atexit.register(self._shut)
 
     @property
     def log_dir(self) -> str:
@@ -175,9 +172,9 @@ class SummaryRecord:
             TypeError: An argument has the wrong type.
             ValueError: An argument has an invalid value.
         """
-        item = make_item(plugin, name, value)
+        content = own_content(plugin, name, value)
         if not self._is_closed():
-            self._pool.put(item)
+            self._pool.put(plugin, content)
 
     def record(
         self,
@@ -224,7 +221,7 @@ class SummaryRecord:
         if networks and self._wants_graph and wanted(GRAPH):
             self._write_graph(networks)
         for record in pool.records(step, time.time(), wanted, self._troubles, self._exporter):
-            self._writer.write(record)
+            self._recorder.write(record)
         self._raise_failure()
         return True
 
@@ -239,7 +236,7 @@ class SummaryRecord:
         """
         if self._is_closed():
             return False
-        done = self._writer.flush()
+        done = self._recorder.flush()
         self._raise_failure()
         return done
 
@@ -256,7 +253,7 @@ class SummaryRecord:
     def _take_operators(self) -> None:
         for (kind, tag), value in self._mailbox.take().items():
             with self._troubles.attempt(f"{kind} operator {tag}"):
-                self._pool.put(Item(kind, tag, operators.snapshot(kind, tag, value)))
+                self._pool.put(kind, operators.snapshot(kind, tag, value))
 
     def _write_graph(self, networks: Sequence[Cell]) -> None:
         try:
@@ -266,7 +263,7 @@ class SummaryRecord:
             self._wants_graph = False
             return
         if graphs:
-            self._writer.write(graphs[0])
+            self._recorder.write(graphs[0])
             self._wants_graph = False
 
     def _is_closed(self) -> bool:
@@ -279,9 +276,8 @@ class SummaryRecord:
         if self._closed:
             return False
         self._closed = True
-        atexit.unregister(self._shut)
         self._mailbox.close()
-        self._writer.close()
+        self._recorder.close()
         return True
 
     def _raise_failure(self) -> None:

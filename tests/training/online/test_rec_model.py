@@ -668,13 +668,3 @@ def test_train_fit_eval_and_predict_are_models_own(model: RecModel) -> None:
 def test_build_is_models_own_and_needs_a_device(model: RecModel) -> None:
     with pytest.raises(RuntimeError, match="only supports Ascend"):
         model.build(bounded(2))
-
-
-# MindSpore's private names
-
-
-def test_a_renamed_private_name_fails_with_its_name() -> None:
-    with pytest.raises(ImportError, match=r"has no mindspore\.train\.model\._NoSuchThing"):
-        _mindspore._private("mindspore.train.model", "_NoSuchThing")
-    with pytest.raises(ImportError, match=r"has no mindspore\.train\.Model\._device_number"):
-        _mindspore.check_model(object())

@@ -423,7 +423,7 @@ def test_the_next_record_raises_what_failed_in_between_and_still_takes_its_value
     with LittleSpace(2000):
         record.add_value("tensor", "x", np.zeros(1000))
         record.record(1)
-        assert not record._writer.flush()  # the writer's thread meets the error, nobody is told
+        assert not record._recorder.flush()  # the writer's thread meets the error, nobody is told
         record.add_value("scalar", "y", 2)
         with pytest.raises(OSError, match="File too large"):
             record.record(2)
