@@ -35,8 +35,7 @@ from rec_summary.alerts.rules import (
     float32,
 )
 from rec_summary.alerts.windows import Window, running_minima, unsigned
-from rec_summary.series.batch import Columns, Floats, Integers
-from rec_summary.series.scalar_series import concatenated, rows_of
+from rec_summary.series.batch import Columns, Floats, Integers, concatenated, rows_of
 
 _AFTER_END_SECS: Final = 60.0  # other ranks' last records may be a little younger than the end
 _PERCENT: Final = 0.01

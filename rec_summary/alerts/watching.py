@@ -21,12 +21,11 @@ from rec_summary.errors import three_part
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import Run
 from rec_summary.records.remote import Url, to_place
-from rec_summary.series.batch import SCALAR, SUMMARY, Batch, Columns, Record
+from rec_summary.series.batch import SCALAR, SUMMARY, Batch, Columns, Record, concatenated, rows_of
 from rec_summary.series.lineage import metrics_of, numeric
 from rec_summary.series.options import ArgumentError, ExportOptions, Selection, matching_runs
 from rec_summary.series.report import Problem, Report
 from rec_summary.series.run_poller import NewRecords, RunPoller
-from rec_summary.series.scalar_series import concatenated, rows_of
 from rec_summary.series.text import valid
 
 INTERVAL_SECS: Final = 1.0

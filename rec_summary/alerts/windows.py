@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rec_summary.alerts.rules import Span
-from rec_summary.series.batch import Columns, Floats, Integers
-from rec_summary.series.scalar_series import rows_of
+from rec_summary.series.batch import Columns, Floats, Integers, rows_of
 
 _LEAST: Final = np.int64(-1 << 63)
 

@@ -68,9 +68,9 @@ def lineage(
     SRC is a tree of record directories, or a URL; each run is a row.
     """
     with reporting_errors(debug=debug):
+        from rec_summary.series.lineage import rows
         from rec_summary.series.options import ArgumentError
         from rec_summary.series.report import Report
-        from rec_summary.series.runs import rows
 
         form = "json" if as_json else form
         report, found = Report(), []
@@ -99,7 +99,7 @@ def _query(
     limit: int | None,
 ) -> tuple[list[str], list[Mapping[str, Any]]]:
     """Returns the chosen columns and rows."""
-    from rec_summary.series.runs import column_names
+    from rec_summary.series.lineage import column_names
     from rec_summary.tables.query import check_columns, parse_filter, sort_rows
 
     known = column_names(found)

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from rec_summary.records.reading.runs import Run
-    from rec_summary.series.scalar_series import ScalarSeries
-    from rec_summary.series.tail import Tail
+    from rec_summary.series.tail import ScalarSeries, Tail
 
 EXAMPLES: Final = """\b
 Examples:

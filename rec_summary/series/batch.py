@@ -9,8 +9,9 @@ single records and need not know which of the two it has.
 from __future__ import annotations
 
 import abc
+import itertools
 import math
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NamedTuple
@@ -18,7 +19,6 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from rec_summary._pb.summary_pb2 import Event, Summary
 from rec_summary.records.format import framing
 from rec_summary.series.options import Selection
 from rec_summary.series.text import valid
@@ -36,6 +36,9 @@ IMAGE: Final = "image"
 SUMMARY: Final = "summary"
 UNKNOWN: Final = "unknown"
 """The name of a kind that these protobufs do not know."""
+
+_NO_INTEGERS: Final[Integers] = np.zeros(0, np.int64)
+_NO_FLOATS: Final[Floats] = np.zeros(0, np.float64)
 
 
 class Recorded(NamedTuple):
@@ -287,18 +290,6 @@ class Record(Batch):
         """Returns the same record with only these of its values."""
         return Record(self.path, self.offset, self.nbytes, self.wall_time, self.event, values)
 
-    def with_values(self, step: int, nbytes: int, values: Iterable[Summary.Value]) -> Record:
-        """Returns a record in the place of this one, with values that were derived from it.
-
-        Args:
-            step: Their step.
-            nbytes: About how much memory they hold.
-            values: The values.
-        """
-        event = Event(wall_time=self.wall_time, step=step)
-        event.summary.value.extend(values)
-        return Record(self.path, self.offset, nbytes, self.wall_time, event)
-
     def select(self, selection: Selection, kinds: Collection[str] | None = None) -> Record:
         """Returns the values that are selected."""
         if not selection.step(self.step):
@@ -356,3 +347,52 @@ class Record(Batch):
     def frames(self) -> None:
         """Returns None: the values of a single record are converted one by one."""
         return
+
+
+def concatenated(parts: Sequence[Columns]) -> Columns:
+    """Returns columns as one, with each tag once."""
+    numbers: dict[str, int] = {}
+    codes = [_NO_INTEGERS]
+    for part in parts:
+        known = [numbers.setdefault(tag, len(numbers)) for tag in part.tags]
+        codes.append(np.array(known, np.int64)[part.codes])
+    return Columns(
+        tuple(numbers),
+        np.concatenate(codes),
+        np.concatenate([_NO_INTEGERS, *(part.steps for part in parts)]),
+        np.concatenate([_NO_FLOATS, *(part.wall_times for part in parts)]),
+        np.concatenate([_NO_FLOATS, *(part.values for part in parts)]),
+    )
+
+
+def gathered(parts: Iterable[Columns], rows: int = 16_384) -> Iterator[Columns]:
+    """Yields the same values in columns of about `rows` values or more, except the last."""
+    held: list[Columns] = []
+    count = 0
+    for part in parts:
+        if not len(part.codes):
+            continue
+        held.append(part)
+        count += len(part.codes)
+        if count >= rows:
+            yield concatenated(held)
+            held, count = [], 0
+    if held:
+        yield concatenated(held)
+
+
+def by_tag(columns: Columns) -> Iterator[tuple[str, Columns]]:
+    """Yields each tag and its values, in their order."""
+    count = len(columns.tags)
+    codes = columns.codes.astype(np.int16) if count < 1 << 15 else columns.codes  # sorts faster
+    order = np.argsort(codes, kind="stable")
+    bounds = np.searchsorted(codes[order], np.arange(count + 1))
+    for tag, (start, end) in zip(columns.tags, itertools.pairwise(bounds.tolist()), strict=True):
+        if start < end:
+            yield tag, rows_of(columns, order[start:end])
+
+
+def rows_of(columns: Columns, rows: slice | npt.NDArray[Any]) -> Columns:
+    """Returns some rows of columns."""
+    tags, codes, steps, wall_times, values = columns
+    return Columns(tags, codes[rows], steps[rows], wall_times[rows], values[rows])

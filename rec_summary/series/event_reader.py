@@ -237,7 +237,7 @@ def hint(offset: int) -> str:
 
 
 def read_batches(
-    file: RecordFile, report: Report, advance: Callable[[int], None]
+    file: RecordFile, report: Report, advance: Callable[[int], None] = lambda nbytes: None
 ) -> Iterator[Batch]:
     """Yields all batches of a record file; damage is reported to `report` and skipped.
 
@@ -257,11 +257,3 @@ def read_batches(
             yield batch
         if reader.unfinished is not None:
             report.problem(file.path, reader.offset, reader.unfinished)
-
-
-def read_events(
-    file: RecordFile, report: Report, advance: Callable[[int], None]
-) -> Iterator[Record]:
-    """Yields all records of a file, decoded one by one; otherwise as `read_batches`."""
-    for batch in read_batches(file, report, advance):
-        yield from batch.records()

@@ -13,9 +13,8 @@ from rec_summary.records.reading.runs import Run
 from rec_summary.series.batch import SCALAR, SUMMARY, Batch, Series, SeriesSummary
 from rec_summary.series.event_reader import read_batches
 from rec_summary.series.limits import LONGEST_TAG, MOST_SERIES
-from rec_summary.series.lineage import Lineage
+from rec_summary.series.lineage import Lineage, take
 from rec_summary.series.report import Problem, Report
-from rec_summary.series.runs import take
 from rec_summary.series.text import shown, valid
 
 _NAMES: Final = {SCALAR: "scalar", "graph_def": "computation graph"}

@@ -105,11 +105,6 @@ class Selection:
         self._since = options.since
         self._until = options.until
 
-    @property
-    def is_everything(self) -> bool:
-        """Whether all tags and steps are wanted."""
-        return self._tag is None and self._since is None and self._until is None
-
     def tag(self, tag: str) -> bool:
         """Whether values under a tag are wanted."""
         return self._tag is None or self._tag.search(tag) is not None

@@ -1,20 +1,38 @@
-"""The writers of a run: who wrote which record file, and where the values go.
+"""The ranks of a run: who wrote which record file, and the metrics of all ranks as one.
 
-The files of one rank are those of one process after another: it went on to the next file,
-or was started again. Two processes that record as the same rank at the same time are told
-apart by their times, and the second one gets a TensorBoard run of its own: two curves
-that zigzag through each other would be of no use to anybody.
+The files of one rank are those of one process after another: it went on to the next file, or was
+started again. Two processes that record as the same rank at the same time are distinguished by
+their times, and the second one gets a TensorBoard run of its own: a curve that zigzags between two
+trainings is of no use.
+
+A rank records the states of its metrics now and then. They are summed before they are read: the
+mean of the curves of the ranks is not the curve of all data. The merged value at a step is made of
+the latest states of all ranks up to there, as soon as all ranks have reached it: where they record
+at the same steps, it is what one process would have recorded for all their data. Only the places
+of the records are kept, so that memory does not grow with the states.
 """
 
 from __future__ import annotations
 
+import math
 import os
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from rec_summary._pb.summary_pb2 import MetricStates, Summary
+from rec_summary.metrics.report import Detail, read
+from rec_summary.metrics.state import State, restore
 from rec_summary.records.reading.runs import RecordFile
+from rec_summary.series.batch import Record
+from rec_summary.series.event_reader import EventReader
+from rec_summary.series.report import Report
+from rec_summary.series.text import printable
+from rec_summary.values.recommender import recommender_values, unpack_states
 
 _OVERLAP_SECS: Final = 5.0  # more than a clock that is set right jumps, less than a training
+KIND = "metric_states"
+"""The field of `Summary.Value` that holds states; no dashboard shows them as they are."""
 
 
 @dataclass
@@ -69,3 +87,198 @@ class Writers:
         writer = Writer(rank, len(same) + 1, wall_time)
         self._all.append(writer)
         return writer
+
+
+class Place(NamedTuple):
+    """Where states were recorded.
+
+    Attributes:
+        start: How often the steps of this rank had gone back before: training began again.
+        step: The step.
+        file: The name of the file.
+        offset: Where in it the record begins, in bytes.
+        final: Whether the run of this rank ended here.
+    """
+
+    start: int
+    step: int
+    file: str
+    offset: int
+    final: bool
+
+
+@dataclass(frozen=True)
+class MergedPoint:
+    """What all ranks together have to tell.
+
+    Attributes:
+        step: The step.
+        values: Values of the kinds that a rank records by itself.
+        origin: The latest of the records that it was made of.
+        nbytes: The size of their payloads.
+    """
+
+    step: int
+    values: list[Summary.Value]
+    origin: Record
+    nbytes: int
+
+
+class Merging:
+    """Follows the states of all ranks of one run."""
+
+    def __init__(self, run: str, report: Report) -> None:
+        """Begins.
+
+        Args:
+            run: The run's name, for notes.
+            report: Takes what cannot be merged.
+        """
+        self._run = run
+        self._report = report
+        self._places: dict[int, list[Place]] = {}
+        self._rank_size = 0
+        self._done: tuple[int, int] = (0, -1)  # the start and the step that were merged last
+        self._told: set[str] = set()
+
+    def take(self, rank: int, decoded: Record) -> None:
+        """Notes a record that has states."""
+        for value in decoded.event.summary.value:
+            if value.WhichOneof("value") != KIND:
+                continue
+            step, states = int(decoded.event.step), value.metric_states
+            self._rank_size = max(states.rank_size, 1)
+            places = self._places.setdefault(rank, [])
+            start = places[-1].start if places else 0
+            if places and step < places[-1].step:
+                start += 1
+            name = os.path.basename(decoded.path)
+            places.append(Place(start, step, name, decoded.offset, bool(states.final)))
+
+    def points(self, files: Sequence[RecordFile]) -> Iterator[MergedPoint]:
+        """Yields what can be merged now and was not before, in the order of steps."""
+        if not self._places or len(self._places) < self._rank_size:
+            return
+        known = {os.path.basename(file.path): file for file in files}
+        limit = min(_horizon(places[-1]) for places in self._places.values())
+        wanted = sorted(
+            {
+                place[:2]
+                for places in self._places.values()
+                for place in places
+                if self._done < place[:2] <= limit
+            }
+        )
+        latest: dict[int, tuple[Place, Record, dict[str, State]]] = {}
+        for start, step in wanted:
+            point = self._merged(start, step, known, latest)
+            self._done = (start, step)
+            self._forget()
+            if point is not None:
+                yield point
+
+    def state(self) -> dict[str, Any]:
+        """Returns what `restore` needs; JSON can hold it."""
+        places = {str(rank): [list(each) for each in some] for rank, some in self._places.items()}
+        return {"places": places, "rank_size": self._rank_size, "done": list(self._done)}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Goes on where another object was."""
+        self._places = {
+            int(rank): [Place(*each) for each in some] for rank, some in state["places"].items()
+        }
+        self._rank_size = state["rank_size"]
+        start, step = state["done"]
+        self._done = (start, step)
+
+    def _merged(
+        self,
+        start: int,
+        step: int,
+        files: Mapping[str, RecordFile],
+        latest: dict[int, tuple[Place, Record, dict[str, State]]],
+    ) -> MergedPoint | None:
+        for rank, places in self._places.items():
+            here = [each for each in places if each.start == start and each.step <= step]
+            if not here:
+                return None  # this rank has not begun
+            place = here[-1]
+            if rank not in latest or latest[rank][0] != place:
+                found = self._load(place, files)
+                if found is None:
+                    return None
+                latest[rank] = (place, *found)
+        ranks = [latest[rank] for rank in sorted(self._places)]
+        readings = read(self._sum([states for _, _, states in ranks]), Detail())
+        encoded = recommender_values(
+            readings.scalars,
+            readings.histograms,
+            readings.pr_curves,
+            readings.reliabilities,
+            readings.tops,
+        )
+        if not encoded:
+            return None
+        values = [Summary.Value.FromString(each) for each in encoded]
+        origin = max((decoded for _, decoded, _ in ranks), key=lambda each: each.wall_time)
+        return MergedPoint(step, values, origin, sum(each.nbytes for _, each, _ in ranks))
+
+    def _load(
+        self, place: Place, files: Mapping[str, RecordFile]
+    ) -> tuple[Record, dict[str, State]] | None:
+        if place.file not in files:
+            self._tell(f"{place.file} is gone, with states of its rank")
+            return None
+        # Read for a second time: what is wrong with the file has been told.
+        with EventReader(files[place.file], Report(), place.offset) as reader:
+            first = next(iter(reader), None)
+        decoded = None if first is None else next(first.records())
+        if decoded is None or decoded.offset != place.offset:
+            return None
+        try:
+            states = _states(decoded)
+        except ValueError as error:
+            self._tell(f"{place.file}, offset {place.offset}: {error}")
+            return None
+        return decoded, states
+
+    def _sum(self, ranks: list[dict[str, State]]) -> dict[str, State]:
+        total: dict[str, State] = {}
+        for key in ranks[0]:
+            if not all(key in states for states in ranks):
+                continue
+            try:
+                merged = ranks[0][key].copy()
+                for states in ranks[1:]:
+                    merged.merge(states[key])
+            except ValueError as error:
+                self._tell(f"{key} differs from rank to rank. {error}")
+                continue
+            total[key] = merged
+        return total
+
+    def _forget(self) -> None:
+        """Forgets places that no later point can be made of."""
+        for rank, places in self._places.items():
+            before = [index for index, each in enumerate(places) if each[:2] <= self._done]
+            self._places[rank] = places[before[-1] if before else 0 :]
+
+    def _tell(self, what: str) -> None:
+        kind = what.partition(" ")[0]
+        if kind not in self._told:
+            self._told.add(kind)
+            self._report.note(f"run {printable(self._run)}: metrics are not merged: {what}")
+
+
+def _horizon(place: Place) -> tuple[int, float]:
+    """Up to where nothing more can come from a rank that has got here."""
+    return place.start, math.inf if place.final else place.step
+
+
+def _states(decoded: Record) -> dict[str, State]:
+    for value in decoded.event.summary.value:
+        if value.WhichOneof("value") == KIND:
+            message: MetricStates = value.metric_states
+            found = unpack_states(message)
+            return {key: restore(kind, arrays) for key, (kind, arrays) in found.items()}
+    return {}

@@ -1,7 +1,9 @@
-"""The values of runs as a stream of plain rows, for everything that is no TensorBoard."""
+"""The values of whole runs, as batches, as columns of scalars, or one by one."""
 
 from __future__ import annotations
 
+import itertools
+import operator
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
@@ -9,13 +11,12 @@ import numpy as np
 
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import Run
-from rec_summary.series.batch import SCALAR, Batch, Columns, Recorded
+from rec_summary.series.batch import SCALAR, Batch, Columns, Recorded, gathered, rows_of
 from rec_summary.series.event_reader import read_batches
 from rec_summary.series.limits import LONGEST_TAG
-from rec_summary.series.lineage import metrics_of, numeric
+from rec_summary.series.lineage import EVALUATION, lineage_events, metrics_of, numeric
 from rec_summary.series.options import Selection
 from rec_summary.series.report import Report
-from rec_summary.series.runs import EVALUATION, lineage_events
 from rec_summary.series.step_buffer import Restart, StepBuffer, too_long
 from rec_summary.series.text import valid
 
@@ -59,11 +60,7 @@ class Evaluation(NamedTuple):
 
 
 def recorded_values(
-    run: Run,
-    kinds: Iterable[str],
-    selection: Selection,
-    report: Report,
-    advance: Callable[[int], None] = lambda nbytes: None,
+    run: Run, kinds: Iterable[str], selection: Selection, report: Report
 ) -> Iterator[Value]:
     """Yields the values of some kinds, rank after rank.
 
@@ -75,10 +72,9 @@ def recorded_values(
         kinds: Fields of `Summary.Value`, such as `scalar_value`.
         selection: Which tags and steps.
         report: Takes what cannot be read.
-        advance: Called with the number of bytes after each record that was read.
     """
     name = valid(run.name)
-    for rank, batch in finished(run, kinds, selection, report, advance):
+    for rank, batch in finished(run, kinds, selection, report):
         for record in batch.records():
             for recorded in record.values:
                 yield Value(name, rank, record.step, recorded)
@@ -94,7 +90,13 @@ def finished(
     """Yields ranks and batches of the values of some kinds, rank after rank.
 
     Of a value that was recorded several times for a step, only the last is in them.
-    Arguments as those of `recorded_values`.
+
+    Args:
+        run: The run.
+        kinds: Fields of `Summary.Value`, such as `scalar_value`.
+        selection: Which tags and steps.
+        report: Takes what cannot be read.
+        advance: Called with the number of bytes after each batch that was read.
     """
     wanted = frozenset(kinds)
     for rank in run.ranks:
@@ -109,12 +111,20 @@ def finished(
                 yield rank, item
 
 
-def scalar_columns(
+def finished_scalars(
     run: Run,
     selection: Selection,
     report: Report,
     advance: Callable[[int], None] = lambda nbytes: None,
 ) -> Iterator[tuple[int, Columns]]:
+    """Yields ranks and scalars as `finished`, in columns of many values."""
+    found = finished(run, (SCALAR,), selection, report, advance)
+    for rank, batches in itertools.groupby(found, key=operator.itemgetter(0)):
+        for columns in gathered(batch.scalars() for _, batch in batches):
+            yield rank, columns
+
+
+def scalar_columns(run: Run, selection: Selection, report: Report) -> Iterator[tuple[int, Columns]]:
     """Yields ranks and all scalars of a run in the order of the records, rank after rank.
 
     A value that comes again is yielded again: the last value of a tag and step counts.
@@ -123,11 +133,10 @@ def scalar_columns(
         run: The run.
         selection: Which tags and steps.
         report: Takes what cannot be read.
-        advance: Called with the number of bytes after each batch that was read.
     """
     for rank in run.ranks:
         for file in run.of(Kind.SUMMARY, rank):
-            for batch in read_batches(file, report, advance):
+            for batch in read_batches(file, report):
                 part = batch.select(selection, _SCALARS)
                 if part.count:
                     yield rank, _short_tags(part, report)
@@ -141,9 +150,7 @@ def _short_tags(batch: Batch, report: Report) -> Columns:
         return columns
     for code in long:
         report.problem(batch.path, batch.offset, too_long(columns.tags[code]))
-    kept = ~np.isin(columns.codes, long)
-    tags, codes, steps, wall_times, values = columns
-    return Columns(tags, codes[kept], steps[kept], wall_times[kept], values[kept])
+    return rows_of(columns, ~np.isin(columns.codes, long))
 
 
 def evaluations(run: Run, report: Report) -> Iterator[Evaluation]:

@@ -21,7 +21,8 @@ from rec_summary.errors import DestinationError, SourceError, three_part, verbat
 from rec_summary.records.files import write_atomically
 from rec_summary.records.reading.runs import Run, find_runs
 from rec_summary.records.remote import to_place
-from rec_summary.series.batch import HISTOGRAM, SCALAR, Columns
+from rec_summary.series.batch import HISTOGRAM, SCALAR, Columns, concatenated
+from rec_summary.series.lineage import column_names, rows
 from rec_summary.series.options import (
     EVERYTHING,
     ArgumentError,
@@ -31,8 +32,6 @@ from rec_summary.series.options import (
     some_matching_runs,
 )
 from rec_summary.series.report import Problem, Report
-from rec_summary.series.runs import column_names, rows
-from rec_summary.series.scalar_series import concatenated
 from rec_summary.series.text import printable, valid
 from rec_summary.series.values import Value, evaluations, finished
 from rec_summary.tables.frames import histogram_row, place_row

@@ -13,8 +13,9 @@ import numpy as np
 from rec_summary.errors import three_part, verbatim
 from rec_summary.records.reading.runs import Run, find_runs
 from rec_summary.records.remote import to_place
-from rec_summary.series.batch import Columns
+from rec_summary.series.batch import Columns, concatenated, rows_of
 from rec_summary.series.limits import MOST_CELLS
+from rec_summary.series.lineage import column_names, rows
 from rec_summary.series.options import (
     ArgumentError,
     ExportOptions,
@@ -22,8 +23,6 @@ from rec_summary.series.options import (
     some_matching_runs,
 )
 from rec_summary.series.report import Problem, Report
-from rec_summary.series.runs import column_names, rows
-from rec_summary.series.scalar_series import concatenated, rows_of
 from rec_summary.series.text import printable, valid
 from rec_summary.series.values import Value, evaluations, recorded_values, scalar_columns
 from rec_summary.tables.notebook import RunView, overview_html

@@ -14,16 +14,13 @@ from typing import Any, Final
 import numpy as np
 
 from rec_summary.records.reading.runs import Run
+from rec_summary.series.batch import by_tag
+from rec_summary.series.lineage import column_names, lineage_of, row
 from rec_summary.series.options import Selection
 from rec_summary.series.report import Report
-from rec_summary.series.runs import column_names, lineage_of, row
-from rec_summary.series.scalar_series import (
-    ScalarSeries,
-    by_tag,
-    finished_scalars,
-    relative_heights,
-)
+from rec_summary.series.tail import ScalarSeries, relative_heights
 from rec_summary.series.text import printable, valid
+from rec_summary.series.values import finished_scalars
 
 READ_BYTES: Final = 1 << 26  # of records; a list of runs shows sparklines up to this size
 _LOSS: Final = ("loss", "loss/auto")
@@ -106,7 +103,7 @@ def _runs_html(
     """Returns a table with a row for each run.
 
     Args:
-        rows: The rows, as `series.runs.row` returns them.
+        rows: The rows, as `series.lineage.row` returns them.
         losses: The series of each run that is shown as a sparkline.
         source: Where the runs are.
         notes: Sentences for below the table.
@@ -134,7 +131,7 @@ def run_html(row: Mapping[str, Any], series: Sequence[ScalarSeries], notes: Iter
     """Returns the status of one run, its lineage, and a row for each tag.
 
     Args:
-        row: The lineage, as `series.runs.row` returns it.
+        row: The lineage, as `series.lineage.row` returns it.
         series: The run's scalars.
         notes: Sentences for below the table.
     """

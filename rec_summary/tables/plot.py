@@ -16,11 +16,11 @@ import numpy.typing as npt
 from rec_summary.errors import DestinationError, RecSummaryError, three_part, verbatim
 from rec_summary.records.files import write_atomically
 from rec_summary.records.reading.runs import Run
-from rec_summary.series.batch import Columns
+from rec_summary.series.batch import Columns, by_tag, concatenated, rows_of
 from rec_summary.series.options import ArgumentError, Selection
 from rec_summary.series.report import Report
-from rec_summary.series.scalar_series import by_tag, concatenated, finished_scalars, rows_of
 from rec_summary.series.text import printable
+from rec_summary.series.values import finished_scalars
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

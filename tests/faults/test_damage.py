@@ -22,7 +22,7 @@ from rec_summary.records.reading.reader import (
 )
 from rec_summary.records.reading.repair import repair
 from rec_summary.records.reading.runs import RecordFile, find_runs, list_files
-from rec_summary.series.event_reader import read_events
+from rec_summary.series.event_reader import read_batches
 from rec_summary.series.inspection import inspect_run
 from rec_summary.series.report import Report
 from rec_summary.series.verify import verify_file
@@ -104,7 +104,7 @@ def test_readers_meet_damage(tmp_path: Path, originals: list[Path], ledger: Ledg
 
 def read_all(file: RecordFile) -> set[bytes]:
     """Returns the payloads that can be read; the export's reader meets no error at all."""
-    for _ in read_events(file, Report(), lambda nbytes: None):
+    for _ in read_batches(file, Report()):
         pass
     found = set()
     with RecordReader(file.path) as reader:

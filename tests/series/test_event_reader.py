@@ -11,7 +11,7 @@ from rec_summary.records.format.framing import frame
 from rec_summary.records.format.names import parse_name
 from rec_summary.records.reading.runs import RecordFile
 from rec_summary.series.batch import Record
-from rec_summary.series.event_reader import read_events
+from rec_summary.series.event_reader import read_batches
 from rec_summary.series.report import Report
 from tests.support.record_dirs import START, event, lineage, scalar, summary_name, write_payloads
 
@@ -27,7 +27,8 @@ def record_file(path: Path) -> RecordFile:
 
 def decode(path: Path) -> tuple[list[Record], Report]:
     report = Report()
-    return list(read_events(record_file(path), report, lambda nbytes: None)), report
+    batches = read_batches(record_file(path), report)
+    return [record for batch in batches for record in batch.records()], report
 
 
 def write(folder: Path, data: bytes) -> Path:
@@ -48,7 +49,7 @@ def test_events_come_with_their_place_and_time(tmp_path: Path) -> None:
 def test_progress_adds_up_to_the_file(tmp_path: Path) -> None:
     path = write_payloads(tmp_path / summary_name(), *PAYLOADS)
     steps: list[int] = []
-    list(read_events(record_file(path), Report(), steps.append))
+    list(read_batches(record_file(path), Report(), steps.append))
     assert steps == [SIZE] * 3
 
 

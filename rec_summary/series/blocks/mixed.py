@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from rec_summary.records.format import wire
 from rec_summary.series.batch import HISTOGRAM, IMAGE, SCALAR, Series
-from rec_summary.series.image_size import png_size
+from rec_summary.series.blocks.image_size import png_size
 from rec_summary.series.limits import LONGEST_TAG, MOST_PIXELS
 
 _DOUBLE: Final = struct.Struct("<d")

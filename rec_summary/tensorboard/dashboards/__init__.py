@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from rec_summary._pb.lineage_pb2 import LineageEvent
-from rec_summary.series.lineage import Lineage
 from rec_summary.tensorboard.dashboards.histograms import HistogramMapper
 from rec_summary.tensorboard.dashboards.images import ImageMapper
 from rec_summary.tensorboard.dashboards.landscape.mapper import LandscapeMapper
@@ -34,15 +32,6 @@ VALUES: Final[Mapping[str, Callable[[], ValueMapper]]] = {
     "top_ids": TopIdsMapper,
 }
 """The kinds of a summary's values, each with its mapper."""
-
-LINEAGE: Final[Mapping[str, Callable[[Lineage, LineageEvent, float], None]]] = {
-    "train_lineage": Lineage.take_train,
-    "user_defined_info": Lineage.take_custom,
-}
-"""The kinds of lineage that describe a run as a whole; `hparams` and `text` show the sum."""
-
-EVALUATION: Final = "evaluation_lineage"
-"""The kind of lineage that has a step: its metrics become scalars of a TensorBoard run."""
 
 DATASET_GRAPH: Final = "dataset_graph"
 """The kind of lineage that shows where the data comes from: a graph beside the computation's."""

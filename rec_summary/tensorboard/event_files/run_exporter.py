@@ -13,10 +13,9 @@ from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import RecordFile, Run
 from rec_summary.series.batch import SUMMARY, Batch, Record
 from rec_summary.series.event_reader import EventReader
-from rec_summary.series.lineage import Lineage, metrics_of, numeric
-from rec_summary.series.merging import KIND, Merging
+from rec_summary.series.lineage import EVALUATION, LINEAGE, Lineage, metrics_of, numeric
 from rec_summary.series.options import ExportOptions
-from rec_summary.series.ranks import Writers
+from rec_summary.series.ranks import KIND, Merging, Writers
 from rec_summary.series.report import Report
 from rec_summary.series.text import printable, reason
 from rec_summary.tensorboard import dashboards
@@ -269,14 +268,14 @@ class RunExporter:
     def _take_lineage(self, rank: int, record: Record) -> None:
         kind = record.kind
         lineage = self._description.lineage(rank)
-        if kind == dashboards.EVALUATION:
+        if kind == EVALUATION:
             self._take_evaluation(rank, record, lineage)
         elif kind == dashboards.DATASET_GRAPH:
             self._take_graph(self._outputs.writer(rank), record, kind)
             return
-        elif kind in dashboards.LINEAGE:
+        elif kind in LINEAGE:
             try:
-                dashboards.LINEAGE[kind](lineage, record.event, record.wall_time)
+                LINEAGE[kind](lineage, record.event, record.wall_time)
             except ValueError as error:
                 self._not_shown(record, error)
                 return

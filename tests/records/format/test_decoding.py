@@ -18,14 +18,14 @@ NOT_UNICODE = event(2, scalar("ABCD", 2)).SerializeToString().replace(b"ABCD", b
 # Prints what exporting and verifying make of a file: records read, problems' texts, findings.
 PROGRAM = """
 import sys
-from rec_summary.series.event_reader import read_events
+from rec_summary.series.event_reader import read_batches
 from rec_summary.series.report import Report
 from rec_summary.records.reading.runs import RecordFile
 from rec_summary.records.format.names import parse_name
 from rec_summary.series.verify import verify_file
 path, report = sys.argv[1], Report()
 file = RecordFile(path, parse_name(path.rpartition("/")[2]))
-print(len(list(read_events(file, report, lambda nbytes: None))), len(report.problems))
+print(len(list(read_batches(file, report))), len(report.problems))
 print(len(verify_file(path).findings))
 """
 

@@ -21,8 +21,8 @@ from rec_summary.records.reading.reader import BadLength, RecordReader, Truncate
 from rec_summary.records.reading.repair import repair
 from rec_summary.records.reading.runs import find_runs
 from rec_summary.series.inspection import inspect_run
+from rec_summary.series.lineage import rows
 from rec_summary.series.report import Report
-from rec_summary.series.runs import rows
 from rec_summary.series.verify import verify_file
 from rec_summary.tensorboard.event_files.cursor import CURSOR_NAME, decode
 from rec_summary.tensorboard.event_files.export import export_tensorboard
