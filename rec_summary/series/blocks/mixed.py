@@ -19,7 +19,7 @@ _SHOWN_SCALAR, _SHOWN_HISTOGRAM = b"\x15", 5
 _IMAGE_KEYS: Final = (0x08, 0x10, 0x18)  # height, width, channels; then the image itself
 _ENCODED: Final = 0x22
 _HEADER_BYTES: Final = 64  # enough for the size that a PNG declares
-_LONGEST_STEP: Final = 1 << 35
+MOST_STEPS: Final = 1 << 35
 
 
 class MixedRecord(NamedTuple):
@@ -99,7 +99,7 @@ def take_apart(data: bytes, start: int, end: int) -> MixedRecord | None:
         return None
     wall_time = _DOUBLE.unpack_from(data, start + 1)[0]
     step, at = wire.read_varint(data, start + 10, end, shortest=True)
-    if not 0 < step < _LONGEST_STEP or not math.isfinite(wall_time) or not wall_time:
+    if not 0 < step < MOST_STEPS or not math.isfinite(wall_time) or not wall_time:
         return None
     head = at
     if at >= end or data[at] != _SUMMARY:

@@ -38,7 +38,7 @@ from rec_summary.series.blocks.layout import (
     steps_of,
     variable,
 )
-from rec_summary.series.blocks.mixed import take_apart
+from rec_summary.series.blocks.mixed import MOST_STEPS, take_apart
 
 _HEADER: Final = struct.Struct("<QI")
 _LONGEST: Final = 2048  # of a payload
@@ -166,17 +166,21 @@ class _Scan:
         self._take_mixed()
 
     def leave_repetitions(self) -> None:
-        """Leaves the steps in which a series may come twice to the ordinary way."""
+        """Excludes the steps in which a series may have several values.
+
+        Only a step within one stretch counts: a batch ends where steps go back.
+        """
         known = self.group >= 0
-        keys = self.steps[known]
+        ends = ~known | (np.diff(self.steps, prepend=self.steps[0]) < 0)
+        keys = np.cumsum(ends)[known] * MOST_STEPS + self.steps[known]
         shared = len(set(chain(*self.series))) < sum(map(len, self.series))
         count = 1 if shared else len(self.series)
-        if not shared:
-            keys = keys * count + self.group[known]
-        found, counts = np.unique(keys, return_counts=True)
+        found, counts = np.unique(
+            keys if shared else keys * count + self.group[known], return_counts=True
+        )
         if len(found) < len(keys):
-            steps = found[counts > 1] // count
-            self.group[known & np.isin(self.steps, steps)] = -1
+            repeated = found[counts > 1] // count
+            self.group[np.flatnonzero(known)[np.isin(keys, repeated)]] = -1
 
     def _take_length(self, places: Integers, size: int) -> None:
         """Takes the records of one size, layout by layout."""
