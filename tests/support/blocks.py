@@ -46,4 +46,7 @@ def both(content: list[bytes], **options: Any) -> None:
         return
     for name in [field.name for field in dataclasses.fields(slow_report)]:
         if name not in ("seconds", "logdir", "destination"):
-            assert getattr(fast_report, name) == getattr(slow_report, name), name
+            found, expected = getattr(fast_report, name), getattr(slow_report, name)
+            if name == "notes":  # a block notes a restart before its first values are written
+                found, expected = sorted(found), sorted(expected)
+            assert found == expected, name
