@@ -23,14 +23,18 @@ _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLO
 _IS_LINK: Final = "it is a link, which is not followed: put a copy in its place"
 
 
-def open_plain(path: str | os.PathLike[str]) -> int:
+def open_plain(path: str | os.PathLike[str], *, dir_fd: int | None = None) -> int:
     """Opens a regular file for reading; returns its descriptor.
+
+    Args:
+        path: The file.
+        dir_fd: An open directory that a relative path is below.
 
     Raises:
         OSError: It cannot be opened, is a link, or is not a regular file.
     """
     try:
-        fd = os.open(path, _READ)
+        fd = os.open(path, _READ, dir_fd=dir_fd)
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise OSError(errno.ELOOP, _IS_LINK, os.fspath(path)) from error
@@ -84,13 +88,18 @@ class PlainFile:
         self._file.close()
 
 
-def read_plain(path: str | os.PathLike[str], most: int) -> bytes:
+def read_plain(path: str | os.PathLike[str], most: int, *, dir_fd: int | None = None) -> bytes:
     """Returns the content of a regular file of at most `most` bytes.
+
+    Args:
+        path: The file.
+        most: The largest size that is read.
+        dir_fd: An open directory that a relative path is below.
 
     Raises:
         OSError: It cannot be read, is a link, is not a regular file, or is larger.
     """
-    with os.fdopen(open_plain(path), "rb") as file:
+    with os.fdopen(open_plain(path, dir_fd=dir_fd), "rb") as file:
         # Python allocates as many bytes as are requested.
         data = file.read(min(os.fstat(file.fileno()).st_size, most) + 1)
     if len(data) > most:

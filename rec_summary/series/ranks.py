@@ -18,7 +18,9 @@ import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
+
+from msgspec import Meta, Struct
 
 from rec_summary._pb.summary_pb2 import MetricStates, Summary
 from rec_summary.metrics.report import Detail, read
@@ -27,6 +29,7 @@ from rec_summary.records.reading.runs import RecordFile
 from rec_summary.series.batch import Record
 from rec_summary.series.event_reader import EventReader
 from rec_summary.series.report import Report
+from rec_summary.series.stored import Count, Rank, Seconds, Step
 from rec_summary.series.text import printable
 from rec_summary.values.recommender import recommender_values, unpack_states
 
@@ -35,8 +38,7 @@ KIND = "metric_states"
 """The field of `Summary.Value` that holds states; no dashboard shows them as they are."""
 
 
-@dataclass
-class Writer:
+class Writer(Struct, array_like=True):
     """A process, or several one after another.
 
     Attributes:
@@ -45,48 +47,42 @@ class Writer:
         last: When its last record was written, in seconds since the epoch.
     """
 
-    rank: int
-    number: int
-    last: float
+    rank: Rank
+    number: Count
+    last: Seconds
 
 
-class Writers:
-    """Knows the writer of each summary file of one run."""
+class Writers(Struct):
+    """Knows the writer of each summary file of one run; can be stored as it is.
 
-    def __init__(self) -> None:
-        """Begins with none."""
-        self._all: list[Writer] = []
-        self._homes: dict[str, Writer] = {}  # by the names of files
+    Attributes:
+        writers: All writers, in the order of their first records.
+        homes: By the name of a file, the place of its writer in that list.
+    """
+
+    writers: list[Writer]
+    homes: dict[str, Count]
+
+    def __post_init__(self) -> None:
+        if any(index >= len(self.writers) for index in self.homes.values()):
+            raise ValueError("no such writer")
 
     def of(self, file: RecordFile, wall_time: float) -> Writer:
-        """Returns the writer of a file of which a record was written at `wall_time`."""
+        """Returns the writer of a file that has a record of the time `wall_time`."""
         name = os.path.basename(file.path)
-        writer = self._homes.get(name)
-        if writer is None:
-            writer = self._homes[name] = self._choose(file.name.rank, wall_time)
+        if name not in self.homes:
+            self.homes[name] = self._choose(file.name.rank, wall_time)
+        writer = self.writers[self.homes[name]]
         writer.last = max(writer.last, wall_time)
         return writer
 
-    def state(self) -> dict[str, Any]:
-        """Returns what `restore` needs; JSON can hold it."""
-        writers = [[writer.rank, writer.number, writer.last] for writer in self._all]
-        homes = {name: self._all.index(writer) for name, writer in self._homes.items()}
-        return {"writers": writers, "homes": homes}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Goes on with the writers of an earlier export."""
-        for rank, number, last in state["writers"]:
-            self._all.append(Writer(rank, number, last))
-        self._homes = {name: self._all[index] for name, index in state["homes"].items()}
-
-    def _choose(self, rank: int, wall_time: float) -> Writer:
-        same = [writer for writer in self._all if writer.rank == rank]
-        before = [writer for writer in same if writer.last <= wall_time + _OVERLAP_SECS]
+    def _choose(self, rank: int, wall_time: float) -> int:
+        same = [index for index, writer in enumerate(self.writers) if writer.rank == rank]
+        before = [i for i in same if self.writers[i].last <= wall_time + _OVERLAP_SECS]
         if before:
-            return max(before, key=lambda writer: writer.last)
-        writer = Writer(rank, len(same) + 1, wall_time)
-        self._all.append(writer)
-        return writer
+            return max(before, key=lambda index: self.writers[index].last)
+        self.writers.append(Writer(rank, len(same) + 1, wall_time))
+        return len(self.writers) - 1
 
 
 class Place(NamedTuple):
@@ -100,11 +96,25 @@ class Place(NamedTuple):
         final: Whether the run of this rank ended here.
     """
 
-    start: int
-    step: int
+    start: Count
+    step: Step
     file: str
-    offset: int
+    offset: Count
     final: bool
+
+
+class MergingState(Struct):
+    """What a later `Merging` needs to continue.
+
+    Attributes:
+        places: Where each rank recorded states that may be needed still, in order.
+        rank_size: The number of ranks, as they state it; 0 if none has.
+        done: The start and the step that were merged last.
+    """
+
+    places: dict[Rank, Annotated[list[Place], Meta(min_length=1)]]
+    rank_size: Count
+    done: tuple[Count, Step]
 
 
 @dataclass(frozen=True)
@@ -127,18 +137,17 @@ class MergedPoint:
 class Merging:
     """Follows the states of all ranks of one run."""
 
-    def __init__(self, run: str, report: Report) -> None:
+    def __init__(self, run: str, report: Report, state: MergingState) -> None:
         """Begins.
 
         Args:
             run: The run's name, for notes.
             report: Takes what cannot be merged.
+            state: The state to continue with; it is kept up to date.
         """
         self._run = run
         self._report = report
-        self._places: dict[int, list[Place]] = {}
-        self._rank_size = 0
-        self._done: tuple[int, int] = (0, -1)  # the start and the step that were merged last
+        self._state = state
         self._told: set[str] = set()
 
     def take(self, rank: int, decoded: Record) -> None:
@@ -147,8 +156,8 @@ class Merging:
             if value.WhichOneof("value") != KIND:
                 continue
             step, states = int(decoded.event.step), value.metric_states
-            self._rank_size = max(states.rank_size, 1)
-            places = self._places.setdefault(rank, [])
+            self._state.rank_size = max(states.rank_size, 1)
+            places = self._state.places.setdefault(rank, [])
             start = places[-1].start if places else 0
             if places and step < places[-1].step:
                 start += 1
@@ -157,39 +166,25 @@ class Merging:
 
     def points(self, files: Sequence[RecordFile]) -> Iterator[MergedPoint]:
         """Yields what can be merged now and was not before, in the order of steps."""
-        if not self._places or len(self._places) < self._rank_size:
+        if not self._state.places or len(self._state.places) < self._state.rank_size:
             return
         known = {os.path.basename(file.path): file for file in files}
-        limit = min(_horizon(places[-1]) for places in self._places.values())
+        limit = min(_horizon(places[-1]) for places in self._state.places.values())
         wanted = sorted(
             {
                 place[:2]
-                for places in self._places.values()
+                for places in self._state.places.values()
                 for place in places
-                if self._done < place[:2] <= limit
+                if self._state.done < place[:2] <= limit
             }
         )
         latest: dict[int, tuple[Place, Record, dict[str, State]]] = {}
         for start, step in wanted:
             point = self._merged(start, step, known, latest)
-            self._done = (start, step)
+            self._state.done = (start, step)
             self._forget()
             if point is not None:
                 yield point
-
-    def state(self) -> dict[str, Any]:
-        """Returns what `restore` needs; JSON can hold it."""
-        places = {str(rank): [list(each) for each in some] for rank, some in self._places.items()}
-        return {"places": places, "rank_size": self._rank_size, "done": list(self._done)}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Goes on where another object was."""
-        self._places = {
-            int(rank): [Place(*each) for each in some] for rank, some in state["places"].items()
-        }
-        self._rank_size = state["rank_size"]
-        start, step = state["done"]
-        self._done = (start, step)
 
     def _merged(
         self,
@@ -198,7 +193,7 @@ class Merging:
         files: Mapping[str, RecordFile],
         latest: dict[int, tuple[Place, Record, dict[str, State]]],
     ) -> MergedPoint | None:
-        for rank, places in self._places.items():
+        for rank, places in self._state.places.items():
             here = [each for each in places if each.start == start and each.step <= step]
             if not here:
                 return None  # this rank has not begun
@@ -208,7 +203,7 @@ class Merging:
                 if found is None:
                     return None
                 latest[rank] = (place, *found)
-        ranks = [latest[rank] for rank in sorted(self._places)]
+        ranks = [latest[rank] for rank in sorted(self._state.places)]
         readings = read(self._sum([states for _, _, states in ranks]), Detail())
         encoded = recommender_values(
             readings.scalars,
@@ -259,9 +254,9 @@ class Merging:
 
     def _forget(self) -> None:
         """Forgets places that no later point can be made of."""
-        for rank, places in self._places.items():
-            before = [index for index, each in enumerate(places) if each[:2] <= self._done]
-            self._places[rank] = places[before[-1] if before else 0 :]
+        for rank, places in self._state.places.items():
+            before = [index for index, each in enumerate(places) if each[:2] <= self._state.done]
+            self._state.places[rank] = places[before[-1] if before else 0 :]
 
     def _tell(self, what: str) -> None:
         kind = what.partition(" ")[0]

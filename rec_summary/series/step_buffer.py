@@ -5,13 +5,15 @@ from __future__ import annotations
 import bisect
 import itertools
 import zlib
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from rec_summary.series.batch import HISTOGRAM, SCALAR, Batch, Record, Recorded, Series
 from rec_summary.series.limits import LONGEST_TAG, MOST_SERIES
 from rec_summary.series.report import Report
+from rec_summary.series.stored import Checksum, Step
 from rec_summary.series.text import printable
 
 _INFINITE: Final = 1 << 64  # more than any step
@@ -19,8 +21,19 @@ _HELD_VALUES: Final = 4096
 _HELD_BYTES: Final = 1 << 24
 _STEADY: Final = frozenset((SCALAR, HISTOGRAM))  # recorded step by step
 
-State = dict[str, Any]
-"""What a later export needs to go on where this one stopped; JSON can hold it."""
+
+class BufferState(Struct):
+    """What a later `StepBuffer` needs to continue where this one stopped.
+
+    Attributes:
+        step: The current step.
+        passed: Kind, tag and checksum of the values that `flush` passed on.
+        last: Kind, tag and last step of each series.
+    """
+
+    step: Step | None
+    passed: list[tuple[str, str, Checksum]]
+    last: list[tuple[str, str, Step]]
 
 
 class Restart(NamedTuple):
@@ -57,23 +70,27 @@ class StepBuffer:
     superseded. Other kinds, such as landscapes, may be recorded at any time for any step.
     """
 
-    def __init__(self, run: str, report: Report) -> None:
-        """Begins with no step.
+    def __init__(self, run: str, report: Report, state: BufferState | None = None) -> None:
+        """Begins with no step, or continues where another buffer stopped.
 
         Args:
             run: The run's name, for the notes.
             report: Takes problems, and the number of repetitions.
+            state: What `state` of the other buffer returned.
         """
+        state = state or BufferState(None, [], [])
         self._run = run
         self._report = report
-        self._step: int | None = None
-        self._last: dict[Series, int] = {}  # the last step of each series
+        self._step = state.step
+        # The last step of each series.
+        self._last = {(kind, tag): step for kind, tag, step in state.last}
         self._since: dict[Series, int] = {}  # the restart before it, by number
         self._restarts: list[tuple[int, int]] = []  # number and step; both ascend
         self._has_gone_back = False
         self._held: dict[Series, Recorded] = {}
         self._held_bytes = 0
-        self._passed: dict[Series, int] = {}  # checksums of what `flush` passed on
+        # Checksums of what `flush` passed on.
+        self._passed = {(kind, tag): checksum for kind, tag, checksum in state.passed}
         self._finished: list[Finished] = []
 
     @property
@@ -178,21 +195,15 @@ class StepBuffer:
         if len(held) > _HELD_VALUES or self._held_bytes > _HELD_BYTES:
             self._release()
 
-    def state(self) -> State:
-        """Returns what `restore` needs. To be called after `flush`."""
-        passed = [[*series, checksum] for series, checksum in self._passed.items()]
+    def state(self) -> BufferState:
+        """Returns what a later buffer needs to continue. Call `flush` first."""
+        passed = [(*series, checksum) for series, checksum in self._passed.items()]
         last = [
-            [*series, step]
+            (*series, step)
             for series, step in self._last.items()
             if self._is_in_force(*series, step)
         ]
-        return {"step": self._step, "passed": passed, "last": last}
-
-    def restore(self, state: State) -> None:
-        """Goes on where another buffer was."""
-        self._step = state["step"]
-        self._passed = {(kind, tag): checksum for kind, tag, checksum in state["passed"]}
-        self._last = {(kind, tag): step for kind, tag, step in state["last"]}
+        return BufferState(self._step, passed, last)
 
     def _go_back(self, record: Record) -> None:
         step = record.step

@@ -1,16 +1,16 @@
 from __future__ import annotations
 
 import itertools
-import json
 from typing import Any
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rec_summary._pb.summary_pb2 import Event
 from rec_summary.series.batch import Record
 from rec_summary.series.report import Report
-from rec_summary.series.step_buffer import Finished, Restart, StepBuffer
+from rec_summary.series.step_buffer import BufferState, Finished, Restart, StepBuffer
 from tests.support.record_dirs import scalar
 
 NUMBERS = st.integers(0, 1 << 20).map(float)
@@ -37,6 +37,11 @@ class Recorder:
             event.summary.value.extend(scalar(tag, x) for tag, x in values)
             self._take(self.buffer.add(Record("file", self._offset, 10, wall_time, event)))
         return self
+
+    def resume(self, state: BufferState) -> None:
+        """Begins a buffer with the state of another one, which was stored as JSON."""
+        stored = msgspec.json.decode(msgspec.json.encode(state), type=BufferState)
+        self.buffer = StepBuffer("run", self.report, stored)
 
     def flush(self) -> None:
         """Takes what the buffer holds."""
@@ -103,7 +108,7 @@ def test_after_a_pause_the_same_value_is_dropped_and_another_passed_on() -> None
 def test_a_buffer_goes_on_where_another_one_was() -> None:
     first, second = Recorder().add((7, 0.0, [("a", 1)])), Recorder()
     first.flush()
-    second.buffer.restore(json.loads(json.dumps(first.buffer.state())))
+    second.resume(first.buffer.state())
     assert second.buffer.step == 7
     second.add((7, 0.5, [("a", 1)]), (3, 0.75, [("a", 5)]))
     second.flush()
@@ -162,15 +167,15 @@ def test_restarts_are_those_that_a_look_at_all_series_finds(
         last[tag] = step
     recorder, found = Recorder(), []
     for index, (tag, step) in enumerate(steps):
-        if index == cut:  # a later export goes on with what it is told
+        if index == cut:  # a later export continues here
             recorder.flush()
             found, state = recorder.restarts, recorder.buffer.state()
             recorder = Recorder()
-            recorder.buffer.restore(json.loads(json.dumps(state)))
+            recorder.resume(state)
         recorder.add((step, 1.0, [(tag, float(index))]))
     recorder.flush()
     assert [*found, *recorder.restarts] == restarts
-    assert {tag: step for _, tag, step in recorder.buffer.state()["last"]} == last
+    assert {tag: step for _, tag, step in recorder.buffer.state().last} == last
 
 
 def test_a_restart_looks_at_its_own_series_only() -> None:

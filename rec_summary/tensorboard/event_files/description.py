@@ -6,17 +6,49 @@ import json
 import zlib
 from typing import Final
 
+from msgspec import Struct, convert
+
 from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary.series.lineage import Lineage, hyper_parameters
 from rec_summary.series.report import Report
+from rec_summary.series.stored import Checksum, Count, Rank, Seconds, check_unicode
 from rec_summary.series.text import printable
 from rec_summary.tensorboard.dashboards import hparams
 from rec_summary.tensorboard.dashboards.text import lineage_point
-from rec_summary.tensorboard.event_files.cursor import DescriptionState
 from rec_summary.tensorboard.event_files.targets import TensorBoardRuns
 
 _KIND: Final = "lineage"
 _LAST_HPARAMS_STEP: Final = 2**31 - 1  # `MetricValue.training_step` of its API is an int32
+
+
+class DescriptionState(Struct):
+    """What is known of a run as a whole, and what of it was written.
+
+    Attributes:
+        lineages: What is known of each rank.
+        texts: Checksums of the facts and of the text that were written for each rank, and how
+            often its steps had gone back then.
+        text_rank: The rank whose text is the run's own.
+        session_rank: The rank whose hyper-parameters are the session's.
+        started: The hyper-parameters that were written.
+        ended: The status that was written.
+        running: Whether a sub-run says that the run is going on.
+    """
+
+    lineages: dict[Rank, Lineage] = {}
+    texts: dict[Rank, tuple[Checksum, Count, Checksum]] = {}
+    text_rank: Rank | None = None
+    session_rank: Rank | None = None
+    started: str | None = None
+    ended: Count | None = None
+    running: bool = False
+
+    def __post_init__(self) -> None:
+        if self.session_rank is not None and self.session_rank not in self.lineages:
+            raise ValueError("no such lineage")
+        for each in self.lineages.values():
+            convert([each.train_time, each.last_time], list[Seconds])
+            check_unicode([each.custom, each.metrics, each.valid_dataset])
 
 
 class Description:
@@ -30,9 +62,9 @@ class Description:
         state: What is known, and what was written; a later export begins with it.
     """
 
-    def __init__(self, run: str, report: Report, state: DescriptionState | None = None) -> None:
-        """Begins, or continues with the state of an earlier export of the run called `run`."""
-        self.state = state or DescriptionState()
+    def __init__(self, run: str, report: Report, state: DescriptionState) -> None:
+        """Begins with the state of the run called `run`, which is kept up to date."""
+        self.state = state
         self._run = run
         self._report = report
         self._has_noted = False

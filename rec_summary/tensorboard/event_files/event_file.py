@@ -14,23 +14,42 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
+from msgspec import Meta, Struct
 from tensorboard.compat.proto import event_pb2
 
 from rec_summary.errors import DestinationError
+from rec_summary.records.files import open_plain
 from rec_summary.records.format import framing
 from rec_summary.series.report import Report
-from rec_summary.tensorboard.event_files.cursor import FilePosition
+from rec_summary.series.stored import Count
 from rec_summary.tensorboard.event_files.logdir import LogDir, event_file_name, ours, unusable
 
 FILE_VERSION: Final = "brain.Event:2"
 _OPEN: Final = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _BUFFER_BYTES: Final = 1 << 18
 _MOST_PIECES: Final = 1000  # that one call can write
 _SMALL_BYTES: Final = 4096  # pieces of less than this are copied together first
 _LARGEST_EVENT: Final = 1 << 30
+
+
+class FilePosition(Struct):
+    """What is known to be in an event file.
+
+    Attributes:
+        stamp: When the records were begun, in whole seconds; names the file.
+        size: How many bytes of the file are right, whole events.
+        last: Where the last of these events begins.
+    """
+
+    stamp: Annotated[int, Meta(ge=0)]
+    size: Count = 0
+    last: Count = 0
+
+    def __post_init__(self) -> None:
+        if self.last > self.size or self.stamp >= 10**19:
+            raise ValueError("no such position")
 
 
 class EventFile:
@@ -155,7 +174,7 @@ class EventFile:
             DestinationError: It cannot be removed.
         """
         self._close()
-        self.position = FilePosition(self.position.stamp)
+        self.position.size = self.position.last = 0
         self._logdir.remove(self._run)
 
     def close(self, report: Report) -> None:
@@ -257,7 +276,7 @@ def is_intact(logdir: LogDir, run: str, position: FilePosition) -> bool:
         if directory is None:
             return False
         try:
-            fd = os.open(event_file_name(position.stamp), _READ, dir_fd=directory)
+            fd = open_plain(event_file_name(position.stamp), dir_fd=directory)
         except FileNotFoundError:
             return False
         try:

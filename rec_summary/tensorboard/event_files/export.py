@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
+import copy
+import multiprocessing
 import os
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Generator, Sequence
 from typing import Final
 
 from rec_summary.errors import SourceError, three_part, verbatim
-from rec_summary.records.reading.runs import find_runs
+from rec_summary.records.reading.runs import Run, find_runs
 from rec_summary.records.remote import to_place
 from rec_summary.series.options import (
     ArgumentError,
@@ -17,14 +21,17 @@ from rec_summary.series.options import (
     some_matching_runs,
 )
 from rec_summary.series.report import ExportReport, Report
-from rec_summary.tensorboard.event_files.jobs import export_in_processes, export_runs
 from rec_summary.tensorboard.event_files.logdir import LogDir
-from rec_summary.tensorboard.event_files.targets import Names
+from rec_summary.tensorboard.event_files.run_exporter import RunExporter
+from rec_summary.tensorboard.event_files.targets import Destination, Names
 
 __all__ = ["ArgumentError", "Progress", "export_tensorboard"]
 
 Progress = Callable[[str, int, int], None]
 """Takes the progress of an export: the current run, the bytes read so far, the bytes in total."""
+
+_Exported = Generator[tuple[str, int, bool], None, None]
+"""A run's name, the bytes of it that were read since the last time, and whether it has records."""
 
 _PROGRESS_BYTES: Final = 1 << 20
 
@@ -95,10 +102,9 @@ def export_tensorboard(
     report = Report()
     total = sum(run.nbytes for run in chosen)
     has_records, shown, due = False, "", 0
-    with LogDir(logdir) as destination:
-        arguments = chosen, names, destination, report, options
-        serial = jobs == 1 or len(chosen) == 1
-        exported = export_runs(*arguments) if serial else export_in_processes(*arguments, jobs)
+    with LogDir(logdir) as entered:
+        destination = Destination(names, entered, report, options)
+        exported = _exported(chosen, destination, min(jobs, len(chosen)))
         with contextlib.closing(exported):
             for run, nbytes, is_readable in exported:
                 has_records |= is_readable
@@ -119,3 +125,79 @@ def export_tensorboard(
             )
         )
     return result
+
+
+def _exported(runs: Sequence[Run], destination: Destination, workers: int) -> _Exported:
+    """Exports runs: one after another, or several at a time, each in a process of its own.
+
+    The report of the destination counts everything but the bytes that are read. The lock of
+    the log directory stays with this process.
+
+    Raises:
+        DestinationError: Something cannot be written. What was written of other runs stays.
+    """
+    # All places are checked first: nothing is written if one of them cannot be used.
+    if workers > 1:
+        trial = destination._replace(names=copy.deepcopy(destination.names), report=Report())
+        for run in runs:
+            RunExporter(run, trial)
+        yield from _exported_in_processes(runs, destination, workers)
+        return
+    for run, exporter in [(run, RunExporter(run, destination)) for run in runs]:
+        yield run.name, 0, exporter.has_records  # the progress shows the run before it is read
+        try:
+            for nbytes in exporter.update(run):
+                yield run.name, nbytes, exporter.has_records
+            exporter.commit()
+        finally:
+            exporter.close()
+        yield run.name, 0, exporter.has_records
+
+
+def _exported_in_processes(
+    runs: Sequence[Run], destination: Destination, workers: int
+) -> _Exported:
+    names, logdir, report, options = destination
+    # Not forked: this process may have threads.
+    context = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(workers, context, _end_with_parent) as pool:
+        # The largest first: no process is left with it at the end.
+        order = sorted(runs, key=lambda run: run.nbytes, reverse=True)
+        tasks = {pool.submit(_export_one, run, names, logdir.path, options): run for run in order}
+        try:
+            for task in concurrent.futures.as_completed(tasks):
+                part, has_records = task.result()
+                nbytes, part.bytes_read = part.bytes_read, 0
+                report.add(part)
+                yield tasks[task].name, 0, has_records
+                yield tasks[task].name, nbytes, has_records
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _end_with_parent() -> None:
+    """Ends this process when its parent dies.
+
+    The lock of the log directory is released when the parent dies, and the next export may begin
+    at once. It must not meet another writer.
+    """
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, name="rec_summary-parent", daemon=True).start()
+
+
+def _export_one(run: Run, names: Names, path: str, options: ExportOptions) -> tuple[Report, bool]:
+    """Exports one run, in a process of its own; returns the counts and whether it has records."""
+    report, has_records = Report(), False
+    with LogDir(path, lock=False) as logdir:
+        destination = Destination(names, logdir, report, options)
+        for _, nbytes, is_readable in _exported([run], destination, 1):
+            report.bytes_read += nbytes
+            has_records |= is_readable
+    return report, has_records

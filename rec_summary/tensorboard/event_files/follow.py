@@ -19,7 +19,7 @@ from rec_summary.series.run_poller import RunPoller
 from rec_summary.series.text import printable
 from rec_summary.tensorboard.event_files.logdir import LogDir
 from rec_summary.tensorboard.event_files.run_exporter import RunExporter
-from rec_summary.tensorboard.event_files.targets import Names
+from rec_summary.tensorboard.event_files.targets import Destination, Names
 
 INTERVAL_SECS: Final = 0.25
 _COMMIT_SECS: Final = 5.0
@@ -68,8 +68,8 @@ def follow_tensorboard(
         expected = "None: a series that still grows cannot be thinned"
         raise ArgumentError(three_part("max_points", options.max_points, expected))
     check_apart(source, logdir, "the log directory")
-    with LogDir(logdir) as destination:
-        follower = _Follower(source, destination, options, runs, stop)
+    with LogDir(logdir) as entered:
+        follower = _Follower(source, entered, options, runs, stop)
         try:
             while not stop.is_set():
                 if follower.poll() and told is not None:
@@ -112,12 +112,12 @@ class _Follower:
     ) -> None:
         self.report = Report()
         self._watch = RunPoller(source)
-        self._logdir = logdir
-        self._options = options
         self._pattern = pattern
         self._stop = stop
         self._interrupted = False
-        self._names: Names | None = None
+        self._logdir = logdir
+        self._options = options
+        self._destination: Destination | None = None  # from the first run on
         self._followed: dict[str, _Followed] = {}  # by the paths of runs
 
     def poll(self) -> bool:
@@ -154,9 +154,10 @@ class _Follower:
             return
         followed = self._followed.get(run.path)
         if followed is None:
-            if self._names is None:
-                self._names = Names(each.name for each in self._watch.runs())
-            run = dataclasses.replace(run, name=self._names.claim_run(run.name))
+            if self._destination is None:
+                names = Names(each.name for each in self._watch.runs())
+                self._destination = Destination(names, self._logdir, self.report, self._options)
+            run = dataclasses.replace(run, name=self._destination.names.claim_run(run.name))
             followed = self._followed[run.path] = _Followed(run)
         followed.run = dataclasses.replace(run, name=followed.run.name)
         try:
@@ -172,10 +173,8 @@ class _Follower:
 
     def _export(self, followed: _Followed, *, final: bool) -> None:
         if followed.exporter is None:
-            assert self._names is not None  # the run has a name
-            followed.exporter = RunExporter(
-                followed.run, self._names, self._logdir, self.report, self._options
-            )
+            assert self._destination is not None  # the run has a name
+            followed.exporter = RunExporter(followed.run, self._destination)
         for nbytes in followed.exporter.update(followed.run, final=final):
             self.report.bytes_read += nbytes
             if not final and self._stop.is_set():

@@ -22,7 +22,7 @@ from tensorboard.plugins.projector.projector_config_pb2 import ProjectorConfig
 
 from rec_summary.errors import DestinationError, SourceError, three_part, verbatim
 from rec_summary.records.checkpoints.file import CheckpointError, CheckpointFile
-from rec_summary.records.files import write_atomically
+from rec_summary.records.files import open_plain, write_atomically
 from rec_summary.records.reading.runs import Run, find_runs
 from rec_summary.records.remote import Url, list_tree, to_place
 from rec_summary.series.options import (
@@ -47,7 +47,6 @@ FOLDER: Final = "projector"
 CHECKPOINT_FOLDER: Final = "ckpt_dir"
 MOST_ROWS: Final = 100_000  # the page asks for no more
 _HEADING: Final = "# Written by rec-summary; it is replaced by the next export.\n"
-_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def export_projector(
@@ -235,7 +234,7 @@ def _write_config(logdir: LogDir, run: str, config: Any) -> None:
 
 def _check_ours(directory: int, path: str) -> None:
     try:
-        fd = os.open(CONFIG_NAME, _READ, dir_fd=directory)
+        fd = open_plain(CONFIG_NAME, dir_fd=directory)
     except FileNotFoundError:
         return
     with os.fdopen(fd, "rb") as file:

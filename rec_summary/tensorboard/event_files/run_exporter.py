@@ -6,34 +6,33 @@ import os
 from collections.abc import Iterator
 from typing import Final
 
-from msgspec import convert, to_builtins
-
 from rec_summary._pb.summary_pb2 import Event, Summary
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import RecordFile, Run
 from rec_summary.series.batch import SUMMARY, Batch, Record
 from rec_summary.series.event_reader import EventReader
 from rec_summary.series.lineage import EVALUATION, LINEAGE, Lineage, metrics_of, numeric
-from rec_summary.series.options import ExportOptions
-from rec_summary.series.ranks import KIND, Merging, Writers
-from rec_summary.series.report import Report
+from rec_summary.series.ranks import KIND, Merging, MergingState, Writers
 from rec_summary.series.text import printable, reason
 from rec_summary.tensorboard import dashboards
 from rec_summary.tensorboard.dashboards.graphs.computation import graph_def
 from rec_summary.tensorboard.dashboards.graphs.dataset import dataset_graph_def
 from rec_summary.tensorboard.event_files.cursor import (
     Cursor,
-    MergingState,
-    WritersState,
     load_cursor,
     remove_cursor,
     save_cursor,
 )
-from rec_summary.tensorboard.event_files.description import Description
+from rec_summary.tensorboard.event_files.description import Description, DescriptionState
 from rec_summary.tensorboard.event_files.event_file import is_intact
-from rec_summary.tensorboard.event_files.logdir import LogDir
 from rec_summary.tensorboard.event_files.run_writer import COMPUTATION, TensorBoardRun
-from rec_summary.tensorboard.event_files.targets import EVALUATION_RUN, Names, TensorBoardRuns
+from rec_summary.tensorboard.event_files.targets import (
+    EVALUATION_RUN,
+    Destination,
+    TargetNames,
+    TensorBoardRuns,
+    is_parallel,
+)
 
 _VERSION: Final = "version"
 _COMPUTATION_GRAPH: Final = "graph_def"
@@ -43,41 +42,36 @@ _COMMIT_BYTES: Final = 1 << 26
 class RunExporter:
     """Exports one run to a log directory, and keeps it up to date there.
 
-    `update` exports what is new since the last time, be it a moment ago or in an earlier
-    process: the cursor in the log directory says where that one stopped. If the event
-    files are not what they were then, if other options were in force, or if the records
-    are others, the run is exported from the beginning.
+    `update` exports what is new since the last update, by this process or by an earlier one:
+    the cursor in the log directory states where that update stopped. The run is exported from
+    the beginning if the event files have changed since then, if the options differ, or if the
+    records are those of another training.
     """
 
-    def __init__(
-        self, run: Run, names: Names, logdir: LogDir, report: Report, options: ExportOptions
-    ) -> None:
+    def __init__(self, run: Run, destination: Destination) -> None:
         """Reads the cursor and checks the places; nothing is written yet.
 
         Args:
             run: The run.
-            names: Assigns names to TensorBoard runs.
-            logdir: The log directory, entered.
-            report: Counts what is exported and what is not.
-            options: What is exported.
+            destination: Where and how it is exported.
 
         Raises:
             DestinationError: The log directory cannot be read, or there are event files of
                 another writer in the run's place.
         """
         self._run = run
-        self._names = names
-        self._logdir = logdir
-        self._report = report
-        self._options = options
-        cursor = load_cursor(logdir, run.name)
+        self._destination = destination
+        self._logdir = destination.logdir
+        self._report = destination.report
+        self._options = destination.options
+        cursor = load_cursor(self._logdir, run.name)
         self._stale = list(cursor.outputs) if cursor else []  # TensorBoard runs of before
         self._begin(cursor if cursor and self._is_in_force(cursor) else None)
 
     @property
     def has_records(self) -> bool:
         """Whether any record has ever been read."""
-        return self._began is not None
+        return self._cursor.began is not None
 
     def update(self, run: Run, *, final: bool = True) -> Iterator[int]:
         """Exports what is new; at the end TensorBoard sees it.
@@ -130,21 +124,8 @@ class RunExporter:
         self._stale = []
         if not written:
             return
-        cursor = Cursor(
-            format=2,
-            options=self._options.fingerprint(),
-            targets=self._outputs.targets,
-            files=self._files,
-            outputs=written,
-            writers=convert(self._writers.state(), WritersState),
-            merging=convert(self._merging.state(), MergingState, str_keys=True),
-            description=self._description.state,
-            began=self._began,
-            reached=self._reached,
-            furthest=self._furthest,
-            evaluating_rank=self._evaluating_rank,
-        )
-        save_cursor(self._logdir, self._run.name, cursor)
+        self._cursor.outputs = written
+        save_cursor(self._logdir, self._run.name, self._cursor)
 
     def close(self) -> None:
         """Closes all files, also after an error."""
@@ -152,31 +133,35 @@ class RunExporter:
 
     def _begin(self, cursor: Cursor | None) -> None:
         """Begins, or continues where an earlier export stopped."""
-        self._outputs = TensorBoardRuns(
-            self._run, self._names, self._logdir, self._report, self._options, cursor
-        )
-        self._writers = Writers()
-        self._merging = Merging(self._run.name, self._report)
-        self._description = Description(
-            self._run.name, self._report, cursor.description if cursor else None
-        )
-        # By file: how far it is read, and whether nothing more can be read from it.
-        self._files = cursor.files if cursor else {}
-        self._began = cursor.began if cursor else None  # the wall time of the first record
-        self._reached = cursor.reached if cursor else 0  # the highest step of a summary so far
-        self._furthest = cursor.furthest if cursor else 0  # the furthest from zero of any step
-        self._evaluating_rank = cursor.evaluating_rank if cursor else None
+        run = self._run
+        if cursor is None:
+            cursor = Cursor(
+                format=2,
+                options=self._options.fingerprint(),
+                # One rank's values are the run's own; several get a sub-run each.
+                targets=TargetNames(is_parallel(run), {}),
+                files={},
+                outputs={},
+                writers=Writers([], {}),
+                merging=MergingState({}, 0, (0, -1)),
+                description=DescriptionState(),
+                began=None,
+                reached=0,
+                furthest=0,
+                evaluating_rank=None,
+            )
+        self._cursor = cursor
+        self._outputs = TensorBoardRuns(run, self._destination, cursor.targets, cursor.outputs)
+        self._merging = Merging(run.name, self._report, cursor.merging)
+        self._description = Description(run.name, self._report, cursor.description)
         self._uncommitted = 0
-        if cursor:
-            self._writers.restore(to_builtins(cursor.writers))
-            self._merging.restore(to_builtins(cursor.merging, str_keys=True))
 
     def _is_in_force(self, cursor: Cursor) -> bool:
         """Whether a cursor describes these records, these options and these event files."""
         run = self._run
         if not self._options.resumable or cursor.options != self._options.fingerprint():
             return False
-        if not self._names.fit(run, cursor.targets):
+        if not self._destination.names.fit(run, cursor.targets):
             return False
         sizes = {os.path.basename(file.path): file.nbytes for file in run.files}
         known = cursor.files.keys() & sizes.keys()
@@ -193,7 +178,9 @@ class RunExporter:
 
     def _can_begin_again(self) -> bool:
         """Whether all that was ever exported of this run can still be read."""
-        return self._files.keys() <= {os.path.basename(file.path) for file in self._run.files}
+        return self._cursor.files.keys() <= {
+            os.path.basename(file.path) for file in self._run.files
+        }
 
     def _read_all(self, *, final: bool) -> Iterator[int]:
         for rank in self._run.ranks:
@@ -208,24 +195,24 @@ class RunExporter:
 
     def _read(self, file: RecordFile, *, final: bool) -> Iterator[int]:
         name = os.path.basename(file.path)
-        start, ended = self._files.get(name, (0, False))
+        start, ended = self._cursor.files.get(name, (0, False))
         if ended or (0 < start == file.nbytes) or (not final and file.nbytes <= start):
             return
         self._report.files += 1
         reached = start
         with EventReader(file, self._report, start, frames=True) as reader:
             for batch in reader:
-                if self._began is None:
-                    self._began = float(batch.wall_times[0])
+                if self._cursor.began is None:
+                    self._cursor.began = float(batch.wall_times[0])
                     # Before anything changes that an old cursor describes.
                     remove_cursor(self._logdir, self._run.name)
-                self._files[name] = (batch.offset, False)  # this batch is not exported yet
+                self._cursor.files[name] = (batch.offset, False)  # this batch is not exported yet
                 self._uncommitted += reader.offset - reached
                 self._take(file, batch)
-                self._files[name] = (reader.offset, False)
+                self._cursor.files[name] = (reader.offset, False)
                 yield reader.offset - reached
                 reached = reader.offset
-        self._files[name] = (reader.offset, reader.ended)
+        self._cursor.files[name] = (reader.offset, reader.ended)
         yield reader.offset - reached
         if final and reader.unfinished is not None:
             self._report.problem(file.path, reader.offset, reader.unfinished)
@@ -240,7 +227,7 @@ class RunExporter:
             if file.name.kind is Kind.LINEAGE:
                 self._take_lineage(file.name.rank, record)
             elif record.kind == _COMPUTATION_GRAPH:
-                writer = self._writers.of(file, record.wall_time)
+                writer = self._cursor.writers.of(file, record.wall_time)
                 output = self._outputs.writer(writer.rank, writer.number)
                 self._take_graph(output, record, COMPUTATION)
             else:
@@ -248,7 +235,7 @@ class RunExporter:
 
     def _take_values(self, file: RecordFile, batch: Batch) -> None:
         steps, wall_times = batch.steps, batch.wall_times
-        writer = self._writers.of(file, float(wall_times[0]))
+        writer = self._cursor.writers.of(file, float(wall_times[0]))
         writer.last = max(writer.last, float(wall_times.max()))
         output = self._outputs.writer(writer.rank, writer.number)
         # A long export may be killed. Its cursor is saved between two steps.
@@ -257,8 +244,8 @@ class RunExporter:
             self._uncommitted = 0
             self.commit()
         highest = int(steps[-1])
-        self._reached = max(self._reached, highest)
-        self._furthest = max(self._furthest, highest, key=abs)
+        self._cursor.reached = max(self._cursor.reached, highest)
+        self._cursor.furthest = max(self._cursor.furthest, highest, key=abs)
         if isinstance(batch, Record) and any(each.kind == KIND for each in batch.values):
             if writer.number == 1:
                 self._merging.take(writer.rank, batch)
@@ -301,12 +288,12 @@ class RunExporter:
     def _take_evaluation(self, rank: int, record: Record, lineage: Lineage) -> None:
         evaluation = record.event.evaluation_lineage
         # MindSpore does not state the step of an evaluation: the last one so far is taken.
-        step = evaluation.train_step if evaluation.HasField("train_step") else self._reached
-        self._furthest = max(self._furthest, step, key=abs)
+        step = evaluation.train_step if evaluation.HasField("train_step") else self._cursor.reached
+        self._cursor.furthest = max(self._cursor.furthest, step, key=abs)
         lineage.take_evaluation(evaluation, step, record.wall_time)
-        if self._evaluating_rank is None:
-            self._evaluating_rank = rank
-        if self._evaluating_rank == rank:
+        if self._cursor.evaluating_rank is None:
+            self._cursor.evaluating_rank = rank
+        if self._cursor.evaluating_rank == rank:
             own = self._outputs.writer(rank)
             values = [
                 Summary.Value(tag=name, scalar_value=number)
@@ -322,8 +309,10 @@ class RunExporter:
         description = self._description
         if not description.state.lineages:
             return True
-        description.write_texts(self._outputs, self._reached, final=final)
-        return description.write_session(self._outputs, self._began, self._furthest, final=final)
+        description.write_texts(self._outputs, self._cursor.reached, final=final)
+        return description.write_session(
+            self._outputs, self._cursor.began, self._cursor.furthest, final=final
+        )
 
 
 def _values_at(step: int, values: list[Summary.Value], origin: Record, nbytes: int) -> Record:

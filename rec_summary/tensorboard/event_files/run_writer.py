@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Iterable
 from typing import Any, Final
 
-from msgspec import convert, to_builtins
+from msgspec import Struct
 
 from rec_summary.records.files import write_atomically
 from rec_summary.series.batch import Batch, Record, Recorded
@@ -14,14 +14,14 @@ from rec_summary.series.limits import MOST_GRAPHS
 from rec_summary.series.options import ExportOptions, Selection
 from rec_summary.series.report import Report
 from rec_summary.series.sampling import RunSampler
-from rec_summary.series.step_buffer import Finished, Restart, StepBuffer
+from rec_summary.series.step_buffer import BufferState, Finished, Restart, StepBuffer
+from rec_summary.series.stored import Checksum, Count, check_unicode
 from rec_summary.series.text import printable, reason
 from rec_summary.tensorboard import dashboards
 from rec_summary.tensorboard.dashboards.graphs.graph_def import tagged_graph
 from rec_summary.tensorboard.dashboards.layout import layout_point
 from rec_summary.tensorboard.dashboards.points import Plugin, Point
-from rec_summary.tensorboard.event_files.cursor import BufferState, FilePosition, OutputState
-from rec_summary.tensorboard.event_files.event_file import EventFile
+from rec_summary.tensorboard.event_files.event_file import EventFile, FilePosition
 from rec_summary.tensorboard.event_files.logdir import LogDir
 from rec_summary.values.npy import file_name, save
 from rec_summary.values.tensor import from_tensor
@@ -30,6 +30,31 @@ TENSOR_FOLDER: Final = "tensors"
 COMPUTATION: Final = "graph"
 # TensorBoard gives a meaning to tags that begin so: no recorded series may have one.
 _RESERVED: Final = "_hparams_/"
+
+
+class OutputState(Struct):
+    """What a later `TensorBoardRun` needs to continue.
+
+    Attributes:
+        file: Its event file.
+        steps: The state of its step buffer.
+        tags: Recorded tag, plugin, kind, and the tag that is shown, of each series.
+        memories: What dashboards remember, by kind of value.
+        graphs: The checksums of graphs that were written, by kind of graph.
+        layout: The checksum of the layout that was written.
+        restarts: How often steps went back.
+    """
+
+    file: FilePosition
+    steps: BufferState
+    tags: list[tuple[str, str, str, str]]
+    memories: dict[str, list[str]]
+    graphs: dict[str, list[Checksum]]
+    layout: Checksum
+    restarts: Count
+
+    def __post_init__(self) -> None:
+        check_unicode(self.tags)
 
 
 class Tags:
@@ -114,7 +139,6 @@ class TensorBoardRun:
 
     Attributes:
         name: The run's name: its directory below the log directory.
-        restarts: How often steps went back.
     """
 
     def __init__(
@@ -143,17 +167,20 @@ class TensorBoardRun:
         self._has_tensor_files = options.tensors == "npy"
         self._mappers = {kind: make() for kind, make in dashboards.VALUES.items()}
         self._sampler = None if options.max_points is None else RunSampler(options.max_points)
-        self._buffer = StepBuffer(name, report)
-        self._tags = Tags(name, report, state.tags if state else ())
-        self._file = EventFile(logdir, name, state.file if state else FilePosition(stamp))
-        self._graphs = state.graphs if state else {}  # checksums of those that were written
-        self._layout = state.layout if state else 0  # the checksum of the one that was written
-        self.restarts = state.restarts if state else 0
-        if state:
-            self._buffer.restore(to_builtins(state.steps))
-            for kind, memory in state.memories.items():
-                if kind in self._mappers:
-                    self._mappers[kind].memory.update(memory)
+        state = state or OutputState(
+            FilePosition(stamp), BufferState(None, [], []), [], {}, {}, layout=0, restarts=0
+        )
+        self._state = state
+        self._buffer = StepBuffer(name, report, state.steps)
+        self._tags = Tags(name, report, state.tags)
+        self._file = EventFile(logdir, name, state.file)
+        for kind in state.memories.keys() & self._mappers.keys():
+            self._mappers[kind].memory.update(state.memories[kind])
+
+    @property
+    def restarts(self) -> int:
+        """How often steps went back."""
+        return self._state.restarts
 
     @property
     def begun(self) -> bool:
@@ -202,8 +229,8 @@ class TensorBoardRun:
         if point is None or not self._wants(point.plugin):
             return
         checksum = zlib.crc32(point.value.tensor.string_val[0])
-        if checksum != self._layout:
-            self._layout = checksum
+        if checksum != self._state.layout:
+            self._state.layout = checksum
             # The page shows the last one. All have step 0, so a restart removes none.
             self._write(0, float(self._file.position.stamp), "layout", [point])
 
@@ -234,7 +261,7 @@ class TensorBoardRun:
         if not self._selection.plugin("graphs"):
             return
         serialized = graph.SerializeToString(deterministic=True)
-        known = self._graphs.setdefault(kind, [])
+        known = self._state.graphs.setdefault(kind, [])
         if zlib.crc32(serialized) in known:
             return
         if len(known) >= MOST_GRAPHS:
@@ -280,16 +307,12 @@ class TensorBoardRun:
         self.flush()
         if not self._file.position.size:
             return None
-        memories = {kind: sorted(each.memory) for kind, each in self._mappers.items()}
-        return OutputState(
-            file=self._file.position,
-            steps=convert(self._buffer.state(), BufferState),
-            tags=self._tags.state(),
-            memories={kind: memory for kind, memory in memories.items() if memory},
-            graphs=self._graphs,
-            layout=self._layout,
-            restarts=self.restarts,
-        )
+        self._state.steps = self._buffer.state()
+        self._state.tags = self._tags.state()
+        self._state.memories = {
+            kind: sorted(each.memory) for kind, each in self._mappers.items() if each.memory
+        }
+        return self._state
 
     def discard(self) -> None:
         """Removes the event file: there is no such TensorBoard run any more.
@@ -323,8 +346,8 @@ class TensorBoardRun:
         if self._sampler is not None:
             self._sampler.restart(restart)
             return
-        self.restarts += 1
-        self._layout = 0  # one of the loaders forgets it, too
+        self._state.restarts += 1
+        self._state.layout = 0  # one of the loaders forgets it, too
         if self.begun:
             self._file.write_restart(restart.step, restart.origin.wall_time)
 

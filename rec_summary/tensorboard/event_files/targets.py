@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.event_reader import EventReader
 from rec_summary.series.options import ExportOptions
 from rec_summary.series.report import Report
-from rec_summary.tensorboard.event_files.cursor import Cursor, OutputState, TargetNames
 from rec_summary.tensorboard.event_files.logdir import LogDir
-from rec_summary.tensorboard.event_files.run_writer import TensorBoardRun
+from rec_summary.tensorboard.event_files.run_writer import OutputState, TensorBoardRun
 
 EVALUATION_RUN: Final = "eval"
 _RUNNING_RUN: Final = "running"
 _PEEKED: Final = 100  # records of a lineage file
+
+
+class TargetNames(Struct):
+    """The names of the TensorBoard runs of a run, by their purpose.
+
+    Attributes:
+        several: Whether each rank has a sub-run.
+        names: The names.
+    """
+
+    several: bool
+    names: dict[str, str]
 
 
 class Names:
@@ -57,6 +70,22 @@ class Names:
         return not any(name != run.name and name in self._runs for name in state.names.values())
 
 
+class Destination(NamedTuple):
+    """Where and how runs are exported: the same for all runs of an export.
+
+    Attributes:
+        names: Assigns names to TensorBoard runs.
+        logdir: The log directory, entered.
+        report: Counts what is exported and what is not.
+        options: What is exported.
+    """
+
+    names: Names
+    logdir: LogDir
+    report: Report
+    options: ExportOptions
+
+
 class TensorBoardRuns:
     """The TensorBoard runs of one run: its own, and those beside and below it.
 
@@ -70,38 +99,30 @@ class TensorBoardRuns:
     def __init__(
         self,
         run: Run,
-        names: Names,
-        logdir: LogDir,
-        report: Report,
-        options: ExportOptions,
-        cursor: Cursor | None = None,
+        destination: Destination,
+        targets: TargetNames,
+        outputs: Mapping[str, OutputState],
     ) -> None:
         """Begins, or continues with the runs of an earlier export.
 
         Args:
             run: The run.
-            names: Assigns names.
-            logdir: The log directory, entered.
-            report: Counts what is exported and what is not.
-            options: What is exported.
-            cursor: The cursor of the earlier export; its names stay as they are.
+            destination: Where and how it is exported.
+            targets: The names that the earlier export used; more are added.
+            outputs: The state of each TensorBoard run of the earlier export, by name.
 
         Raises:
             DestinationError: A place cannot be read, or has event files of another writer.
         """
         self.run = run
-        # One rank's values are the run's own; several get a sub-run each.
-        self.targets = cursor.targets if cursor else TargetNames(is_parallel(run), {})
-        self._names = names
-        self._logdir = logdir
-        self._report = report
-        self._options = options
+        self.targets = targets
+        self._destination = destination
         self._outputs: dict[str, TensorBoardRun] = {}
-        names.add(self.names())
-        for name, state in cursor.outputs.items() if cursor else ():
+        destination.names.add(self.names())
+        for name, state in outputs.items():
             self._open(name, state=state)
         for name in (*map(self._writer_name, run.ranks), run.name, self._evaluation_name()):
-            logdir.check(name)
+            destination.logdir.check(name)
 
     def names(self) -> list[str]:
         """Returns all names in use."""
@@ -149,7 +170,7 @@ class TensorBoardRuns:
     def give_up(self) -> list[str]:
         """Closes all files, frees the names, and returns those of the runs that were opened."""
         self.close()
-        self._names.release(self.targets.names.values())
+        self._destination.names.release(self.targets.names.values())
         return list(self._outputs)
 
     def close(self) -> None:
@@ -163,13 +184,13 @@ class TensorBoardRuns:
         """Returns the TensorBoard run of a name; with a rank, one of that rank's own."""
         output = self._outputs.get(name)
         if output is None:
-            self._logdir.check(name)
+            _, logdir, report, options = self._destination
+            logdir.check(name)
             own = rank is not None and name != self.run.name
             files = [file for file in self.run.files if not own or file.name.rank == rank]
             stamp = min((file.name.stamp for file in files), default=0)
-            output = self._outputs[name] = TensorBoardRun(
-                name, stamp, self._logdir, self._report, self._options, state
-            )
+            output = TensorBoardRun(name, stamp, logdir, report, options, state)
+            self._outputs[name] = output
         return output
 
     def _writer_name(self, rank: int, number: int = 1) -> str:
@@ -187,7 +208,7 @@ class TensorBoardRuns:
     def _name(self, key: str, wanted: str) -> str:
         known = self.targets.names
         if key not in known:
-            known[key] = self._names.claim(wanted)
+            known[key] = self._destination.names.claim(wanted)
         return known[key]
 
 

@@ -9,23 +9,22 @@ from rec_summary._pb.lineage_pb2 import TrainLineage
 from rec_summary.errors import DestinationError
 from rec_summary.records.files import temporary_name
 from rec_summary.series.lineage import Lineage, Metric
+from rec_summary.series.ranks import MergingState, Place, Writer, Writers
+from rec_summary.series.step_buffer import BufferState
 from rec_summary.tensorboard.event_files.cursor import (
     CURSOR_NAME,
-    BufferState,
     Cursor,
-    DescriptionState,
-    FilePosition,
-    MergingState,
-    OutputState,
-    TargetNames,
-    WritersState,
     decode,
     encode,
     load_cursor,
     remove_cursor,
     save_cursor,
 )
+from rec_summary.tensorboard.event_files.description import DescriptionState
+from rec_summary.tensorboard.event_files.event_file import FilePosition
 from rec_summary.tensorboard.event_files.logdir import LogDir
+from rec_summary.tensorboard.event_files.run_writer import OutputState
+from rec_summary.tensorboard.event_files.targets import TargetNames
 
 RUN = "group/run-\udce9"  # a name that is not UTF-8
 
@@ -59,8 +58,8 @@ def cursor(run: str = RUN) -> Cursor:
         targets=TargetNames(True, {"rank 0": f"{run}/rank_0"}),
         files={"x.events.\udce9": (17, False), "y": (5, True)},
         outputs={run: output, f"{run}/rank_0": output},
-        writers=WritersState([(0, 1, 5.0)], {"y": 0}),
-        merging=MergingState({1: [(0, -5, "y", 7, True)]}, 2, (0, -1)),
+        writers=Writers([Writer(0, 1, 5.0)], {"y": 0}),
+        merging=MergingState({1: [Place(0, -5, "y", 7, True)]}, 2, (0, -1)),
         description=DescriptionState({0: lineage}, {0: (1, 0, 2)}, 0, 0, "{}", 2, True),
         began=0.1,
         reached=5,

@@ -23,8 +23,12 @@ from rec_summary.records.format.framing import frame
 from rec_summary.series.report import Report
 from rec_summary.tensorboard.dashboards.points import SCALARS
 from rec_summary.tensorboard.dashboards.scalars import scalar
-from rec_summary.tensorboard.event_files.cursor import FilePosition
-from rec_summary.tensorboard.event_files.event_file import FILE_VERSION, EventFile, is_intact
+from rec_summary.tensorboard.event_files.event_file import (
+    FILE_VERSION,
+    EventFile,
+    FilePosition,
+    is_intact,
+)
 from rec_summary.tensorboard.event_files.logdir import LogDir, event_file_name
 
 NAME = event_file_name(1)

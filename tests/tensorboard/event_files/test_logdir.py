@@ -8,8 +8,7 @@ import pytest
 
 from rec_summary.errors import DestinationError
 from rec_summary.series.report import Report
-from rec_summary.tensorboard.event_files.cursor import FilePosition
-from rec_summary.tensorboard.event_files.event_file import EventFile
+from rec_summary.tensorboard.event_files.event_file import EventFile, FilePosition
 from rec_summary.tensorboard.event_files.logdir import LOCK_NAME, LogDir, event_file_name
 from tests.support.record_dirs import tree
 

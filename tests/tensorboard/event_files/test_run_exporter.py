@@ -24,7 +24,7 @@ from rec_summary.tensorboard.event_files.cursor import CURSOR_NAME
 from rec_summary.tensorboard.event_files.export import export_tensorboard
 from rec_summary.tensorboard.event_files.logdir import LogDir
 from rec_summary.tensorboard.event_files.run_exporter import RunExporter
-from rec_summary.tensorboard.event_files.targets import Names
+from rec_summary.tensorboard.event_files.targets import Destination, Names
 from tests.support import cases, event_files
 from tests.support.event_files import LAYOUT, shown
 from tests.support.record_dirs import (
@@ -315,7 +315,8 @@ def test_an_update_that_is_stopped_can_be_committed_and_completed(
     [run] = find_runs(str(records))
     report = Report()
     with LogDir(str(logdir)) as entered:
-        exporter = RunExporter(run, Names(["run"]), entered, report, ExportOptions())
+        destination = Destination(Names(["run"]), entered, report, ExportOptions())
+        exporter = RunExporter(run, destination)
         for _ in itertools.islice(exporter.update(run), stop):
             pass
         exporter.commit()

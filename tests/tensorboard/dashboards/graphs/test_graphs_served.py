@@ -15,8 +15,7 @@ from rec_summary.series.report import Report
 from rec_summary.tensorboard.dashboards.graphs.computation import graph_def
 from rec_summary.tensorboard.dashboards.graphs.dataset import dataset_graph_def
 from rec_summary.tensorboard.dashboards.graphs.graph_def import tagged_graph
-from rec_summary.tensorboard.event_files.cursor import FilePosition
-from rec_summary.tensorboard.event_files.event_file import EventFile
+from rec_summary.tensorboard.event_files.event_file import EventFile, FilePosition
 from rec_summary.tensorboard.event_files.logdir import LogDir
 from tests.support.graphs import (
     FLOAT,
