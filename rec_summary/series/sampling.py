@@ -2,8 +2,9 @@
 
 A series is cut into buckets of equally many points. Of scalars, the first, the minimum, the
 maximum and the last point of each bucket are kept, so that a line through the points that are kept
-looks like a line through all points. NaN counts as greater than every number. Values of other
-kinds have no order: of them, the last of each bucket is kept, and the first of all.
+looks like a line through all points. NaN counts as greater than every number, so
+the line has a gap there. Values of other kinds have no order: the last of each bucket is kept, and
+the first of all.
 Source: Jugel et al., "M4: A Visualization-Oriented Time Series Data Aggregation", VLDB 2014.
 
 `ScalarSampler` downsamples one series of scalars while it is read; `RunSampler` all series of a
@@ -24,7 +25,16 @@ import numpy as np
 import numpy.typing as npt
 
 from rec_summary._pb.summary_pb2 import Event, Summary
-from rec_summary.series.batch import SCALAR, Batch, Floats, Integers, Record, Series
+from rec_summary.series.batch import (
+    SCALAR,
+    Batch,
+    Floats,
+    Integers,
+    Record,
+    Series,
+    by_tag,
+    concatenated,
+)
 from rec_summary.series.options import EVERYTHING
 from rec_summary.series.step_buffer import Restart
 
@@ -39,17 +49,27 @@ def m4(buckets: Integers, values: Floats) -> Integers:
     """Returns which points to keep: the first, minimum, maximum and last of each bucket.
 
     Args:
-        buckets: The bucket of each point, ascending, of shape [n].
+        buckets: The bucket of each point, ascending, of shape [n], with n of at least 1.
         values: The values of the points, of shape [n].
 
     Returns:
         The numbers of the points, ascending, each once.
     """
-    starts = np.flatnonzero(np.diff(buckets, prepend=-1))
-    ends = np.append(starts[1:], len(buckets))[: len(starts)] - 1
-    order = np.lexsort((values, buckets))  # NaN comes last
-    kept: Integers = np.unique(np.concatenate([starts, order[starts], order[ends], ends]))
+    starts = np.flatnonzero(np.diff(buckets, prepend=buckets[:1] - 1))
+    sizes = np.diff(starts, append=len(buckets))
+    ends = starts + sizes - 1
+    # `maximum` passes NaN on, `fmin` does not.
+    least = _equal(values, np.repeat(np.fmin.reduceat(values, starts), sizes))
+    greatest = _equal(values, np.repeat(np.maximum.reduceat(values, starts), sizes))
+    first = least[np.searchsorted(least, starts)]
+    last = greatest[np.searchsorted(greatest, ends, side="right") - 1]
+    kept: Integers = np.unique(np.concatenate([starts, first, last, ends]))
     return kept
+
+
+def _equal(values: Floats, others: Floats) -> Integers:
+    """Returns where values are the same; NaN is the same as NaN."""
+    return np.flatnonzero((values == others) | (np.isnan(values) & np.isnan(others)))
 
 
 class ScalarSampler:
@@ -179,21 +199,13 @@ class RunSampler:
     def add(self, batch: Batch) -> None:
         """Takes values of finished steps."""
         self._path = batch.path
-        columns = batch.scalars()
-        serials = self._serial + np.searchsorted(batch.steps, columns.steps)
-        order = np.argsort(columns.codes, kind="stable")
-        edges = np.searchsorted(columns.codes[order], np.arange(len(columns.tags) + 1))
-        for code, tag in enumerate(columns.tags):
-            which = order[edges[code] : edges[code + 1]]
+        # A block has a tag several times, once for each layout of records.
+        for tag, (_, _, steps, wall_times, values) in by_tag(concatenated([batch.scalars()])):
             sampler = self._scalars.get(tag)
             if sampler is None:
                 sampler = self._scalars[tag] = ScalarSampler(self._max_points)
-            sampler.extend(
-                columns.steps[which],
-                columns.wall_times[which],
-                columns.values[which],
-                serials[which],
-            )
+            serials = self._serial + np.searchsorted(batch.steps, steps)
+            sampler.extend(steps, wall_times, values, serials)
         others = {kind for kind, _ in batch.series()} - {SCALAR}
         if others:
             self._add_others(batch.select(EVERYTHING, others), batch.steps)
@@ -201,16 +213,21 @@ class RunSampler:
 
     def restart(self, restart: Restart) -> None:
         """Forgets what is of this step or a later one: training went on from there."""
-        for scalars in self._scalars.values():
-            scalars.forget(restart.step)
+        for sampler in self._scalars.values():
+            sampler.forget(restart.step)
         for others in self._others.values():
             others.forget(restart.step)
+
+    def scalars(self) -> Iterator[tuple[str, npt.NDArray[Any]]]:
+        """Yields the tags of scalars, and their points as `ScalarSampler.points` returns them."""
+        for tag, sampler in self._scalars.items():
+            yield tag, sampler.points()
 
     def drain(self) -> Iterator[Batch]:
         """Yields the values that are kept, in the order in which they came."""
         kept = [each for sampler in self._others.values() for each in sampler.points()]
-        for tag, scalars in self._scalars.items():
-            for _, serial, step, wall_time, number in scalars.points().tolist():
+        for tag, points in self.scalars():
+            for _, serial, step, wall_time, number in points.tolist():
                 event = Event(wall_time=wall_time, step=step)
                 event.summary.value.append(Summary.Value(tag=tag, scalar_value=number))
                 kept.append(_Kept(serial, Record(self._path, 0, 0, wall_time, event)))

@@ -17,7 +17,7 @@ from rec_summary.series.limits import LONGEST_TAG
 from rec_summary.series.lineage import EVALUATION, lineage_events, metrics_of, numeric
 from rec_summary.series.options import Selection
 from rec_summary.series.report import Report
-from rec_summary.series.step_buffer import Restart, StepBuffer, too_long
+from rec_summary.series.step_buffer import Finished, Restart, StepBuffer, too_long
 from rec_summary.series.text import valid
 
 _SCALARS: Final = frozenset((SCALAR,))
@@ -98,17 +98,28 @@ def finished(
         report: Takes what cannot be read.
         advance: Called with the number of bytes after each batch that was read.
     """
+    for rank, item in finished_or_restarted(run, kinds, selection, report, advance):
+        if not isinstance(item, Restart):
+            yield rank, item
+
+
+def finished_or_restarted(
+    run: Run,
+    kinds: Iterable[str],
+    selection: Selection,
+    report: Report,
+    advance: Callable[[int], None] = lambda nbytes: None,
+) -> Iterator[tuple[int, Finished]]:
+    """Yields the same as `finished`, and restarts where steps go back."""
     wanted = frozenset(kinds)
     for rank in run.ranks:
         buffer = StepBuffer(run.name, report)
         for file in run.of(Kind.SUMMARY, rank):
             for batch in read_batches(file, report, advance):
                 for item in buffer.add(batch.select(selection, wanted)):
-                    if not isinstance(item, Restart):
-                        yield rank, item
+                    yield rank, item
         for item in buffer.flush():
-            if not isinstance(item, Restart):
-                yield rank, item
+            yield rank, item
 
 
 def finished_scalars(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 import math
-import operator
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,11 +16,13 @@ import numpy.typing as npt
 from rec_summary.errors import DestinationError, RecSummaryError, three_part, verbatim
 from rec_summary.records.files import write_atomically
 from rec_summary.records.reading.runs import Run
-from rec_summary.series.batch import Columns, by_tag, concatenated, rows_of
+from rec_summary.series.batch import SCALAR
 from rec_summary.series.options import ArgumentError, Selection
 from rec_summary.series.report import Report
+from rec_summary.series.sampling import RunSampler
+from rec_summary.series.step_buffer import Restart
 from rec_summary.series.text import printable
-from rec_summary.series.values import finished_scalars
+from rec_summary.series.values import finished_or_restarted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -113,7 +115,8 @@ def read_lines(
 ) -> list[Line]:
     """Reads scalars; of a value that was recorded several times for a step, the last counts.
 
-    Long series are downsampled while they are read.
+    Long series are downsampled while they are read. After a restart, earlier values of the steps
+    from there on are left out, as in an export with a limit of points.
 
     Args:
         runs: The runs.
@@ -123,74 +126,21 @@ def read_lines(
     """
     lines = []
     for run in runs:
-        found: dict[tuple[str, int], _Points] = {}
+        found: collections.defaultdict[int, RunSampler]
+        found = collections.defaultdict(lambda: RunSampler(_MOST_POINTS))
         progress = functools.partial(advance, run.name)
-        for rank, scalars in finished_scalars(run, selection, report, progress):
-            for tag, columns in by_tag(scalars):
-                found.setdefault((tag, rank), _Points()).extend(columns)
-        for (tag, rank), points in sorted(found.items(), key=operator.itemgetter(0)):
+        for rank, item in finished_or_restarted(run, (SCALAR,), selection, report, progress):
+            if isinstance(item, Restart):
+                found[rank].restart(item)
+            else:
+                found[rank].add(item)
+        for rank, sampler in found.items():
             name = run.name if run.ranks == (0,) else f"{run.name} rank {rank}"
-            columns = points.columns()
-            lines.append(Line(name, tag, columns.steps, columns.wall_times, columns.values))
+            for tag, points in sampler.scalars():
+                last = np.diff(points["step"], append=np.iinfo(np.int64).max) != 0
+                columns = (points[last][field] for field in ("step", "wall_time", "value"))
+                lines.append(Line(name, tag, *columns))
     return lines
-
-
-class _Points:
-    """The points of a line, in bounded memory."""
-
-    def __init__(self) -> None:
-        self._parts: list[Columns] = []
-        self._count = 0
-
-    def extend(self, columns: Columns) -> None:
-        self._parts.append(columns)
-        self._count += len(columns.codes)
-        if self._count > 2 * _MOST_POINTS:
-            self.columns()
-
-    def columns(self) -> Columns:
-        """Returns the points in the order of steps, downsampled if there are too many."""
-        columns = concatenated(self._parts)
-        steps = columns.steps
-        if not (np.diff(steps) > 0).all():  # a step comes again after a restart
-            _, behind = np.unique(steps[::-1], return_index=True)
-            columns = rows_of(columns, len(steps) - 1 - behind)
-        if len(columns.codes) > _MOST_POINTS:
-            columns = rows_of(columns, m4(columns.steps, columns.values, _MOST_POINTS // 4))
-        self._parts, self._count = [columns], len(columns.codes)
-        return columns
-
-
-def m4(steps: npt.NDArray[np.int64], values: Array, most: int) -> npt.NDArray[np.int64]:
-    """Returns which points to keep of each bucket of steps: first, last, least and greatest.
-
-    The buckets have a power of two of steps and begin at its multiples. So points that were
-    downsampled before can be downsampled again together with later ones, with the same result.
-
-    Source: Jugel et al., "M4: A Visualization-Oriented Time Series Data Aggregation", VLDB 2014.
-
-    Args:
-        steps: Ascending, of shape [n], with n of at least 1.
-        values: Of shape [n]; values that are not finite are neither least nor greatest.
-        most: The greatest number of buckets, at least 2.
-
-    Returns:
-        The numbers of the points, ascending; at most four for each bucket.
-    """
-    shift = 0
-    while (int(steps[-1]) >> shift) - (int(steps[0]) >> shift) >= most:
-        shift += 1
-    buckets = steps >> shift
-    starts = np.flatnonzero(np.diff(buckets, prepend=buckets[0] - 1))
-    sizes = np.diff(starts, append=len(steps))
-    kept = [starts, starts + sizes - 1]
-    for extreme, missing in ((np.minimum, np.inf), (np.maximum, -np.inf)):
-        filled = np.where(np.isfinite(values), values, missing)
-        hits = np.flatnonzero(filled == np.repeat(extreme.reduceat(filled, starts), sizes))
-        _, first = np.unique(buckets[hits], return_index=True)
-        kept.append(hits[first])
-    rows: npt.NDArray[np.int64] = np.unique(np.concatenate(kept))
-    return rows
 
 
 def check_output(path: str) -> str:

@@ -3,16 +3,21 @@ from __future__ import annotations
 import itertools
 import math
 import tracemalloc
+from pathlib import Path
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rec_summary._pb.summary_pb2 import Summary
-from rec_summary.series.batch import Record
+from rec_summary.records.reading.runs import find_runs
+from rec_summary.series.batch import SCALAR, Record
+from rec_summary.series.options import EVERYTHING
+from rec_summary.series.report import Report
 from rec_summary.series.sampling import RunSampler, ScalarSampler, m4
 from rec_summary.series.step_buffer import Restart
-from tests.support.record_dirs import event, histo, scalar
+from rec_summary.series.values import finished
+from tests.support.record_dirs import event, histo, scalar, write_segment
 
 NUMBERS = st.lists(st.floats(width=32), max_size=400)
 
@@ -124,6 +129,29 @@ def test_m4_keeps_the_ends_and_the_extremes_of_each_bucket(points: list[tuple[in
         assert {here[0], here[-1]} <= set(found)
         assert min(values[found]) == min(values[here])
         assert max(values[found]) == max(values[here])
+
+
+def test_each_bucket_keeps_the_first_least_and_the_last_greatest_value() -> None:
+    nan, inf = math.nan, math.inf
+    values = np.array([2.0, 9, 1, 1, 9, 3, 5, 5, 5, 5, nan, nan, 0, -inf, 7, inf, 6, nan])
+    kept = m4(np.repeat([0, 3, 4, 9], [6, 4, 2, 6]), values)
+    assert kept.tolist() == [0, 2, 4, 5, 6, 9, 10, 11, 12, 13, 17]
+
+
+def test_a_tag_in_records_of_several_layouts_is_one_series_in_the_order_of_its_steps(
+    tmp_path: Path,
+) -> None:
+    sampler = RunSampler(1000)
+    records = (
+        event(step, scalar("loss", step), *([scalar("seldom", 1)] if step % 10 == 0 else []))
+        for step in range(1, 400)
+    )
+    write_segment(tmp_path / "run", *records)
+    [run] = find_runs(str(tmp_path))
+    for _, batch in finished(run, (SCALAR,), EVERYTHING, Report()):
+        sampler.add(batch)
+    found = {tag: points["step"].tolist() for tag, points in sampler.scalars()}
+    assert found == {"loss": list(range(1, 400)), "seldom": list(range(10, 400, 10))}
 
 
 @given(NUMBERS, st.integers(10, 40), st.integers(1, 50))

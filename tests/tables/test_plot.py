@@ -7,41 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from rec_summary.records.reading.runs import find_runs
 from rec_summary.series.options import EVERYTHING
 from rec_summary.series.report import Report
 from rec_summary.tables import plot
-from rec_summary.tables.plot import m4, read_lines
+from rec_summary.tables.plot import read_lines
 from tests.support.record_dirs import event, scalar, write_segment
-
-
-def test_each_bucket_keeps_four_points() -> None:
-    steps = np.arange(16)
-    values = np.array([2.0, 9, 1, 3, 5, 5, 5, 5, math.nan, -math.inf, 7, 6, 8, math.nan, 0, 1])
-    kept = m4(steps, values, most=4)
-    assert kept.tolist() == [0, 1, 2, 3, 4, 7, 8, 10, 11, 12, 14, 15]
-
-
-@given(
-    st.lists(st.tuples(st.integers(-(1 << 40), 1 << 40), st.floats(width=32)), min_size=1),
-    st.integers(2, 8),
-    st.data(),
-)
-def test_downsampling_twice_gives_the_same_points(
-    points: list[tuple[int, float]], most: int, data: st.DataObject
-) -> None:
-    unique = sorted(dict(points).items())
-    steps = np.array([step for step, _ in unique], np.int64)
-    values = np.array([value for _, value in unique])
-    whole = m4(steps, values, most)
-    cut = data.draw(st.integers(1, len(steps)))
-    first = m4(steps[:cut], values[:cut], most)
-    rest = np.concatenate([first, np.arange(cut, len(steps))])
-    np.testing.assert_array_equal(rest[m4(steps[rest], values[rest], most)], whole)
-    assert {whole[0], whole[-1]} == {0, len(steps) - 1}
 
 
 def test_long_series_are_downsampled_and_short_ones_are_not(
