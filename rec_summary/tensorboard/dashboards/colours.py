@@ -16,9 +16,17 @@ _DARKEST, _LIGHTEST = 0.12, 0.95
 _HELIX: Final = np.array([[-0.14861, 1.78277], [-0.29227, -0.90649], [1.97294, 0.0]])
 _START, _TURNS, _HUE = 0.5, -0.9, 1.1
 
-_NEGATIVE: Final = np.array([0.02, 0.19, 0.45])
-_POSITIVE: Final = np.array([0.55, 0.06, 0.04])
-_NEUTRAL: Final = np.array([0.96, 0.96, 0.96])
+# From -1 to 1. The middles are saturated, so that small values differ visibly from zero.
+_DIVERGING: Final = np.array(
+    [
+        [0.02, 0.19, 0.45],
+        [0.29, 0.575, 0.905],
+        [0.96, 0.96, 0.96],
+        [0.955, 0.51, 0.30],
+        [0.55, 0.06, 0.04],
+    ]
+)
+_STOPS: Final = np.linspace(-1, 1, len(_DIVERGING))
 
 
 def sequential(values: npt.ArrayLike) -> Pixels:
@@ -44,16 +52,8 @@ def sequential(values: npt.ArrayLike) -> Pixels:
 def diverging(values: npt.ArrayLike) -> Pixels:
     """Returns the colours of values from -1 (blue) over 0 (nearly white) to 1 (red)."""
     known, missing = _known(values, -1.0)
-    share = np.abs(known)[..., None]
-    end = np.where(known[..., None] < 0, _NEGATIVE, _POSITIVE)
-    # The middle is saturated, so that small values differ visibly from zero.
-    middle = (_NEUTRAL + end) / 2 + np.where(known[..., None] < 0, [-0.2, 0, 0.2], [0.2, 0, -0.2])
-    colours = np.where(
-        share < 0.5,
-        _NEUTRAL + (middle - _NEUTRAL) * 2 * share,
-        middle + (end - middle) * (2 * share - 1),
-    )
-    return _pixels(colours, missing)
+    channels = [np.interp(known, _STOPS, channel) for channel in _DIVERGING.T]
+    return _pixels(np.stack(channels, axis=-1), missing)
 
 
 def _known(values: npt.ArrayLike, least: float) -> tuple[npt.NDArray[np.float64], Any]:

@@ -11,9 +11,11 @@ read them finds nothing changed.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Final
 
 from msgspec import Meta, Struct
@@ -29,8 +31,6 @@ from rec_summary.tensorboard.event_files.logdir import LogDir, event_file_name, 
 FILE_VERSION: Final = "brain.Event:2"
 _OPEN: Final = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _BUFFER_BYTES: Final = 1 << 18
-_MOST_PIECES: Final = 1000  # that one call can write
-_SMALL_BYTES: Final = 4096  # pieces of less than this are copied together first
 _LARGEST_EVENT: Final = 1 << 30
 
 
@@ -75,15 +75,13 @@ class EventFile:
         self.replaced = False
         self._logdir = logdir
         self._run = run
-        self._fd: int | None = None
+        self._file: io.BufferedWriter | None = None
         self._unchecked = 0  # bytes behind the position that have not been compared
-        self._buffer: list[bytes | memoryview] = []
-        self._buffered = 0
 
     @property
     def begun(self) -> bool:
         """Whether anything was written, now or by an earlier export."""
-        return bool(self.position.size) or self._fd is not None
+        return bool(self.position.size) or self._file is not None
 
     def write(self, step: int, wall_time: float, values: list[Any]) -> None:
         """Writes an event.
@@ -113,10 +111,9 @@ class EventFile:
         Raises:
             DestinationError: As in `write`.
         """
-        if self._fd is None:
-            self._open()
+        file = self._file or self._open()
         for piece in pieces:
-            self._append(piece)
+            self._append(file, piece)
 
     def write_graph(self, wall_time: float, graph: bytes) -> None:
         """Writes a computation graph, a serialised `GraphDef`; a run has one at most.
@@ -143,19 +140,9 @@ class EventFile:
         Raises:
             DestinationError: As in `write`.
         """
-        if self._fd is None:
-            return
-        data, at = self._buffer, self.position.size - self._buffered
-        if len(data) > _MOST_PIECES or self._buffered < len(data) * _SMALL_BYTES:
-            data = [b"".join(data)]
-        self._buffer, self._buffered = [], 0
-        try:
-            while data:
-                written = os.pwritev(self._fd, data, at)
-                at += written
-                data = _rest(data, written)
-        except OSError as error:
-            raise self._unusable(error) from error
+        if self._file is not None:
+            with self._reporting():
+                self._file.flush()
 
     def settle(self) -> None:
         """Flushes, and cuts off what an earlier export wrote beyond.
@@ -164,8 +151,8 @@ class EventFile:
             DestinationError: As in `write`.
         """
         self.flush()
-        if self._unchecked:
-            self._cut()
+        if self._file is not None and self._unchecked:
+            self._cut(self._file)
 
     def discard(self) -> None:
         """Removes the file: there is no such TensorBoard run any more.
@@ -179,7 +166,7 @@ class EventFile:
 
     def close(self, report: Report) -> None:
         """Closes the file, and counts what was written; what has not been flushed is lost."""
-        if self._fd is None:
+        if self._file is None:
             return
         self._close()
         report.bytes_written += self.bytes_written
@@ -187,7 +174,7 @@ class EventFile:
         if self.replaced:
             report.replaced.append(self._run)
 
-    def _open(self) -> None:
+    def _open(self) -> io.BufferedWriter:
         name, size = event_file_name(self.position.stamp), self.position.size
         with self._logdir.made(self._run) as directory:
             # Through a link in its place, another file would be written.
@@ -197,67 +184,63 @@ class EventFile:
                         os.unlink(other, dir_fd=directory)
                         self.replaced = True
             fd = os.open(name, _OPEN, 0o666, dir_fd=directory)
-            try:
-                there = os.fstat(fd).st_size
-                if not _is_plain(name, directory):
-                    raise OSError(f"{name} is not a file of its own")
-            except OSError:
-                os.close(fd)
-                raise
-        self._fd, self._unchecked = fd, max(there - size, 0)
+            raw = io.FileIO(fd, "r+")  # it closes the descriptor
+            if not _is_plain(name, directory):
+                raw.close()
+                raise OSError(f"{name} is not a file of its own")
+            self._unchecked = max(os.fstat(fd).st_size - size, 0)
+            self._file = io.BufferedWriter(raw, _BUFFER_BYTES)
+            self._file.seek(size)
+            return self._file
 
     def _close(self) -> None:
-        if self._fd is not None:
-            os.close(self._fd)
-        self._fd = None
+        if self._file is not None:
+            self._file.raw.close()  # without writing what is buffered
+        self._file = None
 
     def _write(self, event: Any) -> None:
-        if self._fd is None:
-            self._open()
+        file = self._file or self._open()
+        events = [event]
         if not self.position.size:
             version = event_pb2.Event(wall_time=event.wall_time, file_version=FILE_VERSION)
             # Only a second start is a restart.
-            for each in (version, _start(event.step, event.wall_time)):
-                self._append(framing.frame(each.SerializeToString()))
-        self._append(framing.frame(event.SerializeToString()))
+            events = [version, _start(event.step, event.wall_time), event]
+        for each in events:
+            self._append(file, framing.frame(each.SerializeToString()))
 
-    def _append(self, data: bytes | memoryview) -> None:
+    def _append(self, file: io.BufferedWriter, data: bytes | memoryview) -> None:
         """Appends whole events; where the file has these bytes already, nothing is written."""
-        position, nbytes = self.position, len(data)
-        position.last = position.size
-        self.bytes_written += nbytes
-        if self._unchecked:
-            data = self._compare(bytes(data))
-        position.size = position.last + nbytes
-        self._buffer.append(data)
-        self._buffered += len(data)
-        if self._buffered >= _BUFFER_BYTES:
-            self.flush()
+        position = self.position
+        with self._reporting():
+            rest = self._compare(file, bytes(data)) if self._unchecked else data
+            position.last, position.size = position.size, position.size + len(data)
+            self.bytes_written += len(data)
+            file.write(rest)
 
-    def _compare(self, data: bytes) -> bytes:
+    def _compare(self, file: io.BufferedWriter, data: bytes) -> bytes:
         """Steps over the bytes that are there already; returns those that are to be written."""
-        assert self._fd is not None  # it has bytes to compare with
-        try:
-            present = os.pread(self._fd, min(len(data), self._unchecked), self.position.size)
-        except OSError as error:
-            raise self._unusable(error) from error
+        present = os.pread(file.fileno(), min(len(data), self._unchecked), self.position.size)
         if not data.startswith(present):
-            self._cut()
+            self._cut(file)
             return data
         self._unchecked -= len(present)
+        file.seek(len(present), os.SEEK_CUR)
         return data[len(present) :]
 
-    def _cut(self) -> None:
-        assert self._fd is not None  # it has bytes to cut off
-        try:
-            os.ftruncate(self._fd, self.position.size)
-        except OSError as error:
-            raise self._unusable(error) from error
+    def _cut(self, file: io.BufferedWriter) -> None:
+        """Removes what is behind the position; nothing is buffered then."""
+        with self._reporting():
+            os.ftruncate(file.fileno(), self.position.size)
         self._unchecked = 0
         self.replaced = True
 
-    def _unusable(self, error: OSError) -> DestinationError:
-        return unusable("the event file in", os.path.join(self._logdir.path, self._run), error)
+    @contextlib.contextmanager
+    def _reporting(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            place = os.path.join(self._logdir.path, self._run)
+            raise unusable("the event file in", place, error) from error
 
 
 def is_intact(logdir: LogDir, run: str, position: FilePosition) -> bool:
@@ -279,12 +262,10 @@ def is_intact(logdir: LogDir, run: str, position: FilePosition) -> bool:
             fd = open_plain(event_file_name(position.stamp), dir_fd=directory)
         except FileNotFoundError:
             return False
-        try:
+        with os.fdopen(fd, "rb"):
             if size > os.fstat(fd).st_size or size - last > _LARGEST_EVENT:
                 return False
             record = os.pread(fd, size - last, last)
-        finally:
-            os.close(fd)
     if len(record) < max(size - last, framing.OVERHEAD_BYTES):
         return False
     length = framing.unpack_header(record[: framing.HEADER_BYTES])
@@ -297,17 +278,6 @@ def is_intact(logdir: LogDir, run: str, position: FilePosition) -> bool:
 def _start(step: int, wall_time: float) -> Any:
     start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
     return event_pb2.Event(wall_time=wall_time, step=step, session_log=start)
-
-
-def _rest(pieces: list[bytes | memoryview], written: int) -> list[bytes | memoryview]:
-    """Returns what is left to write."""
-    left: list[bytes | memoryview] = []
-    for piece in pieces:
-        skipped = min(written, len(piece))
-        written -= skipped
-        if skipped < len(piece):
-            left.append(memoryview(piece)[skipped:])
-    return left
 
 
 def _is_plain(name: str, directory: int) -> bool:
