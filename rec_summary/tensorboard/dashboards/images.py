@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from typing import Final
 
+from PIL import Image
 from tensorboard.compat.proto import summary_pb2 as tensorboard_pb2
 
 from rec_summary._pb.summary_pb2 import Summary
@@ -58,3 +60,10 @@ def encoded(tag: str, data: bytes, height: int, width: int, channels: int) -> Po
         height=height, width=width, colorspace=channels, encoded_image_string=data
     )
     return Point(tag, IMAGES, tensorboard_pb2.Summary.Value(image=image))
+
+
+def drawn(tag: str, picture: Image.Image) -> Point:
+    """Returns the point of a picture that was drawn here, as PNG in red, green and blue."""
+    buffer = io.BytesIO()
+    picture.save(buffer, "PNG")
+    return encoded(tag, buffer.getvalue(), picture.height, picture.width, 3)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -14,7 +13,7 @@ from tensorboard.plugins.pr_curve import plugin_data_pb2
 
 from rec_summary._pb.summary_pb2 import Reliability, Summary
 from rec_summary.errors import three_part
-from rec_summary.tensorboard.dashboards.images import encoded
+from rec_summary.tensorboard.dashboards.images import drawn
 from rec_summary.tensorboard.dashboards.points import Point, ValueMapper, plugin, tensor_value
 from rec_summary.tensorboard.dashboards.text import table, text_point
 
@@ -64,7 +63,7 @@ class ReliabilityMapper(ValueMapper):
         columns = np.array(_equal(curve.predicted, curve.observed, curve.weights))
         if not columns.size or not np.isfinite(columns).all():
             raise ValueError(three_part("its numbers", columns.size, "finite ones, some"))
-        yield encoded(tag, reliability_picture(columns), _SIDE, _SIDE, 3)
+        yield drawn(tag, reliability_picture(columns))
         yield text_point(f"{tag}/{POINTS}", table("", _rates(curve)))
 
 
@@ -82,8 +81,8 @@ class TopIdsMapper(ValueMapper):
         yield text_point(tag, table("", _frequencies(zip(*columns, strict=True))))
 
 
-def reliability_picture(columns: Any) -> bytes:
-    """Returns a PNG: observed over predicted click rate, and how many examples each group has.
+def reliability_picture(columns: Any) -> Image.Image:
+    """Returns a picture: observed over predicted click rate, and how many examples each group has.
 
     Args:
         columns: Predicted rates, observed rates and weights, (3, groups).
@@ -110,9 +109,7 @@ def reliability_picture(columns: Any) -> bytes:
     draw.text((_MARGIN, _MARGIN - 16), "observed over predicted click rate", fill="black")
     draw.text((_MARGIN - 8, _SIDE - _MARGIN + 8), "0", fill="black")
     draw.text((_SIDE - _MARGIN - 24, _SIDE - _MARGIN + 8), f"{most:.3g}", fill="black")
-    buffer = io.BytesIO()
-    picture.save(buffer, "PNG")
-    return buffer.getvalue()
+    return picture
 
 
 def _rates(curve: Reliability) -> Iterator[tuple[str, object]]:

@@ -6,7 +6,6 @@ histogram, shape and statistics as a table in Text, and a matrix as a picture in
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Iterator
 from typing import Any, Final
@@ -19,7 +18,7 @@ from rec_summary._pb import anf_ir_pb2
 from rec_summary._pb.summary_pb2 import Summary
 from rec_summary.tensorboard.dashboards import colours
 from rec_summary.tensorboard.dashboards.histograms import HistogramMapper
-from rec_summary.tensorboard.dashboards.images import encoded
+from rec_summary.tensorboard.dashboards.images import drawn
 from rec_summary.tensorboard.dashboards.points import Point, ValueMapper
 from rec_summary.tensorboard.dashboards.scalars import scalar
 from rec_summary.tensorboard.dashboards.text import table, text_point
@@ -81,7 +80,7 @@ def statistics(array: Array, dtype: str) -> Iterator[tuple[str, object]]:
     finite = numbers[np.isfinite(numbers)]
     if finite.size:
         with np.errstate(over="ignore", invalid="ignore"):
-            found = {
+            described = {
                 "minimum": finite.min(),
                 "maximum": finite.max(),
                 "mean": finite.mean(),
@@ -89,15 +88,12 @@ def statistics(array: Array, dtype: str) -> Iterator[tuple[str, object]]:
                 "median": np.median(finite),
                 "L2 norm": math.sqrt(float(np.sum(finite * finite))),
             }
-        for name, number in found.items():
+        for name, number in described.items():
             yield name, f"{number:.6g}"
     yield "zeros", f"{int(np.count_nonzero(numbers == 0)):,}"
-    for name, count in (
-        ("NaN", np.count_nonzero(np.isnan(numbers))),
-        ("infinite", np.count_nonzero(np.isinf(numbers))),
-    ):
-        if count:
-            yield name, f"{int(count):,}"
+    for name, found in (("NaN", np.isnan(numbers)), ("infinite", np.isinf(numbers))):
+        if found.any():
+            yield name, f"{np.count_nonzero(found):,}"
     shown = ", ".join(f"{number:.6g}" for number in numbers[:_SHOWN])
     yield "first elements", shown + (", …" if array.size > _SHOWN else "")
 
@@ -114,10 +110,8 @@ def heat_map(tag: str, matrix: Array) -> Point:
         tag: The series.
         matrix: Shape (rows, columns), neither of them 0.
     """
-    picture = _enlarged(colour(_reduced(matrix.astype(np.float64))))
-    buffer = io.BytesIO()
-    Image.fromarray(picture).save(buffer, "PNG")
-    return encoded(tag, buffer.getvalue(), *picture.shape)
+    pixels = _enlarged(colour(_reduced(matrix.astype(np.float64))))
+    return drawn(tag, Image.fromarray(pixels))
 
 
 def colour(matrix: npt.NDArray[np.float64]) -> colours.Pixels:

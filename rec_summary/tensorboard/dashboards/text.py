@@ -6,7 +6,7 @@ import datetime
 import itertools
 import re
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Any, Final
 
 from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary.series.limits import MOST_ENTRIES
@@ -19,6 +19,7 @@ TAG: Final = "lineage"
 _IN_OTHER_TABLES: Final = ("network", "train_dataset_path", "train_dataset_size")
 _LONGEST: Final = 2000  # characters in a cell
 _SPECIAL: Final = re.compile(r"[&<>|\\`*_\[\]~#$\x00-\x1f\x7f]")
+_REPLACED: Final = {"\n": "<br>", "\t": " "}
 
 Rows = Iterable[tuple[str, object]]
 
@@ -56,15 +57,9 @@ def cell(value: object) -> str:
 
 def _reference(match: re.Match[str]) -> str:
     character = match[0]
-    if character == "\n":
-        return "<br>"
-    if character == "\t":
-        return " "
-    return (
-        "\N{REPLACEMENT CHARACTER}"
-        if character < " " or character == "\x7f"
-        else f"&#{ord(character)};"
-    )
+    if character in _REPLACED:
+        return _REPLACED[character]
+    return f"&#{ord(character)};" if character.isprintable() else "\N{REPLACEMENT CHARACTER}"
 
 
 def table(title: str, rows: Rows) -> str:
@@ -86,26 +81,24 @@ def _run_rows(lineage: Lineage) -> Iterator[tuple[str, object]]:
         return
     state = lineage.train.run_state
     yield "status", RunState.Status.Name(lineage.status)
-    if state.reason:
-        yield "reason", valid(state.reason)
-    for name in ("step", "epoch", "samples"):
-        if state.HasField(name):
-            yield name, getattr(state, name)
+    yield from _stated(state, reason="reason", step="step", epoch="epoch", samples="samples")
     if state.HasField("start_time"):
         yield "start", _time(state.start_time)
     yield "last update", _time(lineage.train_time)
-    if state.host:
-        yield "host", valid(state.host)
-    if state.HasField("pid"):
-        yield "process", state.pid
+    yield from _stated(state, host="host", process="pid")
     if state.HasField("rank_size"):
         yield "rank", f"{state.rank} of {state.rank_size}"
-    if state.mindspore_version:
-        yield "MindSpore", valid(state.mindspore_version)
-    if state.rec_summary_version:
-        yield "rec_summary", valid(state.rec_summary_version)
+    yield from _stated(state, MindSpore="mindspore_version", rec_summary="rec_summary_version")
     for kind, count in sorted(state.troubles.items()):
         yield f"trouble: {kind}", count
+
+
+def _stated(message: Any, **fields: str) -> Iterator[tuple[str, object]]:
+    """Yields labels and values of the fields that a message states, empty text excluded."""
+    for label, field in fields.items():
+        value = getattr(message, field)
+        if message.HasField(field) and value not in ("", b""):
+            yield label, valid(value) if isinstance(value, str | bytes) else value
 
 
 def _hyper_rows(lineage: Lineage) -> Iterator[tuple[str, object]]:

@@ -21,7 +21,6 @@ from typing import Annotated, Any, Final
 from msgspec import Meta, Struct
 from tensorboard.compat.proto import event_pb2
 
-from rec_summary.errors import DestinationError
 from rec_summary.records.files import open_plain
 from rec_summary.records.format import framing
 from rec_summary.series.report import Report

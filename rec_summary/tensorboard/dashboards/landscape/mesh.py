@@ -34,13 +34,8 @@ _PATH: Final = (230, 30, 30)
 _START: Final = (255, 255, 255)
 _END: Final = (255, 200, 0)
 _ANGLE: Final = math.radians(38)
-_TILT: Final = np.array(
-    [
-        [1, 0, 0],
-        [0, math.cos(_ANGLE), -math.sin(_ANGLE)],
-        [0, math.sin(_ANGLE), math.cos(_ANGLE)],
-    ]
-)
+_COS, _SIN = math.cos(_ANGLE), math.sin(_ANGLE)
+_TILT: Final = np.array([[1, 0, 0], [0, _COS, -_SIN], [0, _SIN, _COS]])
 _IN_VIEW: Final = np.array([[-1.4, -1.4, -1.4], [1.4, 1.4, 1.4]])
 _WIDE: Final = 50.0  # a greatest loss so many times the least one asks for logarithms
 
@@ -90,13 +85,9 @@ def mesh_points(tag: str, landscape: Landscape) -> Iterator[Point]:
     for name, part, array, dtype in parts:
         shape = (1, *array.shape)
         metadata = plugin_data_pb2.MeshPluginData(
-            version=0,
-            name=tag,
-            content_type=part,
-            json_config=_CONFIG,
-            components=components,
-            shape=shape,
+            version=0, name=tag, content_type=part, json_config=_CONFIG, shape=shape
         )
+        metadata.components = components
         owner = plugin("mesh", summary_pb2.DATA_CLASS_TENSOR, metadata.SerializeToString())
         content = np.ascontiguousarray(array).tobytes()
         yield Point(f"{tag}_{name}", owner, tensor_value(dtype, shape, content))
@@ -202,15 +193,8 @@ def _tube(line: Floats) -> Mesh:
     ring = cosine * side[:, None] + sine * other[:, None]
     vertices = (line[:, None] + _RADIUS * ring).reshape(-1, 3)
     index = np.arange(len(line) * _SIDES).reshape(len(line), _SIDES)
-    here, there = index[:-1], index[1:]
-    beside = np.roll(here, -1, axis=1), np.roll(there, -1, axis=1)
-    faces = np.concatenate(
-        [
-            np.stack([here, there, beside[0]], axis=-1).reshape(-1, 3),
-            np.stack([beside[0], there, beside[1]], axis=-1).reshape(-1, 3),
-        ]
-    )
-    return Mesh(vertices, faces.astype(np.int32), _plain(len(vertices), _PATH))
+    faces = np.concatenate(_between(index)).astype(np.int32)
+    return Mesh(vertices, faces, _plain(len(vertices), _PATH))
 
 
 def _ball(centre: Floats, colour: tuple[int, int, int]) -> Mesh:
@@ -227,28 +211,27 @@ def _ball(centre: Floats, colour: tuple[int, int, int]) -> Mesh:
     ).reshape(-1, 3)
     vertices = centre + _BALL * np.concatenate([rings, [[0, -1.0, 0], [0, 1.0, 0]]])
     index = np.arange(40).reshape(5, 8)
-    here, there = index[:-1], index[1:]
-    after_here, after_there = np.roll(here, -1, axis=1), np.roll(there, -1, axis=1)
-    sides = [
-        np.stack([here, there, after_here], axis=-1).reshape(-1, 3),
-        np.stack([after_here, there, after_there], axis=-1).reshape(-1, 3),
-    ]
     caps = [
         np.stack([index[0], np.roll(index[0], -1), np.full(8, 40)], axis=-1),
         np.stack([np.roll(index[-1], -1), index[-1], np.full(8, 41)], axis=-1),
     ]
-    faces = np.concatenate([*sides, *caps])
+    faces = np.concatenate([*_between(index), *caps])
     return Mesh(vertices, faces.astype(np.int32), _plain(len(vertices), colour))
+
+
+def _between(rings: npt.NDArray[np.intp]) -> list[npt.NDArray[np.intp]]:
+    """Returns the triangles between rings of vertices, given by their indices, (rings, sides)."""
+    here, there = rings[:-1], rings[1:]
+    after_here, after_there = np.roll(here, -1, axis=1), np.roll(there, -1, axis=1)
+    corners = (here, there, after_here), (after_here, there, after_there)
+    return [np.stack(each, axis=-1).reshape(-1, 3) for each in corners]
 
 
 def _joined(parts: list[Mesh]) -> Mesh:
     starts = np.cumsum([0, *(len(part.vertices) for part in parts)])
     faces = [part.faces + start for part, start in zip(parts, starts, strict=False)]
-    return Mesh(
-        np.concatenate([part.vertices for part in parts]),
-        np.concatenate(faces).astype(np.int32),
-        np.concatenate([part.colours for part in parts]),
-    )
+    vertices, _, colour = (np.concatenate(each) for each in zip(*parts, strict=True))
+    return Mesh(vertices, np.concatenate(faces).astype(np.int32), colour)
 
 
 def _plain(count: int, colour: tuple[int, int, int]) -> npt.NDArray[np.uint8]:

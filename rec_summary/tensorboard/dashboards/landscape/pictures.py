@@ -20,6 +20,7 @@ _INCHES: Final = (7.2, 5.6)
 _DPI: Final = 110
 _LEVELS: Final = 30
 _PATH: Final = "#d01515"
+_MARK: Final = {"markeredgecolor": "black", "ls": ""}
 _LONGEST_LABEL: Final = 60
 
 
@@ -29,7 +30,7 @@ def contour_picture(landscape: Landscape) -> bytes:
     Raises:
         ImportError: There is no matplotlib.
     """
-    figure, axes = _figure()
+    figure, axes = _figure(landscape)
     z, norm = _values(landscape)
     x, y = landscape.x, landscape.y
     drawn = z.count() and min(z.shape) > 1 and float(z.max()) > float(z.min())
@@ -40,9 +41,6 @@ def contour_picture(landscape: Landscape) -> bytes:
         bar = figure.colorbar(filled, ax=axes, label="loss")
         bar.ax.set_yscale("log" if norm is not None else "linear")
     _draw_path(axes, landscape, depth=2)
-    axes.set_xlabel("direction 1")
-    axes.set_ylabel("direction 2")
-    axes.set_title(title(landscape))
     if axes.get_legend_handles_labels()[0]:
         axes.legend(loc="best", framealpha=0.85)
     return _png(figure)
@@ -54,22 +52,14 @@ def surface_picture(landscape: Landscape) -> bytes:
     Raises:
         ImportError: There is no matplotlib.
     """
-    figure, axes = _figure(projection="3d")
+    figure, axes = _figure(landscape, projection="3d")
     z, norm = _values(landscape)
     if norm is not None:
         z = np.ma.log10(z)
     x, y = np.meshgrid(landscape.x, landscape.y)
     if z.count() and min(z.shape) > 1:
-        axes.plot_surface(
-            *(x, y, z.filled(np.nan)),
-            cmap=_map(),
-            vmin=float(z.min()),
-            vmax=float(z.max()),
-            rcount=100,
-            ccount=100,
-            linewidth=0,
-            alpha=0.9,
-        )
+        look = {"cmap": _map(), "vmin": float(z.min()), "vmax": float(z.max()), "alpha": 0.9}
+        axes.plot_surface(x, y, z.filled(np.nan), rcount=100, ccount=100, linewidth=0, **look)
     axes.computed_zorder = False  # the path would be hidden by half of what it lies on
     _draw_path(axes, landscape, depth=3, log=norm is not None)
     axes.set_xlabel("direction 1")
@@ -83,12 +73,10 @@ def surface_picture(landscape: Landscape) -> bytes:
 def title(landscape: Landscape) -> str:
     """Returns what a picture is called: the method and the checkpoints."""
     what = _label(landscape.decomposition) or "Loss landscape"
-    if len(landscape.intervals) > 1:
-        unit = _label(landscape.unit) or "checkpoint"
-        return f"{what}, {unit}s {landscape.intervals[0]} to {landscape.intervals[-1]}"
-    if landscape.intervals:
-        return f"{what}, {_label(landscape.unit) or 'checkpoint'} {landscape.intervals[0]}"
-    return what
+    unit, intervals = _label(landscape.unit) or "checkpoint", landscape.intervals
+    if len(intervals) > 1:
+        return f"{what}, {unit}s {intervals[0]} to {intervals[-1]}"
+    return f"{what}, {unit} {intervals[0]}" if intervals else what
 
 
 def _label(text: str) -> str:
@@ -96,14 +84,16 @@ def _label(text: str) -> str:
     return printable(text[:_LONGEST_LABEL]).replace("$", r"\$")
 
 
-def _figure(**options: Any) -> tuple[Any, Any]:
+def _figure(landscape: Landscape, **options: Any) -> tuple[Any, Any]:
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
         raise ImportError(MISSING) from error
     # Not pyplot: that would keep the figure, and choose a screen.
     figure = Figure(figsize=_INCHES, dpi=_DPI, layout="constrained")
-    return figure, figure.add_subplot(**options)
+    axes = figure.add_subplot(**options)
+    axes.set(xlabel="direction 1", ylabel="direction 2", title=title(landscape))
+    return figure, axes
 
 
 def _png(figure: Any) -> bytes:
@@ -145,16 +135,8 @@ def _draw_path(axes: Any, landscape: Landscape, *, depth: int, log: bool = False
     if len(path):
         axes.plot(*columns, color=_PATH, marker=".", markersize=4, linewidth=1.5, label="training")
         start = [column[:1] for column in columns]
-        axes.plot(*start, color="white", marker="o", markeredgecolor="black", ls="", label="start")
+        axes.plot(*start, color="white", marker="o", label="start", **_MARK)
     if landscape.convergence is not None and np.isfinite(landscape.convergence).all():
         x, y, loss = landscape.convergence
         end = [[x], [y], [np.log10(loss) if log and loss > 0 else loss]][:depth]
-        axes.plot(
-            *end,
-            color="gold",
-            marker="*",
-            markersize=13,
-            markeredgecolor="black",
-            ls="",
-            label="end",
-        )
+        axes.plot(*end, color="gold", marker="*", markersize=13, label="end", **_MARK)
