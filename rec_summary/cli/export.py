@@ -22,6 +22,7 @@ from rec_summary.cli.common import (
 from rec_summary.cli.progress import progress_shown
 from rec_summary.cli.waiting import tell_what_is_awaited
 from rec_summary.errors import SourceError
+from rec_summary.series.plugins import DASHBOARDS
 
 if TYPE_CHECKING:
     from rec_summary.series.report import ExportReport
@@ -61,8 +62,8 @@ _TABLES: Final = ("csv", "parquet", "jsonl")
 @click.option(
     "--plugins",
     metavar="NAMES",
-    help="Export only for these plugins of TensorBoard, with commas between them: scalars, "
-    "histograms, images, text, graphs, hparams, mesh, custom_scalars.",
+    help="Export only for these plugins of TensorBoard, with commas between them: "
+    f"{', '.join(DASHBOARDS)}.",
 )
 @click.option("--since", metavar="STEP", type=int, help="Export only this step and later ones.")
 @click.option("--until", metavar="STEP", type=int, help="Export only this step and earlier ones.")

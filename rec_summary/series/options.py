@@ -16,14 +16,8 @@ import numpy.typing as npt
 from rec_summary.errors import three_part, verbatim
 from rec_summary.records.reading.runs import Run
 from rec_summary.records.remote import overlap, to_place
+from rec_summary.series.plugins import DASHBOARDS
 from rec_summary.series.text import printable
-
-DASHBOARDS: Final = (
-    *("scalars", "histograms", "images", "text", "graphs", "hparams", "mesh", "custom_scalars"),
-    "pr_curves",
-)
-"""TensorBoard's plugins that records are exported to; Time Series and Distributions show the
-first two again."""
 
 TENSOR_FILES: Final = ("npy",)
 _FEWEST_POINTS: Final = 10

@@ -51,7 +51,7 @@ class Viewer:
         Args:
             logdir: The log directory.
             host: The address to listen at. TensorBoard has no passwords: at any address other
-                than this machine's own, everybody who can reach it can see the records.
+                than this machine's own, anyone who can reach it can see the records.
             port: The port to listen at; by default a free one from 6006 on.
             arguments: More arguments for TensorBoard.
         """
@@ -101,7 +101,7 @@ class Viewer:
 
     @property
     def running(self) -> bool:
-        """Whether it is still there."""
+        """Whether TensorBoard is running."""
         return self._process.poll() is None
 
     @property
@@ -146,7 +146,7 @@ def cache_directory(source: str) -> str:
 def prepare_cache(source: str) -> str:
     """Creates `cache_directory(source)`, readable by this user only (mode 0700); returns it.
 
-    Record directories are private, and what is made of them holds the same.
+    Record directories are private, and event files have the same content.
 
     Raises:
         OSError: It cannot be made.
@@ -155,7 +155,7 @@ def prepare_cache(source: str) -> str:
     os.makedirs(os.path.dirname(os.path.dirname(path)), exist_ok=True)
     for each in (os.path.dirname(path), path):
         os.makedirs(each, mode=0o700, exist_ok=True)
-        os.chmod(each, 0o700)  # an earlier release made it readable for everybody
+        os.chmod(each, 0o700)  # an earlier release made it readable for all users
     return path
 
 

@@ -1,6 +1,6 @@
 """Lineage to the HParams dashboard: one session for each run.
 
-There is no experiment record: TensorBoard then infers the columns from all sessions, and
+No experiment record is written, so TensorBoard infers the columns from all sessions, and
 which of them differ. The metadata of a tag cannot be changed later, so a session gets its
 end only once its run has ended; until then a session of a sub-run, in the same group, says
 that it is running, and disappears with that sub-run.

@@ -1,4 +1,4 @@
-"""The layout of the Custom Scalars dashboard: the charts that matter, on one page.
+"""The layout of the Custom Scalars dashboard: the most important charts on one page.
 
 TensorBoard merges the layouts of all runs by the titles of their categories, so a chart is
 the same message in every run that has it, and every category has one chart. A chart is
@@ -37,7 +37,7 @@ _MORE_CHARTS: Final = (
 
 
 def layout_point(tags: Iterable[str], *, evaluation: bool = False) -> Point | None:
-    """Returns the layout for the scalars of a run; None if there is nothing that matters.
+    """Returns the layout for the scalars of a run; None if no chart matches.
 
     Args:
         tags: The tags of its scalars.

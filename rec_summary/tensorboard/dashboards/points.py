@@ -1,4 +1,4 @@
-"""What dashboards make of recorded values: points for TensorBoard, and the plugins they are for."""
+"""Points of TensorBoard series, the plugins that show them, and the base class of dashboards."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ class ValueMapper(abc.ABC):
     Attributes:
         plugin: The plugin that shows a value under its own tag; None if there are several, or
             if the value is converted by more than its wire format.
-        memory: What the mapper remembers; a later export goes on with it.
-        note: What keeps it from showing everything, if something does.
+        memory: What the mapper remembers; a later export continues with it.
+        note: Why some values are not shown, if any are not.
     """
 
     plugin: ClassVar[Plugin | None] = None

@@ -1,10 +1,10 @@
 """The cursor of a run: how far its export has come, so that a later one only adds.
 
 The cursor is the file `.rec_summary-export.json` beside the run's event file. It is replaced
-as a whole, after the event files: it never states what they do not have. The structs below
-are its format. Anybody may have written the file, so it is checked when it is read: a cursor
-that passes has the right types and names nothing outside of its run. Whether it is true,
-the exporter finds out from the records and the event files.
+as a whole, after the event files, so it never states more than they have. `Cursor` is its
+format. The file is not trusted and is checked when it is read: a valid cursor has the right
+types, and names nothing outside its run. The exporter compares its content with the records
+and the event files.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def encode(cursor: Cursor) -> bytes:
 
 
 def decode(data: bytes, run: str) -> Cursor | None:
-    """Returns the cursor of a run; None if `data` cannot be one."""
+    """Returns the cursor of a run; None if `data` is invalid."""
     try:
         raw = json.loads(data, parse_int=_integer)
         cursor = convert(raw, Cursor, str_keys=True, dec_hook=_decode_message)
@@ -83,7 +83,7 @@ def decode(data: bytes, run: str) -> Cursor | None:
 
 
 def load_cursor(logdir: LogDir, run: str) -> Cursor | None:
-    """Returns the cursor of a run; None if there is none that can be used.
+    """Returns the cursor of a run; None if there is no valid one.
 
     Raises:
         DestinationError: The run's directory cannot be read.

@@ -5,8 +5,8 @@ twenty times as long. Source: `tensorflow/core/util/event.proto`, and how both o
 TensorBoard's loaders read it.
 
 An export that was killed may have written more than its cursor states. The next export makes
-the same bytes again, compares, and writes only where the file ends. So a TensorBoard that has
-read them finds nothing changed.
+the same bytes again, compares them with the file, and writes only what the file does not have.
+A TensorBoard that has read the file sees no change.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class EventFile:
     Attributes:
         position: What is in the file, buffered bytes included.
         bytes_written: How many bytes were passed to it.
-        replaced: Whether something that had been there was written over or removed.
+        replaced: Whether earlier bytes or files were overwritten or removed.
     """
 
     def __init__(self, logdir: LogDir, run: str, position: FilePosition) -> None:
@@ -94,8 +94,8 @@ class EventFile:
             values: TensorBoard's `Summary.Value` messages.
 
         Raises:
-            DestinationError: The file cannot be opened or written. What is on disk then ends
-                anywhere; a new object, from a position that is known to be right, mends that.
+            DestinationError: The file cannot be opened or written. The file then may
+                end within an event; a new object with a correct position repairs it.
         """
         event = event_pb2.Event(wall_time=wall_time, step=step)
         event.summary.value.extend(values)
@@ -126,7 +126,7 @@ class EventFile:
         """Writes that training (re)started at a step.
 
         TensorBoard's Python loader then forgets what it has for this step and later ones.
-        Its other loader does so by itself when steps go back.
+        Its other loader does so whenever steps go back.
 
         Raises:
             DestinationError: As in `write`.
@@ -154,7 +154,7 @@ class EventFile:
             self._cut(self._file)
 
     def discard(self) -> None:
-        """Removes the file: there is no such TensorBoard run any more.
+        """Removes the file, and with it the TensorBoard run.
 
         Raises:
             DestinationError: It cannot be removed.

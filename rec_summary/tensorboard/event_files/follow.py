@@ -86,9 +86,9 @@ class _Followed:
     """What is known of a run.
 
     Attributes:
-        run: The run as it was seen last. One that turned up later may have another name than
-            its own.
-        exporter: What exports it; None after a failure.
+        run: The run as it was seen last. The name of one that was found later may differ from
+            that of its directory.
+        exporter: Its exporter; None after a failure.
         commit_at: When to save its cursor, by the monotonic clock; None if nothing is new.
         retry_at: When to try it again after a failure; None if there was none.
     """
@@ -121,7 +121,7 @@ class _Follower:
         self._followed: dict[str, _Followed] = {}  # by the paths of runs
 
     def poll(self) -> bool:
-        """Exports what is new; tells whether there was anything."""
+        """Exports what is new; returns whether there was anything new."""
         now = time.monotonic()
         changed = matching_runs(self._watch.poll(), self._pattern)
         paths = {run.path for run in changed}
@@ -190,7 +190,7 @@ class _Follower:
             self.report.note(f"the cursor cannot be saved: {error}")
 
     def _fail(self, followed: _Followed, error: DestinationError) -> None:
-        """Forgets what is known of a run: the next try goes on from its cursor."""
+        """Drops the exporter of a run: the next try continues from its cursor."""
         if followed.retry_at is None:
             what = f"the run cannot be written, and is tried again: {error}"
             self.report.problem(followed.run.path, 0, what)

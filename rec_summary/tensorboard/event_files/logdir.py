@@ -1,7 +1,7 @@
 """The log directory: run directories in it, each with one event file of this package.
 
-Everything is reached from the directory's own descriptor, one name at a time and without
-following links: a link in the log directory leads nowhere.
+Every path is opened from the directory's descriptor, one name at a time. Links are not
+followed.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ def event_file_name(stamp: int) -> str:
 class LogDir:
     """A log directory that one exporter at a time writes to.
 
-    Use it as a context: entering makes the directory if need be and takes its lock.
+    Use it as a context: entering creates the directory if it is missing, and locks it.
 
     Attributes:
-        path: Where it is.
+        path: Its path.
     """
 
     def __init__(self, path: str, *, lock: bool = True) -> None:
         """Names a log directory.
 
         Args:
-            path: Where it is.
-            lock: Whether entering takes the lock; not where a parent process holds it.
+            path: Its path.
+            lock: Whether entering takes the lock; False where a parent process holds it.
         """
         self.path = path
         self._lock = lock
@@ -105,7 +105,7 @@ class LogDir:
             )
 
     def remove(self, run: str) -> bool:
-        """Removes our event file from a run's directory; tells whether there was one.
+        """Removes our event file from a run's directory; returns whether there was one.
 
         Raises:
             DestinationError: It cannot be removed.
@@ -119,11 +119,11 @@ class LogDir:
 
     @contextlib.contextmanager
     def made(self, run: str) -> Iterator[int]:
-        """Gives the descriptor of a run's directory, which is made if there is none.
+        """Yields the descriptor of a run's directory, which is created if it is missing.
 
         Raises:
-            DestinationError: It cannot be made or reached, or an OSError came out of the
-                context. Directories that were made for it are removed then.
+            DestinationError: It cannot be made or reached, or the block
+                raised an OSError. Directories that were created for it are removed then.
         """
         new: list[str] = []
         try:
@@ -151,10 +151,10 @@ class LogDir:
 
     @contextlib.contextmanager
     def opened(self, run: str) -> Iterator[int | None]:
-        """Gives the descriptor of a run's directory; None if there is no such directory.
+        """Yields the descriptor of a run's directory; None if it does not exist.
 
         Raises:
-            DestinationError: It cannot be reached, or an OSError came out of the context.
+            DestinationError: It cannot be reached, or the block raised an OSError.
         """
         try:
             fd = self._descend(run)

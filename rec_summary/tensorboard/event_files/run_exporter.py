@@ -65,7 +65,7 @@ class RunExporter:
         self._report = destination.report
         self._options = destination.options
         cursor = load_cursor(self._logdir, run.name)
-        self._stale = list(cursor.outputs) if cursor else []  # TensorBoard runs of before
+        self._stale = list(cursor.outputs) if cursor else []  # its TensorBoard runs
         self._begin(cursor if cursor and self._is_in_force(cursor) else None)
 
     @property
@@ -74,7 +74,7 @@ class RunExporter:
         return self._cursor.began is not None
 
     def update(self, run: Run, *, final: bool = True) -> Iterator[int]:
-        """Exports what is new; at the end TensorBoard sees it.
+        """Exports what is new; TensorBoard can read it when the update ends.
 
         The session of the HParams dashboard, and the table beside it, are those of the
         lowest rank with a lineage; the tables of other ranks are in their own sub-runs.
@@ -84,7 +84,7 @@ class RunExporter:
         Args:
             run: The run with all its files, which may be more than before.
             final: Whether this is the last update for now; if not, an unfinished record
-                or an unfinished lineage is no problem yet.
+                or an unfinished lineage is not reported.
 
         Yields:
             How many bytes were read since the last time. The update can be stopped there; a later
@@ -305,7 +305,7 @@ class RunExporter:
             self._outputs.evaluation().take(_values_at(step, values, record, record.nbytes))
 
     def _describe(self, *, final: bool) -> bool:
-        """Writes what is known of the run as a whole; tells whether the result is right."""
+        """Writes the texts and the session of the run; returns whether the event file is right."""
         description = self._description
         if not description.state.lineages:
             return True

@@ -60,7 +60,7 @@ class OutputState(Struct):
 class Tags:
     """Gives tags to the series of one TensorBoard run.
 
-    TensorBoard tells the series of a run apart by tag alone, and takes the plugin of a tag from
+    TensorBoard distinguishes the series of a run by tag alone, and takes the plugin of a tag from
     its first value. One tag for two kinds of value breaks the scalar page. So a series is known
     by the recorded tag, the plugin, and the kind of record. The first series with a tag keeps
     it. A later one gets the name of its plugin added, `loss` becomes `loss/histograms`, and
@@ -315,7 +315,7 @@ class TensorBoardRun:
         return self._state
 
     def discard(self) -> None:
-        """Removes the event file: there is no such TensorBoard run any more.
+        """Removes the event file, and with it the TensorBoard run.
 
         Raises:
             DestinationError: It cannot be removed.

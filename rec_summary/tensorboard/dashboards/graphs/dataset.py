@@ -100,5 +100,5 @@ def _parameters(message: OperationParameter) -> Iterator[tuple[str, str]]:
 def _entries(mapping: Any) -> list[tuple[str, Any]]:
     try:
         return sorted(mapping.items(), key=lambda entry: entry[0])
-    except ValueError:  # a name that is no text
+    except ValueError:  # a name is not valid Unicode
         return []

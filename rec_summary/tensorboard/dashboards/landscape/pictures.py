@@ -28,7 +28,7 @@ def contour_picture(landscape: Landscape) -> bytes:
     """Returns a PNG of the loss as contours, with the path of the training.
 
     Raises:
-        ImportError: There is no matplotlib.
+        ImportError: matplotlib is not installed.
     """
     figure, axes = _figure(landscape)
     z, norm = _values(landscape)
@@ -50,7 +50,7 @@ def surface_picture(landscape: Landscape) -> bytes:
     """Returns a PNG of the loss as a surface, with the path of the training.
 
     Raises:
-        ImportError: There is no matplotlib.
+        ImportError: matplotlib is not installed.
     """
     figure, axes = _figure(landscape, projection="3d")
     z, norm = _values(landscape)
