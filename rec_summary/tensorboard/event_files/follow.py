@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import threading
 import time
@@ -89,14 +90,14 @@ class _Followed:
         run: The run as it was seen last. The name of one that was found later may differ from
             that of its directory.
         exporter: Its exporter; None after a failure.
-        commit_at: When to save its cursor, by the monotonic clock; None if nothing is new.
-        retry_at: When to try it again after a failure; None if there was none.
+        commit_at: When to save its cursor, by the monotonic clock; infinite if nothing is new.
+        retry_at: When to try it again after a failure; infinite if there was none.
     """
 
     run: Run
     exporter: RunExporter | None = None
-    commit_at: float | None = None
-    retry_at: float | None = None
+    commit_at: float = math.inf
+    retry_at: float = math.inf
 
 
 class _Follower:
@@ -125,11 +126,11 @@ class _Follower:
         now = time.monotonic()
         changed = matching_runs(self._watch.poll(), self._pattern)
         paths = {run.path for run in changed}
-        again = [each.run for each in self._followed.values() if _is_due(each.retry_at, now)]
+        again = [each.run for each in self._followed.values() if each.retry_at <= now]
         for run in (*changed, *(run for run in again if run.path not in paths)):
             self._update(run, final=False)
         for followed in self._followed.values():
-            if _is_due(followed.commit_at, now):
+            if followed.commit_at <= now:
                 self._commit(followed)
         return bool(changed)
 
@@ -140,7 +141,7 @@ class _Follower:
         for run in matching_runs(self._watch.runs(), self._pattern):
             self._update(run, final=True)
         for followed in self._followed.values():
-            if followed.commit_at is not None:
+            if followed.commit_at < math.inf:
                 self._commit(followed)
 
     def close(self) -> None:
@@ -165,11 +166,10 @@ class _Follower:
         except DestinationError as error:
             self._fail(followed, error)
             return
-        if followed.retry_at is not None:
-            followed.retry_at = None
+        if followed.retry_at < math.inf:
+            followed.retry_at = math.inf
             self.report.note(f"run {printable(run.name)}: can be written again")
-        if followed.commit_at is None:
-            followed.commit_at = time.monotonic() + _COMMIT_SECS
+        followed.commit_at = min(followed.commit_at, time.monotonic() + _COMMIT_SECS)
 
     def _export(self, followed: _Followed, *, final: bool) -> None:
         if followed.exporter is None:
@@ -182,7 +182,7 @@ class _Follower:
                 return
 
     def _commit(self, followed: _Followed) -> None:
-        followed.commit_at = None
+        followed.commit_at = math.inf
         try:
             if followed.exporter is not None:
                 followed.exporter.commit()
@@ -191,15 +191,11 @@ class _Follower:
 
     def _fail(self, followed: _Followed, error: DestinationError) -> None:
         """Drops the exporter of a run: the next try continues from its cursor."""
-        if followed.retry_at is None:
+        if followed.retry_at == math.inf:
             what = f"the run cannot be written, and is tried again: {error}"
             self.report.problem(followed.run.path, 0, what)
         followed.retry_at = time.monotonic() + _RETRY_SECS
-        followed.commit_at = None
+        followed.commit_at = math.inf
         if followed.exporter is not None:
             followed.exporter.close()
         followed.exporter = None
-
-
-def _is_due(moment: float | None, now: float) -> bool:
-    return moment is not None and moment <= now

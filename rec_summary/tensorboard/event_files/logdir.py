@@ -127,12 +127,9 @@ class LogDir:
         """
         new: list[str] = []
         try:
-            fd = self._descend(run, new)
-            assert fd is not None  # missing directories were made
-            try:
+            with self._below(run, new) as fd:
+                assert fd is not None  # missing directories were made
                 yield fd
-            finally:
-                os.close(fd)
         except OSError as error:
             self.remove_empty(new)
             raise unusable("the run directory", os.path.join(self.path, run), error) from error
@@ -141,13 +138,9 @@ class LogDir:
         """Removes directories, the last one first, as far as they are empty."""
         for run in reversed(runs):
             parent, _, name = run.rpartition("/")
-            with contextlib.suppress(OSError):
-                fd = self._descend(parent)
+            with contextlib.suppress(OSError), self._below(parent) as fd:
                 if fd is not None:
-                    try:
-                        os.rmdir(name, dir_fd=fd)
-                    finally:
-                        os.close(fd)
+                    os.rmdir(name, dir_fd=fd)
 
     @contextlib.contextmanager
     def opened(self, run: str) -> Iterator[int | None]:
@@ -157,17 +150,14 @@ class LogDir:
             DestinationError: It cannot be reached, or the block raised an OSError.
         """
         try:
-            fd = self._descend(run)
-            try:
+            with self._below(run) as fd:
                 yield fd
-            finally:
-                if fd is not None:
-                    os.close(fd)
         except OSError as error:
             raise unusable("the run directory", os.path.join(self.path, run), error) from error
 
-    def _descend(self, run: str, made: list[str] | None = None) -> int | None:
-        """Opens a run's directory, never through a link.
+    @contextlib.contextmanager
+    def _below(self, run: str, made: list[str] | None = None) -> Iterator[int | None]:
+        """Opens a run's directory, never through a link; yields None if it does not exist.
 
         Args:
             run: Names with `/` between them; an empty one means the log directory itself.
@@ -176,20 +166,20 @@ class LogDir:
         names = run.split("/") if run else []
         if any(name in ("", ".", "..") for name in names):
             raise OSError(errno.EINVAL, "it is not below the log directory")
-        fd = os.dup(self._fd)
-        for depth, name in enumerate(names, start=1):
-            try:
+        fd: int | None = self._fd
+        with contextlib.ExitStack() as stack:
+            for depth, name in enumerate(names, start=1):
                 if made is not None:
                     with contextlib.suppress(FileExistsError):
                         os.mkdir(name, dir_fd=fd)
                         made.append("/".join(names[:depth]))
-                below = os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=fd)
-            except FileNotFoundError:
-                return None
-            finally:
-                os.close(fd)
-            fd = below
-        return fd
+                try:
+                    fd = os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=fd)
+                except FileNotFoundError:
+                    fd = None
+                    break
+                stack.callback(os.close, fd)
+            yield fd
 
 
 def ours(fd: int) -> list[str]:
