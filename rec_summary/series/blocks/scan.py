@@ -1,14 +1,12 @@
 """Records of scalars and histograms, many at a time.
 
-A record of scalars alone has the same bytes in MindSpore's format and in TensorBoard's, but for
-the key of each number. And in a training, thousands of them differ only in their time, step and
-numbers. So they are told apart by their fixed bytes, checked and converted by columns: with a
-few dozen operations of numpy for thousands of records, where one by one each takes a dozen
-itself. Records with histograms are taken apart one by one, and their histograms converted
-together.
+A record of scalars has the same bytes in MindSpore's format and in an event file, but for the key
+of each number. In a training, thousands of records differ only in their time, step and numbers. So
+records are grouped by their fixed bytes, and checked and converted as columns: a few dozen
+operations of NumPy do for thousands of records. Records with histograms or images are taken apart
+one by one, and their histograms are converted together.
 
-Whatever is not exactly as expected is left to the ordinary way, record by record; both give
-the same bytes.
+A record of any other form is left out, and decoded by itself; both ways give the same bytes.
 """
 
 from __future__ import annotations
@@ -25,20 +23,10 @@ from rec_summary._pb.summary_pb2 import Event
 from rec_summary.records.format import framing
 from rec_summary.records.format.bounds import UNDECODABLE
 from rec_summary.records.format.framing import contribution, masked, row_checksums
-from rec_summary.series.batch import SCALAR, Bytes, Floats, Integers, Series
+from rec_summary.series.batch import IMAGE, SCALAR, Bytes, Floats, Integers, Series
 from rec_summary.series.blocks.block import ScannedRecords
 from rec_summary.series.blocks.histograms import convert
-from rec_summary.series.blocks.layout import (
-    RECORDED,
-    Layout,
-    alike,
-    are_quiet,
-    are_shortest,
-    layout_of,
-    steps_of,
-    variable,
-)
-from rec_summary.series.blocks.mixed import MOST_STEPS, take_apart
+from rec_summary.series.blocks.wire_record import MOST_STEPS, WireRecord, take_apart
 
 _HEADER: Final = struct.Struct("<QI")
 _LONGEST: Final = 2048  # of a payload
@@ -47,11 +35,12 @@ _MOST_LENGTHS: Final = 64
 _ROWS: Final = 4096  # that are gathered at a time: their places take eight times their bytes
 _FEW: Final = 32  # of fewer records of one layout, one by one costs less
 _MOST_POOR: Final = 64  # layouts of few records, in a block
-_SHOWN: Final = 0x15  # the key of a number in an event file
+_STEP_AT: Final = 10  # in a payload, behind the time and the key of the step
+_RECORDED, _SHOWN = 0x1D, 0x15  # the keys of a number in a record and in an event file
 
 
 def scan(buffer: bytes, at: int, offset: int, *, frames: bool = True) -> ScannedRecords | None:
-    """Looks at the whole records in a buffer.
+    """Reads the whole records in a buffer.
 
     Args:
         buffer: A piece of a record file.
@@ -183,42 +172,53 @@ class _Scan:
             self.group[np.flatnonzero(known)[np.isin(keys, repeated)]] = -1
 
     def _take_length(self, places: Integers, size: int) -> None:
-        """Takes the records of one size, layout by layout."""
-        rows = self.data[self._bounds[places][:, None] + np.arange(size)]
+        """Takes the records of scalars of one size, layout by layout."""
+        rows: Bytes | None = None
         for _ in range(_MOST_LAYOUTS):
             if not len(places) or self._poor > _MOST_POOR:
                 return
-            layout = layout_of(rows[0, framing.HEADER_BYTES : -framing.FOOTER_BYTES].tobytes())
-            if layout is None:
-                places, rows = places[1:], rows[1:]
+            begin = self._at + int(self._bounds[places[0]])
+            payload = self._buffer[
+                begin + framing.HEADER_BYTES : begin + size - framing.FOOTER_BYTES
+            ]
+            first = take_apart(payload, 0, len(payload))
+            if first is None or not first.holds_only(SCALAR):
+                places, rows = places[1:], None if rows is None else rows[1:]
                 continue
-            same = alike(rows, layout)
+            if rows is None:
+                rows = self.data[self._bounds[places][:, None] + np.arange(size)]
+            same = _alike(rows, first)
             self._poor += np.count_nonzero(same) < _FEW
-            self._take(places[same], rows[same], layout)
+            self._take(places[same], rows[same], first)
             places, rows = places[~same], rows[~same]
 
-    def _take(self, places: Integers, rows: Bytes, layout: Layout) -> None:
+    def _take(self, places: Integers, rows: Bytes, first: WireRecord) -> None:
+        """Takes records that have the layout of the first one."""
         payloads = rows[:, framing.HEADER_BYTES : -framing.FOOTER_BYTES]
-        checksums = row_checksums(payloads, variable(layout))
+        checksums = row_checksums(payloads, _variable(first))
         stored = np.ascontiguousarray(rows[:, -framing.FOOTER_BYTES :]).view("<u4")[:, 0]
         wall_times = np.ascontiguousarray(payloads[:, 1:9]).view("<f8")[:, 0]
-        steps = steps_of(payloads, *layout.step)
-        # TensorBoard's events have no field for a step or a time of zero.
+        columns = [np.ascontiguousarray(payloads[:, at:end]) for at, end in first.contents]
+        bits = np.hstack([column.view("<u4") for column in columns])
+        steps: Integers = np.zeros(len(payloads), np.int64)
+        for at in range(_STEP_AT, first.head):
+            steps |= (payloads[:, at].astype(np.int64) & 0x7F) << (7 * (at - _STEP_AT))
+        # Events of event files have no field for a step or a time of zero, and a step in its
+        # shortest form. A signalling NaN becomes a quiet one as a Python float.
         sound = (stored == masked(checksums)) & np.isfinite(wall_times)
-        sound &= (steps != 0) & (wall_times != 0) & are_shortest(payloads, *layout.step)
-        for number in layout.numbers:
-            sound &= are_quiet(payloads, number)
+        sound &= (steps != 0) & (wall_times != 0) & (payloads[:, first.head - 1] != 0)
+        sound &= (((bits & 0x7FC0_0000) != 0x7F80_0000) | (bits & 0x3F_FFFF == 0)).all(axis=1)
         if not sound.all():
-            places, rows, payloads = places[sound], rows[sound], payloads[sound]
+            places, rows, bits = places[sound], rows[sound], bits[sound]
             checksums, wall_times, steps = checksums[sound], wall_times[sound], steps[sound]
         if not len(places):
             return
         self.steps[places], self.wall_times[places] = steps, wall_times
-        self.group[places] = number = self._group_of(tuple((SCALAR, tag) for tag in layout.tags))
-        numbers = [np.ascontiguousarray(payloads[:, n : n + 4]).view("<f4") for n in layout.numbers]
-        self.groups[number].add(places, np.hstack(numbers), np.zeros((len(places), 0), np.int64))
+        self.group[places] = number = self._group_of(first.series)
+        nothing = np.zeros((len(places), 0), np.int64)
+        self.groups[number].add(places, bits.view("<f4"), nothing)
         if self._frames:
-            self._convert(places, rows, checksums, layout)
+            self._convert(places, rows, checksums, first)
 
     def _group_of(self, series: tuple[Series, ...]) -> int:
         number = self._numbers.setdefault(series, len(self.series))
@@ -237,7 +237,7 @@ class _Scan:
         for place in left:
             begin, end = at + int(self._bounds[place]), at + int(self._bounds[place + 1])
             record = take_apart(data, begin + framing.HEADER_BYTES, end - framing.FOOTER_BYTES)
-            if record is not None:
+            if record is not None and not record.holds_only(SCALAR):
                 records.append((place, end, record))
         converted: Iterator[bytes | None] = iter(())
         spans = [span for _, _, record in records for span in record.histograms]
@@ -251,7 +251,7 @@ class _Scan:
             if not self._frames:
                 if record.histograms and not _is_event(content):
                     continue
-            elif not record.is_as_shown:
+            elif not record.holds_only(IMAGE):
                 larger = record.rebuild(data, [next(converted) for _ in record.histograms])
                 if larger is None:
                     continue
@@ -274,12 +274,12 @@ class _Scan:
             )
 
     def _convert(
-        self, places: Integers, rows: Bytes, checksums: npt.NDArray[np.uint32], layout: Layout
+        self, places: Integers, rows: Bytes, checksums: npt.NDArray[np.uint32], first: WireRecord
     ) -> None:
         length = rows.shape[1] - framing.OVERHEAD_BYTES
-        for number in layout.numbers:
+        for number, _ in first.contents:
             rows[:, framing.HEADER_BYTES + number - 1] = _SHOWN
-            checksums = checksums ^ contribution(length, number - 1)[RECORDED ^ _SHOWN]
+            checksums = checksums ^ contribution(length, number - 1)[_RECORDED ^ _SHOWN]
         footers = masked(checksums).astype("<u4").reshape(-1, 1).view(np.uint8)
         rows[:, -framing.FOOTER_BYTES :] = footers
         if not self.data.flags.writeable:
@@ -294,3 +294,21 @@ def _is_event(payload: bytes) -> bool:
     except UNDECODABLE:
         return False
     return event.IsInitialized()
+
+
+def _variable(first: WireRecord) -> list[int]:
+    """Returns the columns of a payload in which records of a layout may differ."""
+    numbers = [byte for at, end in first.contents for byte in range(at, end)]
+    return [*range(1, 9), *range(_STEP_AT, first.head), *numbers]
+
+
+def _alike(rows: Bytes, first: WireRecord) -> npt.NDArray[np.bool_]:
+    """Returns which rows have the layout of the first one, and its tags."""
+    fixed = np.ones(rows.shape[1], np.bool_)
+    fixed[[framing.HEADER_BYTES + column for column in _variable(first)]] = False
+    fixed[-framing.FOOTER_BYTES :] = False
+    same: npt.NDArray[np.bool_] = (rows[:, fixed] == rows[0, fixed]).all(axis=1)
+    size = first.head - _STEP_AT
+    step = rows[:, framing.HEADER_BYTES + _STEP_AT :][:, :size]
+    same &= ((step >= 0x80) == (np.arange(size) < size - 1)).all(axis=1)
+    return same

@@ -16,8 +16,8 @@ from rec_summary.records.format import wire
 from rec_summary.records.format.framing import frame
 from rec_summary.series.blocks.block import Block
 from rec_summary.series.blocks.histograms import convert
-from rec_summary.series.blocks.mixed import take_apart
 from rec_summary.series.blocks.scan import scan
+from rec_summary.series.blocks.wire_record import take_apart
 from rec_summary.tensorboard.event_files import export as tensorboard
 from rec_summary.tensorboard.event_files import run_exporter as module
 from rec_summary.tensorboard.event_files.export import export_tensorboard

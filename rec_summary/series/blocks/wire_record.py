@@ -1,4 +1,4 @@
-"""Records with histograms or images, taken apart on the wire and put together again."""
+"""Records of scalars, histograms and images, taken apart on the wire and put together again."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _HEADER_BYTES: Final = 64  # enough for the size that a PNG declares
 MOST_STEPS: Final = 1 << 35
 
 
-class MixedRecord(NamedTuple):
-    """A record of scalars, histograms and images; of images alone, both formats are the same.
+class WireRecord(NamedTuple):
+    """Where everything is in a record of scalars, histograms and images.
 
     Attributes:
         start: Where its payload begins.
@@ -45,10 +45,9 @@ class MixedRecord(NamedTuple):
     contents: list[tuple[int, int]]
     histograms: list[tuple[int, int]]
 
-    @property
-    def is_as_shown(self) -> bool:
-        """Whether TensorBoard has the same bytes."""
-        return all(kind == IMAGE for kind, _ in self.series)
+    def holds_only(self, kind: str) -> bool:
+        """Whether all values are of one kind; of images, TensorBoard has the same bytes."""
+        return all(each == kind for each, _ in self.series)
 
     def scalars(self, data: bytes) -> list[float]:
         """Returns the scalars."""
@@ -69,7 +68,7 @@ class MixedRecord(NamedTuple):
         ]
 
     def rebuild(self, data: bytes, histograms: list[bytes | None]) -> bytes | None:
-        """Returns the event as TensorBoard has it; None if a histogram was not converted."""
+        """Returns the event of an event file; None if a histogram was not converted."""
         parts, following = [], iter(histograms)
         for (kind, _), (begin, end), (start, stop) in zip(
             self.series, self.tags, self.contents, strict=True
@@ -87,8 +86,8 @@ class MixedRecord(NamedTuple):
         return data[self.start : self.head] + wire.bytes_field(5, b"".join(parts))
 
 
-def take_apart(data: bytes, start: int, end: int) -> MixedRecord | None:
-    """Takes a record apart; None if anything is in it that is not as expected.
+def take_apart(data: bytes, start: int, end: int) -> WireRecord | None:
+    """Takes a record apart; None if it holds anything else, or is written in another way.
 
     Args:
         data: What it is in.
@@ -149,10 +148,8 @@ def take_apart(data: bytes, start: int, end: int) -> MixedRecord | None:
         tags.append((tag_start, tag_end))
         contents.append((content, value_end))
         at = value_end
-    if all(kind == SCALAR for kind, _ in series):
-        return None
     place = start, wall_time, step, head
-    return MixedRecord(*place, tuple(series), tags, contents, histograms)
+    return WireRecord(*place, tuple(series), tags, contents, histograms) if series else None
 
 
 def _is_plain_image(data: bytes, at: int, end: int) -> bool:
@@ -173,6 +170,6 @@ def _is_plain_image(data: bytes, at: int, end: int) -> bool:
 
 
 def _is_signal(data: bytes, at: int) -> bool:
-    """Whether a float32 is a signalling NaN, which becomes another one in Python's hands."""
+    """Whether a float32 is a signalling NaN, which becomes a quiet one as a Python float."""
     bits = int.from_bytes(data[at : at + 4], "little")
     return bits & 0x7FC0_0000 == 0x7F80_0000 and bits & 0x3F_FFFF != 0
