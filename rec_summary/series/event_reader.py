@@ -1,4 +1,4 @@
-"""Record files as a stream of decoded events, with everything that is wrong reported."""
+"""Record files as a stream of batches; damage is reported."""
 
 from __future__ import annotations
 
@@ -69,15 +69,15 @@ class Damage(NamedTuple):
 class EventReader:
     """Reads a record file in batches, from any record on; damage is reported and skipped.
 
-    Each batch is worked out once: many records whose series and numbers are read as columns, or
+    A batch is either many records whose series and numbers are read as columns, or
     one record that is decoded (see `series.batch`). The steps of a batch never go back.
 
-    A record with a bad data checksum, or one that is no event, is skipped. Behind a bad
-    length checksum nothing more can be found. An unfinished record at the end is what a
-    live writer leaves, and reading pauses there. A time that is no number is replaced by
-    that of the record before, because TensorBoard would drop the rest of the file.
+    A record with a bad data checksum, or one that is not an event, is skipped. Behind a bad
+    length checksum nothing more can be read. A live writer leaves an unfinished record at the
+    end; reading pauses there. A wall time that is not finite is replaced by that of the record
+    before, because TensorBoard would drop the rest of the file.
 
-    Use it as a context. Iterating again reads what was added meanwhile.
+    Use it as a context. Iterate again to read what was added meanwhile.
 
     Attributes:
         offset: The record boundary that reading has reached, in bytes: a later reader

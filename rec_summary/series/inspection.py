@@ -1,4 +1,4 @@
-"""What a record directory holds: tags, steps, sizes, times and status of each run."""
+"""Summaries of runs: tags, steps, sizes, times and status of each run."""
 
 from __future__ import annotations
 

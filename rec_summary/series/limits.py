@@ -1,7 +1,8 @@
-"""How much of a run is exported, whatever its records hold: numbers that no training reaches.
+"""Limits on what is exported of a run; no training reaches them.
 
-Without them, a few kilobytes from a stranger could become gigabytes or hours. `docs/security.md`
-has the list. What is beyond a limit is told with file and offset, and everything else exported.
+Without limits, a few kilobytes of crafted records could take gigabytes of memory or hours.
+`docs/security.md` lists them. What is beyond a limit is reported with file and offset, and
+everything else is exported.
 """
 
 from __future__ import annotations

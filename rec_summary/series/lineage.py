@@ -1,8 +1,7 @@
-"""What the lineage of one rank says in the end.
+"""The lineage of runs: status, hyper-parameters, custom data and metrics.
 
-Lineage is written again and again while a run goes on; the last record is in force. So the
-records are gathered here first, and consumers read the result: status, hyper-parameters, custom
-data, metrics.
+Lineage is written several times while a run goes on; the last record counts. `Lineage` merges the
+records of one rank, and `rows` makes a row of a table for each run.
 """
 
 from __future__ import annotations
@@ -71,12 +70,12 @@ class Lineage:
 
     @property
     def describes_training(self) -> bool:
-        """Whether there is anything that makes a session of the run."""
+        """Whether there is a training lineage or custom data."""
         return self.train is not None or bool(self.custom)
 
     @property
     def empty(self) -> bool:
-        """Whether nothing at all has been read."""
+        """Whether no lineage has been read."""
         return not self.describes_training and not self.evaluations
 
     @property
@@ -92,13 +91,13 @@ class Lineage:
         return self.train.run_state.status
 
     def take_train(self, event: LineageEvent, wall_time: float) -> None:
-        """Puts a training lineage in force.
+        """Replaces the training lineage.
 
         Raises:
             ValueError: A name is not valid Unicode.
         """
         train = event.train_lineage
-        # Names of a map are decoded when they are looked at, or, by protobuf 4, looked up.
+        # Protobuf decodes the names of a map when they are iterated over; protobuf 4, on look-up.
         sorted(train.run_state.troubles.items())
         self.train = train
         self.train_time = self.last_time = wall_time
@@ -182,7 +181,7 @@ def flattened(info: UserDefinedInfo, prefix: str = "") -> Iterator[tuple[str, Pl
             _check_length(len(prefix) + len(key))
             text = isinstance(value, str | bytes)
             yield prefix + key, valid(value)[:LONGEST_TEXT] if text else value
-    # Looked up before they are compared: a name that is no text is told so.
+    # Looked up before they are compared: a name that is not valid Unicode raises ValueError.
     for key, below in sorted(info.map_dict.items(), key=lambda entry: entry[0]):
         yield from flattened(below, f"{prefix}{key}.")
 

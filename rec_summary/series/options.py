@@ -1,4 +1,4 @@
-"""What of the records is exported: chosen by the user, checked once."""
+"""What is exported of the records: the user's options, validated once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FEWEST_POINTS: Final = 10
 
 
 class ArgumentError(ValueError):
-    """What was asked for cannot be meant: a mistake in the arguments, found before any work."""
+    """An argument is invalid. It is raised before any work begins."""
 
 
 @dataclass(frozen=True)
@@ -52,10 +52,10 @@ class ExportOptions:
     tensors: str | None = None
 
     def __post_init__(self) -> None:
-        """Checks.
+        """Validates the options.
 
         Raises:
-            ArgumentError: A value cannot be meant.
+            ArgumentError: A value is invalid.
         """
         if self.tags is not None:
             compiled(self.tags, "the choice of tags")
@@ -82,7 +82,7 @@ class ExportOptions:
 
     @property
     def resumable(self) -> bool:
-        """Whether later records can be added to what was exported: not when it was thinned."""
+        """Whether later records can be added to the export; not if series are downsampled."""
         return self.max_points is None
 
     def fingerprint(self) -> str:
@@ -91,7 +91,7 @@ class ExportOptions:
 
 
 class Selection:
-    """Says which values are wanted."""
+    """Which values are selected."""
 
     def __init__(self, options: ExportOptions) -> None:
         self._tag = None if options.tags is None else re.compile(options.tags)
@@ -100,17 +100,17 @@ class Selection:
         self._until = options.until
 
     def tag(self, tag: str) -> bool:
-        """Whether values under a tag are wanted."""
+        """Whether values of a tag are selected."""
         return self._tag is None or self._tag.search(tag) is not None
 
     def step(self, step: int) -> bool:
-        """Whether values of a step are wanted."""
+        """Whether values of a step are selected."""
         if self._since is not None and step < self._since:
             return False
         return self._until is None or step <= self._until
 
     def steps(self, steps: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Which of many steps are wanted."""
+        """Which of many steps are selected."""
         wanted = np.ones(steps.shape, np.bool_)
         if self._since is not None:
             wanted &= steps >= self._since
@@ -119,7 +119,7 @@ class Selection:
         return wanted
 
     def plugin(self, dashboard: str) -> bool:
-        """Whether a dashboard is wanted, by one of the names in `DASHBOARDS`."""
+        """Whether a dashboard is selected, by one of the names in `DASHBOARDS`."""
         return self._plugins is None or dashboard in self._plugins
 
 
@@ -163,12 +163,12 @@ def some_matching_runs(found: Sequence[Run], pattern: str | None) -> list[Run]:
 
 
 def check_apart(source: str, destination: str, what: str) -> None:
-    """Makes sure that an export cannot read what it writes.
+    """Checks that an export cannot read what it writes.
 
     Args:
         source: The directory that is read.
         destination: The directory that is written to.
-        what: What that one is called.
+        what: The name of the destination in the error.
 
     Raises:
         ArgumentError: One directory is in the other.

@@ -89,7 +89,7 @@ class Place(NamedTuple):
     """Where states were recorded.
 
     Attributes:
-        start: How often the steps of this rank had gone back before: training began again.
+        start: How often training had begun again before, so that the steps of this rank went back.
         step: The step.
         file: The name of the file.
         offset: Where in it the record begins, in bytes.
@@ -119,7 +119,7 @@ class MergingState(Struct):
 
 @dataclass(frozen=True)
 class MergedPoint:
-    """What all ranks together have to tell.
+    """The metrics of all ranks at a step.
 
     Attributes:
         step: The step.
@@ -135,7 +135,7 @@ class MergedPoint:
 
 
 class Merging:
-    """Follows the states of all ranks of one run."""
+    """Merges the states of all ranks of one run."""
 
     def __init__(self, run: str, report: Report, state: MergingState) -> None:
         """Begins.
@@ -148,10 +148,10 @@ class Merging:
         self._run = run
         self._report = report
         self._state = state
-        self._told: set[str] = set()
+        self._noted: set[str] = set()
 
     def take(self, rank: int, decoded: Record) -> None:
-        """Notes a record that has states."""
+        """Keeps the place of a record that has states."""
         for value in decoded.event.summary.value:
             if value.WhichOneof("value") != KIND:
                 continue
@@ -165,7 +165,7 @@ class Merging:
             places.append(Place(start, step, name, decoded.offset, bool(states.final)))
 
     def points(self, files: Sequence[RecordFile]) -> Iterator[MergedPoint]:
-        """Yields what can be merged now and was not before, in the order of steps."""
+        """Yields the points that can be merged now and could not before, by step."""
         if not self._state.places or len(self._state.places) < self._state.rank_size:
             return
         known = {os.path.basename(file.path): file for file in files}
@@ -222,9 +222,9 @@ class Merging:
         self, place: Place, files: Mapping[str, RecordFile]
     ) -> tuple[Record, dict[str, State]] | None:
         if place.file not in files:
-            self._tell(f"{place.file} is gone, with states of its rank")
+            self._note(f"{place.file} is gone, with states of its rank")
             return None
-        # Read for a second time: what is wrong with the file has been told.
+        # Read for a second time: the problems of the file are reported already.
         with EventReader(files[place.file], Report(), place.offset) as reader:
             first = next(iter(reader), None)
         decoded = None if first is None else next(first.records())
@@ -233,7 +233,7 @@ class Merging:
         try:
             states = _states(decoded)
         except ValueError as error:
-            self._tell(f"{place.file}, offset {place.offset}: {error}")
+            self._note(f"{place.file}, offset {place.offset}: {error}")
             return None
         return decoded, states
 
@@ -247,26 +247,27 @@ class Merging:
                 for states in ranks[1:]:
                     merged.merge(states[key])
             except ValueError as error:
-                self._tell(f"{key} differs from rank to rank. {error}")
+                self._note(f"{key} differs from rank to rank. {error}")
                 continue
             total[key] = merged
         return total
 
     def _forget(self) -> None:
-        """Forgets places that no later point can be made of."""
+        """Drops the places that no later point needs."""
         for rank, places in self._state.places.items():
             before = [index for index, each in enumerate(places) if each[:2] <= self._state.done]
             self._state.places[rank] = places[before[-1] if before else 0 :]
 
-    def _tell(self, what: str) -> None:
+    def _note(self, what: str) -> None:
+        """Adds a note, one for each file or metric."""
         kind = what.partition(" ")[0]
-        if kind not in self._told:
-            self._told.add(kind)
+        if kind not in self._noted:
+            self._noted.add(kind)
             self._report.note(f"run {printable(self._run)}: metrics are not merged: {what}")
 
 
 def _horizon(place: Place) -> tuple[int, float]:
-    """Up to where nothing more can come from a rank that has got here."""
+    """Returns the last start and step up to which a rank has recorded all its states."""
     return place.start, math.inf if place.final else place.step
 
 

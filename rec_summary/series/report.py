@@ -1,4 +1,4 @@
-"""What an export did: counted while it runs, told when it ends."""
+"""What was read and written: counted during an export, returned when it ends."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import collections
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 _KEPT: Final = 1000  # problems and notes that are kept word by word; the rest is only counted
 
@@ -38,17 +38,17 @@ class ExportReport:
 
     Attributes:
         runs: The TensorBoard runs that something was written to, in the order of writing.
-        replaced: Those of them of which an earlier export had written something else.
+        replaced: Those of them that replace the output of an earlier export.
         files: How many record files were read.
         records: How many records were read, by kind of file: `summary` and `lineage`.
         exported: How many values and lineage records were exported, by kind.
-        unknown: How many were not, because no dashboard takes them yet, by kind.
-        left_out: How many values were not, because their tags were not asked for.
+        unknown: How many were not, because no dashboard shows their kind, by kind.
+        left_out: How many values were not, because they are not selected.
         repeated: How many values were recorded again at the same step; the last one is kept.
-        wall_times_replaced: How many records bore a time that is no number.
-        notes: What else is worth knowing, one sentence each.
+        wall_times_replaced: How many records had a wall time that is not finite.
+        notes: Other facts about the export, one sentence each.
         problems: What could not be read; at most a thousand of them.
-        problem_count: How many there were in truth.
+        problem_count: How many problems there were in all.
         bytes_read: The size of what was read.
         bytes_written: The size of what was written.
     """
@@ -112,19 +112,10 @@ class Report:
 
     def result(self) -> ExportReport:
         """Returns what was counted so far."""
-        return ExportReport(
-            runs=tuple(self.runs),
-            replaced=tuple(self.replaced),
-            files=self.files,
-            records=dict(sorted(self.records.items())),
-            exported=dict(sorted(self.exported.items())),
-            unknown=dict(sorted(self.unknown.items())),
-            left_out=self.left_out,
-            repeated=self.repeated,
-            wall_times_replaced=self.wall_times_replaced,
-            notes=tuple(self.notes),
-            problems=tuple(self.problems),
-            problem_count=self.problem_count,
-            bytes_read=self.bytes_read,
-            bytes_written=self.bytes_written,
-        )
+        counted: dict[str, Any] = vars(self).copy()
+        for name, value in counted.items():
+            if isinstance(value, list):
+                counted[name] = tuple(value)
+            elif isinstance(value, collections.Counter):
+                counted[name] = dict(sorted(value.items()))
+        return ExportReport(**counted)

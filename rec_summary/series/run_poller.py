@@ -1,4 +1,4 @@
-"""Polling a tree of record directories for what is new, at next to no cost.
+"""Polling a tree of record directories for new records, at little cost.
 
 A directory is listed again only when its time of modification says that a name was added or
 removed. Of the files, only the newest of each writer is checked every time, because the others
@@ -45,10 +45,10 @@ class _Place:
 
 
 class NewRecords:
-    """Reads what is new in record files, each from where reading stopped the last time."""
+    """Reads the new records of files, each from where reading stopped the last time."""
 
     def __init__(self, report: Report) -> None:
-        """Begins at the beginning of every file.
+        """Creates a reader that begins at the start of every file.
 
         Args:
             report: Counts records and takes problems.
@@ -57,13 +57,13 @@ class NewRecords:
         self._places: dict[str, _Place] = {}
 
     def skip(self, file: RecordFile) -> None:
-        """Skips the records that a file has now; what is incomplete will be read."""
+        """Skips the records that a file has now; an incomplete record is read later."""
         self._places[file.path] = _Place(file.nbytes, is_boundary=False)
 
     def batches(
         self, files: Iterable[RecordFile], changed_after: float = -math.inf
     ) -> Iterator[Batch]:
-        """Yields what is new, file after file.
+        """Yields new records, file after file.
 
         Args:
             files: The files.
@@ -85,7 +85,7 @@ class NewRecords:
                 place.offset, place.ended = reader.offset, reader.ended
 
     def keep(self, files: Iterable[RecordFile]) -> None:
-        """Forgets all files but these."""
+        """Drops the state of all files but these."""
         kept = {file.path for file in files}
         self._places = {path: place for path, place in self._places.items() if path in kept}
 
@@ -119,7 +119,7 @@ class RunPoller:
     """Finds the runs of a tree in which something has happened since the last poll."""
 
     def __init__(self, source: str, clock: Callable[[], float] = time.time) -> None:
-        """Begins; nothing is read yet.
+        """Creates a poller; nothing is read yet.
 
         Args:
             source: The tree; it need not exist yet.

@@ -71,10 +71,10 @@ class StepBuffer:
     """
 
     def __init__(self, run: str, report: Report, state: BufferState | None = None) -> None:
-        """Begins with no step, or continues where another buffer stopped.
+        """Creates an empty buffer, or continues where another buffer stopped.
 
         Args:
-            run: The run's name, for the notes.
+            run: The run's name, for notes.
             report: Takes problems, and the number of repetitions.
             state: What `state` of the other buffer returned.
         """
@@ -224,8 +224,8 @@ class StepBuffer:
     def _is_in_force(self, kind: str, tag: str, reached: int) -> bool:
         """Whether no restart has superseded the last step of a series.
 
-        Of the restarts since, the first one listed went back furthest. Nothing is looked at but
-        that one: a file may have very many series, and go back with every record.
+        Of the restarts since, the first one in the list went back furthest, so it alone is
+        compared: a file may have very many series, and go back with every record.
         """
         since = self._since.get((kind, tag), 0)
         index = bisect.bisect_right(self._restarts, (since, _INFINITE))
@@ -250,7 +250,7 @@ class StepBuffer:
 
 
 def too_long(tag: str) -> str:
-    """Returns what is told of a tag that is too long."""
+    """Returns the text of the problem that a tag is too long."""
     return f"a tag of {len(tag):,} characters; at most {LONGEST_TAG:,} can be shown; skipped"
 
 

@@ -1,4 +1,4 @@
-"""Strings that came from outside, made fit for where they go."""
+"""Strings from records and file names, made valid for their destination."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\
 
 
 def valid(text: str | bytes) -> str:
-    """Returns `text` with what is not Unicode replaced, so that it can be serialised.
+    """Returns `text` with invalid Unicode replaced, so that it can be serialised.
 
     Protobuf hands out a `bytes` for a string field that is not UTF-8; file names and JSON
     can bring lone surrogates.
@@ -21,7 +21,7 @@ def valid(text: str | bytes) -> str:
 
 
 def shown(text: str | bytes) -> str:
-    """Returns the beginning of `text`, as much as anybody wants to see."""
+    """Returns the beginning of `text`, at most `LONGEST_TEXT` characters."""
     return valid(text[: 4 * LONGEST_TEXT])[:LONGEST_TEXT]
 
 

@@ -1,4 +1,4 @@
-"""Checking record files: what is sound, what is damaged, and where."""
+"""Verification of record files: which records are sound, what is damaged, and where."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _KEPT: Final = 1000
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that is not as it should be.
+    """A fault of a record file.
 
     Attributes:
         offset: Where in the file, in bytes.
@@ -182,7 +182,7 @@ def _take_batch(
 
 
 class _Order:
-    """Watches numbers that should not go back."""
+    """Checks that numbers do not go back, and keeps their range."""
 
     def __init__(self, what: str) -> None:
         self.first: Any = None
@@ -199,7 +199,7 @@ class _Order:
         if self.last is not None and number < self.last and not self._has_gone_back:
             self._has_gone_back = True
             what = f"the {self._what} goes back from {self.last} to {number}"
-            findings.warning(offset, f"{what} (told the first time only)")
+            findings.warning(offset, f"{what} (reported once)")
         if self.first is None:
             self.first = self.least = self.greatest = number
         self.last = number
