@@ -111,8 +111,9 @@ class EventFile:
             DestinationError: As in `write`.
         """
         file = self._file or self._open()
-        for piece in pieces:
-            self._append(file, piece)
+        with self._reporting():
+            for piece in pieces:
+                self._append(file, piece)
 
     def write_graph(self, wall_time: float, graph: bytes) -> None:
         """Writes a computation graph, a serialised `GraphDef`; a run has one at most.
@@ -204,17 +205,18 @@ class EventFile:
             version = event_pb2.Event(wall_time=event.wall_time, file_version=FILE_VERSION)
             # Only a second start is a restart.
             events = [version, _start(event.step, event.wall_time), event]
-        for each in events:
-            self._append(file, framing.frame(each.SerializeToString()))
+        with self._reporting():
+            for each in events:
+                self._append(file, framing.frame(each.SerializeToString()))
 
     def _append(self, file: io.BufferedWriter, data: bytes | memoryview) -> None:
         """Appends whole events; where the file has these bytes already, nothing is written."""
-        position = self.position
-        with self._reporting():
-            rest = self._compare(file, bytes(data)) if self._unchecked else data
-            position.last, position.size = position.size, position.size + len(data)
-            self.bytes_written += len(data)
-            file.write(rest)
+        position, nbytes = self.position, len(data)
+        rest = self._compare(file, bytes(data)) if self._unchecked else data
+        position.last = position.size
+        position.size += nbytes
+        self.bytes_written += nbytes
+        file.write(rest)
 
     def _compare(self, file: io.BufferedWriter, data: bytes) -> bytes:
         """Steps over the bytes that are there already; returns those that are to be written."""

@@ -285,3 +285,26 @@ def test_intact_means_that_the_last_event_is_whole(logdir: LogDir, tmp_path: Pat
     assert not is_intact(logdir, "run", FilePosition(1, size, last))
     (tmp_path / "run" / NAME).write_bytes(first + bytes(len(second)))
     assert not is_intact(logdir, "run", FilePosition(1, size, last))
+
+
+def test_closing_does_not_write_what_is_buffered(logdir: LogDir, tmp_path: Path) -> None:
+    file = opened(logdir)
+    file.write_framed([b"abc"])
+    file.flush()
+    file.write_framed([b"def", bytes(1000)])
+    file.close(Report())
+    del file
+    assert content(tmp_path) == b"abc"
+
+
+def test_a_full_disk_is_reported(logdir: LogDir) -> None:
+    file = opened(logdir)
+    file.write_framed([b"abc"])
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+    try:
+        with pytest.raises(DestinationError, match="the event file in"):
+            file.flush()
+    finally:
+        hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    file.close(Report())
