@@ -5,11 +5,11 @@ from __future__ import annotations
 import abc
 import collections
 import contextlib
-import csv
 import io
 import json
 import math
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, Any, Final
@@ -75,6 +75,9 @@ _LANDSCAPE: Final = "loss_landscape"
 _OTHER_KINDS: Final = (HISTOGRAM, _LANDSCAPE, "image", "tensor")
 _SCALARS_AT_ONCE: Final = 16_384
 _ROWS_AT_ONCE: Final = 1024
+_MOST_TEXTS: Final = 1 << 16  # of edges of buckets, kept by a file
+_QUOTE: Final = '"'
+_SPECIAL: Final = re.compile(r'[,"\r\n]')
 _ROW_GROUP_BYTES: Final = 1 << 24  # of a Parquet file
 
 
@@ -340,38 +343,52 @@ class _TableFile(abc.ABC):
         """Writes what is held."""
 
 
-class _CsvFile(_TableFile):
-    """CSV with a line of names; lists are JSON arrays, and NUL is the replacement character."""
+class _TextFile(_TableFile):
+    """A table file with a line for each row."""
 
-    def __init__(self, file: IO[str], schema: Schema) -> None:
+    def __init__(self, file: IO[str]) -> None:
         self._file = file
-        self._names = list(schema)
-        self._writer = csv.writer(file)
-        self._writer.writerow(map(without_nul, self._names))
-
-    def write(self, rows: Sequence[Row]) -> None:
-        self._writer.writerows([_cell(row.get(name)) for name in self._names] for row in rows)
-
-    def write_scalars(self, run: str, rank: int, scalars: Columns) -> None:
-        prefixes = [_csv_text([run, rank, tag]) for tag in scalars.tags]
-        values = map(str, scalars.values.astype(np.float32))
-        self._file.write(_lines("%s,%d,%s,%s\r\n", prefixes, scalars, values))
+        self._texts = _FloatTexts()
 
     def finish(self) -> None:
         self._file.flush()
 
+    def _json(self, value: Any) -> str:
+        if isinstance(value, np.ndarray) and value.dtype == np.float64:
+            return f"[{', '.join(map(self._texts.__getitem__, value.tolist()))}]"
+        return json.dumps(json_value(value), allow_nan=False)
 
-class _JsonLinesFile(_TableFile):
-    """An object in a line for each row."""
 
-    def __init__(self, file: IO[str]) -> None:
-        self._file = file
+class _CsvFile(_TextFile):
+    """CSV with a line of names; lists are JSON arrays, and NUL is the replacement character."""
+
+    def __init__(self, file: IO[str], schema: Schema) -> None:
+        super().__init__(file)
+        self._names = list(schema)
+        file.write(_csv_line(self._names))
 
     def write(self, rows: Sequence[Row]) -> None:
         for row in rows:
-            values = {name: json_value(value) for name, value in row.items()}
-            # ASCII: some readers take other characters for the end of a line.
-            self._file.write(json.dumps(values, allow_nan=False) + "\n")
+            self._file.write(_csv_line(self._cell(row.get(name)) for name in self._names))
+
+    def write_scalars(self, run: str, rank: int, scalars: Columns) -> None:
+        prefixes = [_csv_line([run, str(rank), tag]).removesuffix("\r\n") for tag in scalars.tags]
+        values = map(str, scalars.values.astype(np.float32))
+        self._file.write(_lines("%s,%d,%s,%s\r\n", prefixes, scalars, values))
+
+    def _cell(self, value: Any) -> str:
+        if value is None:
+            return ""
+        return self._json(value) if isinstance(value, np.ndarray) else str(value)
+
+
+class _JsonLinesFile(_TextFile):
+    """An object in a line for each row; ASCII, because some readers split at other characters."""
+
+    def write(self, rows: Sequence[Row]) -> None:
+        for row in rows:
+            items = (f"{json.dumps(name)}: {self._json(value)}" for name, value in row.items())
+            self._file.write(f"{{{', '.join(items)}}}\n")
 
     def write_scalars(self, run: str, rank: int, scalars: Columns) -> None:
         template = '%s, "step": %d, "wall_time": %s, "value": %s}\n'
@@ -381,8 +398,21 @@ class _JsonLinesFile(_TableFile):
         values = (_JSON_NUMBERS.get(text, text) for text in texts)
         self._file.write(_lines(template, prefixes, scalars, values))
 
-    def finish(self) -> None:
-        self._file.flush()
+
+class _FloatTexts(dict[float, str]):
+    """The JSON of numbers, each formatted once.
+
+    The right edge of a bucket is mostly the left edge of the next one, and the histograms of a tag
+    often have the same edges.
+    """
+
+    def __missing__(self, number: float) -> str:
+        if not number or not math.isfinite(number):  # 0.0 equals -0.0, and no NaN equals another
+            return json.dumps(json_value(number))
+        if len(self) >= _MOST_TEXTS:
+            self.clear()
+        text = self[number] = repr(number)
+        return text
 
 
 def _lines(template: str, prefixes: Sequence[str], scalars: Columns, values: Iterable[str]) -> str:
@@ -480,10 +510,10 @@ _JSON_NUMBERS: Final = {
 }
 
 
-def _csv_text(cells: Iterable[Any]) -> str:
-    line = io.StringIO()
-    csv.writer(line).writerow(map(without_nul, cells))
-    return line.getvalue().removesuffix("\r\n")
+def _csv_line(cells: Iterable[str]) -> str:
+    texts = map(without_nul, cells)
+    quoted = (f'"{t.replace(_QUOTE, _QUOTE * 2)}"' if _SPECIAL.search(t) else t for t in texts)
+    return ",".join(quoted) + "\r\n"
 
 
 def _texts(numbers: npt.NDArray[np.float64]) -> list[str]:
@@ -497,14 +527,6 @@ def _texts(numbers: npt.NDArray[np.float64]) -> list[str]:
 def without_nul(value: Any) -> Any:
     """Returns a value that the csv module of Python 3.10 can write, which refuses NUL."""
     return value.replace("\0", "\ufffd") if isinstance(value, str) else value
-
-
-def _cell(value: Any) -> Any:
-    if value is None:
-        return ""
-    if isinstance(value, np.ndarray):
-        return json.dumps(json_value(value))
-    return without_nul(str(value))
 
 
 def json_value(value: Any) -> Any:

@@ -267,3 +267,19 @@ def test_any_scalar_comes_back(values: list[tuple[str, float]], form: str) -> No
         assert tags == [tag for tag, _ in values]
     numbers = [np.float32(float(row["value"])) for row in found]
     np.testing.assert_array_equal(numbers, np.float32([number for _, number in values]))
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_the_edges_of_histograms_are_exact(tmp_path: Path, form: str) -> None:
+    edges = [-0.0, 0.0, 0.1, 0.1 + 0.2, 1e300, -math.inf, math.inf, math.nan, 0.1, -0.0]
+    value = histo("w", [1.0])
+    del value.histogram.buckets[:]
+    for edge in edges:
+        value.histogram.buckets.add(left=edge, width=0.0, count=1)
+    write_segment(tmp_path / "records" / "run", event(1, value), event(2, value))
+    export_tables(tmp_path / "records", tmp_path / "out", form=form)
+    rows = read(tmp_path / "out" / f"histograms.{form}")
+    assert len(rows) == 2
+    for row in rows:
+        left = json.loads(row["left"]) if form == "csv" else row["left"]
+        assert list(map(repr, map(float, left))) == list(map(repr, edges))
