@@ -35,6 +35,9 @@ Row = dict[str, Plain]
 
 EVALUATION: Final = "evaluation_lineage"
 
+DETAILS: Final = ("start_time", "last_update", "reason", "host", "train_dataset_path")
+"""Columns that an overview of runs leaves out."""
+
 # Our own maps come last: for readers that do not know them, MindSpore's hold a stand-in.
 _CUSTOM_MAPS: Final = ("map_double", "map_int32", "map_str", "map_bool", "map_int64")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime, timezone
 from typing import Final
 
 from rec_summary.series.limits import LONGEST_TEXT
@@ -40,3 +41,12 @@ def reason(error: Exception) -> str:
     if isinstance(error, UnicodeError):
         return "a name in it is not UTF-8"
     return str(error) or type(error).__name__
+
+
+def utc(seconds: float) -> str:
+    """Returns seconds since the epoch as date and time, or as a number beyond the calendar."""
+    try:
+        moment = datetime.fromtimestamp(seconds, timezone.utc)
+    except (OverflowError, ValueError, OSError):
+        return str(seconds)
+    return moment.strftime("%Y-%m-%d %H:%M:%S UTC")
