@@ -1,4 +1,4 @@
-"""What every sub-command has: sources and destinations that may be URLs, and `-v`.
+"""What every sub-command has: sources and destinations that may be URLs, `-q`, `--debug` and `-v`.
 
 Commands read URLs by ranges. For a destination at a URL, a command writes to a temporary
 directory, which is put to the URL afterwards; with `--follow`, every 15 seconds as well.
@@ -36,6 +36,8 @@ class RecordsCommand(click.Command):
         empty: bool = False,
         fetches: bool = False,
         follows: Callable[[Params], bool] = lambda params: False,
+        quiet: str = "Print nothing but errors and problems.",
+        failure: int = 1,
         **options: Any,
     ) -> None:
         """Takes what `click.Command` takes, and which parameters name places.
@@ -47,13 +49,18 @@ class RecordsCommand(click.Command):
             empty: Whether the destination must be empty.
             fetches: Whether the command needs local copies of all files of the source.
             follows: Whether the command writes until it is stopped.
+            quiet: The help of `--quiet`.
+            failure: The exit code of an error that is not a mistake in the arguments.
         """
         super().__init__(*args, **options)
         self._reads, self._writes, self._writes_beside = reads, writes, writes_beside
         self._empty, self._fetches, self._follows = empty, fetches, follows
-        self.params.append(
-            click.Option(("-v", "--verbose"), is_flag=True, help="Print all problems.")
-        )
+        self._failure = failure
+        self.params += [
+            click.Option(("-q", "--quiet"), is_flag=True, help=quiet),
+            click.Option(("--debug",), is_flag=True, help="Show the traceback of an error."),
+            click.Option(("-v", "--verbose"), is_flag=True, help="Print all problems."),
+        ]
 
     def invoke(self, ctx: click.Context) -> Any:
         """Runs the command; URLs among its parameters become `Url` or temporary directories."""
@@ -62,7 +69,8 @@ class RecordsCommand(click.Command):
         verbose = ctx.meta[VERBOSE] = ctx.params.pop("verbose")
         with contextlib.ExitStack() as stack:
             # Errors on the way out, such as those of an upload, are messages as well.
-            stack.enter_context(reporting_errors(debug=bool(ctx.params.get("debug"))))
+            debug = ctx.params.pop("debug")
+            stack.enter_context(reporting_errors(debug=debug, exit_code=self._failure))
             stack.enter_context(_warnings_shown(verbose=verbose))
             upload = self._localise(ctx.params, stack)
             result = super().invoke(ctx)
@@ -114,7 +122,7 @@ class RecordsCommand(click.Command):
 
 
 def _is_quiet(params: Params) -> bool:
-    return bool(params.get("quiet") or params.get("as_json"))
+    return bool(params["quiet"] or params.get("as_json"))
 
 
 def _temporary(url: Url, stack: contextlib.ExitStack) -> str:

@@ -11,7 +11,6 @@ import signal
 import sys
 import threading
 import traceback
-import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
@@ -30,36 +29,43 @@ SHOWN: Final = 20  # problems and notes that are printed; others are only counte
 VERBOSE: Final = "rec_summary.verbose"  # the key of -v in click's context
 
 _urls: dict[str, str] = {}  # by the temporary directories that stand for them
-# Errors whose tracebacks were printed; contexts of `reporting_errors` can be nested.
-_traced: weakref.WeakSet[BaseException] = weakref.WeakSet()
 
 
 @contextlib.contextmanager
-def reporting_errors(*, debug: bool) -> Iterator[None]:
-    """Turns exceptions into messages that click shows; with `debug`, prints tracebacks as well."""
+def reporting_errors(*, debug: bool, exit_code: int) -> Iterator[None]:
+    """Turns exceptions into messages that click shows.
+
+    Args:
+        debug: Whether to print the tracebacks as well.
+        exit_code: The exit code of all errors but mistakes in the arguments.
+    """
     try:
         yield
-    except click.ClickException as error:
-        if debug and error not in _traced:
-            _traced.add(error)
-            _print_traceback(error)
-        raise
     except BrokenPipeError:
         raise  # the reader of the output is gone; click ends quietly
     except Exception as error:
-        from rec_summary.records.remote import NoSuchPlace, scrubbed
-
         if debug:
             _print_traceback(error)
-        if isinstance(error, NoSuchPlace):
-            message: click.ClickException = click.UsageError(one_line(str(error)))
-        elif isinstance(error, RecSummaryError):
-            message = click.ClickException(called(str(error)))
-        else:
-            what = scrubbed(f"{type(error).__name__}: {error}")
-            message = click.ClickException(f"{what} (this should not happen; --debug shows more)")
-        _traced.add(message)
+        message = error if isinstance(error, click.ClickException) else _message(error)
+        if not isinstance(message, click.UsageError):
+            vars(message).update(exit_code=exit_code)
+        if message is error:
+            raise
         raise message from error
+
+
+def _message(error: Exception) -> click.ClickException:
+    from rec_summary.records.remote import NoSuchPlace, scrubbed
+    from rec_summary.series.options import ArgumentError
+
+    if isinstance(error, NoSuchPlace):
+        return click.UsageError(one_line(str(error)))
+    if isinstance(error, ArgumentError):
+        return click.UsageError(called(str(error)))
+    if isinstance(error, RecSummaryError):
+        return click.ClickException(called(str(error)))
+    what = scrubbed(f"{type(error).__name__}: {error}")
+    return click.ClickException(f"{what} (this is a bug; --debug shows where)")
 
 
 def _print_traceback(error: BaseException) -> None:
@@ -101,16 +107,45 @@ def stopping() -> Iterator[threading.Event]:
 def choose_runs(source: str, pattern: str | None) -> list[Run]:
     """Returns the runs of a source whose names match a pattern; if none does, a usage error."""
     from rec_summary.records.reading.runs import find_runs
-    from rec_summary.series.options import ArgumentError, some_matching_runs
+    from rec_summary.records.remote import NoSuchPlace, Url
+    from rec_summary.series.options import some_matching_runs
 
     try:
         return some_matching_runs(find_runs(source), pattern)
-    except (ArgumentError, SourceError) as error:
-        from rec_summary.records.remote import NoSuchPlace, Url
-
-        if isinstance(source, Url) and not isinstance(error, ArgumentError | NoSuchPlace):
+    except SourceError as error:
+        if isinstance(source, Url) and not isinstance(error, NoSuchPlace):
             raise  # the store cannot be reached
         raise click.UsageError(str(error)) from error
+
+
+def print_waiting(source: str, *, quiet: bool) -> None:
+    """Prints that there are no records yet, and where the command waits for them.
+
+    So you notice a mistyped name.
+
+    Args:
+        source: A directory that need not exist yet, or a URL.
+        quiet: Whether to print nothing.
+
+    Raises:
+        click.UsageError: The source is a file, not a directory.
+    """
+    from rec_summary.records.reading.runs import find_runs
+    from rec_summary.records.remote import NoSuchPlace, Url
+
+    try:
+        find_runs(source)
+    except SourceError as error:
+        is_url, exists = isinstance(source, Url), os.path.exists(source)
+        if is_url and not isinstance(error, NoSuchPlace):
+            raise  # the store cannot be reached
+        if exists and not is_url and not os.path.isdir(source):
+            raise click.UsageError(str(error)) from error
+        if not quiet:
+            place = one_line(source if is_url else os.path.abspath(source))
+            no_records = f"There are no records in {place} yet"
+            known = no_records if is_url or exists else f"{place} does not exist yet"
+            click.echo(f"{known}: waiting for records.", err=True)
 
 
 def console() -> Console:
@@ -120,26 +155,26 @@ def console() -> Console:
     return Console(width=None if sys.stdout.isatty() else _WIDE, highlight=False, soft_wrap=False)
 
 
-def print_some(problems: Sequence[str], count: int) -> None:
+def print_problems(problems: Sequence[object], count: int) -> None:
     """Prints the first problems to standard error, and how many there are."""
     if not count:
         return
     click.echo(f"{count_of(count, 'problem')}:", err=True)
     printed = problems if is_verbose() else problems[:SHOWN]
     for problem in printed:
-        click.echo(f"  {one_line(problem)}", err=True)
+        click.echo(f"  {one_line(str(problem))}", err=True)
     if count > len(printed):
         click.echo(f"  and {count - len(printed):,} more", err=True)
 
 
-def print_json(found: object) -> None:
-    """Prints a value as JSON; a float that is not finite is a string, a dataclass is an object."""
-    click.echo(called(json.dumps(_for_json(found), indent=2, allow_nan=False)))
+def print_json(found: object, *, indent: int | None = 2) -> None:
+    """Prints a value as JSON; a float that is not finite is a string, a dataclass is an object.
 
-
-def print_json_line(found: object) -> None:
-    """Prints a value as `print_json`, in one line."""
-    click.echo(called(json.dumps(_for_json(found), allow_nan=False)))
+    Args:
+        found: The value.
+        indent: Spaces of each level; None for one line.
+    """
+    click.echo(called(json.dumps(_for_json(found), indent=indent, allow_nan=False)))
 
 
 def _for_json(value: Any) -> Any:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 import click
 
+from rec_summary.cli import options
 from rec_summary.cli.command import RecordsCommand
 from rec_summary.cli.common import (
     choose_runs,
@@ -16,8 +16,7 @@ from rec_summary.cli.common import (
     count_of,
     one_line,
     print_json,
-    print_some,
-    reporting_errors,
+    print_problems,
     size_of,
 )
 from rec_summary.cli.progress import reading_progress
@@ -35,31 +34,26 @@ Examples:
 """
 
 
-@click.command(cls=RecordsCommand, epilog=EXAMPLES)
-@click.argument("source", metavar="SRC", type=click.Path())
-@click.option("--runs", metavar="GLOB", help="Only runs whose name matches GLOB.")
+@click.command(cls=RecordsCommand, epilog=EXAMPLES, quiet="Print no progress and no hints.")
+@options.source
+@options.runs
 @click.option("--all", "every", is_flag=True, help=f"Show all tags, not {_SHOWN} of each run.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("-q", "--quiet", is_flag=True, help="Print no progress and no hints.")
-@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
-def inspect(
-    source: str, runs: str | None, every: bool, as_json: bool, quiet: bool, debug: bool
-) -> None:
+@options.as_json()
+def inspect(source: str, runs: str | None, every: bool, as_json: bool, quiet: bool) -> None:
     """List the content of records: runs, tags, kinds, steps, sizes, times, status.
 
     SRC is a record directory or a tree of them, or a URL.
     """
-    with reporting_errors(debug=debug):
-        from rec_summary.series.inspection import inspect_run
+    from rec_summary.series.inspection import inspect_run
 
-        chosen = choose_runs(source, runs)
-        with reading_progress(sum(run.nbytes for run in chosen), quiet=quiet) as advance:
-            found = [inspect_run(run, functools.partial(advance, run.name)) for run in chosen]
-        if as_json:
-            print_json({"runs": found})
-            return
-        for each in found:
-            _print_run(each, every=every, quiet=quiet)
+    chosen = choose_runs(source, runs)
+    with reading_progress(sum(run.nbytes for run in chosen), quiet=quiet) as advance:
+        found = [inspect_run(run, functools.partial(advance, run.name)) for run in chosen]
+    if as_json:
+        print_json({"runs": found})
+        return
+    for each in found:
+        _print_run(each, every=every, quiet=quiet)
 
 
 def _print_run(summary: RunSummary, *, every: bool, quiet: bool) -> None:
@@ -72,11 +66,13 @@ def _print_run(summary: RunSummary, *, every: bool, quiet: bool) -> None:
         out.print(_table(shown))
         if len(shown) < len(summary.tags) and not quiet:
             click.echo(f"  and {len(summary.tags) - len(shown):,} more tags (--all shows them)")
-    print_some([str(problem) for problem in summary.problems], summary.problem_count)
+    print_problems(summary.problems, summary.problem_count)
     click.echo()
 
 
 def _facts(summary: RunSummary) -> list[tuple[str, str]]:
+    from rec_summary.series.text import utc
+
     status = summary.status + (f" ({one_line(summary.reason)})" if summary.reason else "")
     facts = [("status", status)]
     if summary.host:
@@ -89,7 +85,7 @@ def _facts(summary: RunSummary) -> list[tuple[str, str]]:
     if summary.samples is not None:
         facts.append(("samples", f"{summary.samples:,}"))
     if summary.first_time is not None and summary.last_time is not None:
-        facts.append(("time", f"{_time(summary.first_time)} to {_time(summary.last_time)}"))
+        facts.append(("time", f"{utc(summary.first_time)} to {utc(summary.last_time)}"))
     kinds = ", ".join(f"{n:,} {kind.replace('_', ' ')}" for kind, n in summary.records.items())
     facts.append(("records", kinds or "none"))
     facts.append(("files", f"{count_of(summary.files, 'file')}, {size_of(summary.nbytes)}"))
@@ -136,11 +132,3 @@ def _table(tags: Sequence[TagSummary]) -> Table:
 
 
 _SCALAR = ("last", "least", "greatest")
-
-
-def _time(seconds: float) -> str:
-    try:
-        moment = datetime.fromtimestamp(seconds, timezone.utc)
-    except (OverflowError, ValueError, OSError):
-        return str(seconds)
-    return moment.strftime("%Y-%m-%d %H:%M:%S UTC")

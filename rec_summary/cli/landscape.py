@@ -6,13 +6,13 @@ from typing import Any
 
 import click
 
+from rec_summary.cli import options
 from rec_summary.cli.command import RecordsCommand
 from rec_summary.cli.common import (
     called,
     count_of,
     one_line,
     print_json,
-    reporting_errors,
 )
 from rec_summary.cli.progress import progress_shown
 from rec_summary.errors import three_part, verbatim
@@ -28,6 +28,7 @@ Examples:
 @click.command(
     cls=RecordsCommand,
     epilog=EXAMPLES,
+    quiet="Print nothing but errors.",
     reads="run",
     writes="output",
     writes_beside=True,
@@ -39,19 +40,19 @@ Examples:
     required=True,
     metavar="MODULE:FUNCTION",
     help="A function that returns a MindSpore model, its network, a data set and metrics, as "
-    "MindSpore's SummaryLandscape wants it.",
+    "MindSpore's SummaryLandscape expects.",
 )
 @click.option("--size", metavar="N", type=int, help="Points along each side of the grid.")
-@click.option("--samples", metavar="N", type=int, help="Samples that the loss is the mean of.")
+@click.option("--samples", metavar="N", type=int, help="Samples to average the loss over.")
 @click.option(
     "--parameters",
     default="all",
     show_default=True,
     metavar="CHOICE",
-    help="Which move: all, dense (no embedding tables), touched (of tables only rows that were "
-    "trained), or a regular expression of names.",
+    help="Which parameters vary: all, dense (no embedding tables), touched (only trained rows of "
+    "embedding tables), or a regular expression of names.",
 )
-@click.option("--seed", default=1, show_default=True, help="Of the plane at random.")
+@click.option("--seed", default=1, show_default=True, help="The seed of the random plane.")
 @click.option(
     "--engine",
     default="loky",
@@ -59,23 +60,25 @@ Examples:
     help="Where points are evaluated: loky, sequential, dask://HOST:PORT, ray, spark.",
 )
 @click.option("--jobs", default=-1, metavar="N", help="Workers. [default: one on each core]")
-@click.option("--hessian", is_flag=True, help="Also along the Hessian's first eigenvectors.")
+@click.option(
+    "--hessian",
+    is_flag=True,
+    help="Also use the Hessian's first eigenvectors.",
+)
 @click.option(
     "--files",
     multiple=True,
     type=click.Choice(("npz", "vtk")),
-    help="Write this, too, to RUN/landscape: NumPy's format, or VTK's for ParaView.",
+    help="Also write this format to RUN/landscape: NumPy's, or VTK for ParaView.",
 )
 @click.option(
     "--replay/--no-replay",
     default=True,
     show_default=True,
-    help="Compute on the input rows that the run has frozen, if it has.",
+    help="Compute on the input rows that the run saved, if any.",
 )
 @click.option("--output", type=click.Path(), help="Record here. [default: RUN]")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
-@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@options.as_json()
 def landscape(
     run: str,
     model: str,
@@ -84,38 +87,36 @@ def landscape(
     output: str | None,
     as_json: bool,
     quiet: bool,
-    debug: bool,
     **options: Any,
 ) -> None:
     """Compute the loss landscapes of a run, and record them.
 
-    RUN is the record directory of a training with `collect_landscape`, or its URL. What has
-    been computed is kept: after Ctrl-C, the same command goes on. Afterwards, `rec-summary
+    RUN is the record directory of a training with `collect_landscape`, or its URL. Computed
+    points are kept: after Ctrl-C, run the same command again to continue. Then `rec-summary
     view RUN` shows the landscapes as a mesh and as pictures.
     """
-    with reporting_errors(debug=debug):
-        from rec_summary.landscape.summary_landscape import SummaryLandscape
+    from rec_summary.landscape.summary_landscape import SummaryLandscape
 
-        changes = {"landscape_size": size, "num_samples": samples}
-        try:
-            with progress_shown(quiet=quiet, counted="points") as progress:
-                tags = SummaryLandscape(run).gen_landscapes_with_multi_process(
-                    model,
-                    {name: value for name, value in changes.items() if value is not None},
-                    output=output,
-                    progress=progress,
-                    **options,
-                )
-        except (ValueError, ImportError) as error:
-            raise click.UsageError(str(error)) from error
-        except OSError as error:
-            received = verbatim(f"{error.filename or run}: {error.strerror or error}")
-            expected = "a directory that can be written to, without links in it"
-            what = "what is kept of the landscape"
-            raise click.ClickException(called(three_part(what, received, expected))) from error
-        if as_json:
-            print_json({"output": called(output or run), "landscapes": tags})
-        elif not quiet:
-            where = one_line(called(output or run))
-            recorded = f"Recorded {count_of(len(tags), 'landscape')} in {where}"
-            click.echo(f"{recorded}: {one_line(', '.join(tags))}")
+    changes = {"landscape_size": size, "num_samples": samples}
+    try:
+        with progress_shown(quiet=quiet, counted="points") as progress:
+            tags = SummaryLandscape(run).gen_landscapes_with_multi_process(
+                model,
+                {name: value for name, value in changes.items() if value is not None},
+                output=output,
+                progress=progress,
+                **options,
+            )
+    except (ValueError, ImportError) as error:
+        raise click.UsageError(str(error)) from error
+    except OSError as error:
+        received = verbatim(f"{error.filename or run}: {error.strerror or error}")
+        expected = "a directory that can be written to, without links in it"
+        what = "the directory of the landscape's points"
+        raise click.ClickException(called(three_part(what, received, expected))) from error
+    if as_json:
+        print_json({"output": called(output or run), "landscapes": tags})
+    elif not quiet:
+        where = one_line(called(output or run))
+        recorded = f"Recorded {count_of(len(tags), 'landscape')} in {where}"
+        click.echo(f"{recorded}: {one_line(', '.join(tags))}")

@@ -9,18 +9,17 @@ from typing import Any
 
 import click
 
+from rec_summary.cli import options
 from rec_summary.cli.command import RecordsCommand
 from rec_summary.cli.common import (
     choose_runs,
     console,
     one_line,
     print_json,
-    print_some,
-    reporting_errors,
+    print_problems,
 )
 from rec_summary.cli.progress import progress_shown
 
-_HIDDEN = ("start_time", "last_update", "reason", "host", "train_dataset_path")
 EXAMPLES = """\b
 Examples:
   rec-summary lineage records --sort -auc --limit 10
@@ -29,9 +28,9 @@ Examples:
 """
 
 
-@click.command(cls=RecordsCommand, epilog=EXAMPLES)
-@click.argument("source", metavar="SRC", type=click.Path())
-@click.option("--runs", metavar="GLOB", help="Only runs whose name matches GLOB.")
+@click.command(cls=RecordsCommand, epilog=EXAMPLES, quiet="Print no progress and no hints.")
+@options.source
+@options.runs
 @click.option("--sort", metavar="COLUMN", help="Order by COLUMN; -COLUMN for descending order.")
 @click.option(
     "--filter",
@@ -51,41 +50,33 @@ Examples:
     show_default=True,
     help="What to print.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, as --format json.")
-@click.option("-q", "--quiet", is_flag=True, help="Print no progress and no hints.")
-@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@options.as_json("Print JSON, as --format json.")
 def lineage(
     source: str,
     runs: str | None,
     form: str,
     as_json: bool,
     quiet: bool,
-    debug: bool,
     **query: Any,
 ) -> None:
     """Compare runs: hyper-parameters, data and results.
 
     SRC is a tree of record directories, or a URL; each run is a row.
     """
-    with reporting_errors(debug=debug):
-        from rec_summary.series.lineage import rows
-        from rec_summary.series.options import ArgumentError
-        from rec_summary.series.report import Report
+    from rec_summary.series.lineage import rows
+    from rec_summary.series.report import Report
 
-        form = "json" if as_json else form
-        report, found = Report(), []
-        chosen = choose_runs(source, runs)
-        counted = "runs" if sys.stderr.isatty() else None
-        with progress_shown(quiet=quiet, counted=counted) as progress:
-            for done, run in enumerate(chosen):
-                progress(run.name, done, len(chosen))
-                found += rows([run], report)
-        try:
-            names, answer = _query(found, form=form, quiet=quiet, **query)
-        except ArgumentError as error:
-            raise click.UsageError(str(error)) from error
-        {"table": _print_table, "csv": _print_csv, "json": _print_json}[form](names, answer)
-        print_some([str(problem) for problem in report.problems], report.problem_count)
+    form = "json" if as_json else form
+    report, found = Report(), []
+    chosen = choose_runs(source, runs)
+    counted = "runs" if sys.stderr.isatty() else None
+    with progress_shown(quiet=quiet, counted=counted) as progress:
+        for done, run in enumerate(chosen):
+            progress(run.name, done, len(chosen))
+            found += rows([run], report)
+    names, answer = _query(found, form=form, quiet=quiet, **query)
+    {"table": _print_table, "csv": _print_csv, "json": _print_json}[form](names, answer)
+    print_problems(report.problems, report.problem_count)
 
 
 def _query(
@@ -99,7 +90,7 @@ def _query(
     limit: int | None,
 ) -> tuple[list[str], list[Mapping[str, Any]]]:
     """Returns the chosen columns and rows."""
-    from rec_summary.series.lineage import column_names
+    from rec_summary.series.lineage import DETAILS, column_names
     from rec_summary.tables.query import check_columns, parse_filter, sort_rows
 
     known = column_names(found)
@@ -113,7 +104,7 @@ def _query(
         names = [name.strip() for name in columns.split(",")]
         check_columns(names, known)
     elif form == "table":
-        names = [name for name in known if name not in _HIDDEN]
+        names = [name for name in known if name not in DETAILS]
         named = {sort and sort.removeprefix("-"), *(condition.name for condition in conditions)}
         names = _without_common(names, rows[:limit], named, quiet=quiet)
     else:

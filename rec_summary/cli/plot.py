@@ -7,14 +7,14 @@ from typing import Any, Final
 
 import click
 
+from rec_summary.cli import options
 from rec_summary.cli.command import RecordsCommand
 from rec_summary.cli.common import (
     choose_runs,
     count_of,
     one_line,
     print_json,
-    print_some,
-    reporting_errors,
+    print_problems,
 )
 from rec_summary.cli.progress import reading_progress
 
@@ -28,7 +28,7 @@ _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)x(\d+(?:\.\d+)?)")
 
 
 @click.command(cls=RecordsCommand, epilog=EXAMPLES)
-@click.argument("source", metavar="SRC", type=click.Path())
+@options.source
 @click.option(
     "-o",
     "--output",
@@ -37,10 +37,10 @@ _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)x(\d+(?:\.\d+)?)")
     type=click.Path(),
     help="The picture: .png, .svg or .pdf.",
 )
-@click.option("--tags", metavar="REGEX", help="Only tags in which REGEX is found.")
-@click.option("--runs", metavar="GLOB", help="Only runs whose name matches GLOB.")
-@click.option("--since", metavar="STEP", type=int, help="Only this step and later ones.")
-@click.option("--until", metavar="STEP", type=int, help="Only this step and earlier ones.")
+@options.tags
+@options.runs
+@options.since
+@options.until
 @click.option(
     "--x",
     type=click.Choice(("step", "time", "relative")),
@@ -68,9 +68,7 @@ _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)x(\d+(?:\.\d+)?)")
 )
 @click.option("--dpi", type=int, default=120, show_default=True, help="Pixels for each inch.")
 @click.option("--title", metavar="TEXT", help="The title.")
-@click.option("--json", "as_json", is_flag=True, help="Print what was drawn as JSON.")
-@click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors and problems.")
-@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@options.as_json("Print what was drawn as JSON.")
 def plot(
     source: str,
     output: str,
@@ -81,7 +79,6 @@ def plot(
     size: str,
     as_json: bool,
     quiet: bool,
-    debug: bool,
     **choices: Any,
 ) -> None:
     """Draw scalars: all runs in one picture, a panel for each tag.
@@ -89,34 +86,30 @@ def plot(
     SRC is a record directory or a tree of them, or a URL. Needs matplotlib: pip install
     'rec_summary[pictures]'.
     """
-    with reporting_errors(debug=debug):
-        from rec_summary.series.options import ArgumentError, ExportOptions, Selection
-        from rec_summary.series.report import Report
-        from rec_summary.tables.plot import PlotOptions, check_output, read_lines
-        from rec_summary.tables.plot import plot as draw
+    from rec_summary.series.options import ExportOptions, Selection
+    from rec_summary.series.report import Report
+    from rec_summary.tables.plot import PlotOptions, check_output, read_lines
+    from rec_summary.tables.plot import plot as draw
 
-        try:
-            width, height = _read_size(size)
-            options = PlotOptions(width=width, height=height, **choices)
-            check_output(output)
-            selection = Selection(ExportOptions(tags=tags, since=since, until=until))
-        except ArgumentError as error:
-            raise click.UsageError(str(error)) from error
-        chosen, report = choose_runs(source, runs), Report()
-        with reading_progress(sum(run.nbytes for run in chosen), quiet=quiet) as advance:
-            lines = read_lines(chosen, selection, report, advance)
-        try:
-            drawn = draw(lines, output, options)
-        except ModuleNotFoundError as error:
-            message = "plot needs matplotlib: pip install 'rec_summary[pictures]'"
-            raise click.ClickException(message) from error
-        if as_json:
-            names = sorted({line.run for line in lines})
-            print_json({"output": output, "tags": drawn, "runs": names})
-        elif not quiet:
-            what = f"{count_of(len(lines), 'line')} in {count_of(len(drawn), 'panel')}"
-            click.echo(f"{one_line(output)}: {what}")
-        print_some([str(problem) for problem in report.problems], report.problem_count)
+    width, height = _read_size(size)
+    look = PlotOptions(width=width, height=height, **choices)
+    check_output(output)
+    selection = Selection(ExportOptions(tags=tags, since=since, until=until))
+    chosen, report = choose_runs(source, runs), Report()
+    with reading_progress(sum(run.nbytes for run in chosen), quiet=quiet) as advance:
+        lines = read_lines(chosen, selection, report, advance)
+    try:
+        drawn = draw(lines, output, look)
+    except ModuleNotFoundError as error:
+        message = "plot needs matplotlib: pip install 'rec_summary[pictures]'"
+        raise click.ClickException(message) from error
+    if as_json:
+        names = sorted({line.run for line in lines})
+        print_json({"output": output, "tags": drawn, "runs": names})
+    elif not quiet:
+        what = f"{count_of(len(lines), 'line')} in {count_of(len(drawn), 'panel')}"
+        click.echo(f"{one_line(output)}: {what}")
+    print_problems(report.problems, report.problem_count)
 
 
 def _read_size(text: str) -> tuple[float, float]:

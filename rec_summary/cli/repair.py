@@ -6,6 +6,7 @@ import os
 
 import click
 
+from rec_summary.cli import options
 from rec_summary.cli.command import RecordsCommand
 from rec_summary.cli.common import (
     SHOWN,
@@ -13,7 +14,6 @@ from rec_summary.cli.common import (
     is_wrong_source,
     one_line,
     print_json,
-    reporting_errors,
     size_of,
 )
 from rec_summary.cli.progress import progress_shown
@@ -26,50 +26,53 @@ Examples:
 """
 
 
-@click.command(cls=RecordsCommand, epilog=EXAMPLES, writes="destination", empty=True)
-@click.argument("source", metavar="SRC", type=click.Path())
+@click.command(
+    cls=RecordsCommand,
+    epilog=EXAMPLES,
+    quiet="Print losses only.",
+    writes="destination",
+    empty=True,
+)
+@options.source
 @click.argument("destination", metavar="DEST", type=click.Path())
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("-q", "--quiet", is_flag=True, help="Print losses only.")
-@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
-def repair(source: str, destination: str, as_json: bool, quiet: bool, debug: bool) -> None:
+@options.as_json()
+def repair(source: str, destination: str, as_json: bool, quiet: bool) -> None:
     """Copy all readable records to DEST; SRC is not changed.
 
     Records behind damaged bytes are found, too. DEST must be empty or new. Other files of a
     record directory, such as checkpoints, are not copied. Both may be URLs.
     """
-    with reporting_errors(debug=debug):
-        from rec_summary.records.reading.repair import repair as copy
+    from rec_summary.records.reading.repair import repair as copy
 
-        try:
-            with progress_shown(quiet=quiet, doing="copying") as progress:
-                report = copy(source, destination, progress=progress)
-        except SourceError as error:
-            if is_wrong_source(source, error) and not os.path.exists(source):
-                raise click.UsageError(str(error)) from error
-            raise
-        if as_json:
-            print_json(report)
-            return
-        places = [
-            f"{one_line(file.source)}, offset {offset}: {size_of(size)} could not be read"
-            for file in report.files
-            for offset, size in file.lost
-        ]
-        places += [f"{one_line(path)}: cannot be opened: {why}" for path, why in report.unreadable]
-        for place in places[:SHOWN]:
-            click.echo(place)
-        if len(places) > SHOWN:
-            click.echo(f"and {len(places) - SHOWN:,} more places")
-        if quiet:
-            return
-        records = sum(file.records for file in report.files)
-        size = size_of(sum(file.nbytes for file in report.files))
-        lost = sum(size for file in report.files for _, size in file.lost)
-        files = count_of(len(report.files), "file")
-        click.echo(
-            f"Copied {count_of(records, 'record')} ({size}) in {files} to "
-            f"{one_line(destination)}; {size_of(lost)} could not be read."
-        )
-        if report.other:
-            click.echo(f"  {count_of(report.other, 'other file')} not copied")
+    try:
+        with progress_shown(quiet=quiet, doing="copying") as progress:
+            report = copy(source, destination, progress=progress)
+    except SourceError as error:
+        if is_wrong_source(source, error) and not os.path.exists(source):
+            raise click.UsageError(str(error)) from error
+        raise
+    if as_json:
+        print_json(report)
+        return
+    places = [
+        f"{one_line(file.source)}, offset {offset}: {size_of(size)} could not be read"
+        for file in report.files
+        for offset, size in file.lost
+    ]
+    places += [f"{one_line(path)}: cannot be opened: {why}" for path, why in report.unreadable]
+    for place in places[:SHOWN]:
+        click.echo(place)
+    if len(places) > SHOWN:
+        click.echo(f"and {len(places) - SHOWN:,} more places")
+    if quiet:
+        return
+    records = sum(file.records for file in report.files)
+    size = size_of(sum(file.nbytes for file in report.files))
+    lost = sum(size for file in report.files for _, size in file.lost)
+    files = count_of(len(report.files), "file")
+    click.echo(
+        f"Copied {count_of(records, 'record')} ({size}) in {files} to "
+        f"{one_line(destination)}; {size_of(lost)} could not be read."
+    )
+    if report.other:
+        click.echo(f"  {count_of(report.other, 'other file')} not copied")

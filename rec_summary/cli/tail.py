@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from rec_summary.cli import options
 from rec_summary.cli.command import RecordsCommand
 from rec_summary.cli.common import (
     choose_runs,
     console,
     one_line,
-    print_json_line,
-    print_some,
-    reporting_errors,
+    print_json,
+    print_problems,
+    print_waiting,
     stopping,
 )
 from rec_summary.cli.progress import progress_shown
-from rec_summary.cli.waiting import tell_what_is_awaited
 
 if TYPE_CHECKING:
     import threading
@@ -40,22 +40,13 @@ Examples:
 _SPARK: Final = 24
 
 
-@click.command(cls=RecordsCommand, epilog=EXAMPLES)
-@click.argument("source", metavar="SRC", type=click.Path())
-@click.option("--runs", metavar="GLOB", help="Only runs whose name matches GLOB.")
-@click.option("--tags", metavar="REGEX", help="Only tags in which REGEX is found.")
+@click.command(cls=RecordsCommand, epilog=EXAMPLES, quiet="Print values, errors and problems only.")
+@options.source
+@options.runs
+@options.tags
 @click.option("--once", is_flag=True, help="Show what is there, and exit.")
-@click.option(
-    "--interval",
-    metavar="SECS",
-    type=click.FloatRange(0.05),
-    default=1.0,
-    show_default=True,
-    help="The time between two polls.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print values as lines of JSON.")
-@click.option("-q", "--quiet", is_flag=True, help="Print values, errors and problems only.")
-@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@options.interval
+@options.as_json("Print values as lines of JSON.")
 def tail(
     source: str,
     runs: str | None,
@@ -64,7 +55,6 @@ def tail(
     interval: float,
     as_json: bool,
     quiet: bool,
-    debug: bool,
 ) -> None:
     """Show the last scalars of runs, with sparklines, while they are written.
 
@@ -72,32 +62,26 @@ def tail(
     terminal, a table is kept up to date. Elsewhere, and with --json, the last value of each
     tag comes first, then each new value, one in a line. Ctrl-C ends it.
     """
-    with reporting_errors(debug=debug):
-        from rec_summary.series.options import ArgumentError
-        from rec_summary.series.tail import Tail
+    from rec_summary.series.tail import Tail
 
-        try:
-            reading = Tail(source, runs=runs, tags=tags)
-            # With --once, it is an error if there are no records; else they may come later.
-            known = choose_runs(source, runs) if once else _runs_so_far(source, runs)
-        except ArgumentError as error:
-            raise click.UsageError(str(error)) from error
-        table = sys.stdout.isatty() and not as_json
-        size = sum(run.nbytes for run in known)
-        with progress_shown(quiet=quiet) as progress:
-            for _ in reading.poll() if known else ():
-                progress(source, reading.bytes_read, max(size, reading.bytes_read))
-        if once:
-            _print_all(reading, table=table, as_json=as_json)
-        else:
-            tell_what_is_awaited(source, quiet=quiet)
-            with stopping() as stop:
-                if table:
-                    _show_live(reading, stop, interval)
-                else:
-                    _print_lines(reading, stop, interval, as_json=as_json)
-        problems = [str(problem) for problem in reading.report.problems]
-        print_some(problems, reading.report.problem_count)
+    reading = Tail(source, runs=runs, tags=tags)
+    # With --once, it is an error if there are no records; else they may come later.
+    known = choose_runs(source, runs) if once else _runs_so_far(source, runs)
+    table = sys.stdout.isatty() and not as_json
+    size = sum(run.nbytes for run in known)
+    with progress_shown(quiet=quiet) as progress:
+        for _ in reading.poll() if known else ():
+            progress(source, reading.bytes_read, max(size, reading.bytes_read))
+    if once:
+        _print_all(reading, table=table, as_json=as_json)
+    else:
+        print_waiting(source, quiet=quiet)
+        with stopping() as stop:
+            if table:
+                _show_live(reading, stop, interval)
+            else:
+                _print_lines(reading, stop, interval, as_json=as_json)
+    print_problems(reading.report.problems, reading.report.problem_count)
 
 
 def _runs_so_far(source: str, pattern: str | None) -> list[Run]:
@@ -150,7 +134,7 @@ def _print_value(
 ) -> None:
     if as_json:
         names: dict[str, Any] = {"run": run, "rank": rank, "tag": tag}
-        print_json_line({**names, "step": step, "wall_time": wall_time, "value": value})
+        print_json({**names, "step": step, "wall_time": wall_time, "value": value}, indent=None)
         return
     name = one_line(run) + (f" rank {rank}" if rank else "")
     click.echo(f"{name}  {one_line(tag)}  step {step}  {value:.6g}")

@@ -10,6 +10,7 @@ import sys
 
 import click
 
+from rec_summary.cli import options
 from rec_summary.cli.command import RecordsCommand
 from rec_summary.cli.common import (
     SHOWN,
@@ -17,7 +18,6 @@ from rec_summary.cli.common import (
     count_of,
     one_line,
     print_json,
-    reporting_errors,
     size_of,
 )
 from rec_summary.cli.progress import reading_progress
@@ -29,58 +29,53 @@ Examples:
 """
 
 
-@click.command(cls=RecordsCommand, epilog=EXAMPLES)
-@click.argument("source", metavar="SRC", type=click.Path())
-@click.option("--runs", metavar="GLOB", help="Only runs whose name matches GLOB.")
+@click.command(cls=RecordsCommand, epilog=EXAMPLES, quiet="Print damage only.")
+@options.source
+@options.runs
 @click.option("--strict", is_flag=True, help="Exit with 1 for warnings as well.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("-q", "--quiet", is_flag=True, help="Print damage only.")
-@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
-def verify(
-    source: str, runs: str | None, strict: bool, as_json: bool, quiet: bool, debug: bool
-) -> None:
+@options.as_json()
+def verify(source: str, runs: str | None, strict: bool, as_json: bool, quiet: bool) -> None:
     """Check the checksums, contents and order of records; nothing is changed.
 
     SRC is a record directory, a tree of them, a single record file, or a URL. Exits with 0 if
     there is no damage, with 1 if there is. An unfinished record at the end of a file is a
     warning: a running training leaves one.
     """
-    with reporting_errors(debug=debug):
-        from rec_summary.records.format.names import parse_name
-        from rec_summary.records.remote import Url, open_binary
-        from rec_summary.series.verify import DAMAGE, verify_file
+    from rec_summary.records.format.names import parse_name
+    from rec_summary.records.remote import Url, open_binary
+    from rec_summary.series.verify import DAMAGE, verify_file
 
-        reports, unreadable = [], []
-        is_url = isinstance(source, Url)
-        if parse_name(os.path.basename(source)) if is_url else os.path.isfile(source):
-            path = source if is_url else os.path.realpath(source)  # the user has named it
-            with contextlib.closing(open_binary(path)) as opened:
-                nbytes = opened.size
-            with reading_progress(nbytes, quiet=quiet) as advance:
-                reports.append(verify_file(path, functools.partial(advance, path)))
-        else:
-            chosen = choose_runs(source, runs)
-            with reading_progress(sum(run.nbytes for run in chosen), quiet=quiet) as advance:
-                for run in chosen:
-                    progress = functools.partial(advance, run.name)
-                    for file in run.files:
-                        try:
-                            reports.append(verify_file(file.path, progress))
-                        except OSError as error:
-                            unreadable.append((file.path, error.strerror or str(error)))
-        if as_json:
-            found = [{**dataclasses.asdict(each), "damaged": each.damaged} for each in reports]
-            print_json({"files": found, "unreadable": unreadable})
-        else:
-            for report in reports:
-                findings = [f for f in report.findings if not quiet or f.severity == DAMAGE]
-                for finding in findings[:SHOWN]:
-                    place = f"{one_line(report.path)}, offset {finding.offset}"
-                    click.echo(f"{finding.severity}: {place}: {finding.text}")
-                if len(findings) > SHOWN:
-                    click.echo(f"  and {len(findings) - SHOWN:,} more in this file")
-            for path, why in unreadable:
-                click.echo(f"damage: {one_line(path)}: the file cannot be read: {why}")
+    reports, unreadable = [], []
+    is_url = isinstance(source, Url)
+    if parse_name(os.path.basename(source)) if is_url else os.path.isfile(source):
+        path = source if is_url else os.path.realpath(source)  # the user has named it
+        with contextlib.closing(open_binary(path)) as opened:
+            nbytes = opened.size
+        with reading_progress(nbytes, quiet=quiet) as advance:
+            reports.append(verify_file(path, functools.partial(advance, path)))
+    else:
+        chosen = choose_runs(source, runs)
+        with reading_progress(sum(run.nbytes for run in chosen), quiet=quiet) as advance:
+            for run in chosen:
+                progress = functools.partial(advance, run.name)
+                for file in run.files:
+                    try:
+                        reports.append(verify_file(file.path, progress))
+                    except OSError as error:
+                        unreadable.append((file.path, error.strerror or str(error)))
+    if as_json:
+        found = [{**dataclasses.asdict(each), "damaged": each.damaged} for each in reports]
+        print_json({"files": found, "unreadable": unreadable})
+    else:
+        for report in reports:
+            findings = [f for f in report.findings if not quiet or f.severity == DAMAGE]
+            for finding in findings[:SHOWN]:
+                place = f"{one_line(report.path)}, offset {finding.offset}"
+                click.echo(f"{finding.severity}: {place}: {finding.text}")
+            if len(findings) > SHOWN:
+                click.echo(f"  and {len(findings) - SHOWN:,} more in this file")
+        for path, why in unreadable:
+            click.echo(f"damage: {one_line(path)}: the file cannot be read: {why}")
     damaged = sum(report.damaged for report in reports) + len(unreadable)
     if not as_json and not quiet:
         records = sum(sum(report.records.values()) for report in reports)

@@ -7,19 +7,19 @@ import threading
 
 import click
 
+from rec_summary.cli import options
 from rec_summary.cli.command import RecordsCommand
-from rec_summary.cli.common import one_line, print_some, reporting_errors, stopping
-from rec_summary.cli.waiting import tell_what_is_awaited
+from rec_summary.cli.common import one_line, print_problems, print_waiting, stopping
 from rec_summary.errors import three_part, verbatim
 
 WARNING = (
-    "Warning: TensorBoard listens at {}, and asks nobody for a password: everybody who can reach "
-    "this machine can read all of these records, and what of the log directory TensorBoard shows. "
-    "An SSH tunnel to 127.0.0.1 does without (see docs/security.md)."
+    "Warning: TensorBoard listens at {} without a password: everybody who can reach this machine "
+    "can read all of these records and the log directory. An SSH tunnel to 127.0.0.1 avoids this "
+    "(see docs/security.md)."
 )
 _RELOADING = (
-    "Its pages load anew by themselves when `Reload data` is ticked in its settings (the gear "
-    "at the top right)."
+    "Its pages reload themselves if you tick `Reload data` in its settings (the gear at the top "
+    "right)."
 )
 EXAMPLES = """\b
 Examples:
@@ -29,8 +29,14 @@ Examples:
 """
 
 
-@click.command(cls=RecordsCommand, epilog=EXAMPLES, writes="logdir", follows=lambda params: True)
-@click.argument("source", metavar="SRC", type=click.Path())
+@click.command(
+    cls=RecordsCommand,
+    epilog=EXAMPLES,
+    quiet="Print only the address, errors and problems.",
+    writes="logdir",
+    follows=lambda params: True,
+)
+@options.source
 @click.argument("arguments", metavar="[-- TENSORBOARD OPTIONS]", nargs=-1)
 @click.option("--logdir", type=click.Path(), help="Keep the event files here. [default: a cache]")
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at.")
@@ -39,9 +45,7 @@ Examples:
     type=click.IntRange(0, 65535),
     help="The port to listen at. [default: a free one from 6006 on]",
 )
-@click.option("--runs", metavar="GLOB", help="Show only runs whose name matches GLOB.")
-@click.option("-q", "--quiet", is_flag=True, help="Print only the address, errors and problems.")
-@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@options.runs
 def view(
     source: str,
     arguments: tuple[str, ...],
@@ -50,42 +54,40 @@ def view(
     port: int | None,
     runs: str | None,
     quiet: bool,
-    debug: bool,
 ) -> None:
     """Show records in TensorBoard while they are written.
 
     SRC is a record directory or a tree of them, or a URL; it may still be empty. The event
-    files are kept in a cache, so that looking again starts quickly. Ctrl-C ends both the
-    export and TensorBoard.
+    files are kept in a cache, so the next start is quick. Ctrl-C ends both the export and
+    TensorBoard.
 
-    TensorBoard asks nobody for a password. It listens at this machine's own address only;
-    with another --host, everybody who can reach that address can see the records.
+    TensorBoard has no password. By default only programs on this machine can reach it; with
+    another --host, everybody who can reach that address can see the records.
     """
-    with reporting_errors(debug=debug):
-        from rec_summary.tensorboard.event_files.follow import follow_tensorboard
-        from rec_summary.tensorboard.view import Viewer, exposed, wait_while_running
+    from rec_summary.tensorboard.event_files.follow import follow_tensorboard
+    from rec_summary.tensorboard.view import Viewer, exposed, wait_while_running
 
-        logdir = _prepared(source, logdir)
-        tell_what_is_awaited(source, quiet=quiet)
-        address = exposed(host, arguments)
-        if address is not None:
-            click.echo(WARNING.format(one_line(address)), err=True)
-        with stopping() as stop, Viewer(logdir, host=host, port=port, arguments=arguments) as board:
-            click.echo(f"TensorBoard: {board.url} (Ctrl-C to stop)")
-            if not quiet:
-                click.echo(_RELOADING, err=True)
-            waiter = threading.Thread(target=wait_while_running, args=(board, stop), daemon=True)
-            waiter.start()
-            report = follow_tensorboard(source, logdir, stop=stop, runs=runs)
-            ended, said = not board.running, board.said
-        print_some([str(problem) for problem in report.problems], report.problem_count)
-        if ended:
-            raise click.ClickException(f"TensorBoard has ended. It said:\n{said}")
+    logdir = _prepared(source, logdir)
+    print_waiting(source, quiet=quiet)
+    address = exposed(host, arguments)
+    if address is not None:
+        click.echo(WARNING.format(one_line(address)), err=True)
+    with stopping() as stop, Viewer(logdir, host=host, port=port, arguments=arguments) as board:
+        click.echo(f"TensorBoard: {board.url} (Ctrl-C to stop)")
+        if not quiet:
+            click.echo(_RELOADING, err=True)
+        waiter = threading.Thread(target=wait_while_running, args=(board, stop), daemon=True)
+        waiter.start()
+        report = follow_tensorboard(source, logdir, stop=stop, runs=runs)
+        ended, said = not board.running, board.said
+    print_problems(report.problems, report.problem_count)
+    if ended:
+        raise click.ClickException(f"TensorBoard has ended. Its output:\n{said}")
 
 
 def _prepared(source: str, logdir: str | None) -> str:
     """Makes the directory of the event files, before anything is shown; returns its path."""
-    from rec_summary.series.options import ArgumentError, check_apart
+    from rec_summary.series.options import check_apart
     from rec_summary.tensorboard.view import cache_directory, prepare_cache
 
     try:
@@ -93,8 +95,6 @@ def _prepared(source: str, logdir: str | None) -> str:
         if logdir is None:
             return prepare_cache(source)
         os.makedirs(logdir, exist_ok=True)
-    except ArgumentError as error:
-        raise click.UsageError(str(error)) from error
     except OSError as error:
         received = verbatim(f"{error.filename or logdir}: {error.strerror or error}")
         text = three_part("the log directory", received, "a directory that can be written to")

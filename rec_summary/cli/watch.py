@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import sys
 import time
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from rec_summary.cli import options
 from rec_summary.cli.command import RecordsCommand
 from rec_summary.cli.common import (
     SHOWN,
@@ -19,10 +19,10 @@ from rec_summary.cli.common import (
     console,
     count_of,
     one_line,
-    reporting_errors,
+    print_json,
+    print_waiting,
     stopping,
 )
-from rec_summary.cli.waiting import tell_what_is_awaited
 
 if TYPE_CHECKING:
     import threading
@@ -51,18 +51,18 @@ alert is firing; 2 a mistake in the arguments; 3 it failed; 130 --once was
 interrupted.
 """
 FIRING: Final = 1
-FAILED: Final = 3
+FAILED: Final = 3  # 1 is for alerts
 _PATIENCE_SECS: Final = 10.0  # for commands that still have to run after Ctrl-C
 
 
-@click.command(cls=RecordsCommand, epilog=EXAMPLES)
-@click.argument("source", metavar="SRC", type=click.Path())
+@click.command(cls=RecordsCommand, epilog=EXAMPLES, failure=FAILED)
+@options.source
 @click.option(
     "--rule",
     "rules",
     metavar="RULE",
     multiple=True,
-    help="What to raise an alert for. May be given several times.  [default: nan-loss, stall, "
+    help="Raise an alert for this. May be given several times.  [default: nan-loss, stall, "
     "auc-drop]",
 )
 @click.option(
@@ -73,16 +73,16 @@ _PATIENCE_SECS: Final = 10.0  # for commands that still have to run after Ctrl-C
     type=click.Path(),
     help="Read rules from FILE, one in each line, with # comments.",
 )
-@click.option("--runs", metavar="GLOB", help="Watch only runs whose name matches GLOB.")
+@options.runs
 @click.option(
     "--since",
     metavar="WHEN",
-    help="Judge records from here on: a step (5000), an age (2h), or a date and time.  [default: "
-    "what is written from now on; with --once or --history: everything]",
+    help="Evaluate records from here on: a step (5000), an age (2h), or a date and time.  "
+    "[default: new records; with --once or --history: all]",
 )
-@click.option("--once", is_flag=True, help="Judge the records that are there, then exit.")
-@click.option("--history", is_flag=True, help="Report alerts that are already over, too.")
-@click.option("--json", "as_json", is_flag=True, help="Print alerts as lines of JSON.")
+@click.option("--once", is_flag=True, help="Evaluate the records that exist, then exit.")
+@click.option("--history", is_flag=True, help="Also report alerts that are over.")
+@options.as_json("Print alerts as lines of JSON.")
 @click.option(
     "--log", metavar="FILE", type=click.Path(), help="Append alerts to FILE, as lines of JSON."
 )
@@ -101,30 +101,14 @@ _PATIENCE_SECS: Final = 10.0  # for commands that still have to run after Ctrl-C
     show_default=True,
     help="Kill CMD if it takes longer.",
 )
-@click.option(
-    "--interval",
-    metavar="SECS",
-    type=click.FloatRange(0.05),
-    default=1.0,
-    show_default=True,
-    help="The time between two polls.",
-)
-@click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors and problems.")
-@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
-def watch(source: str, debug: bool, **chosen: Any) -> None:
+@options.interval
+def watch(source: str, **chosen: Any) -> None:
     """Raise alerts from records while they are written.
 
     SRC is a record directory or a tree of them; it need not exist yet. Each alert is
-    reported when it begins and when it is over. Nothing goes to a network. Ctrl-C ends it.
+    reported when it begins and when it is over. Nothing is sent over a network. Ctrl-C ends it.
     """
-    try:
-        with reporting_errors(debug=debug):
-            code = _watch(source, **chosen)
-    except click.UsageError:
-        raise
-    except click.ClickException as error:
-        error.show()
-        code = FAILED  # 1 is for alerts
+    code = _watch(source, **chosen)
     if code:
         sys.exit(code)
 
@@ -148,25 +132,21 @@ def _watch(
     from rec_summary.alerts.watching import WatchReport
     from rec_summary.alerts.watching import watch as watch_records
     from rec_summary.cli import INTERRUPTED
-    from rec_summary.series.options import ArgumentError
 
     report: WatchReport | None = None
     problems = 0
     with contextlib.ExitStack() as stack:
         stop = stack.enter_context(stopping())
-        try:
-            gathered = gather(rules, files)
-            beginning = _beginning(since, everything=once or history)
-            if once:
-                choose_runs(source, runs)  # an error if there are none
-            deliver = stack.enter_context(_delivering(stop, once=once, **sinks))
-        except ArgumentError as error:
-            raise click.UsageError(str(error)) from error
+        gathered = gather(rules, files)
+        beginning = _beginning(since, everything=once or history)
+        if once:
+            choose_runs(source, runs)  # an error if there are none
+        deliver = stack.enter_context(_delivering(stop, once=once, **sinks))
         if not quiet and not once:
             names = ", ".join(one_line(rule.title) for rule in gathered)
             click.echo(f"Watching {one_line(source)} for: {names}; Ctrl-C to stop.", err=True)
         if not once:
-            tell_what_is_awaited(source, quiet=quiet)
+            print_waiting(source, quiet=quiet)
         options: dict[str, Any] = {"once": once, "history": history, "since": beginning}
         for news in watch_records(
             source, gathered, stop=stop, runs=runs, interval=interval, **options
@@ -242,7 +222,7 @@ def _print(transition: Transition, stop: threading.Event, *, as_json: bool) -> N
 
     try:
         if as_json:
-            click.echo(json.dumps(json_of(transition)))
+            print_json(json_of(transition), indent=None)
         else:
             console().print(as_text(transition), soft_wrap=True)
     except BrokenPipeError:
@@ -254,7 +234,7 @@ def _print(transition: Transition, stop: threading.Event, *, as_json: bool) -> N
 def _print_unmatched(report: WatchReport) -> None:
     for rule in report.unmatched:
         if report.runs:
-            _complain(f"nothing is recorded yet that the rule {rule.title} is about")
+            _complain(f"no record matches the rule {rule.title} yet")
 
 
 def _complain(text: str) -> None:

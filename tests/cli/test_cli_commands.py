@@ -201,10 +201,13 @@ def test_tables_are_exported(source: Path, tmp_path: Path, form: str) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--format", "csv", "--follow"), "--follow goes with --format tensorboard"),
-        (("--format", "csv", "--max-points", "20"), "--max-points goes with --format"),
-        (("--projector", "x", "--follow"), "does not go with --follow"),
-        (("--labels", "x"), "--labels goes with --projector"),
+        (("--format", "csv", "--follow"), "--follow cannot be combined with --format csv"),
+        (
+            ("--format", "csv", "--max-points", "20"),
+            "--max-points cannot be combined with --format",
+        ),
+        (("--projector", "x", "--follow"), "cannot be combined with --follow"),
+        (("--labels", "x"), "--labels needs --projector"),
         (("--plugins", "scalar"), "Received: 'scalar'. Expected: one or more of scalars"),
         (("--max-points", "3"), "an int of at least 10"),
         (("--since", "5", "--until", "4"), "a step not after `until`"),

@@ -36,8 +36,7 @@ def command(body: Any, **options: Any) -> click.Command:
     @click.command(cls=RecordsCommand, writes="output", **options)
     @click.argument("source")
     @click.option("--output")
-    @click.option("--debug", is_flag=True)
-    def made(source: str, output: str | None, debug: bool) -> None:
+    def made(source: str, output: str | None, quiet: bool) -> None:
         body(source, output)
 
     return made

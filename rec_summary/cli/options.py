@@ -1,0 +1,35 @@
+"""Arguments and options that several sub-commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import click
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+source: Final = click.argument("source", metavar="SRC", type=click.Path())
+runs: Final = click.option(
+    "--runs", metavar="GLOB", help="Only runs whose name matches GLOB; * also matches /."
+)
+tags: Final = click.option("--tags", metavar="REGEX", help="Only tags in which REGEX is found.")
+since: Final = click.option(
+    "--since", metavar="STEP", type=int, help="Only this step and later ones."
+)
+until: Final = click.option(
+    "--until", metavar="STEP", type=int, help="Only this step and earlier ones."
+)
+interval: Final = click.option(
+    "--interval",
+    metavar="SECS",
+    type=click.FloatRange(0.05),
+    default=1.0,
+    show_default=True,
+    help="The time between two polls.",
+)
+
+
+def as_json(what: str = "Print JSON.") -> Decorator:
+    """Returns the option `--json`, with its help."""
+    return click.option("--json", "as_json", is_flag=True, help=what)
