@@ -238,7 +238,7 @@ def _type_of(values: Iterable[Any]) -> str:
 
 
 def _histogram_row(value: Value) -> Row:
-    return {**place_row(value), **histogram_row(value.recorded.value.histogram)}
+    return place_row(value) | histogram_row(value.recorded.value.histogram)
 
 
 def _landscape_rows(value: Value) -> Iterator[Row]:

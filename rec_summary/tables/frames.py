@@ -321,15 +321,14 @@ def place_row(value: Value) -> dict[str, Any]:
 
 def histogram_row(histogram: Any) -> dict[str, Any]:
     """Returns the columns of a recorded histogram; those of the buckets are arrays."""
-    buckets = list(histogram.buckets)  # once: each access makes messages again
-    left = np.array([bucket.left for bucket in buckets], np.float64)
-    return {
-        **{name: getattr(histogram, name) for name in _STATISTICS},
-        "population": population(histogram),
-        "left": left,
-        "right": left + np.array([bucket.width for bucket in buckets], np.float64),
-        "counts": np.array([bucket.count for bucket in buckets], np.int64),
-    }
+    buckets = [(each.left, each.width, each.count) for each in histogram.buckets]
+    edges = np.array(buckets, np.float64).reshape(-1, 3)
+    row = {name: getattr(histogram, name) for name in _STATISTICS}
+    row["population"] = population(histogram)
+    row["left"] = edges[:, 0]
+    row["right"] = edges[:, 0] + edges[:, 1]
+    row["counts"] = np.array([count for _, _, count in buckets], np.int64)  # not by way of floats
+    return row
 
 
 def _scalar_frame(parts: Sequence[_Scalars]) -> pd.DataFrame:

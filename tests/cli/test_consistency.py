@@ -138,7 +138,7 @@ def test_ctrl_c_at_any_moment_leaves_a_usable_state(tmp_path: Path) -> None:
     for index in range(4):
         path = source / f"run_{index}" / summary_name()
         path.parent.mkdir(parents=True)
-        path.write_bytes(some * 20)
+        path.write_bytes(some * 100)  # some seconds of work
     seed = random.Random(7)
     codes = []
     for _ in range(8):
