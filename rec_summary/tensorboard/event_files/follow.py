@@ -54,7 +54,7 @@ def follow_tensorboard(
             cannot be downsampled.
         runs: As in `export_tensorboard`.
         interval: How long to wait between two polls, in seconds.
-        told: Called with what was done so far, each time that something was.
+        told: Called with the report so far after each poll that exported something.
 
     Returns:
         What was exported and what was not.
