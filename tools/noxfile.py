@@ -42,6 +42,7 @@ QUICK_TESTS = (
 
 nox.options.envdir = str(ROOT / ".venv-versions")
 nox.options.reuse_venv = "yes"
+nox.options.default_venv_backend = "venv"  # has the setuptools that TensorBoard 2.20 needs
 nox.options.error_on_missing_interpreters = True
 
 

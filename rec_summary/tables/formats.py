@@ -483,7 +483,7 @@ class _ParquetFile(_TableFile):
 
     def _append(self, arrays: Mapping[str, Any]) -> None:
         arrow, _ = require_pyarrow()
-        batch = arrow.record_batch(dict(arrays))
+        batch = arrow.RecordBatch.from_pydict(dict(arrays))  # pyarrow 14 knows no shorter way
         self._batches.append(batch)
         self._nbytes += batch.nbytes
         if self._nbytes >= _ROW_GROUP_BYTES:

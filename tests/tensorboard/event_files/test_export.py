@@ -357,7 +357,7 @@ def test_a_source_of_which_nothing_can_be_read(source: Path, logdir: Path) -> No
     before = files(logdir)
     for path in (source / "run").glob("events*"):
         path.write_bytes(b"not a record file")
-    with pytest.raises(SourceError, match=r"2 files without a readable record; .*offset 0: "):
+    with pytest.raises(SourceError, match=r"2 files without a readable record; .*offset 0:"):
         export_tensorboard(source, logdir)
     assert files(logdir) == before
 
