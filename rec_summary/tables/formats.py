@@ -394,7 +394,8 @@ class _JsonLinesFile(_TextFile):
         template = '%s, "step": %d, "wall_time": %s, "value": %s}\n'
         places = [{"run": run, "rank": rank, "tag": tag} for tag in scalars.tags]
         prefixes = [json.dumps(place)[:-1] for place in places]
-        texts = map(str, scalars.values.astype(np.float32))
+        # Releases of NumPy differ in when they write an exponent.
+        texts = map(repr, map(float, map(str, scalars.values.astype(np.float32))))
         values = (_JSON_NUMBERS.get(text, text) for text in texts)
         self._file.write(_lines(template, prefixes, scalars, values))
 
