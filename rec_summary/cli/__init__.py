@@ -6,6 +6,7 @@ Only click is loaded here. What a sub-command needs is imported when it runs, so
 
 from __future__ import annotations
 
+import atexit
 import signal
 import sys
 from collections.abc import Sequence
@@ -57,6 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit code (see `EXIT_CODES`).
     """
     signal.signal(signal.SIGTERM, _terminate)
+    # When Python exits, the work is done: Ctrl-C would only change the exit code.
+    atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
     try:
         code = cli.main(arguments, prog_name="rec-summary", standalone_mode=False)
     except click.ClickException as error:

@@ -70,5 +70,7 @@ def test_exposure_is_told_before_it_begins(tmp_path: Path) -> None:
                 text=True,
                 timeout=60,
             )
-            assert done.stderr.startswith("Warning: TensorBoard listens at 0.0.0.0, and asks")
+            assert done.stderr.startswith(
+                "Warning: TensorBoard listens at 0.0.0.0 without a password"
+            )
             assert "TensorBoard does not start" in done.stderr
