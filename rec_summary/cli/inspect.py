@@ -24,7 +24,8 @@ from rec_summary.cli.progress import reading_progress
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from rec_summary.series.inspection import RunSummary, TagSummary
+    from rec_summary.series.overview.inspection import RunSummary
+    from rec_summary.series.overview.statistics import TagSummary
 
 _SHOWN = 50
 EXAMPLES = """\b
@@ -44,7 +45,7 @@ def inspect(source: str, runs: str | None, every: bool, as_json: bool, quiet: bo
 
     SRC is a record directory or a tree of them, or a URL.
     """
-    from rec_summary.series.inspection import inspect_run
+    from rec_summary.series.overview.inspection import inspect_run
 
     chosen = choose_runs(source, runs)
     with reading_progress(sum(run.nbytes for run in chosen), quiet=quiet) as advance:

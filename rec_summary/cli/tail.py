@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from rec_summary.records.reading.runs import Run
-    from rec_summary.series.tail import ScalarSeries, Tail
+    from rec_summary.series.overview.statistics import ScalarSeries
+    from rec_summary.series.overview.tail import Tail
 
 EXAMPLES: Final = """\b
 Examples:
@@ -62,7 +63,7 @@ def tail(
     terminal, a table is kept up to date. Elsewhere, and with --json, the last value of each
     tag comes first, then each new value, one in a line. Ctrl-C ends it.
     """
-    from rec_summary.series.tail import Tail
+    from rec_summary.series.overview.tail import Tail
 
     reading = Tail(source, runs=runs, tags=tags)
     # With --once, it is an error if there are no records; else they may come later.

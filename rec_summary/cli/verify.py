@@ -43,7 +43,7 @@ def verify(source: str, runs: str | None, strict: bool, as_json: bool, quiet: bo
     """
     from rec_summary.records.format.names import parse_name
     from rec_summary.records.remote import Url, open_binary
-    from rec_summary.series.verify import DAMAGE, verify_file
+    from rec_summary.series.overview.verify import DAMAGE, verify_file
 
     reports, unreadable = [], []
     is_url = isinstance(source, Url)

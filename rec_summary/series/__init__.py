@@ -9,7 +9,6 @@ the two a batch is, is decided once, when its piece of the file is scanned::
             if batch.kind == SUMMARY:
                 part = batch.select(selection, kinds)  # tags and steps, kinds of values
                 part.scalars()     # columns: tags, codes, steps, wall times, values
-                part.summaries()   # for each series: values, steps, bytes, last, least, greatest
                 part.records()     # one by one, with `event`, `step`, `values`
             else:
                 [record] = batch.records()  # a graph, a version, lineage
@@ -26,6 +25,8 @@ finished: batches in which the later value of a step has won, and restarts::
             ...  # what was recorded from item.step on is superseded
         else:
             item.scalars()  # or any other method of a batch
+
+Records in short (room `overview`): the content of a run, its last values, the faults of a file.
 
 Whole runs (module `values`): `scalar_columns` yields scalars as columns as they were recorded,
 `finished` the ranks and finished batches, and `recorded_values` the same value by value.

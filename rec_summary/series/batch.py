@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import abc
 import itertools
-import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
@@ -91,45 +89,6 @@ class Span(NamedTuple):
     last_step: int
 
 
-@dataclass
-class SeriesSummary:
-    """The values of a series in short.
-
-    Attributes:
-        values: How many values there are.
-        first_step: The lowest step.
-        last_step: The highest step.
-        nbytes: The size of the values.
-        last: The last value, of a scalar.
-        least: The least finite value, of a scalar.
-        greatest: The greatest finite value, of a scalar.
-        not_finite: How many values are NaN or infinite, of a scalar.
-    """
-
-    values: int
-    first_step: int
-    last_step: int
-    nbytes: int
-    last: float | None = None
-    least: float | None = None
-    greatest: float | None = None
-    not_finite: int = 0
-
-    def extend(self, later: SeriesSummary) -> None:
-        """Adds values that were recorded later."""
-        self.values += later.values
-        self.first_step = min(self.first_step, later.first_step)
-        self.last_step = max(self.last_step, later.last_step)
-        self.nbytes += later.nbytes
-        self.not_finite += later.not_finite
-        if later.last is not None:
-            self.last = later.last
-        if later.least is not None and later.greatest is not None:
-            self.least = later.least if self.least is None else min(self.least, later.least)
-            greatest = later.greatest if self.greatest is None else self.greatest
-            self.greatest = max(greatest, later.greatest)
-
-
 class Batch(abc.ABC):
     """Records in a row of one file.
 
@@ -184,10 +143,6 @@ class Batch(abc.ABC):
     @abc.abstractmethod
     def series(self) -> dict[Series, Span]:
         """Returns the series, in no particular order."""
-
-    @abc.abstractmethod
-    def summaries(self) -> dict[Series, SeriesSummary]:
-        """Returns each series in short."""
 
     @abc.abstractmethod
     def scalars(self) -> Columns:
@@ -313,23 +268,6 @@ class Record(Batch):
         for each in self.values:
             before = found.get(each[:2])
             found[each[:2]] = Span(0, 1 + (before.values if before else 0), step, step)
-        return found
-
-    def summaries(self) -> dict[Series, SeriesSummary]:
-        """Returns each series in short."""
-        step = self.step
-        found: dict[Series, SeriesSummary] = {}
-        for kind, tag, value, _ in self.values:
-            summary = SeriesSummary(1, step, step, value.ByteSize())
-            if kind == SCALAR:
-                number = summary.last = value.scalar_value
-                if math.isfinite(number):
-                    summary.least = summary.greatest = number
-                else:
-                    summary.not_finite = 1
-            before = found.setdefault((kind, tag), summary)
-            if before is not summary:
-                before.extend(summary)
         return found
 
     def scalars(self) -> Columns:

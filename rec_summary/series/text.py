@@ -17,6 +17,8 @@ def valid(text: str | bytes) -> str:
     Protobuf hands out a `bytes` for a string field that is not UTF-8; file names and JSON
     can bring lone surrogates.
     """
+    if isinstance(text, str) and text.isascii():
+        return text
     raw = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
     return raw.decode("utf-8", "replace")
 

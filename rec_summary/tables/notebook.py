@@ -17,8 +17,8 @@ from rec_summary.records.reading.runs import Run
 from rec_summary.series.batch import by_tag
 from rec_summary.series.lineage import DETAILS, column_names, lineage_of, row
 from rec_summary.series.options import Selection
+from rec_summary.series.overview.statistics import ScalarSeries, relative_heights
 from rec_summary.series.report import Report
-from rec_summary.series.tail import ScalarSeries, relative_heights
 from rec_summary.series.text import printable, utc, valid
 from rec_summary.series.values import finished_scalars
 

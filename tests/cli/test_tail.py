@@ -17,7 +17,7 @@ import pytest
 from rec_summary._pb import lineage_pb2
 from rec_summary.records.writing.run_writer import RunWriter
 from rec_summary.records.writing.task import MessageRecord
-from rec_summary.series.tail import Tail
+from rec_summary.series.overview.tail import Tail
 from tests.support.command import PROGRAM, flat, run, start
 from tests.support.record_dirs import event, lineage, scalar, train, write_segment
 

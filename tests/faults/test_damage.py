@@ -23,9 +23,9 @@ from rec_summary.records.reading.reader import (
 from rec_summary.records.reading.repair import repair
 from rec_summary.records.reading.runs import RecordFile, find_runs, list_files
 from rec_summary.series.event_reader import read_batches
-from rec_summary.series.inspection import inspect_run
+from rec_summary.series.overview.inspection import inspect_run
+from rec_summary.series.overview.verify import verify_file
 from rec_summary.series.report import Report
-from rec_summary.series.verify import verify_file
 from rec_summary.tensorboard.event_files.export import export_tensorboard
 from tests.faults.ledger import Ledger, times
 from tests.support.record_dirs import custom, event, histo, lineage, scalar, train, write_segment

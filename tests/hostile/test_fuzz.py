@@ -24,10 +24,10 @@ from rec_summary.errors import SourceError
 from rec_summary.records.format.framing import frame
 from rec_summary.records.reading.repair import repair
 from rec_summary.records.reading.runs import find_runs
-from rec_summary.series.inspection import inspect_run
 from rec_summary.series.lineage import rows
+from rec_summary.series.overview.inspection import inspect_run
+from rec_summary.series.overview.verify import verify_file
 from rec_summary.series.report import Report
-from rec_summary.series.verify import verify_file
 from rec_summary.tables.formats import export_tables
 from rec_summary.tensorboard.event_files.export import export_tensorboard
 from tests.support.crafted import good, header

@@ -19,7 +19,8 @@ from rec_summary.records.format.framing import frame
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading import repair
 from rec_summary.records.reading.reader import BadLength, LostRecord, RecordReader
-from rec_summary.series import limits, verify
+from rec_summary.series import limits
+from rec_summary.series.overview import verify
 from rec_summary.tensorboard.dashboards.graphs.computation import graph_def
 from rec_summary.tensorboard.dashboards.images import ImageMapper, declared_size
 from rec_summary.tensorboard.dashboards.landscape.mapper import LandscapeMapper
@@ -291,7 +292,7 @@ def test_tags_are_bounded_in_length_and_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rec_summary.series.step_buffer.MOST_SERIES", 3)
-    monkeypatch.setattr("rec_summary.series.inspection.MOST_SERIES", 3)
+    monkeypatch.setattr("rec_summary.series.overview.inspection.MOST_SERIES", 3)
     values = [scalar(tag, 1) for tag in ("a", "b", "c", "d", "e", "x" * 1001)]
     write(tmp_path / "records", frame(event(1, *values).SerializeToString()), good(2, "a"))
     report = export_tensorboard(tmp_path / "records", tmp_path / "logs")

@@ -16,7 +16,7 @@ import rec_summary
 from rec_summary._pb import lineage_pb2
 from rec_summary.series.batch import Columns
 from rec_summary.series.options import ArgumentError
-from rec_summary.series.tail import ScalarSeries
+from rec_summary.series.overview.statistics import ScalarSeries
 from rec_summary.tables import notebook
 from rec_summary.tables.notebook import run_html, sparkline
 from tests.support.record_dirs import custom, event, lineage, scalar, train, write_segment

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rec_summary._pb.summary_pb2 import Event
-from rec_summary.records.format import framing, wire
+from rec_summary.records.format import framing
 from rec_summary.series.batch import (
     SCALAR,
     SUMMARY,
@@ -21,7 +21,6 @@ from rec_summary.series.batch import (
     Integers,
     Record,
     Series,
-    SeriesSummary,
     Span,
 )
 from rec_summary.series.options import Selection
@@ -43,8 +42,6 @@ class ScannedRecords:
         wall_times: Seconds since the epoch, finite.
         places: For each group, the numbers of its records, ascending.
         values: The scalars of each group, of shape [records of the group, its scalars].
-        sizes: The sizes in bytes of the other values of each group, of shape [records of the group,
-            its other values].
         buffer: The records as they are in the file.
         start: Where in `buffer` the first record begins.
         data: The records as events of an event file, framed; undefined where `group` is -1;
@@ -61,7 +58,6 @@ class ScannedRecords:
     wall_times: Floats
     places: tuple[Integers, ...]
     values: tuple[npt.NDArray[np.float32], ...]
-    sizes: tuple[Integers, ...]
     buffer: bytes
     start: int
     data: Bytes | None
@@ -125,7 +121,7 @@ class Block(Batch):
     @property
     def count(self) -> int:
         """How many values there are."""
-        return sum(len(self._series[group]) * len(places) for group, places, _, _ in self._groups)
+        return sum(len(self._series[group]) * len(places) for group, places, _ in self._groups)
 
     def __len__(self) -> int:
         return self._last - self._first if self._chosen is None else len(self._rows)
@@ -180,7 +176,7 @@ class Block(Batch):
         """Returns the series."""
         steps = self._scanned.steps
         found: dict[Series, Span] = {}
-        for group, places, _, _ in self._groups:
+        for group, places, _ in self._groups:
             first, last = int(places[0]), int(places[-1])
             place = first - self._first
             if self._chosen is not None:
@@ -191,37 +187,11 @@ class Block(Batch):
                 found[series] = span if known is None else _joined(known, span)
         return found
 
-    def summaries(self) -> dict[Series, SeriesSummary]:
-        """Returns each series in short."""
-        steps = self._scanned.steps
-        found: dict[Series, SeriesSummary] = {}
-        # A series of several groups has its last value in the group that ends last.
-        for group, places, values, sizes in sorted(self._groups, key=lambda each: each[1][-1]):
-            first_step, last_step = int(steps[places[0]]), int(steps[places[-1]])
-            chosen = self._series[group]
-            scalars = others = -1
-            for series in self._scanned.series[group]:
-                is_scalar = series[0] == SCALAR
-                scalars, others = scalars + is_scalar, others + (not is_scalar)
-                if series not in chosen:
-                    continue
-                if is_scalar:
-                    nbytes = _scalar_bytes(series[1]) * len(places)
-                    summary = SeriesSummary(len(places), first_step, last_step, nbytes)
-                    _summarize(summary, values[:, scalars])
-                else:
-                    nbytes = int(sizes[:, others].sum())
-                    summary = SeriesSummary(len(places), first_step, last_step, nbytes)
-                known = found.setdefault(series, summary)
-                if known is not summary:
-                    known.extend(summary)
-        return found
-
     def scalars(self) -> Columns:
         """Returns the scalars."""
         parts = []
         tags: list[str] = []
-        for group, places, values, _ in self._groups:
+        for group, places, values in self._groups:
             series = [each for each in self._scanned.series[group] if each[0] == SCALAR]
             for column, each in enumerate(series):
                 if each in self._series[group]:
@@ -265,15 +235,14 @@ class Block(Batch):
         return self._scanned.everything if self._chosen is None else self._chosen
 
     @cached_property
-    def _groups(self) -> list[tuple[int, Integers, npt.NDArray[np.float32], Integers]]:
-        """The groups with records here: number, the records' numbers, scalars, sizes."""
+    def _groups(self) -> list[tuple[int, Integers, npt.NDArray[np.float32]]]:
+        """The groups with records here: number, the records' numbers, scalars."""
         found = []
         for group in self._series:
             places = self._scanned.places[group]
             among = slice(*np.searchsorted(places, (self._first, self._last)))
             if among.start < among.stop:
-                values, sizes = self._scanned.values[group], self._scanned.sizes[group]
-                found.append((group, places[among], values[among], sizes[among]))
+                found.append((group, places[among], self._scanned.values[group][among]))
         return found
 
     @cached_property
@@ -281,7 +250,7 @@ class Block(Batch):
         """The numbers of the records that have a selected value."""
         if self._chosen is None:
             return np.arange(self._first, self._last)
-        places = [places for _, places, _, _ in self._groups]
+        places = [places for _, places, _ in self._groups]
         return np.sort(np.concatenate(places)) if places else np.zeros(0, np.int64)
 
 
@@ -292,17 +261,3 @@ def _joined(one: Span, other: Span) -> Span:
         min(one.first_step, other.first_step),
         max(one.last_step, other.last_step),
     )
-
-
-def _scalar_bytes(tag: str) -> int:
-    """Returns the size of a `Summary.Value` that holds a scalar."""
-    size = len(tag.encode())
-    return 1 + len(wire.varint(size)) + size + 1 + 4
-
-
-def _summarize(summary: SeriesSummary, numbers: npt.NDArray[np.float32]) -> None:
-    finite = numbers[np.isfinite(numbers)]
-    summary.last = float(numbers[-1])
-    summary.not_finite = len(numbers) - len(finite)
-    if len(finite):
-        summary.least, summary.greatest = float(finite.min()), float(finite.max())

@@ -3,8 +3,9 @@
 A record of scalars has the same bytes in MindSpore's format and in an event file, but for the key
 of each number. In a training, thousands of records differ only in their time, step and numbers. So
 records are grouped by their fixed bytes, and checked and converted as columns: a few dozen
-operations of NumPy do for thousands of records. Records with histograms or images are taken apart
-one by one, and their histograms are converted together.
+operations of NumPy do for thousands of records. All other records are taken one by one: decoded
+by protobuf, or, where events of an event file are asked for, taken apart on the wire, and their
+histograms are converted together.
 
 A record of any other form is left out, and decoded by itself; both ways give the same bytes.
 """
@@ -19,14 +20,18 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from rec_summary._pb.summary_pb2 import Event
 from rec_summary.records.format import framing
-from rec_summary.records.format.bounds import UNDECODABLE
 from rec_summary.records.format.framing import contribution, masked, row_checksums
 from rec_summary.series.batch import IMAGE, SCALAR, Bytes, Floats, Integers, Series
 from rec_summary.series.blocks.block import ScannedRecords
 from rec_summary.series.blocks.histograms import convert
-from rec_summary.series.blocks.wire_record import MOST_STEPS, WireRecord, take_apart
+from rec_summary.series.blocks.wire_record import (
+    MOST_STEPS,
+    DecodedRecord,
+    WireRecord,
+    decode,
+    take_apart,
+)
 
 _HEADER: Final = struct.Struct("<QI")
 _LONGEST: Final = 2048  # of a payload
@@ -35,6 +40,7 @@ _MOST_LENGTHS: Final = 64
 _ROWS: Final = 4096  # that are gathered at a time: their places take eight times their bytes
 _FEW: Final = 32  # of fewer records of one layout, one by one costs less
 _MOST_POOR: Final = 64  # layouts of few records, in a block
+_MOST_OTHERS: Final = 8  # records of other kinds, of one length, before scalars are given up
 _STEP_AT: Final = 10  # in a payload, behind the time and the key of the step
 _RECORDED, _SHOWN = 0x1D, 0x15  # the keys of a number in a record and in an event file
 
@@ -63,14 +69,13 @@ def scan(buffer: bytes, at: int, offset: int, *, frames: bool = True) -> Scanned
         return None
     found.leave_repetitions()
     goes_back = np.diff(found.steps, prepend=found.steps[0]) < 0
-    places, values, sizes = [], [], []
+    places, values = [], []
     for group in found.groups:
         where = np.concatenate(group.places)
         kept = found.group[where] >= 0
         order = np.argsort(where[kept], kind="stable")
         places.append(where[kept][order])
         values.append(np.concatenate(group.values)[kept][order])
-        sizes.append(np.concatenate(group.sizes)[kept][order])
     return ScannedRecords(
         bounds=bounds + offset,
         group=found.group,
@@ -79,7 +84,6 @@ def scan(buffer: bytes, at: int, offset: int, *, frames: bool = True) -> Scanned
         wall_times=found.wall_times,
         places=tuple(places),
         values=tuple(values),
-        sizes=tuple(sizes),
         buffer=buffer,
         start=at,
         data=found.data if frames else None,
@@ -114,12 +118,14 @@ class _Group(NamedTuple):
 
     places: list[Integers]
     values: list[npt.NDArray[np.float32]]
-    sizes: list[Integers]
 
-    def add(self, places: Integers, values: npt.NDArray[np.float32], sizes: Integers) -> None:
+    def add(self, places: Integers, values: npt.NDArray[np.float32]) -> None:
         self.places.append(places)
         self.values.append(values)
-        self.sizes.append(sizes)
+
+
+_Found = tuple[int, bytes, WireRecord | DecodedRecord, bytes | None]
+"""A record: its number, payload, content, and event if that has another size."""
 
 
 class _Scan:
@@ -152,7 +158,7 @@ class _Scan:
                 places = np.flatnonzero(sizes == size)
                 for start in range(0, len(places), _ROWS):
                     self._take_length(places[start : start + _ROWS], size)
-        self._take_mixed()
+        self._take_others()
 
     def leave_repetitions(self) -> None:
         """Excludes the steps in which a series may have several values.
@@ -174,8 +180,9 @@ class _Scan:
     def _take_length(self, places: Integers, size: int) -> None:
         """Takes the records of scalars of one size, layout by layout."""
         rows: Bytes | None = None
+        others = 0
         for _ in range(_MOST_LAYOUTS):
-            if not len(places) or self._poor > _MOST_POOR:
+            if not len(places) or self._poor > _MOST_POOR or others > _MOST_OTHERS:
                 return
             begin = self._at + int(self._bounds[places[0]])
             payload = self._buffer[
@@ -184,6 +191,7 @@ class _Scan:
             first = take_apart(payload, 0, len(payload))
             if first is None or not first.holds_only(SCALAR):
                 places, rows = places[1:], None if rows is None else rows[1:]
+                others += 1
                 continue
             if rows is None:
                 rows = self.data[self._bounds[places][:, None] + np.arange(size)]
@@ -215,8 +223,7 @@ class _Scan:
             return
         self.steps[places], self.wall_times[places] = steps, wall_times
         self.group[places] = number = self._group_of(first.series)
-        nothing = np.zeros((len(places), 0), np.int64)
-        self.groups[number].add(places, bits.view("<f4"), nothing)
+        self.groups[number].add(places, bits.view("<f4"))
         if self._frames:
             self._convert(places, rows, checksums, first)
 
@@ -224,54 +231,69 @@ class _Scan:
         number = self._numbers.setdefault(series, len(self.series))
         if number == len(self.series):
             self.series.append(series)
-            self.groups.append(_Group([], [], []))
+            self.groups.append(_Group([], []))
         return number
 
-    def _take_mixed(self) -> None:
-        """Takes what is left and has histograms or images."""
+    def _take_others(self) -> None:
+        """Takes records that are left, one by one."""
         if self._poor > _MOST_POOR:
             return
-        left = np.flatnonzero(self.group < 0).tolist()
-        data, at = self._buffer, self._at
-        records = []
-        for place in left:
-            begin, end = at + int(self._bounds[place]), at + int(self._bounds[place + 1])
-            record = take_apart(data, begin + framing.HEADER_BYTES, end - framing.FOOTER_BYTES)
-            if record is not None and not record.holds_only(SCALAR):
-                records.append((place, end, record))
-        converted: Iterator[bytes | None] = iter(())
-        spans = [span for _, _, record in records for span in record.histograms]
-        if spans and self._frames:
-            starts, ends = np.array(spans, np.int64).T
-            converted = iter(convert(np.frombuffer(data, np.uint8), starts, ends))
-        taken: dict[int, list[tuple[int, list[float], list[int]]]] = {}  # by group
-        for place, end, record in records:
-            content = data[record.start : end - framing.FOOTER_BYTES]
-            larger = None
-            if not self._frames:
-                if record.histograms and not _is_event(content):
-                    continue
-            elif not record.holds_only(IMAGE):
-                larger = record.rebuild(data, [next(converted) for _ in record.histograms])
-                if larger is None:
-                    continue
-            if len(self.series) >= _MOST_LAYOUTS or not framing.footer_matches(
-                content, data[end - framing.FOOTER_BYTES : end]
-            ):
+        found = self._rebuilt() if self._frames else self._decoded()
+        rows: dict[int, list[tuple[int, list[float]]]] = {}  # by group
+        for place, content, record, larger in found:
+            end = self._at + int(self._bounds[place + 1])
+            footer = self._buffer[end - framing.FOOTER_BYTES : end]
+            if not framing.footer_matches(content, footer):
+                continue
+            if record.series not in self._numbers and len(self.series) >= _MOST_LAYOUTS:
                 continue
             self.group[place] = number = self._group_of(record.series)
             self.steps[place], self.wall_times[place] = record.step, record.wall_time
             if larger is not None:
                 self.larger[place] = framing.frame(larger)
-            taken.setdefault(number, []).append((place, record.scalars(data), record.sizes()))
-        for number, rows in taken.items():
-            where, values, nbytes = zip(*rows, strict=True)
-            count = len(rows)
-            self.groups[number].add(
-                np.array(where, np.int64),
-                np.array(values, np.float32).reshape(count, -1),
-                np.array(nbytes, np.int64).reshape(count, -1),
+            rows.setdefault(number, []).append((place, record.scalars))
+        for number, each in rows.items():
+            places, values = zip(*each, strict=True)
+            numbers = np.array(values, np.float32).reshape(len(each), -1)
+            self.groups[number].add(np.array(places, np.int64), numbers)
+
+    def _left(self) -> Iterator[tuple[int, int, int]]:
+        """Yields the records that are left: number, and where in the buffer the payload is."""
+        for place in np.flatnonzero(self.group < 0).tolist():
+            begin, end = (
+                self._at + int(self._bounds[place]),
+                self._at + int(self._bounds[place + 1]),
             )
+            yield place, begin + framing.HEADER_BYTES, end - framing.FOOTER_BYTES
+
+    def _decoded(self) -> Iterator[_Found]:
+        """Decodes records with protobuf, which is faster than this module in Python."""
+        for place, begin, end in self._left():
+            content = self._buffer[begin:end]
+            record = decode(content)
+            if record is not None:
+                yield place, content, record, None
+
+    def _rebuilt(self) -> Iterator[_Found]:
+        """Makes events of an event file of records with histograms or images."""
+        data = self._buffer
+        records = []
+        for place, begin, end in self._left():
+            record = take_apart(data, begin, end)
+            if record is not None and not record.holds_only(SCALAR):
+                records.append((place, begin, end, record))
+        spans = [span for *_, record in records for span in record.histograms]
+        converted: Iterator[bytes | None] = iter(())
+        if spans:
+            starts, ends = np.array(spans, np.int64).T
+            converted = iter(convert(np.frombuffer(data, np.uint8), starts, ends))
+        for place, begin, end, record in records:
+            larger = None
+            if not record.holds_only(IMAGE):
+                larger = record.rebuild(data, [next(converted) for _ in record.histograms])
+                if larger is None:
+                    continue
+            yield place, data[begin:end], record, larger
 
     def _convert(
         self, places: Integers, rows: Bytes, checksums: npt.NDArray[np.uint32], first: WireRecord
@@ -285,15 +307,6 @@ class _Scan:
         if not self.data.flags.writeable:
             self.data = self.data.copy()
         self.data[self._bounds[places][:, None] + np.arange(rows.shape[1])] = rows
-
-
-def _is_event(payload: bytes) -> bool:
-    """Whether a payload can be decoded; of a block, none is so large that it has too many parts."""
-    try:
-        event = Event.FromString(payload)
-    except UNDECODABLE:
-        return False
-    return event.IsInitialized()
 
 
 def _variable(first: WireRecord) -> list[int]:

@@ -1,4 +1,4 @@
-"""Records of scalars, histograms and images, taken apart on the wire and put together again."""
+"""Single records for a block: decoded, or taken apart on the wire and put together again."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import math
 import struct
 from typing import Final, NamedTuple
 
+from rec_summary._pb.summary_pb2 import Event
 from rec_summary.records.format import wire
-from rec_summary.series.batch import HISTOGRAM, IMAGE, SCALAR, Series
+from rec_summary.records.format.bounds import UNDECODABLE
+from rec_summary.series.batch import HISTOGRAM, IMAGE, SCALAR, SUMMARY, Series
 from rec_summary.series.blocks.image_size import png_size
 from rec_summary.series.limits import LONGEST_TAG, MOST_PIXELS
 
@@ -31,6 +33,7 @@ class WireRecord(NamedTuple):
         step: Above 0.
         head: Where the fields of time and step end.
         series: Its series, in order.
+        scalars: The values of the scalars among them.
         tags: Where each value's field of the tag begins and ends.
         contents: Where each value's content begins and ends, without key and length.
         histograms: Those of them that are histograms.
@@ -41,6 +44,7 @@ class WireRecord(NamedTuple):
     step: int
     head: int
     series: tuple[Series, ...]
+    scalars: list[float]
     tags: list[tuple[int, int]]
     contents: list[tuple[int, int]]
     histograms: list[tuple[int, int]]
@@ -48,24 +52,6 @@ class WireRecord(NamedTuple):
     def holds_only(self, kind: str) -> bool:
         """Whether all values are of one kind; of images, TensorBoard has the same bytes."""
         return all(each == kind for each, _ in self.series)
-
-    def scalars(self, data: bytes) -> list[float]:
-        """Returns the scalars."""
-        return [
-            _FLOAT.unpack_from(data, start)[0]
-            for (kind, _), (start, _) in zip(self.series, self.contents, strict=True)
-            if kind == SCALAR
-        ]
-
-    def sizes(self) -> list[int]:
-        """Returns the sizes of the other values, with their tags, in bytes."""
-        return [
-            end - start
-            for (kind, _), (start, _), (_, end) in zip(
-                self.series, self.tags, self.contents, strict=True
-            )
-            if kind != SCALAR
-        ]
 
     def rebuild(self, data: bytes, histograms: list[bytes | None]) -> bytes | None:
         """Returns the event of an event file; None if a histogram was not converted."""
@@ -84,6 +70,15 @@ class WireRecord(NamedTuple):
                 content = data[begin:end] + wire.bytes_field(_SHOWN_HISTOGRAM, converted)
             parts.append(wire.bytes_field(1, content))
         return data[self.start : self.head] + wire.bytes_field(5, b"".join(parts))
+
+
+class DecodedRecord(NamedTuple):
+    """What a block holds of a record of any kinds. Attributes as in `WireRecord`."""
+
+    wall_time: float
+    step: int
+    series: tuple[Series, ...]
+    scalars: list[float]
 
 
 def take_apart(data: bytes, start: int, end: int) -> WireRecord | None:
@@ -110,6 +105,7 @@ def take_apart(data: bytes, start: int, end: int) -> WireRecord | None:
     tags: list[tuple[int, int]] = []
     contents: list[tuple[int, int]] = []
     histograms: list[tuple[int, int]] = []
+    scalars: list[float] = []
     while at < end:
         if data[at] != _VALUE:
             return None
@@ -127,6 +123,7 @@ def take_apart(data: bytes, start: int, end: int) -> WireRecord | None:
             kind, content = SCALAR, tag_end + 1
             if content + 4 != value_end or _is_signal(data, content):
                 return None
+            scalars.append(_FLOAT.unpack_from(data, content)[0])
         elif key in (_RECORDED_HISTOGRAM, _IMAGE):
             kind = HISTOGRAM if key == _RECORDED_HISTOGRAM else IMAGE
             size, content = wire.read_varint(data, tag_end + 1, value_end, shortest=True)
@@ -149,7 +146,34 @@ def take_apart(data: bytes, start: int, end: int) -> WireRecord | None:
         contents.append((content, value_end))
         at = value_end
     place = start, wall_time, step, head
-    return WireRecord(*place, tuple(series), tags, contents, histograms) if series else None
+    if not series:
+        return None
+    return WireRecord(*place, tuple(series), scalars, tags, contents, histograms)
+
+
+def decode(payload: bytes) -> DecodedRecord | None:
+    """Decodes a record; None if it is no summary, or one that a block cannot hold."""
+    try:
+        event = Event.FromString(payload)
+    except UNDECODABLE:
+        return None
+    step, wall_time = event.step, event.wall_time
+    if event.WhichOneof("what") != SUMMARY or not event.IsInitialized():
+        return None
+    if not 0 < step < MOST_STEPS or not math.isfinite(wall_time):
+        return None
+    series, scalars = [], []
+    for value in event.summary.value:
+        kind, tag = value.WhichOneof("value"), value.tag
+        # Protobuf hands out bytes for a tag that is not UTF-8.
+        if kind is None or isinstance(tag, bytes) or len(tag) > LONGEST_TAG:
+            return None
+        series.append((kind, tag))
+        if kind == SCALAR:
+            scalars.append(value.scalar_value)
+    if not series or len(set(series)) < len(series):
+        return None
+    return DecodedRecord(wall_time, step, tuple(series), scalars)
 
 
 def _is_plain_image(data: bytes, at: int, end: int) -> bool:

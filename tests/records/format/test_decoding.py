@@ -22,7 +22,7 @@ from rec_summary.series.event_reader import read_batches
 from rec_summary.series.report import Report
 from rec_summary.records.reading.runs import RecordFile
 from rec_summary.records.format.names import parse_name
-from rec_summary.series.verify import verify_file
+from rec_summary.series.overview.verify import verify_file
 path, report = sys.argv[1], Report()
 file = RecordFile(path, parse_name(path.rpartition("/")[2]))
 print(len(list(read_batches(file, report))), len(report.problems))

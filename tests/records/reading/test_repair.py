@@ -11,7 +11,7 @@ from rec_summary.errors import DestinationError, SourceError
 from rec_summary.records.format.framing import frame
 from rec_summary.records.reading.reader import RecordReader
 from rec_summary.records.reading.repair import RepairReport, find_record, repair
-from rec_summary.series.verify import verify_file
+from rec_summary.series.overview.verify import verify_file
 from tests.support.record_dirs import event, scalar, summary_name, tree, write_segment
 
 FRAMES = [frame(event(step, scalar("loss", step)).SerializeToString()) for step in range(6)]

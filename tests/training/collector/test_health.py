@@ -6,7 +6,7 @@ pytest.importorskip("mindspore")
 
 from rec_summary import Durability, SummaryCollector
 from rec_summary.records.reading.runs import find_runs
-from rec_summary.series.inspection import inspect_run
+from rec_summary.series.overview.inspection import inspect_run
 from rec_summary.training.collector import health
 from tests.support.nets import Journal, click_model, stream
 from tests.support.training_records import scalars

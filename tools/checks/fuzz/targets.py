@@ -20,10 +20,10 @@ from rec_summary.records.format.framing import frame
 from rec_summary.records.reading.reader import BadLength, RecordReader, TruncatedRecord
 from rec_summary.records.reading.repair import repair
 from rec_summary.records.reading.runs import find_runs
-from rec_summary.series.inspection import inspect_run
 from rec_summary.series.lineage import rows
+from rec_summary.series.overview.inspection import inspect_run
+from rec_summary.series.overview.verify import verify_file
 from rec_summary.series.report import Report
-from rec_summary.series.verify import verify_file
 from rec_summary.tensorboard.event_files.cursor import CURSOR_NAME, decode
 from rec_summary.tensorboard.event_files.export import export_tensorboard
 from tests.support.checkpoint_bytes import DATA

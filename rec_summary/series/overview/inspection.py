@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rec_summary._pb.lineage_pb2 import RunState
+from rec_summary.records.format import wire
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import Run
-from rec_summary.series.batch import SCALAR, SUMMARY, Batch, Series, SeriesSummary
+from rec_summary.series.batch import SCALAR, SUMMARY, Batch, Columns, Series, by_tag, concatenated
 from rec_summary.series.event_reader import read_batches
 from rec_summary.series.limits import LONGEST_TAG, MOST_SERIES
 from rec_summary.series.lineage import Lineage, take
+from rec_summary.series.overview.statistics import TagSummary
 from rec_summary.series.report import Problem, Report
 from rec_summary.series.text import shown, valid
 
@@ -21,35 +23,7 @@ _NAMES: Final = {SCALAR: "scalar", "graph_def": "computation graph"}
 _HEALTH: Final = "rec_summary/"
 _COUNTERS: Final = ("records", "bytes", "dropped", "errors", "queue_length", "snapshot_ms")
 _GREATEST: Final = ("queue_length", "snapshot_ms")
-
-
-@dataclass
-class TagSummary:
-    """The values of a tag in short.
-
-    Attributes:
-        tag: The tag.
-        kind: `scalar`, `histogram`, `image`, `tensor` or `loss_landscape`.
-        values: How many values there are.
-        first_step: The lowest step.
-        last_step: The highest step.
-        nbytes: The size of the values.
-        last: The last value, of a scalar.
-        least: The least finite value, of a scalar.
-        greatest: The greatest finite value, of a scalar.
-        not_finite: How many values are NaN or infinite, of a scalar.
-    """
-
-    tag: str
-    kind: str
-    values: int
-    first_step: int
-    last_step: int
-    nbytes: int
-    last: float | None
-    least: float | None
-    greatest: float | None
-    not_finite: int
+_SCALARS_AT_ONCE: Final = 16_384
 
 
 @dataclass
@@ -112,10 +86,9 @@ def inspect_run(run: Run, advance: Callable[[int], None] = lambda nbytes: None) 
     report = Report()
     summary = RunSummary(valid(run.name), run.path, ranks=run.ranks, files=len(run.files))
     summary.nbytes = run.nbytes
-    series: dict[Series, SeriesSummary] = {}
+    tags = _Tags(report)
     records: Counter[str] = Counter()
     lineages: dict[int, Lineage] = {}
-    health: dict[int, dict[str, float]] = {}  # by rank
     for file in run.files:
         for batch in read_batches(file, report, advance):
             records[batch.kind] += len(batch)
@@ -129,17 +102,12 @@ def inspect_run(run: Run, advance: Callable[[int], None] = lambda nbytes: None) 
                 steps = batch.steps
                 summary.first_step = _least(summary.first_step, int(steps.min()))
                 summary.last_step = _greatest(summary.last_step, int(steps.max()))
-                found = batch.summaries()
-                _add_series(series, found, batch, report)
-                _add_health(health.setdefault(file.name.rank, {}), found)
+                tags.take(file.name.rank, batch)
+    tags.release()
     summary.records = dict(sorted(records.items()))
-    summary.tags = [
-        TagSummary(tag, _NAMES.get(kind, kind), **vars(each))
-        for (kind, tag), each in series.items()
-    ]
-    summary.tags.sort(key=lambda each: (each.kind, each.tag))
+    summary.tags = sorted(tags.found.values(), key=lambda each: (each.kind, each.tag))
     _add_lineages(summary, lineages)
-    for counters in health.values():
+    for counters in tags.health.values():
         for name, number in counters.items():
             before = summary.health.get(name, 0.0)
             summary.health[name] = max(before, number) if name in _GREATEST else before + number
@@ -155,37 +123,72 @@ def _greatest(before: Any, new: Any) -> Any:
     return new if before is None or new > before else before
 
 
-def _add_series(
-    series: dict[Series, SeriesSummary],
-    found: Mapping[Series, SeriesSummary],
-    batch: Batch,
-    report: Report,
-) -> None:
-    """Adds the series of a batch, as many as there is room for."""
-    has_room = True
-    for (kind, tag), each in found.items():
-        key = (kind, _short(tag))
-        known = series.get(key)
-        if known is not None:
-            known.extend(each)
-        elif len(series) < MOST_SERIES:
-            series[key] = each
-        else:
-            has_room = False
-    if not has_room:
-        what = f"tags beyond the first {MOST_SERIES:,} of the run are not listed"
-        report.problem(batch.path, batch.offset, what)
+class _Tags:
+    """The tags of a run.
+
+    Attributes:
+        found: Each tag in short, by kind and tag.
+        health: The collector's own counters, by rank.
+    """
+
+    def __init__(self, report: Report) -> None:
+        self.found: dict[Series, TagSummary] = {}
+        self.health: dict[int, dict[str, float]] = {}
+        self._report = report
+        self._rank = 0
+        self._scalars: list[Columns] = []  # of that rank: small parts are added together
+        self._held = 0
+
+    def take(self, rank: int, batch: Batch) -> None:
+        """Adds a batch, with as many new tags as there is room for."""
+        if rank != self._rank or self._held >= _SCALARS_AT_ONCE:
+            self.release()
+            self._rank = rank
+        has_room, has_others = True, False
+        for (kind, tag), span in batch.series().items():
+            has_others |= kind != SCALAR
+            known = self.found.get((kind, _short(tag)))
+            if known is not None:
+                known.add(span)
+            elif len(self.found) < MOST_SERIES:
+                short, steps = _short(tag), (span.first_step, span.last_step)
+                name = _NAMES.get(kind, kind)
+                self.found[kind, short] = TagSummary(short, name, span.values, *steps)
+            else:
+                has_room = False
+        if not has_room:
+            what = f"tags beyond the first {MOST_SERIES:,} of the run are not listed"
+            self._report.problem(batch.path, batch.offset, what)
+        scalars = batch.scalars()
+        self._held += len(scalars.codes)
+        self._scalars.append(scalars)
+        if not has_others:
+            return
+        for record in batch.records():
+            for kind, tag, value, _ in record.values:
+                if kind != SCALAR and (known := self.found.get((kind, _short(tag)))) is not None:
+                    known.nbytes += value.ByteSize()
+
+    def release(self) -> None:
+        """Adds the scalars that are held."""
+        for tag, columns in by_tag(concatenated(self._scalars)):
+            known = self.found.get((SCALAR, _short(tag)))
+            if known is not None:
+                known.extend(columns, _scalar_bytes(tag))
+            name = tag.removeprefix(_HEALTH)
+            if name != tag and name in _COUNTERS:
+                self.health.setdefault(self._rank, {})[name] = float(columns.values[-1])
+        self._scalars, self._held = [], 0
 
 
 def _short(tag: str) -> str:
     return tag if len(tag) <= LONGEST_TAG else tag[: LONGEST_TAG - 1] + "…"
 
 
-def _add_health(counters: dict[str, float], found: Mapping[Series, SeriesSummary]) -> None:
-    for name in _COUNTERS:
-        each = found.get((SCALAR, _HEALTH + name))
-        if each is not None and each.last is not None:
-            counters[name] = each.last
+def _scalar_bytes(tag: str) -> int:
+    """Returns the size of a `Summary.Value` that holds a scalar."""
+    size = len(tag.encode())
+    return 1 + len(wire.varint(size)) + size + 1 + 4
 
 
 def _add_lineages(summary: RunSummary, lineages: Mapping[int, Lineage]) -> None:

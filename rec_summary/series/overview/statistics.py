@@ -1,4 +1,4 @@
-"""The scalars of runs while they are written: the last value, the extremes and a sparkline.
+"""Statistics of series: the last value, the extremes, and means for a sparkline.
 
 Memory is bounded: a series of any length is a few numbers and at most 128 means.
 """
@@ -6,25 +6,15 @@ Memory is bounded: a series of any length is a few numbers and at most 128 means
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
-from rec_summary._pb.lineage_pb2 import RunState
-from rec_summary.records.format.names import Kind
-from rec_summary.records.reading.runs import RecordFile
-from rec_summary.series.batch import SCALAR, Columns, Floats, Integers, by_tag, gathered, rows_of
-from rec_summary.series.lineage import lineage_of
-from rec_summary.series.options import ExportOptions, Selection, matching_runs
-from rec_summary.series.report import Report
-from rec_summary.series.run_poller import NewRecords, RunPoller
-from rec_summary.series.text import valid
+from rec_summary.series.batch import Columns, Floats, Integers, Span
 
 _MOST_BUCKETS: Final = 128  # even; a screen has fewer columns for a sparkline
 _BLOCKS: Final = "▁▂▃▄▅▆▇█"
-_MOST_SERIES: Final = 100_000
 
 
 class BucketMeans:
@@ -85,8 +75,67 @@ def _divided(sums: Floats, numbers: Floats) -> Floats:
         return sums / numbers
 
 
+class _Extremes:
+    """Keeps the last value and the extremes of scalars; dataclasses below have the fields."""
+
+    last: float | None
+    least: float | None
+    greatest: float | None
+    not_finite: int
+
+    def _extend(self, values: Floats) -> None:
+        """Adds values, of which there is at least one."""
+        self.last = float(values[-1])
+        finite = values[np.isfinite(values)]
+        self.not_finite += len(values) - len(finite)
+        if len(finite):
+            least, greatest = float(finite.min()), float(finite.max())
+            self.least = least if self.least is None else min(self.least, least)
+            self.greatest = greatest if self.greatest is None else max(self.greatest, greatest)
+
+
 @dataclass
-class ScalarSeries:
+class TagSummary(_Extremes):
+    """The values of a tag in short.
+
+    Attributes:
+        tag: The tag.
+        kind: `scalar`, `histogram`, `image`, `tensor` or `loss_landscape`.
+        values: How many values there are.
+        first_step: The lowest step.
+        last_step: The highest step.
+        nbytes: The size of the values.
+        last: The last value, of a scalar.
+        least: The least finite value, of a scalar.
+        greatest: The greatest finite value, of a scalar.
+        not_finite: How many values are NaN or infinite, of a scalar.
+    """
+
+    tag: str
+    kind: str
+    values: int
+    first_step: int
+    last_step: int
+    nbytes: int = 0
+    last: float | None = None
+    least: float | None = None
+    greatest: float | None = None
+    not_finite: int = 0
+
+    def add(self, span: Span) -> None:
+        """Adds the number of values of a batch, and their steps."""
+        self.values += span.values
+        self.first_step = min(self.first_step, span.first_step)
+        self.last_step = max(self.last_step, span.last_step)
+
+    def extend(self, columns: Columns, nbytes: int) -> None:
+        """Adds scalars, of which there is at least one, each of `nbytes` bytes."""
+        self.nbytes += nbytes * len(columns.values)
+        self._extend(columns.values)
+
+
+@dataclass
+class ScalarSeries(_Extremes):
     """The scalars of a tag, of one run and rank.
 
     Attributes:
@@ -117,17 +166,10 @@ class ScalarSeries:
 
     def extend(self, columns: Columns) -> None:
         """Adds values, of which there is at least one."""
-        values = columns.values
-        self.count += len(values)
+        self.count += len(columns.values)
         self.step, self.wall_time = int(columns.steps[-1]), float(columns.wall_times[-1])
-        self.last = float(values[-1])
-        self.means.extend(values)
-        finite = values[np.isfinite(values)]
-        self.not_finite += len(values) - len(finite)
-        if len(finite):
-            least, greatest = float(finite.min()), float(finite.max())
-            self.least = least if self.least is None else min(self.least, least)
-            self.greatest = greatest if self.greatest is None else max(self.greatest, greatest)
+        self.means.extend(columns.values)
+        self._extend(columns.values)
 
     def sparkline(self, width: int = 24) -> str:
         """Returns at most `width` characters; `×` stands for a bucket without finite values."""
@@ -149,91 +191,3 @@ def relative_heights(means: Floats) -> Floats:
         return np.where(np.isfinite(means), 0.5, np.nan)
     heights: Floats = np.where(np.isfinite(means), (means / 2 - low) / span, np.nan)
     return heights
-
-
-class NewScalars(NamedTuple):
-    """Scalars that were read, in the order of the records.
-
-    Attributes:
-        run: The run's name.
-        rank: The rank that recorded them.
-        columns: The values.
-    """
-
-    run: str
-    rank: int
-    columns: Columns
-
-
-class Tail:
-    """Reads the scalars of a source, and goes on with what is written.
-
-    Attributes:
-        series: The scalars so far, by run, rank and tag.
-        status: The status of each run, by its name, as in `rec-summary lineage`.
-        report: What could not be read.
-        ignored: How many values were ignored because there are too many tags.
-        bytes_read: The size of the records that were read.
-    """
-
-    def __init__(
-        self,
-        source: str,
-        *,
-        runs: str | None = None,
-        tags: str | None = None,
-    ) -> None:
-        """Begins; nothing is read yet.
-
-        Args:
-            source: A record directory or a tree of them; it need not exist yet.
-            runs: A pattern as of `fnmatch`: only these runs.
-            tags: A regular expression: only tags in which it is found.
-
-        Raises:
-            ArgumentError: `tags` does not compile.
-        """
-        self.series: dict[tuple[str, int, str], ScalarSeries] = {}
-        self.status: dict[str, str] = {}
-        self.report = Report()
-        self.ignored = 0
-        self.bytes_read = 0
-        self._poller = RunPoller(source)
-        self._new = NewRecords(self.report)
-        self._runs = runs
-        self._selection = Selection(ExportOptions(tags=tags))
-
-    def poll(self) -> Iterator[NewScalars]:
-        """Reads what is new, while it is iterated over; yields new scalars."""
-        for run in matching_runs(self._poller.poll(), self._runs):
-            name = valid(run.name)
-            for file in run.files:
-                if file.name.kind is Kind.SUMMARY:
-                    for columns in gathered(self._read(file)):
-                        rank = file.name.rank
-                        yield NewScalars(name, rank, self._add((name, rank), columns))
-            # Lineage files are small, and the last record counts.
-            lineage = lineage_of(run, Report())
-            self.status[name] = RunState.Status.Name(lineage.status)
-
-    def _read(self, file: RecordFile) -> Iterator[Columns]:
-        for batch in self._new.batches((file,)):
-            self.bytes_read += batch.end_offset - batch.offset
-            yield batch.select(self._selection, (SCALAR,)).scalars()
-
-    def _add(self, run: tuple[str, int], columns: Columns) -> Columns:
-        """Adds scalars to their series; returns those for whose series there was room."""
-        ignored = []
-        for tag, values in by_tag(columns):
-            key = (*run, tag)
-            series = self.series.get(key)
-            if series is None and len(self.series) >= _MOST_SERIES:
-                self.ignored += len(values.codes)
-                ignored.append(int(values.codes[0]))
-                continue
-            if series is None:
-                series = self.series[key] = ScalarSeries(*key)
-            series.extend(values)
-        if ignored:
-            columns = rows_of(columns, ~np.isin(columns.codes, ignored))
-        return columns

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rec_summary._pb import summary_pb2
 from rec_summary.records.format.framing import frame
-from rec_summary.series.verify import DAMAGE, WARNING, FileReport, verify_file
+from rec_summary.series.overview.verify import DAMAGE, WARNING, FileReport, verify_file
 from tests.support.record_dirs import START, event, lineage, scalar, summary_name, train
 
 VERSION = summary_pb2.Event(wall_time=START, version="MindSpore.Event:1")

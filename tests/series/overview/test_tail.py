@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rec_summary.series.batch import Columns
-from rec_summary.series.tail import BucketMeans, ScalarSeries
+from rec_summary.series.overview.statistics import BucketMeans, ScalarSeries
 
 
 def of(*values: float) -> ScalarSeries:

@@ -1,0 +1,109 @@
+"""The scalars of runs while they are written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from rec_summary._pb.lineage_pb2 import RunState
+from rec_summary.records.format.names import Kind
+from rec_summary.records.reading.runs import RecordFile
+from rec_summary.series.batch import SCALAR, Columns, by_tag, gathered, rows_of
+from rec_summary.series.lineage import lineage_of
+from rec_summary.series.options import ExportOptions, Selection, matching_runs
+from rec_summary.series.overview.statistics import ScalarSeries
+from rec_summary.series.report import Report
+from rec_summary.series.run_poller import NewRecords, RunPoller
+from rec_summary.series.text import valid
+
+_MOST_SERIES: Final = 100_000
+
+
+class NewScalars(NamedTuple):
+    """Scalars that were read, in the order of the records.
+
+    Attributes:
+        run: The run's name.
+        rank: The rank that recorded them.
+        columns: The values.
+    """
+
+    run: str
+    rank: int
+    columns: Columns
+
+
+class Tail:
+    """Reads the scalars of a source, and goes on with what is written.
+
+    Attributes:
+        series: The scalars so far, by run, rank and tag.
+        status: The status of each run, by its name, as in `rec-summary lineage`.
+        report: What could not be read.
+        ignored: How many values were ignored because there are too many tags.
+        bytes_read: The size of the records that were read.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        *,
+        runs: str | None = None,
+        tags: str | None = None,
+    ) -> None:
+        """Begins; nothing is read yet.
+
+        Args:
+            source: A record directory or a tree of them; it need not exist yet.
+            runs: A pattern as of `fnmatch`: only these runs.
+            tags: A regular expression: only tags in which it is found.
+
+        Raises:
+            ArgumentError: `tags` does not compile.
+        """
+        self.series: dict[tuple[str, int, str], ScalarSeries] = {}
+        self.status: dict[str, str] = {}
+        self.report = Report()
+        self.ignored = 0
+        self.bytes_read = 0
+        self._poller = RunPoller(source)
+        self._new = NewRecords(self.report)
+        self._runs = runs
+        self._selection = Selection(ExportOptions(tags=tags))
+
+    def poll(self) -> Iterator[NewScalars]:
+        """Reads what is new, while it is iterated over; yields new scalars."""
+        for run in matching_runs(self._poller.poll(), self._runs):
+            name = valid(run.name)
+            for file in run.files:
+                if file.name.kind is Kind.SUMMARY:
+                    for columns in gathered(self._read(file)):
+                        rank = file.name.rank
+                        yield NewScalars(name, rank, self._add((name, rank), columns))
+            # Lineage files are small, and the last record counts.
+            lineage = lineage_of(run, Report())
+            self.status[name] = RunState.Status.Name(lineage.status)
+
+    def _read(self, file: RecordFile) -> Iterator[Columns]:
+        for batch in self._new.batches((file,)):
+            self.bytes_read += batch.end_offset - batch.offset
+            yield batch.select(self._selection, (SCALAR,)).scalars()
+
+    def _add(self, run: tuple[str, int], columns: Columns) -> Columns:
+        """Adds scalars to their series; returns those for whose series there was room."""
+        ignored = []
+        for tag, values in by_tag(columns):
+            key = (*run, tag)
+            series = self.series.get(key)
+            if series is None and len(self.series) >= _MOST_SERIES:
+                self.ignored += len(values.codes)
+                ignored.append(int(values.codes[0]))
+                continue
+            if series is None:
+                series = self.series[key] = ScalarSeries(*key)
+            series.extend(values)
+        if ignored:
+            columns = rows_of(columns, ~np.isin(columns.codes, ignored))
+        return columns
