@@ -86,6 +86,11 @@ class RecModel(Model):
             return super()._build_train_network()
         return TrainStep(self._network, self._optimizer, self._loss_fn)
 
+    def _transform_callbacks(self, callbacks: Any) -> list[Any]:
+        """Returns the callbacks as a list; all ways of training and evaluation call this."""
+        several: list[Any] = super()._transform_callbacks(callbacks)
+        return several if self._keep_outputs else [*several, _SummedOutputs()]
+
     def online_train(
         self,
         train_dataset: Dataset,
@@ -235,6 +240,34 @@ class RecModel(Model):
                     dataset_sink_mode,
                     "False, because a GraphCell cannot be trained with data sink",
                 )
+            )
+
+
+class _SummedOutputs(Callback):
+    """Warns at the first step if MindSpore's training step trains the sum of several outputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._checked = False
+
+    def on_train_step_end(self, run_context: Any) -> None:
+        """Checks the outputs of the first step."""
+        if self._checked:
+            return
+        self._checked = True
+        arguments = run_context.original_args()
+        outputs = arguments.get("net_outputs")
+        several = isinstance(outputs, (list, tuple)) and len(outputs) > 1
+        if (
+            several
+            and type(arguments.get("train_network")) is nn.TrainOneStepCell
+            and all(isinstance(each, mindspore.Tensor) for each in outputs)
+        ):
+            _log.warning(
+                "RecModel: the network returns several values, and MindSpore trains the sum of all "
+                "%d outputs, not the loss alone. Use RecModel(..., keep_outputs=True): it trains "
+                "the first output and passes the others to callbacks.",
+                len(outputs),
             )
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
 import threading
 import time
 import weakref
@@ -96,7 +97,7 @@ class StopSignals:
             KeyboardInterrupt: After SIGINT; the exit code is 130.
         """
         if self.received is not None:
-            _raise(signal.Signals[self.received])
+            _raise(signal.Signals[self.received], quiet=True)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if not self._active:
@@ -194,10 +195,24 @@ def _restore_sigint() -> None:
         signal.signal(signal.SIGINT, handler)
 
 
-def _raise(number: signal.Signals) -> NoReturn:
-    if number is signal.SIGINT:
-        raise KeyboardInterrupt
-    raise SystemExit(128 + number)
+def _raise(number: signal.Signals, *, quiet: bool = False) -> NoReturn:
+    if number is not signal.SIGINT:
+        raise SystemExit(128 + number)
+    error = KeyboardInterrupt()
+    if quiet:
+        _print_no_traceback(error)
+    raise error
+
+
+def _print_no_traceback(error: BaseException) -> None:
+    """Ends the process without a traceback if it ends with this error; the exit code stays."""
+    before = sys.excepthook
+
+    def hook(kind: type[BaseException], other: BaseException, traceback: Any) -> None:
+        if other is not error:
+            before(kind, other, traceback)
+
+    sys.excepthook = hook
 
 
 # SIGTERM must still end a child that is forked during training (data workers, summary writers).

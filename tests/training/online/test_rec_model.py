@@ -405,6 +405,37 @@ def test_a_single_tensor_is_one_element_however_long(model: RecModel) -> None:
         model.online_train(dataset)
 
 
+class LossAndScore(nn.Cell):
+    """Returns loss, score and label, as a network for `keep_outputs` does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.network, self.loss = ClickNet(), nn.BCEWithLogitsLoss()
+
+    def construct(self, fields: Tensor, label: Tensor) -> Any:
+        logits = self.network(fields)
+        return self.loss(logits, label), logits, label
+
+
+@pytest.mark.parametrize("how", ["online_train", "train"])
+@pytest.mark.parametrize("keep", [False, True])
+def test_a_network_that_returns_a_tuple_is_warned_of_at_once(
+    notes: pytest.LogCaptureFixture, how: str, keep: bool
+) -> None:
+    network = LossAndScore()
+    optimizer = nn.SGD(network.trainable_params(), 0.1)
+    model = RecModel(network, optimizer=optimizer, keep_outputs=keep)
+    if how == "train":
+        model.train(1, bounded(2), dataset_sink_mode=False)
+    else:
+        model.online_train(stream(), callbacks=Journal(stop_after=2))
+    lines = noted(notes, "WARNING")
+    assert len(lines) == (0 if keep else 1)
+    for line in lines:
+        assert "the sum of all 3 outputs" in line
+        assert "keep_outputs=True" in line
+
+
 def test_the_keywords_of_model_are_taken() -> None:
     manager = amp.FixedLossScaleManager(8.0, drop_overflow_update=False)
     made = click_model(loss_scale_manager=manager, keep_batchnorm_fp32=False)

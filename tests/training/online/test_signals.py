@@ -73,6 +73,21 @@ def test_a_signal_is_noted_and_raised_afterwards(
         assert raised.value.code == 143  # type: ignore[attr-defined]
 
 
+def test_python_prints_no_traceback_for_ctrl_c_but_for_every_other_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    printed: list[BaseException] = []
+    monkeypatch.setattr(sys, "excepthook", lambda kind, error, traceback: printed.append(error))
+    with stop_signals() as signals:
+        send(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt) as raised:
+        signals.raise_received()
+    other = KeyboardInterrupt()
+    for error in (raised.value, other):
+        sys.excepthook(type(error), error, None)
+    assert printed == [other]
+
+
 def test_without_a_signal_nothing_is_raised() -> None:
     with stop_signals() as signals:
         pass
@@ -335,6 +350,7 @@ def test_a_quiet_stream_is_left(
     assert sum(line.startswith("step") for line in lines) == steps
     assert lines.count("epoch_end") == min(steps, 1)
     assert in_order(lines, f"end True {number.name}", "exit None", "exit functions run")
+    assert not any("Traceback" in line for line in lines)
 
 
 def test_a_handler_of_the_user_ends_a_quiet_stream_in_its_own_way() -> None:
