@@ -105,6 +105,7 @@ class Aggregator:
         values = read(states, Detail(request.detailed, options.thresholds, options.top))
         if request.rows:
             metrics.read_rows(values)
+        metrics.mark_lost(values)
         self._read_host(values)
         if repeated:
             before = self._last_scalars

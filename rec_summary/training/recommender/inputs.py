@@ -27,6 +27,12 @@ _OF_OUTPUTS: Final = (PREDICTIONS, LABELS, WEIGHTS)
 _TENSOR: Final = "tensor"
 _SMALL: Final = 1 << 14  # bytes of a Tensor; reading a larger one in place is faster than a copy
 
+_NO_BATCH: Final = (
+    "; this training passes no batches to callbacks, as data sink and the RecModel of mindspore_rec"
+    " do not: train with rec_summary.RecModel without data sink, or put the values out by a"
+    " TensorSummary in the network and use its tag"
+)
+
 NO_IDS: Final = np.zeros(0, np.int64)
 
 
@@ -216,7 +222,7 @@ class Reader:
                 elif where in self._columns:
                     value = _at(inputs, self._columns[where], "columns of the batch")
                 else:
-                    value = self._operator(operators, where)
+                    value = self._operator(operators, where, "" if inputs else _NO_BATCH)
                 if not (self._on_host and type(value) is Tensor):
                     # A copy: the array of a Parameter is a view of its live memory.
                     value = np.array(as_array(value, _name(place)))
@@ -230,12 +236,12 @@ class Reader:
         if self._mailbox is not None:
             self._mailbox.close()
 
-    def _operator(self, operators: Any, tag: str) -> Any:
+    def _operator(self, operators: Any, tag: str, remedy: str) -> Any:
         value = operators.get((_TENSOR, tag))
         if value is None:
             tags = sorted(tag for kind, tag in operators if kind == _TENSOR)
             there = ", ".join([*self._columns, *tags]) or "there are none"
-            expected = f"a column of the data set or the tag of a TensorSummary ({there})"
+            expected = f"a column of the data set or the tag of a TensorSummary ({there}){remedy}"
             raise ValueError(three_part("a name", tag, expected))
         return value
 
@@ -276,6 +282,8 @@ def _at(parts: tuple[Any, ...], index: int, what: str) -> Any:
         expected = f"a position among the {len(parts)} {what}"
         if what.startswith("outputs"):
             expected += "; RecModel(..., keep_outputs=True) makes it return all of the network's"
+        elif not parts:
+            expected += _NO_BATCH
         raise ValueError(three_part("a position", index, expected))
     return parts[index]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
@@ -14,7 +15,7 @@ from rec_summary.metrics import report
 from rec_summary.metrics.distribution import Distribution
 from rec_summary.metrics.drift import LABEL, Drift, ReferenceBuilder
 from rec_summary.metrics.quality.click_quality import ClickQuality
-from rec_summary.metrics.quality.clicks import clean
+from rec_summary.metrics.quality.clicks import REASONS, clean
 from rec_summary.metrics.quality.grouped_auc import UserScores
 from rec_summary.metrics.quality.ratings import RatingErrors
 from rec_summary.metrics.state import State
@@ -33,6 +34,16 @@ from rec_summary.training.tensors import Array
 _EXACT_ROWS: Final = 2**20  # two bytes of memory for each; larger tables are estimated
 _ROWS: Final = "rows"
 _BUCKETS: Final = 16
+_MOST_REFUSED: Final = 0.01  # the share of examples from which on it is reported
+_REMEDIES: Final = {
+    "score outside [0, 1]": "if your predictions are log-odds, set logits=True",
+    "label not 0 or 1": "if your labels are ratings, set task='ratings'",
+}
+# Without a value if the network predicts NaN; each with the name of a window.
+_OF_PREDICTIONS: Final = {
+    "clicks": ("auc", "log_loss", "normalised_entropy", "calibration", "calibration_error"),
+    "ratings": ("rmse", "mae", "bias"),
+}
 _USER_BUCKETS: Final = 4  # each can be a whole sample of users
 
 
@@ -61,6 +72,7 @@ class RankMetrics:
         self.examples = 0
         self._quality: dict[str, Window[Any]] = {}
         self._users: dict[str, Window[Any]] = {}
+        self._predicts_nan = False  # in the last batch
         if options.predictions is not None:
             empty = ClickQuality(options.bins) if options.task == "clicks" else RatingErrors()
             self._quality = _windows(empty, options, _BUCKETS)
@@ -103,7 +115,7 @@ class RankMetrics:
     def update(self, steps: Steps) -> None:
         """Counts steps, in the order of training."""
         with self._troubles.attempt("recommender metrics: quality"):
-            self._count_quality(steps.arrays)
+            self._count_quality(steps)
         for name, table in self._table_windows.items():
             with self._troubles.attempt(f"recommender metrics: table {name}"):
                 ids = self._roles.column(inputs.IDS + name, steps.arrays)
@@ -156,6 +168,17 @@ class RankMetrics:
             total = self._tables.get(table)
             touched = None if total is None else total.touched.touched(norms.rows)
             report.read_rows(into, table, norms, touched)
+
+    def mark_lost(self, into: report.MetricValues) -> None:
+        """Replaces the quality by NaN if the network has begun to predict nothing but NaN.
+
+        Invalid examples are not counted, so the windows only have the time before that.
+        """
+        if self._predicts_nan:
+            names = _OF_PREDICTIONS[self._options.task]
+            tags = [f"{name}/{window}" for name in names for window in self._quality]
+            tags += [f"gauc/{window}" for window in self._users]
+            into.scalars.update({report.PREFIX + tag: math.nan for tag in tags})
 
     def states(self) -> dict[str, State]:
         """Returns all states that a restarted run needs, by key."""
@@ -218,13 +241,23 @@ class RankMetrics:
         found = self._roles.column(role, arrays)
         return None if found is None else found.reshape(-1)
 
-    def _count_quality(self, arrays: dict[Any, Array]) -> None:
+    def _count_quality(self, steps: Steps) -> None:
+        arrays = steps.arrays
         scores, labels = self._scores(arrays), self._flat(inputs.LABELS, arrays)
         if scores is None or labels is None:
             return
+        self._predicts_nan = self._is_nan(inputs.PREDICTIONS, steps)
         weights, users = (self._flat(role, arrays) for role in (inputs.WEIGHTS, inputs.USERS))
         clicks = clean(scores, labels, weights) if self._options.task == "clicks" else None
         if clicks is None or clicks.kept is not None or not len(scores):
+            if clicks is not None:
+                self._check_refused(
+                    dict(zip(REASONS, clicks.refused.tolist(), strict=True)), len(scores)
+                )
+            else:
+                errors = RatingErrors()
+                errors.update(scores, labels, weights)
+                self._check_refused({"number not usable": errors.refused}, len(scores))
             # Windows also count invalid examples, so they need the whole batch.
             for window in self._quality.values():
                 window.update(scores, labels, weights)
@@ -239,6 +272,22 @@ class RankMetrics:
             of_users = UserScores(self._options.user_cells).prepare(users, clicks)
             for window in self._users.values():
                 window.count(of_users)
+
+    def _is_nan(self, role: str, steps: Steps) -> bool:
+        """Whether all values of the last step are NaN."""
+        values, (place, _) = self._roles.column(role, steps.arrays), self._roles.of[role]
+        last = None if values is None else values[-steps.lengths[place][-1] :]
+        return last is not None and last.size > 0 and bool(np.isnan(last).all())
+
+    def _check_refused(self, refused: Mapping[str, int], examples: int) -> None:
+        """Reports examples that no metric of the quality counts, if there are many."""
+        count = sum(refused.values())
+        if count > _MOST_REFUSED * examples:
+            reason = max(refused, key=lambda each: refused[each])
+            remedy = _REMEDIES.get(reason)
+            text = f"{count:,} of {examples:,} examples are refused: {reason}"
+            text += f" ({remedy})" if remedy else ""
+            self._troubles.report("recommender metrics: refused examples", text)
 
     def _scores(self, arrays: dict[Any, Array]) -> Array | None:
         found = self._flat(inputs.PREDICTIONS, arrays)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from mindspore import Tensor, ops
+from mindspore import Tensor, nn, ops
 
 from rec_summary.metrics.tables.row_norms import sample_rows
 from rec_summary.records.failures import Troubles
@@ -32,25 +32,36 @@ class Table:
         return self.parameter is not None and self.size is None
 
 
+def network_parameters(network: nn.Cell) -> list[Any]:
+    """Returns the parameters of a network, without the state of its optimizers.
+
+    A moment of Adam has the name of its parameter, the shape, and a prefix.
+    """
+    optimizers = [cell for _, cell in network.cells_and_names() if isinstance(cell, nn.Optimizer)]
+    trained = {id(each) for optimizer in optimizers for each in optimizer.parameters}
+    state = {id(each) for optimizer in optimizers for each in optimizer.get_parameters()}
+    return [each for each in network.get_parameters() if id(each) not in state - trained]
+
+
 def find_tables(
     names: Iterable[str], parameters: Iterable[Any], troubles: Troubles
 ) -> dict[str, Table]:
     """Returns the tables of these names.
 
-    A name is the name of a parameter, or the part of it before a dot. For `nn.Embedding` and
-    `nn.EmbeddingLookup`, it is the name of the layer.
+    A name is the name of a parameter, or parts of it between dots, at the start if several fit. For
+    `nn.Embedding` and `nn.EmbeddingLookup`, it is the name of the layer.
 
     Args:
         names: The names.
-        parameters: All parameters of the network.
+        parameters: The parameters of the network; see `network_parameters`.
         troubles: Receives each name without a parameter, or with several.
     """
     known = {str(each.name): each for each in parameters}
     found = {}
     for name in names:
-        # Parameters of optimizers have a prefix: "moment1.item_embedding.embedding_table".
+        # A training step puts a prefix before names: "network.item_embedding.embedding_table".
         begun = [p for full, p in known.items() if full.startswith(f"{name}.")]
-        within = [p for full, p in known.items() if f".{name}." in full]
+        within = [p for full, p in known.items() if f".{name}." in f"{full}."]
         fitting = [known[name]] if name in known else _matrices(begun) or _matrices(within)
         if len(fitting) != 1:
             tables = ", ".join(full for full, p in known.items() if len(p.shape) == 2)

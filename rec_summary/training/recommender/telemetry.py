@@ -16,7 +16,7 @@ from rec_summary.training.recommender import inputs
 from rec_summary.training.recommender.aggregator import AggregateTask, Aggregator, ReportRequest
 from rec_summary.training.recommender.config import RecommenderMetrics
 from rec_summary.training.recommender.inputs import Batch, Reader, Roles, column_names
-from rec_summary.training.recommender.tables import RowSampler, find_tables
+from rec_summary.training.recommender.tables import RowSampler, find_tables, network_parameters
 from rec_summary.training.recorder import Recorder
 from rec_summary.training.step_view import StepView
 from rec_summary.training.tensors import Array, is_on_cpu
@@ -67,7 +67,7 @@ class RecommenderTelemetry:
     def begin(self, view: StepView, environment: Environment) -> None:
         """Finds the tables, and restores the state of an earlier process."""
         network = view.network
-        parameters = list(network.get_parameters()) if network is not None else []
+        parameters = network_parameters(network) if network is not None else []
         if self._aggregator is None:
             tables = find_tables(self._options.ids, parameters, self._troubles)
             self._sampler = RowSampler(tables, self._options.sampled_rows, self._troubles)

@@ -12,7 +12,7 @@ from mindspore import dtype as mstype
 from mindspore.experimental import MapParameter
 
 from rec_summary.records.failures import Troubles
-from rec_summary.training.recommender.tables import RowSampler, find_tables
+from rec_summary.training.recommender.tables import RowSampler, find_tables, network_parameters
 
 
 class Model(nn.Cell):
@@ -40,6 +40,28 @@ def test_layers_and_parameters_are_found_by_name() -> None:
         "user.embedding_table": 30,
     }
     assert found["user"].parameter.name == "user.embedding_table"  # not that of the optimizer
+
+
+class OwnTrainStep(nn.Cell):
+    """A training step of its own, with a prefix before every name and two optimizers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.network = Model()
+        parameters = self.network.trainable_params()
+        self.optimizer_w = nn.FTRL(parameters[:1])
+        self.optimizer_d = nn.Adam(parameters[1:])
+
+
+def test_the_moments_of_an_optimizer_are_no_tables() -> None:
+    troubles, step = Troubles(), OwnTrainStep()
+    found = find_tables(["user", "item", "item_bias"], network_parameters(step), troubles)
+    assert troubles.counts == {}
+    assert {name: table.parameter.name for name, table in found.items()} == {
+        "user": "optimizer_d.network.user.embedding_table",  # MindSpore's prefixes
+        "item": "optimizer_d.network.item.embedding_table",
+        "item_bias": "optimizer_w.network.item_bias",
+    }
 
 
 def test_a_name_that_none_has_is_told() -> None:
