@@ -99,3 +99,14 @@ class StepView:
         if isinstance(output, Tensor) and output.size == 1:
             return float(output.item())  # a twentieth of the time that an array takes
         return as_array(output, "the network's output")
+
+    def further_losses(self) -> list[float]:
+        """Returns the losses after the first, if the network returns several and nothing else."""
+        outputs = self._args.get("net_outputs")
+        if not isinstance(outputs, (list, tuple)) or not all(_is_number(each) for each in outputs):
+            return []
+        return [float(each.item()) for each in outputs[1:]]
+
+
+def _is_number(output: Any) -> bool:
+    return isinstance(output, Tensor) and not output.shape and output.is_floating_point()

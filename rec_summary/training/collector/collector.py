@@ -7,7 +7,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from mindspore.train import Callback
 
@@ -51,6 +51,8 @@ from rec_summary.training.recorder import Recorder, StepRecord
 from rec_summary.training.step_view import StepView
 
 logger = logging.getLogger("rec_summary.training")
+
+_INTERRUPTS: Final = ("SIGINT", "SIGTERM", "KeyboardInterrupt", "SystemExit")
 
 
 def _guarded(hook: Callable[..., None]) -> Callable[..., None]:
@@ -190,6 +192,7 @@ class SummaryCollector(Callback):
         self._depth = 0  # fit enters its callbacks again for each evaluation
         self._totals: Totals | None = None  # of all calls of train
         self._run: TrainRun | None = None
+        self._interrupted: str | None = None  # by a signal, or by an exception like it
         self._evaluated: Mapping[str, Any] | None = None  # the last recorded evaluation
         self._writes_lineage = True
         self._exporter = NpyExporter(directory) if self._options.export_npy else None
@@ -229,9 +232,17 @@ class SummaryCollector(Callback):
         if self._checkpoints is not None:
             self._checkpoints.close()
             self._checkpoints = None
+        interrupted, self._interrupted = self._interrupted, None
+        if interrupted is not None and self._totals is not None:
+            logger.warning(
+                "SummaryCollector: training was interrupted (%s); step %d is the last one in %s",
+                interrupted,
+                self._totals.step,
+                self.summary_dir,
+            )
         if self._troubles.counts:
             logger.warning(
-                "SummaryCollector: training was not disturbed, but telemetry failed: %s",
+                "SummaryCollector: problems while recording: %s",
                 ", ".join(f"{kind} ({count})" for kind, count in self._troubles.counts.items()),
             )
 
@@ -246,7 +257,8 @@ class SummaryCollector(Callback):
             with self._troubles.attempt("recommender metrics"):
                 self._recommender.begin(view, environment)
         if self._options.custom_lineage:
-            self._write_lineage(custom_lineage(self._options.custom_lineage))
+            with self._troubles.attempt("custom lineage"):
+                self._write_lineage(custom_lineage(self._options.custom_lineage))
         dataset = view.get("train_dataset")
         if self._options.collect.dataset_graph and dataset is not None:
             with self._troubles.attempt("dataset graph"):
@@ -342,11 +354,13 @@ class SummaryCollector(Callback):
         if record is not None:
             self._recorder.write(record)
         else:
-            logger.info("SummaryCollector: there is no computation graph in PyNative mode")
+            text = "there is no computation graph in PyNative mode; graph mode has one"
+            self._troubles.report("graph", text)
 
     def _refresh_lineage(self, run: TrainRun, status: lineage.Status, reason: str = "") -> None:
         if self._options.collect.train_lineage and self._recorder.is_open:
-            self._write_lineage(run.lineage(status, reason, self._troubles.counts))
+            with self._troubles.attempt("train lineage"):
+                self._write_lineage(run.lineage(status, reason, self._troubles.counts))
 
     @_guarded
     def _finish(self, error: BaseException | None) -> None:
@@ -360,6 +374,8 @@ class SummaryCollector(Callback):
             run.snapshots.close()
             status, reason = run.ending(error)
             self._refresh_lineage(run, status, reason)
+            if status is lineage.Status.STOPPED and reason.startswith(_INTERRUPTS):
+                self._interrupted = reason
             self._record_health(run.totals.step)
 
     def _record_health(self, step: int) -> None:
@@ -379,5 +395,5 @@ class SummaryCollector(Callback):
             if values:
                 self._recorder.write(StepRecord(step, time.time(), values, self._troubles))
         if self._options.collect.eval_lineage:
-            data = lineage.describe_dataset(view.get("valid_dataset"))
+            data = lineage.describe_dataset(view.get("valid_dataset"), self._troubles)
             self._write_lineage(lineage.evaluation_lineage(metrics, data, step))

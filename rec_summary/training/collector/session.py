@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from rec_summary._pb import lineage_pb2
 from rec_summary.records.failures import Troubles
@@ -110,12 +110,14 @@ class TrainRun:
         self._environment = environment
         self._options = options
         self._troubles = troubles
-        self._optimizers = find_optimizers(view)
+        self._optimizers: list[Any] = []
+        with troubles.attempt("optimizers"):
+            self._optimizers = find_optimizers(view)
         self.snapshots = Snapshots(options.collect, view, self._optimizers, troubles)
         self._tensors = TensorSchedule(
             options.collect_freq, options.collect_tensor_freq, view.total_steps
         )
-        self._data = describe_dataset(view.get("train_dataset"))
+        self._data = describe_dataset(view.get("train_dataset"), troubles)
         before = before or Totals(0, 0, time.time())
         self._offset = before.step - view.step
         self._step = before.step
@@ -154,7 +156,7 @@ class TrainRun:
         self._step = step
         self._steps_seen += 1
         if self._steps_seen == 1 and batch:
-            self._data = describe_dataset(view.get("train_dataset"), batch)
+            self._data = describe_dataset(view.get("train_dataset"), self._troubles, batch)
         return step
 
     def due(self) -> tuple[bool, bool]:

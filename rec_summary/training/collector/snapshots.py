@@ -43,9 +43,13 @@ class Snapshots:
         """
         self._collect = collect
         self._troubles = troubles
-        self._rates = LearningRates(optimizers)
-        chosen = self._chosen(parameters_of(optimizers, view.network))
-        self._parameters = [(parameter.name + _AUTO, parameter) for parameter in chosen]
+        self._rates = LearningRates([])
+        with troubles.attempt("learning rate"):
+            self._rates = LearningRates(optimizers)
+        self._parameters: list[tuple[str, Any]] = []
+        with troubles.attempt("histogram"):
+            chosen = self._chosen(parameters_of(optimizers, view.network))
+            self._parameters = [(parameter.name + _AUTO, parameter) for parameter in chosen]
         self._most = None if collect.histogram is None else collect.histogram.most_values
         self._turn = 0  # how often histograms were taken
         self._images = collect.input_data
@@ -99,7 +103,14 @@ class Snapshots:
         return rates[0][1] if rates else None
 
     def _loss(self, view: StepView) -> Iterable[ScalarValue]:
-        yield ScalarValue("loss" + _AUTO, self.loss(view))
+        losses = {"loss" + _AUTO: self.loss(view)}
+        for number, each in enumerate(view.further_losses(), start=1):
+            losses[f"loss/{number}{_AUTO}"] = each
+        for tag, loss in losses.items():
+            if not math.isfinite(loss):
+                text = f"{tag} is {loss} at step {view.step} of this training"
+                self._troubles.report("loss is not finite", text)
+            yield ScalarValue(tag, loss)
 
     def _learning_rates(self, view: StepView) -> Iterable[ScalarValue]:
         return [ScalarValue(name + _AUTO, rate) for name, rate in self._rates.read()]
@@ -116,7 +127,14 @@ class Snapshots:
             return []
         if choice.pattern is None:
             return parameters[: choice.count]
-        return [p for p in parameters if choice.pattern.match(p.name)]
+        chosen = [p for p in parameters if choice.pattern.match(p.name)]
+        if not chosen:
+            names = ", ".join(p.name for p in parameters) or "there are none"
+            self._troubles.report(
+                "histogram_regular",
+                f"{choice.pattern.pattern!r} matches the start of no parameter's name ({names})",
+            )
+        return chosen
 
     def _input_images(self, view: StepView) -> Iterable[ImageValue]:
         if not self._images:

@@ -23,6 +23,7 @@ from mindspore import nn
 from mindspore.communication import GlobalComm, get_group_size, get_rank
 
 from rec_summary._pb import lineage_pb2
+from rec_summary.records.failures import Troubles
 from rec_summary.records.format.names import this_host
 from rec_summary.training import _mindspore
 from rec_summary.training.online.stream import is_unbounded
@@ -88,17 +89,23 @@ class DatasetInfo:
     unbounded: bool
 
 
-def describe_dataset(dataset: Any, samples: int = 0) -> DatasetInfo:
+def describe_dataset(dataset: Any, troubles: Troubles, samples: int = 0) -> DatasetInfo:
     """Describes a data set without reading it.
 
     It never asks a stream for its size, because the call would not return.
 
     Args:
         dataset: A `mindspore.dataset.Dataset`, or None if it is unknown.
+        troubles: Receives the failure of a data set that cannot be described.
         samples: The number of samples in a batch of this data set; 0 if unknown.
     """
-    if dataset is None:
-        return DatasetInfo(None, samples, None, False)
+    if dataset is not None:
+        with troubles.attempt("data set"):
+            return _described(dataset, samples)
+    return DatasetInfo(None, samples, None, False)
+
+
+def _described(dataset: Any, samples: int) -> DatasetInfo:
     # MindSpore stores a size after it has counted it. Only this size of a stream can be known.
     counted = getattr(dataset, "dataset_size", None)
     unbounded = is_unbounded(dataset) and counted is None
@@ -176,7 +183,7 @@ def train_lineage(
             epoch=_epochs(view),
             device_num=int(view.get("device_number") or environment.rank_size),
             parallel_mode=None if parallel_mode is None else str(parallel_mode),
-            optimizer=type(optimizers[0]).__name__ if optimizers else None,
+            optimizer=", ".join(type(each).__name__ for each in optimizers) or None,
             learning_rate=progress.learning_rate,
             loss_function=None if loss_fn is None else type(loss_fn).__name__,
             batch_size=_clip(data.batch_size) or None,
@@ -249,14 +256,27 @@ def _loss_function(view: StepView) -> Any:
 
 
 def backbone(view: StepView) -> Any:
-    """Returns the user's own network: the argument `network`, or the one inside the wrappers."""
+    """Returns the user's own network, which a training step may wrap, with or without its loss."""
     network = view.get("network")
-    if network is None and view.network is not None:
-        network = view.network
-        while isinstance(network, (nn.TrainOneStepCell, nn.TrainOneStepWithLossScaleCell)):
-            network = network.network
-        network = _mindspore.wrapped_network(network)
-    return network
+    network = outermost = view.network if network is None else network
+    while _is_training_step(network):
+        network = network.network
+    if network is outermost:
+        return network
+    if "WithLoss" in type(network).__name__ and isinstance(
+        getattr(network, "network", None), nn.Cell
+    ):
+        return network.network
+    return _mindspore.wrapped_network(network)
+
+
+def _is_training_step(cell: Any) -> bool:
+    """Whether a Cell has an optimizer of its own, and a network."""
+    return (
+        isinstance(cell, nn.Cell)
+        and isinstance(getattr(cell, "network", None), nn.Cell)
+        and any(isinstance(child, nn.Optimizer) for child in cell.cells())
+    )
 
 
 def _latest_checkpoint(view: StepView) -> str | None:

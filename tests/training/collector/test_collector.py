@@ -11,7 +11,7 @@ pytest.importorskip("mindspore")
 
 import mindspore
 from mindspore import nn, ops
-from mindspore.train import Callback
+from mindspore.train import Callback, RunContext
 
 from rec_summary import RecModel, SummaryCollector
 from rec_summary._pb import summary_pb2
@@ -75,7 +75,7 @@ def test_online_training_is_recorded_as_it_happened(tmp_path, mode):
             weights = truth.weights[step - 1][index]  # not of a later step: it was a copy
             assert histogram.count == weights.size
             assert (histogram.min, histogram.max) == (weights.min(), weights.max())
-    assert collector.troubles == {}
+    assert collector.troubles == ({} if mode == mindspore.GRAPH_MODE else {"graph": 1})
 
 
 def test_frequency_counts_the_first_step_and_every_multiple(tmp_path):
@@ -265,7 +265,7 @@ def test_odd_losses_are_recorded_or_refused_and_training_goes_on(tmp_path, kind,
     assert journal.hooks.count("step_end") == 3
     if kind in ("dict", "none", "text"):
         assert losses == {}
-        assert collector.troubles == {"loss": 3}
+        assert collector.troubles == {"loss": 3, "graph": 1}
         warnings = [r for r in caplog.records if "rec_summary: loss" in r.message]
         assert len(warnings) == 1
         assert "Expected: a Tensor or a number" in warnings[0].message
@@ -273,6 +273,10 @@ def test_odd_losses_are_recorded_or_refused_and_training_goes_on(tmp_path, kind,
     else:
         assert len(losses) == 3
         assert math.isnan(losses[1]) is (kind == "nan")
+        expected = {"graph": 1, "loss is not finite": 3}
+        if kind == "tuple":
+            del expected["loss is not finite"]
+        assert collector.troubles == expected
         assert math.isinf(losses[1]) is (kind == "infinite")
     assert list(histograms(tmp_path)) == ["w/auto"]  # a network without optimizer
 
@@ -303,7 +307,7 @@ def test_a_directory_lost_before_training_costs_telemetry_not_training(tmp_path,
         click_model().online_train(stream(), callbacks=[collector, journal])
     assert journal.hooks[-2:] == ["end", "exit"]
     assert collector.troubles == {"open": 1}
-    assert "training was not disturbed, but telemetry failed: open (1)" in caplog.text
+    assert "problems while recording: open (1)" in caplog.text
 
 
 def test_training_is_the_same_with_and_without(tmp_path):
@@ -336,18 +340,123 @@ def test_each_call_of_train_records_its_graphs_and_custom_data(tmp_path):
     assert lineage(tmp_path, "dataset_graph")[0].parameter.mapStr["op_type"] == "Batch"
 
 
-def test_without_a_graph_there_is_a_note(tmp_path, caplog):
+def test_a_graph_that_pynative_mode_does_not_have_is_reported(tmp_path, caplog):
     mindspore.set_context(mode=mindspore.PYNATIVE_MODE)
+    collector = SummaryCollector(tmp_path)
     try:
-        with caplog.at_level(logging.INFO, logger="rec_summary"):
-            click_model().train(1, bounded(2), callbacks=SummaryCollector(tmp_path))
+        click_model().train(1, bounded(2), callbacks=collector)
     finally:
         mindspore.set_context(mode=mindspore.GRAPH_MODE)
     assert graphs(tmp_path) == []
-    notes = [
-        record.message for record in caplog.records if "no computation graph" in record.message
-    ]
-    assert len(notes) == 1
+    assert collector.troubles == {"graph": 1}
+    [line] = [r.message for r in caplog.records if "no computation graph" in r.message]
+    assert "PyNative mode" in line
+
+
+def test_a_histogram_regular_that_matches_nothing_is_reported(tmp_path, caplog):
+    specified = {"histogram_regular": "haed"}
+    collector = SummaryCollector(tmp_path, collect_specified_data=specified)
+    click_model().online_train(stream(), callbacks=[collector, Journal(stop_after=1)])
+    assert collector.troubles == {"histogram_regular": 1}
+    assert "'haed'" in caplog.text
+    assert "head.weight" in caplog.text  # what there is
+
+
+def test_a_data_set_that_cannot_be_described_costs_only_its_description(tmp_path, monkeypatch):
+    def fails(*args):
+        raise RuntimeError("no description")
+
+    data = bounded(3)
+    monkeypatch.setattr(data, "get_batch_size", fails, raising=False)
+    monkeypatch.setattr("mindspore.dataset.serialize", fails)
+    collector = SummaryCollector(tmp_path, collect_freq=1, custom_lineage_data={"a": 1})
+    click_model().train(1, data, callbacks=collector, dataset_sink_mode=False)
+    assert collector.troubles == {"data set": 2, "dataset graph": 1}
+    assert list(scalars(tmp_path, "loss/auto")) == [1, 2, 3]
+    assert statuses(tmp_path)[-1] == "FINISHED"
+    assert len(lineage(tmp_path, "user_defined_info")) == 1
+    last = lineage(tmp_path, "train_lineage")[-1]
+    assert last.hyper_parameters.batch_size == BATCH
+
+
+def test_an_optimizer_without_a_learning_rate_costs_only_that(tmp_path):
+    model = click_model()
+    del model._optimizer.learning_rate
+    collector = SummaryCollector(tmp_path, collect_freq=1)
+    view_of = {"train_network": model._train_network, "optimizer": model._optimizer}
+    context = RunContext({"cur_step_num": 0, **view_of})
+    with collector:
+        collector.on_train_begin(context)
+        collector.on_train_step_end(
+            RunContext({"cur_step_num": 1, "net_outputs": mindspore.Tensor(0.5), **view_of})
+        )
+    assert set(collector.troubles) == {"learning rate", "graph"}
+    assert scalars(tmp_path, "loss/auto") == {1: 0.5}
+
+
+class NetWithLossClass(nn.Cell):
+    """Returns the losses of a wide and of a deep part, as in Wide & Deep of MindSpore's models."""
+
+    def __init__(self, network):
+        super().__init__(auto_prefix=False)
+        self.network = network
+        self.loss = nn.BCEWithLogitsLoss()
+
+    def construct(self, fields, label):
+        wide = self.loss(self.network(fields), label)
+        return wide, wide + 1.0
+
+
+class TrainStepWrap(nn.Cell):
+    """A training step of its own, with two optimizers, that returns two losses."""
+
+    def __init__(self, network):
+        super().__init__()
+        self.network = network
+        self.optimizer_w = nn.FTRL(network.trainable_params()[:1], learning_rate=0.1)
+        self.optimizer_d = nn.Adam(network.trainable_params()[1:], learning_rate=0.1)
+
+    def construct(self, fields, label):
+        return self.network(fields, label)
+
+
+def test_each_loss_and_each_optimizer_of_a_training_step_of_its_own(tmp_path):
+    network = TrainStepWrap(NetWithLossClass(ClickNet()))
+    collector = SummaryCollector(tmp_path, collect_freq=1)
+    RecModel(network).online_train(stream(), callbacks=[collector, Journal(stop_after=2)])
+    first, second = (scalars(tmp_path, tag) for tag in ("loss/auto", "loss/1/auto"))
+    assert list(second.values()) == pytest.approx([loss + 1 for loss in first.values()])
+    assert len(first) == 2
+    last = lineage(tmp_path, "train_lineage")[-1]
+    assert last.hyper_parameters.optimizer == "FTRL, Adam"
+    assert last.algorithm.network == "ClickNet"
+    assert collector.troubles == {}
+
+
+def test_under_the_original_rec_model_a_training_step_has_the_name_of_its_network(tmp_path):
+    model = original_rec_model()(TrainStepWrap(NetWithLossClass(ClickNet())))
+    collector = SummaryCollector(tmp_path)
+
+    class Stop(Callback):
+        def on_train_step_end(self, run_context):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        model.online_train(bounded(1), callbacks=[collector, Stop()])
+    assert lineage(tmp_path, "train_lineage")[-1].algorithm.network == "ClickNet"
+
+
+def test_an_interrupted_training_says_what_was_recorded(tmp_path, caplog):
+    class Stop(Callback):
+        def on_train_step_end(self, run_context):
+            if run_context.original_args().cur_step_num == 3:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        click_model().online_train(stream(), callbacks=[SummaryCollector(tmp_path), Stop()])
+    [line] = [r.message for r in caplog.records if "interrupted" in r.message]
+    assert "step 3" in line
+    assert str(tmp_path) in line
 
 
 class Reporting(nn.Cell):
@@ -381,7 +490,7 @@ def test_operators_of_evaluations_do_not_leak_into_training(tmp_path, mode):
     assert len(means) == 12
     assert means[:4] == means[4:8] == means[8:]
     assert len(set(means)) == 4
-    assert collector.troubles == {}
+    assert collector.troubles == ({} if mode == mindspore.GRAPH_MODE else {"graph": 1})
 
 
 def test_tensors_follow_a_schedule_of_their_own(tmp_path):
@@ -466,7 +575,7 @@ def test_odd_parameters_and_tags_are_recorded_and_stay_inside_the_directory(tmp_
         RecModel(OddParameters()).online_train(stream(), callbacks=[collector, journal])
     finally:
         mindspore.set_context(mode=mindspore.GRAPH_MODE)
-    assert collector.troubles == {}
+    assert collector.troubles == {"graph": 1}
     assert len(scalars(records, "loss/auto")) == 3
     found = histograms(records)
     assert set(found) == {"count/auto", "flag/auto", "half/auto", "ünïcode/../tag"}
