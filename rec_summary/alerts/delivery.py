@@ -31,6 +31,7 @@ Complain = Callable[[str], None]
 
 EXEC_SECS: Final = 60.0
 _CAPACITY: Final = 1000
+_POLL_SECS: Final = 0.05
 _MODE: Final = 0o644
 _SECONDS: Final = "%Y-%m-%d %H:%M:%S"
 
@@ -143,8 +144,8 @@ class Command:
     """Runs a command for each alert, one after another, in a thread.
 
     The command runs without a shell, with the alert in its environment, and as JSON on its standard
-    input. Watching never waits for it: alerts are queued, up to a limit. A failure is reported
-    once, until the command works again.
+    input. Alerts are queued, up to a limit; more are dropped, or wait for room if `stop` is given.
+    A failure is reported once, until the command works again.
     """
 
     def __init__(
@@ -153,6 +154,7 @@ class Command:
         complain: Complain,
         timeout: float = EXEC_SECS,
         capacity: int = _CAPACITY,
+        stop: threading.Event | None = None,
     ) -> None:
         """Looks for the program, and starts the thread.
 
@@ -161,6 +163,7 @@ class Command:
             complain: Takes failures; called from the thread.
             timeout: How long the command may take, in seconds; it is killed then.
             capacity: The most alerts that may wait.
+            stop: If given, no alert is dropped until this is set: `queue` waits for room.
 
         Raises:
             ArgumentError: There is no such program.
@@ -178,10 +181,13 @@ class Command:
         self._timeout = timeout
         self._waiting: queue.Queue[Transition] = queue.Queue(capacity)
         self._is_overflowing = False
+        self._stop = stop
         threading.Thread(target=self._run, name="rec_summary-alerts", daemon=True).start()
 
     def queue(self, transition: Transition) -> None:
-        """Queues an alert; drops it if too many are waiting, which is reported."""
+        """Queues an alert; if too many are waiting, waits for room or drops it, with a report."""
+        while self._stop and self._waiting.full() and not self._stop.wait(_POLL_SECS):
+            pass
         try:
             self._waiting.put_nowait(transition)
             self._is_overflowing = False
@@ -199,7 +205,7 @@ class Command:
         waiting = self._waiting
         with waiting.all_tasks_done:
             while waiting.unfinished_tasks and not given_up():
-                waiting.all_tasks_done.wait(0.05)
+                waiting.all_tasks_done.wait(_POLL_SECS)
             return waiting.unfinished_tasks
 
     def _run(self) -> None:

@@ -8,8 +8,8 @@ are judged together, as arrays, with the same result as one after another:
 * NaN is neither greater nor less than anything: only `is nan` and `is not finite` judge it. Other
   conditions skip it: a firing alert goes on firing, a waiting one goes on waiting.
 * Where training goes back to an earlier step, `drops` and `rises` forget the values of later
-  steps. If it goes back behind the step where a condition began to hold, `for` counts from there.
-  A clock that goes back does the same to times.
+  steps, and those before count again. If it goes back behind the step where a condition began to
+  hold, `for` counts from there. A clock that goes back does the same to times.
 
 Only `no data` is about real time, the time at which records arrive. `tick` evaluates it.
 """
@@ -18,8 +18,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -31,10 +31,9 @@ from rec_summary.alerts.rules import (
     NotFinite,
     Rule,
     Silence,
-    ValueCondition,
     float32,
 )
-from rec_summary.alerts.windows import Window, running_minima, unsigned
+from rec_summary.alerts.windows import Window
 from rec_summary.series.batch import Columns, Floats, Integers, concatenated, rows_of
 
 _AFTER_END_SECS: Final = 60.0  # other ranks' last records may be a little younger than the end
@@ -96,11 +95,8 @@ class ValueAlert:
         self.fired: Transition | None = None
         self._rule = rule
         self._place = (run, rank, tag)
-        assert not isinstance(rule.condition, Silence)
-        self._condition: ValueCondition = rule.condition
         self._window = Window(rule.condition.within) if isinstance(rule.condition, Change) else None
-        self._holds = False
-        self._since: npt.NDArray[Any] | None = None  # from where on it holds, of shape [1]
+        self._since: float | None = None  # the step or time from which on the condition holds
 
     def take(self, values: Columns, *, past: bool) -> list[tuple[int, Transition]]:
         """Judges values.
@@ -112,40 +108,36 @@ class ValueAlert:
         Returns:
             The transitions, each with the number of its value, in order.
         """
-        places: Integers | None = None
-        if not isinstance(self._condition, NotFinite):
-            missing = np.isnan(values.values)
-            if missing.any():
-                places = np.flatnonzero(~missing)
-                values = rows_of(values, places)
-                if not len(places):
-                    return []
+        places = np.arange(len(values.steps))
+        if not isinstance(self._rule.condition, NotFinite):
+            places = np.flatnonzero(~np.isnan(values.values))
+            values = rows_of(values, places)
+            if not len(places):
+                return []
         holds, extremes = self._judge(values)
-        if not self._holds and not holds.any():
-            return []
-        fires, ends = self._edges(holds, values)
-        edges = [*((at, True) for at in fires), *((at, False) for at in ends)]
-        edges.sort()
-        if not past:
-            edges = edges[-1:]  # of which an end matters only to who has learnt of the beginning
-            if edges and not edges[0][1] and self.fired is None:
+        edges = self._edges(holds, values)
+        firing = [bool(holds[at]) for at in edges]
+        if not past:  # an end matters only if the beginning was reported
+            edges, firing = edges[-1:], firing[-1:]
+            if firing == [False] and self.fired is None:
                 return []
         found = []
-        for at, firing in edges:
-            extreme = extremes[at] if firing and extremes is not None else None
-            transition = self._transition(values, at, extreme, firing=firing)
-            self.fired = transition if firing else None
-            found.append((at if places is None else int(places[at]), transition))
+        for at, begins in zip(edges, firing, strict=True):
+            extreme = extremes[at] if begins and extremes is not None else None
+            transition = self._transition(values, at, extreme, firing=begins)
+            self.fired = transition if begins else None
+            found.append((int(places[at]), transition))
         return found
 
     def _judge(self, values: Columns) -> tuple[Flags, Floats | None]:
         """Returns where the condition holds, and from which value each dropped or rose."""
-        condition, numbers = self._condition, values.values
+        condition, numbers = self._rule.condition, values.values
         if isinstance(condition, Compare):
             holds: Flags = COMPARISONS[condition.operator](numbers, float32(condition.number))
             return holds, None
         if isinstance(condition, NotFinite):
             return ~np.isfinite(numbers) if condition.infinite else np.isnan(numbers), None
+        assert isinstance(condition, Change)
         assert self._window is not None
         sign = -1.0 if condition.rises else 1.0
         highest = self._window.take(values._replace(values=sign * numbers))
@@ -155,35 +147,31 @@ class ValueAlert:
             least = enough * _PERCENT * np.abs(highest) if condition.relative else enough
             return (change > 0) & (change >= least) & np.isfinite(highest), sign * highest
 
-    def _edges(self, holds: Flags, values: Columns) -> tuple[list[int], list[int]]:
-        """Returns the numbers of the values at which the alert fires, and is resolved."""
-        before = np.concatenate([[self._holds], holds[:-1]])
-        begins, ends = holds & ~before, np.flatnonzero(~holds & before)
-        self._holds = bool(holds[-1])
+    def _edges(self, holds: Flags, values: Columns) -> list[int]:
+        """Returns the numbers of the values at which the alert fires or is resolved."""
+        if self._since is None and not holds.any():
+            return []
         lasting = self._rule.lasting
-        if lasting is None:
-            return np.flatnonzero(begins).tolist(), ends.tolist()
-        streaks = np.cumsum(begins, dtype=np.int64)  # 0 is the one that earlier values began
-        places = np.flatnonzero(holds)
-        seconds, numbers = lasting.seconds, streaks[places]
-        positions: npt.NDArray[Any] = values.wall_times[places]
-        limit: np.generic = np.float64(seconds)
-        if seconds is None:
-            positions, limit = unsigned(values.steps[places]), np.uint64(int(lasting.amount))
-        if self._since is not None and holds[0]:
-            places = np.concatenate([[-1], places])
-            positions = np.concatenate([self._since, positions])
-            numbers = np.concatenate([[0], numbers])
-        origins = running_minima(positions, numbers)
-        self._since = origins[-1:].copy() if self._holds else None
-        with np.errstate(over="ignore"):
-            lasted = np.flatnonzero(positions - origins >= limit)
-        fired, first = np.unique(numbers[lasted], return_index=True)
-        fires = places[lasted[first]]
-        if self.fired is not None:
-            fires = fires[fired > 0]
-            fired = np.concatenate([[0], fired])
-        return fires.tolist(), ends[np.isin(streaks[ends], fired)].tolist()
+        positions: list[float] = values.steps.tolist()
+        least = 0.0  # without `for`, any position is far enough
+        if lasting is not None and lasting.seconds is not None:
+            positions, least = values.wall_times.tolist(), lasting.seconds
+        elif lasting is not None:
+            least = int(lasting.amount)
+        found = []
+        firing = self.fired is not None
+        for at, (held, position) in enumerate(zip(holds.tolist(), positions, strict=True)):
+            if held:
+                self._since = position if self._since is None else min(self._since, position)
+                if firing or position - self._since < least:
+                    continue
+            else:
+                self._since = None
+                if not firing:
+                    continue
+            firing = held
+            found.append(at)
+        return found
 
     def _transition(
         self, values: Columns, at: int, extreme: float | None, *, firing: bool
@@ -247,8 +235,31 @@ class SilenceAlert:
         )
 
 
-Key = tuple[str, int, str | None]
-"""A run, a rank and a tag; None stands for records of any kind."""
+@dataclass
+class _Run:
+    """The alerts of a run, by rank and tag; the tag None stands for records of any kind."""
+
+    name: str
+    alerts: dict[tuple[int, str], list[ValueAlert]] = field(default_factory=dict)
+    silences: dict[tuple[int, str | None], list[SilenceAlert]] = field(default_factory=dict)
+    ended: float = math.inf  # when it has ended, by the clock of its records
+
+    def all_silences(self) -> list[SilenceAlert]:
+        """Returns all `no data` alerts."""
+        return [quiet for silences in self.silences.values() for quiet in silences]
+
+    def firing(self) -> list[Transition]:
+        """Returns the beginnings of all alerts that fire."""
+        fired = [each.fired for alerts in self.alerts.values() for each in alerts]
+        fired += [each.fired for each in self.all_silences()]
+        return [each for each in fired if each is not None]
+
+    def go_on(self, seen: float) -> None:
+        """Takes note that the run, which may have ended before, is going on."""
+        if self.ended < math.inf:
+            self.ended = math.inf
+            for quiet in self.all_silences():
+                quiet.seen = max(quiet.seen, seen)
 
 
 class Engine:
@@ -257,11 +268,8 @@ class Engine:
     def __init__(self, rules: Sequence[Rule]) -> None:
         """Begins with no alerts."""
         self._rules = tuple(rules)
-        self._has_silences = any(isinstance(rule.condition, Silence) for rule in rules)
         self._matched: set[Rule] = set()
-        self._alerts: dict[Key, tuple[ValueAlert, ...]] = {}
-        self._silences: dict[Key, tuple[SilenceAlert, ...]] = {}
-        self._ended: dict[str, float] = {}  # when runs have ended, by the clock of their records
+        self._runs: dict[str, _Run] = {}
 
     @property
     def tags(self) -> str:
@@ -275,12 +283,12 @@ class Engine:
         return [rule for rule in self._rules if rule not in self._matched]
 
     def take(
-        self, run: str, news: News, now: float, *, old: bool = False, past: bool = True
+        self, name: str, news: News, now: float, *, old: bool = False, past: bool = True
     ) -> list[Transition]:
         """Takes what records say.
 
         Args:
-            run: The run's name.
+            name: The run's name.
             news: What they say; at least one record.
             now: The real time.
             old: Whether they arrived when they were written, not now.
@@ -290,110 +298,85 @@ class Engine:
             The transitions, in the order of the records.
         """
         rank, wall_times, steps, scalars, over = news
+        run = self._runs.setdefault(name, _Run(name))
 
         def seen(times: Floats) -> Floats:
             return np.minimum(times, now) if old else np.full(len(times), now)
 
         if over is False:
-            self._go_on(run, float(seen(wall_times)[0]))
-        found: list[tuple[int, int, Transition]] = []
-        if self._has_silences:
-            late = np.flatnonzero(wall_times > self._ended.get(run, math.inf) + _AFTER_END_SECS)
-            if len(late):
-                self._go_on(run, float(seen(wall_times[late])[0]))
-            for quiet in self._silences_of((run, rank, None), float(seen(wall_times)[0])):
-                found += [(-1, 0, each) for each in quiet.take(seen(wall_times), steps)]
+            run.go_on(float(seen(wall_times)[0]))
+        late = wall_times[wall_times > run.ended + _AFTER_END_SECS]
+        if len(late):
+            run.go_on(float(seen(late)[0]))
+        arrived = seen(wall_times)
+        found: list[tuple[int, Transition]] = []
+        for quiet in self._silences_of(run, rank, None, float(arrived[0])):
+            found += [(-1, each) for each in quiet.take(arrived, steps)]
         for tag, places, values in _by_tag(concatenated([scalars])):
-            for number, alert in enumerate(self._alerts_of(run, rank, tag)):
-                for at, each in alert.take(values, past=past):
-                    found.append((int(places[at]), number, each))
-            if self._has_silences:
-                arrived = seen(values.wall_times)
-                for quiet in self._silences_of((run, rank, tag), float(arrived[0])):
-                    silent = len(self._rules)  # behind those of values
-                    ended = quiet.take(arrived, values.steps)
-                    found += [(int(places[0]), silent, each) for each in ended]
-        found.sort(key=lambda each: each[:2])
-        transitions = [each for _, _, each in found]
+            for alert in self._alerts_of(run, rank, tag):
+                found += [(places[at], each) for at, each in alert.take(values, past=past)]
+            arrived = seen(values.wall_times)
+            for quiet in self._silences_of(run, rank, tag, float(arrived[0])):
+                found += [(places[0], each) for each in quiet.take(arrived, values.steps)]
+        found.sort(key=lambda each: each[0])
+        transitions = [each for _, each in found]
         if over:
-            self._ended[run] = float(wall_times[-1])
-            transitions += self._hush(run, float(seen(wall_times)[-1]), "the run has ended")
+            run.ended = float(wall_times[-1])
+            now = float(seen(wall_times)[-1])
+            for quiet in run.all_silences():
+                transitions += quiet.end(now, "the run has ended")
         return transitions
 
-    def forget(self, run: str, now: float) -> list[Transition]:
+    def forget(self, name: str, now: float) -> list[Transition]:
         """Takes note that a run's records are gone; `now` is the real time."""
-        self._ended.pop(run, None)
+        run = self._runs.pop(name, _Run(name))
         reason = "its records are gone"
-        found = [
-            Transition(False, each.rule, run, each.rank, each.tag, each.step, now, None, reason)
-            for each in self.firing()
-            if each.run == run and each.value is not None
+        return [
+            replace(each, firing=False, wall_time=now, value=None, reason=reason)
+            for each in run.firing()
         ]
-        found += self._hush(run, now, reason)
-        self._alerts = {key: each for key, each in self._alerts.items() if key[0] != run}
-        self._silences = {key: each for key, each in self._silences.items() if key[0] != run}
-        return found
 
     def tick(self, now: float) -> list[Transition]:
         """Evaluates the `no data` rules; `now` is the real time."""
-        return [
-            transition
-            for key, silences in self._silences.items()
-            if key[0] not in self._ended
-            for quiet in silences
-            for transition in quiet.tick(now)
-        ]
+        waiting = [run for run in self._runs.values() if run.ended == math.inf]
+        return [each for run in waiting for quiet in run.all_silences() for each in quiet.tick(now)]
 
     def firing(self) -> list[Transition]:
         """Returns the beginnings of all alerts that fire."""
-        fired = [each.fired for alerts in self._alerts.values() for each in alerts]
-        fired += [each.fired for silences in self._silences.values() for each in silences]
-        return [each for each in fired if each is not None]
+        return [each for run in self._runs.values() for each in run.firing()]
 
-    def _go_on(self, run: str, seen: float) -> None:
-        """Takes note that a run, which may have ended before, is going on."""
-        if self._ended.pop(run, None) is not None:
-            for quiet in self._silences_in(run):
-                quiet.seen = max(quiet.seen, seen)
-
-    def _hush(self, run: str, now: float, reason: str) -> list[Transition]:
-        return [each for quiet in self._silences_in(run) for each in quiet.end(now, reason)]
-
-    def _silences_in(self, run: str) -> list[SilenceAlert]:
-        return [quiet for key in self._silences if key[0] == run for quiet in self._silences[key]]
-
-    def _alerts_of(self, run: str, rank: int, tag: str) -> tuple[ValueAlert, ...]:
+    def _alerts_of(self, run: _Run, rank: int, tag: str) -> list[ValueAlert]:
         """Returns the alerts that values of a series go to."""
-        known = self._alerts.get((run, rank, tag))
+        known = run.alerts.get((rank, tag))
         if known is None:
-            rules = [
-                rule
-                for rule in self._rules
-                if not isinstance(rule.condition, Silence) and rule.condition.tag.matches(tag)
-            ]
-            self._matched.update(rules)
-            known = tuple(ValueAlert(rule, run, rank, tag) for rule in rules)
-            self._alerts[run, rank, tag] = known
+            rules = [rule for rule in self._rules if not isinstance(rule.condition, Silence)]
+            known = [ValueAlert(each, run.name, rank, tag) for each in self._about(rules, tag)]
+            run.alerts[rank, tag] = known
         return known
 
-    def _silences_of(self, key: Key, seen: float) -> tuple[SilenceAlert, ...]:
+    def _silences_of(
+        self, run: _Run, rank: int, tag: str | None, seen: float
+    ) -> list[SilenceAlert]:
         """Returns the `no data` alerts that records of a rank, or values of a series, go to."""
-        known = self._silences.get(key)
+        known = run.silences.get((rank, tag))
         if known is None:
-            tag = key[2]
-            rules = [
-                rule
-                for rule in self._rules
-                if isinstance(rule.condition, Silence)
-                and (
-                    tag is None
-                    if rule.condition.tag is None
-                    else tag is not None and rule.condition.tag.matches(tag)
-                )
-            ]
-            self._matched.update(rules)
-            known = self._silences[key] = tuple(SilenceAlert(rule, *key, seen) for rule in rules)
+            rules = [rule for rule in self._rules if isinstance(rule.condition, Silence)]
+            about = self._about(rules, tag)
+            known = [SilenceAlert(each, run.name, rank, tag, seen) for each in about]
+            run.silences[rank, tag] = known
         return known
+
+    def _about(self, rules: Sequence[Rule], tag: str | None) -> list[Rule]:
+        """Returns the rules about a tag, or those about no tag, and notes that they match."""
+        pairs = [(rule, rule.condition.tag) for rule in rules]
+        about = [
+            rule
+            for rule, pattern in pairs
+            if (pattern is None and tag is None)
+            or (pattern is not None and tag is not None and pattern.matches(tag))
+        ]
+        self._matched.update(about)
+        return about
 
 
 def _by_tag(columns: Columns) -> list[tuple[str, Integers, Columns]]:

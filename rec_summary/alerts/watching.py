@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from rec_summary._pb.lineage_pb2 import EvaluationLineage, RunState
+from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary.alerts.rules import SECONDS, Rule, float32
 from rec_summary.alerts.states import Engine, News, Transition
 from rec_summary.errors import three_part
@@ -22,6 +22,7 @@ from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import Run
 from rec_summary.records.remote import Url, to_place
 from rec_summary.series.batch import SCALAR, SUMMARY, Batch, Columns, Record, concatenated, rows_of
+from rec_summary.series.limits import MOST_SERIES
 from rec_summary.series.lineage import metrics_of, numeric
 from rec_summary.series.options import ArgumentError, ExportOptions, Selection, matching_runs
 from rec_summary.series.report import Problem, Report
@@ -252,9 +253,11 @@ class RunReader:
             report: Takes problems.
         """
         self._selection = selection
+        self._report = report
         self._records = NewRecords(report)
         self._steps: dict[int, int] = {}  # the last step of each rank
-        self._recorded: set[tuple[int, str]] = set()  # evaluations that are scalars as well
+        self._series: dict[tuple[int, str], bool] = {}  # by rank and tag: whether it has scalars
+        self._is_full = False  # whether a series was left out
 
     def skip(self, run: Run) -> Iterator[News]:
         """Skips the values that are there; yields when each rank wrote for the last time."""
@@ -318,26 +321,41 @@ class RunReader:
             over = not state.HasField("run_state") or state.run_state.status in _OVER
             return News(rank, batch.wall_times, None, _NOTHING, over)
         if isinstance(batch, Record) and batch.kind == "evaluation_lineage":
-            scalars = self._evaluated(rank, batch.wall_time, batch.event.evaluation_lineage)
-            return News(rank, batch.wall_times, None, scalars)
+            return News(rank, batch.wall_times, None, self._evaluated(rank, batch))
         if batch.kind != SUMMARY or not batch.count:
             return News(rank, batch.wall_times, None, _NOTHING)
         steps = batch.steps
         self._steps[rank] = int(steps[-1])
         scalars = batch.select(self._selection, (SCALAR,)).scalars()
-        self._recorded.update((rank, tag) for tag in scalars.tags if tag.startswith(_EVALUATION))
+        chosen = [self._has_room(rank, tag, batch, recorded=True) for tag in scalars.tags]
+        if not all(chosen):
+            scalars = rows_of(scalars, np.array(chosen)[scalars.codes])
         return News(rank, batch.wall_times, steps, scalars)
 
-    def _evaluated(self, rank: int, wall_time: float, evaluation: EvaluationLineage) -> Columns:
+    def _has_room(self, rank: int, tag: str, batch: Batch, *, recorded: bool) -> bool:
+        """Whether a series is judged; notes that it is there."""
+        known = (rank, tag) in self._series
+        if known or len(self._series) < MOST_SERIES:
+            self._series[rank, tag] = recorded or self._series.get((rank, tag), False)
+            return True
+        if not self._is_full:
+            self._is_full = True
+            what = f"tags beyond the first {MOST_SERIES:,} of the run are not judged"
+            self._report.problem(batch.path, batch.offset, what)
+        return False
+
+    def _evaluated(self, rank: int, record: Record) -> Columns:
         """Returns the metrics of an evaluation that are not recorded as scalars as well."""
+        evaluation, wall_time = record.event.evaluation_lineage, record.wall_time
         has_step = evaluation.HasField("train_step")
         step = self._steps[rank] = evaluation.train_step if has_step else self._steps.get(rank, 0)
         found = {
             _EVALUATION + name: float32(number)
             for name, metric in metrics_of(evaluation)
             if (number := numeric(metric)) is not None
-            and (rank, _EVALUATION + name) not in self._recorded
+            and not self._series.get((rank, _EVALUATION + name))
             and self._selection.tag(_EVALUATION + name)
+            and self._has_room(rank, _EVALUATION + name, record, recorded=False)
         }
         count = len(found)
         steps, wall_times = np.full(count, step, np.int64), np.full(count, wall_time, np.float64)

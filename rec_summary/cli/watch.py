@@ -200,7 +200,7 @@ def _delivering(
             sinks.append(file.write)
         runner = None
         if command is not None:
-            runner = Command(command, _complain, exec_timeout)
+            runner = Command(command, _complain, exec_timeout, stop=stop if once else None)
             sinks.append(runner.queue)
 
         def deliver(transition: Transition) -> None:

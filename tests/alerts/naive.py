@@ -86,11 +86,11 @@ def _holds(condition: Any, past: list[Point]) -> bool | None:
             continue
         kept = [q for q in kept if q.step <= p.step and q.wall_time <= p.wall_time]
         kept += [p] if math.isfinite(p.value) else []
-        seconds = condition.within.seconds
-        if seconds is None:
-            kept = [q for q in kept if p.step - q.step <= condition.within.amount]
-        else:
-            kept = [q for q in kept if p.wall_time - q.wall_time <= seconds]
+    now, seconds = past[-1], condition.within.seconds
+    if seconds is None:
+        kept = [q for q in kept if now.step - q.step <= condition.within.amount]
+    else:
+        kept = [q for q in kept if now.wall_time - q.wall_time <= seconds]
     if not kept:
         return False
     values = [q.value for q in kept]

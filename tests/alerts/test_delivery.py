@@ -272,3 +272,23 @@ def test_waiting_for_a_command_can_be_given_up(slow: str, tmp_path: Path) -> Non
     assert command.wait(lambda: True) == 2
     (tmp_path / "go").touch()
     assert command.wait() == 0
+
+
+def test_no_alert_is_dropped_if_queueing_may_wait_until_it_is_stopped(
+    slow: str, tmp_path: Path
+) -> None:
+    reports, stop = list[str](), threading.Event()
+    paging = f"{slow[:-1]}; echo $RS_STEP >> {tmp_path}/steps'"
+    command = Command(paging, reports.append, capacity=1, stop=stop)
+    command.queue(began(0))
+    wait_for(tmp_path / "began")
+    threading.Timer(0.1, (tmp_path / "go").touch).start()
+    for step in (1, 2, 3, 4):
+        command.queue(began(step))
+    assert command.wait() == 0
+    assert (tmp_path / "steps").read_text().split() == ["0", "1", "2", "3", "4"]
+    assert reports == []
+    stop.set()
+    for step in (5, 6, 7, 8):
+        command.queue(began(step))
+    assert reports == ["the command sh is too slow: alerts are dropped"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -24,6 +25,7 @@ from rec_summary.alerts.rules import (
     parse,
 )
 from rec_summary.alerts.states import Engine, News, Transition
+from rec_summary.alerts.windows import MOST, Window
 from rec_summary.series.batch import Columns
 from tests.alerts import naive
 from tests.alerts.naive import Point
@@ -114,13 +116,13 @@ def test_a_rule_has_an_alert_for_each_series() -> None:
     engine = Engine([parse("loss > 1")])
     tags = ("loss/auto", "eval/loss", "other")
     found = take(engine, *(point(1, 2, tag=tag) for tag in tags))
-    found += take(engine, point(1, 2), run="b")
     found += take(engine, point(1, 2), rank=1)
+    found += take(engine, point(1, 2), run="b")
     assert [(each.run, each.rank, each.tag) for each in found] == [
         ("run", 0, "loss/auto"),
         ("run", 0, "eval/loss"),
-        ("b", 0, "loss"),
         ("run", 1, "loss"),
+        ("b", 0, "loss"),
     ]
     assert engine.firing() == found
 
@@ -156,6 +158,52 @@ def test_values_of_later_steps_or_times_are_forgotten() -> None:
     assert take(Engine([rule]), *back_in_time) == []
     same_time = *back_in_time[:2], point(3, 6, at=200)
     assert edges(take(Engine([rule]), *same_time)) == [(3, True)]
+
+
+def test_a_restart_finds_the_values_that_were_within_the_span_before_it() -> None:
+    engine = Engine([parse("loss drops 10% within 50 steps")])
+    before = [point(step, 8) for step in range(0, 1000, 10)]
+    after = [point(step, 4, at=START + 2000 + step) for step in (510, 520, 561)]
+    assert edges(take(engine, *before, *after)) == [(510, True), (561, False)]
+
+
+def column(steps: Iterable[int], values: Sequence[float]) -> Columns:
+    """Returns values of one tag; each is recorded a second after the one before."""
+    numbers, at = np.array(values, np.float64), np.arange(len(values))
+    return Columns(("auc",), np.zeros_like(at), np.array([*steps]), START + at, numbers)
+
+
+@pytest.mark.parametrize("unit", ["s", "steps"])
+def test_a_wide_window_is_bounded_and_misses_little(unit: str) -> None:
+    count, width = 50_000, 20_000
+    values = np.random.default_rng(1).random(count) - np.arange(count) / count
+    window = Window(Span(width, unit))
+    found = window.take(column(range(count), values.tolist()))
+    assert len(window) <= MOST
+    steps = range(width, count, 97)
+    exact = np.array([values[step - width : step + 1].max() for step in steps])
+    narrower = np.array([values[step - width + width // 256 : step + 1].max() for step in steps])
+    assert (found[steps] <= exact).all()
+    assert (found[steps] >= narrower).all()
+
+
+def test_a_window_of_less_than_its_most_values_is_exact_after_many_more() -> None:
+    values = np.random.default_rng(1).random(20_000)
+    found = Window(Span(1000, "s")).take(column(range(20_000), values.tolist()))
+    exact = [values[at - 1000 : at + 1].max() for at in range(1000, 20_000)]
+    assert found[1000:].tolist() == exact
+
+
+def test_a_window_that_rises_and_then_alternates_takes_linear_time() -> None:
+    def seconds(count: int) -> float:
+        steps = [*range(count), *(count - at % 2 for at in range(count))]
+        values = column(steps, np.arange(2 * count).tolist())
+        window = Window(Span(10 * count, "steps"))
+        begun = time.process_time()
+        window.take(values)
+        return time.process_time() - begun
+
+    assert seconds(16_000) < 9 * seconds(4000)
 
 
 @pytest.mark.parametrize("span", ["1 steps", "9e18 steps", "1s"])
@@ -254,6 +302,17 @@ def test_a_run_whose_records_are_gone_is_forgotten() -> None:
     assert {each.run for each in engine.firing()} == {"other"}
     assert engine.tick(START + 300) == []
     assert edges(take(engine, point(1, 2))) == [(1, True)]
+
+
+def test_runs_are_forgotten_without_a_look_at_the_others() -> None:
+    engine = Engine([parse("loss > 1"), parse("no data for 10s")])
+    names = [f"run {number}" for number in range(2000)]
+    for name in names:
+        take(engine, point(1, 2), run=name)
+    begun = time.process_time()
+    found = [each.run for name in names for each in engine.forget(name, START)]
+    assert found == names
+    assert time.process_time() - begun < 1
 
 
 PATTERNS = st.builds(Pattern, st.sampled_from(["a", "x/a", "*"]))

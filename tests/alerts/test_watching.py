@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from rec_summary._pb import anf_ir_pb2, lineage_pb2
+from rec_summary.alerts import watching as watching_module
 from rec_summary.alerts.rules import read_rule
 from rec_summary.alerts.states import Transition
 from rec_summary.alerts.watching import EVERYTHING, Since, WatchReport, read_since, watch
@@ -264,6 +265,22 @@ def test_damage_is_told_and_passed_over(tmp_path: Path) -> None:
     assert words(alert) == "+ run loss/auto 3"
     assert problem.path == str(path)
     assert (report.problem_count, report.firing, report.runs) == (1, (alert,), 1)
+
+
+def test_series_beyond_the_limit_are_not_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching_module, "MOST_SERIES", 3)
+    events = [event(1, *(scalar(f"loss/{name}", math.nan) for name in "abcd")), *losses(math.nan)]
+    aucs = [lineage(START + at, evaluation_lineage=evaluation(0.9)) for at in (1, 2)]
+    path, _ = write_segment(tmp_path / "run", *events, *aucs)
+    *news, report = found(tmp_path, "nan-loss", "eval/auc > 0")
+    assert sorted(words(each) for each in news if isinstance(each, Transition)) == [
+        *("+ run loss/a 1", "+ run loss/b 1", "+ run loss/c 1"),
+    ]
+    [problem] = [each for each in news if isinstance(each, Problem)]
+    assert (problem.path, report.problem_count) == (str(path), 1)
+    assert "tags beyond the first 3 of the run are not judged" in problem.text
 
 
 def test_a_torn_record_is_judged_when_it_is_whole(tmp_path: Path) -> None:
