@@ -122,8 +122,8 @@ class Description:
             again from the beginning.
         """
         state, lineage = self.state, self._session_lineage()
-        if lineage is None or (lineage.train is None and not final):
-            return True  # MindSpore writes hyper-parameters when training has ended
+        if lineage is None or not (final or _is_complete(lineage)):
+            return True
         if abs(furthest) > _LAST_HPARAMS_STEP:
             self._note_too_far(furthest)
             self._leave_running(outputs)
@@ -134,8 +134,8 @@ class Description:
             start = hparams.start_point(self._run, lineage, wall_time if began is None else began)
             outputs.session().put(0, wall_time, _KIND, [start])
             state.started = facts
-        elif facts != state.started:
-            return not final
+        elif final and facts != state.started:
+            return False
         if ended is None:
             if lineage.status == RunState.RUNNING and not state.running:
                 self._write_running(outputs, lineage, began)
@@ -186,6 +186,18 @@ class Description:
 
 def _hyper_facts(lineage: Lineage) -> str:
     return json.dumps(hyper_parameters(lineage), sort_keys=True)
+
+
+def _is_complete(lineage: Lineage) -> bool:
+    """Whether the hyper-parameters are those that the session will keep.
+
+    MindSpore writes them when training has ended. Ours begin without the batch size of a stream,
+    which is known after the first step.
+    """
+    if lineage.train is None:
+        return False
+    state = lineage.train.run_state
+    return state.status != RunState.RUNNING or not state.HasField("step") or state.step > 0
 
 
 def _facts(lineage: Lineage) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tensorboard.plugins.hparams import metadata
 
 from rec_summary._pb import lineage_pb2
 from rec_summary.records.writing.run_writer import RunWriter
@@ -95,6 +96,34 @@ def test_a_run_is_running_until_it_has_ended(
         eventually(lambda: not running.exists())
     assert follower.report is not None
     assert follower.report.replaced == ()
+
+
+def test_a_session_begins_with_the_first_step_and_ends_though_its_facts_have_changed(
+    records: Path, logdir: Path, writer: RunWriter
+) -> None:
+    """A stream of whole batches has batch size 1 until its first batch, and more epochs later."""
+    running = logdir / "run" / "running"
+
+    def state(status: int, step: int, batch_size: int, epoch: int) -> lineage_pb2.TrainLineage:
+        message = train(status=status, step=step, batch_size=batch_size)
+        message.hyper_parameters.epoch = epoch
+        return message
+
+    with Follower(records, logdir):
+        write(writer, lineage(train_lineage=state(RunState.RUNNING, 0, 1, 0)))
+        eventually((logdir / "run").exists)  # its table is there
+        write(writer, event(1, scalar("loss", 1)))
+        write(writer, lineage(train_lineage=state(RunState.RUNNING, 1, 64, 1)))
+        eventually(running.exists)
+        write(writer, lineage(train_lineage=state(RunState.STOPPED, 9, 64, 2)))
+        eventually(lambda: not running.exists())
+        [start] = [
+            metadata.parse_session_start_info_plugin_data(value.metadata.plugin_data.content)
+            for _, _, value in event_files.values(logdir / "run")
+            if value.tag == metadata.SESSION_START_INFO_TAG
+        ]
+        assert start.hparams["batch_size"].number_value == 64
+        assert start.hparams["epoch"].number_value == 1
 
 
 def test_a_table_of_lineage_is_not_written_for_every_step(
