@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -130,19 +131,22 @@ def _evaluate_block(
 
 
 _evaluators: dict[str, _Evaluator] = {}  # of this process, by folder
+_lock = threading.Lock()  # the threads of a worker share the model and its parameters
 
 
 def _evaluate(task: EvaluationTask, points: npt.NDArray[np.float64]) -> list[float]:
-    evaluator = _evaluators.get(task.folder)
-    if evaluator is None or evaluator.task != task:
-        _evaluators.clear()  # one at a time: a model may be large
-        evaluator = _evaluators[task.folder] = _Evaluator(task)
-    return [evaluator.at(float(x), float(y)) for x, y in points]
+    with _lock:
+        evaluator = _evaluators.get(task.folder)
+        if evaluator is None or evaluator.task != task:
+            _evaluators.clear()  # one at a time: a model may be large
+            evaluator = _evaluators[task.folder] = _Evaluator(task)
+        return [evaluator.at(float(x), float(y)) for x, y in points]
 
 
 def forget() -> None:
     """Releases the model that this process keeps for further points."""
-    _evaluators.clear()
+    with _lock:
+        _evaluators.clear()
 
 
 class _Evaluator:

@@ -2,6 +2,7 @@
 
 <folder>/plan.json                 the computation; if it differs, everything is computed again
 <folder>/plane/<part>_<n>.npy      origin and directions, a file for each parameter
+<folder>/plane/checksums.json      the CRC-32 of each file of the plane
 <folder>/losses.npz                the losses, and which of them are known
 """
 
@@ -12,8 +13,9 @@ import json
 import os
 import socket
 import time
+import zlib
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import filelock
 import numpy as np
@@ -28,6 +30,7 @@ from rec_summary.records.files import (
     open_plain,
     read_plain,
     refuse_link,
+    sync_directory,
     write_atomically,
 )
 from rec_summary.records.locks import file_lock
@@ -35,11 +38,14 @@ from rec_summary.records.locks import file_lock
 _LOSSES: Final = "losses.npz"
 _PLAN: Final = "plan.json"
 _PLANE: Final = "plane"
+_NAMES: Final = "names.json"
+_CHECKSUMS: Final = "checksums.json"
 _LOCK: Final = ".rec_summary.lock"
 _HOLDER: Final = "holder.json"
 _SAVE_SECS: Final = 1.0
 _FILE_MODE: Final = 0o600
 _HEADERS: Final = 4096
+_AT_ONCE: Final = 1 << 20  # bytes
 _MOST_NAMES: Final = 1 << 28
 _MOST_OF_HOLDER: Final = 1000
 _PARTS: Final = ("origin", "first", "second")
@@ -130,6 +136,8 @@ class Store:
             most = 16 * len(self.points) + _HEADERS
             found = read_npz(os.path.join(self.folder, _LOSSES), most)
             self.losses, self.known = found["losses"], found["known"]
+            if not self._plane_is_intact():
+                return False
         except (OSError, ValueError, KeyError):
             return False
         return (
@@ -137,6 +145,14 @@ class Store:
             and self.losses.dtype == np.dtype(np.float64)
             and self.known.dtype == np.dtype(np.bool_)
         )
+
+    def _plane_is_intact(self) -> bool:
+        """Whether the files of the plane are those that were written."""
+        folder = os.path.join(self.folder, _PLANE)
+        refuse_link(folder)
+        stored = json.loads(read_plain(os.path.join(folder, _CHECKSUMS), _MOST_NAMES))
+        names = [name for name in os.listdir(folder) if name != _CHECKSUMS]
+        return bool(stored == {name: _checksum(os.path.join(folder, name)) for name in names})
 
     def _write_plane(self, plane: Plane) -> None:
         with contextlib.suppress(FileNotFoundError):
@@ -147,13 +163,18 @@ class Store:
         for left in os.listdir(folder):
             os.unlink(os.path.join(folder, left))
         names = list(plane.origin)
-        for index, name in enumerate(names):
-            for part in _PARTS:
-                vector: Vector = getattr(plane, part)
+        vectors: list[Vector] = [getattr(plane, part) for part in _PARTS]
+        for part, vector in zip(_PARTS, vectors, strict=True):
+            for index, name in enumerate(names):
                 if name in vector:
-                    with create_plain(_part_path(folder, part, index), _FILE_MODE) as file:
+                    with _written(_part_path(folder, part, index)) as file:
                         np.save(file, vector[name], allow_pickle=False)
-        _replace(os.path.join(folder, "names.json"), json.dumps(names).encode())
+        with _written(os.path.join(folder, _NAMES)) as file:
+            file.write(json.dumps(names).encode())
+        checksums = {name: _checksum(os.path.join(folder, name)) for name in os.listdir(folder)}
+        with _written(os.path.join(folder, _CHECKSUMS)) as file:
+            file.write(json.dumps(checksums).encode())
+        sync_directory(folder)
 
 
 def read_plane(folder: str) -> tuple[Vector, Vector, Vector]:
@@ -164,7 +185,7 @@ def read_plane(folder: str) -> tuple[Vector, Vector, Vector]:
     """
     folder = os.path.join(folder, _PLANE)
     refuse_link(folder)
-    names = json.loads(read_plain(os.path.join(folder, "names.json"), _MOST_NAMES))
+    names = json.loads(read_plain(os.path.join(folder, _NAMES), _MOST_NAMES))
 
     def arrays(part: str) -> Vector:
         found = {}
@@ -181,6 +202,24 @@ def read_plane(folder: str) -> tuple[Vector, Vector, Vector]:
 
 def _part_path(folder: str, part: str, index: int) -> str:
     return os.path.join(folder, f"{part}_{index}.npy")
+
+
+@contextlib.contextmanager
+def _written(path: str) -> Iterator[IO[bytes]]:
+    """Creates a file whose content is on the disk when the block ends."""
+    with create_plain(path, _FILE_MODE) as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _checksum(path: str) -> int:
+    """Returns the CRC-32 of a file."""
+    found = 0
+    with os.fdopen(open_plain(path), "rb") as file:
+        while data := file.read(_AT_ONCE):
+            found = zlib.crc32(data, found)
+    return found
 
 
 @contextlib.contextmanager

@@ -1,12 +1,21 @@
 from __future__ import annotations
 
+import concurrent.futures
+import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from rec_summary.landscape.checkpoints import Trajectory
-from rec_summary.landscape.evaluate import EvaluationTask, _claim_device, release_devices
+from rec_summary.landscape.evaluate import (
+    EvaluationTask,
+    _claim_device,
+    _evaluate,
+    forget,
+    release_devices,
+)
 from rec_summary.landscape.plane import pca_plane
 from rec_summary.landscape.store import Store, read_plane
 from tests.support import quadratic
@@ -53,3 +62,29 @@ def test_losses_are_there_after_they_were_saved(store: Store) -> None:
 def test_damaged_losses_are_computed_again(store: Store, damage: bytes) -> None:
     (Path(store.folder) / "losses.npz").write_bytes(damage)
     assert not store._resume('{"n": 1}')
+
+
+class Slow:
+    """A model whose loss is its only parameter, after other threads had their turn."""
+
+    fingerprint = "slow"
+
+    def __call__(self, device: int | None) -> Slow:
+        return self
+
+    def set(self, name: str, value: Any) -> None:
+        if name == "head.bias":
+            self.value = float(value[0])
+
+    def loss(self) -> float:
+        time.sleep(0.001)
+        return self.value
+
+
+def test_threads_of_a_worker_do_not_share_a_point(store: Store) -> None:
+    task = EvaluationTask(Slow(), store.folder)
+    alone = _evaluate(task, store.points)
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda point: _evaluate(task, point[None])[0], store.points))
+    forget()
+    assert found == alone

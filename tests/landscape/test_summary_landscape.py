@@ -87,15 +87,16 @@ def test_a_minimum_off_the_centre_is_where_it_belongs_in_the_mesh(tmp_path: Path
     assert darkest == row * found.z.shape[1] + column
 
 
-@pytest.mark.parametrize("engine", ["loky", "dask"])
-def test_every_engine_gives_the_same(tmp_path: Path, engine: str) -> None:
+@pytest.mark.parametrize("dask", [None, (2, 1), (1, 2), (2, 2)])
+def test_every_engine_gives_the_same(tmp_path: Path, dask: tuple[int, int] | None) -> None:
     alone = compute(tmp_path / "alone")
-    if engine == "loky":
+    if dask is None:
         others = compute(tmp_path / "others", Options(engine="loky", jobs=2))
     else:
         distributed = pytest.importorskip("distributed")
+        workers, threads = dask
         with distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, dashboard_address=None
+            n_workers=workers, threads_per_worker=threads, dashboard_address=None
         ) as cluster:
             address = cluster.scheduler_address.replace("tcp://", "dask://")
             others = compute(tmp_path / "others", Options(engine=address, jobs=2))
@@ -139,6 +140,23 @@ def test_a_failure_keeps_what_is_done_and_the_next_run_goes_on(tmp_path: Path) -
     assert lines(journal) == 7 * 7 + 6
     exact = compute(tmp_path / "exact", result=False)
     np.testing.assert_array_equal(found["landscape_[1, 6]"].z, exact["landscape_[1, 6]"].z)
+
+
+@pytest.mark.parametrize("damage", ["zeroed", "cut", "gone", "names"])
+def test_a_plane_that_is_damaged_is_computed_again(tmp_path: Path, damage: str) -> None:
+    with pytest.raises(ModelError, match="out of luck"):
+        compute(tmp_path / "run", make=Maker(fails_at=20), result=False)
+    [plane] = (tmp_path / "run" / "landscape").glob("*/plane")
+    path = plane / ("names.json" if damage == "names" else "first_1.npy")
+    data = path.read_bytes()
+    if damage == "gone":
+        path.unlink()
+    else:
+        path.write_bytes(data[:-20] + bytes(0 if damage == "cut" else 20))
+    found = compute(tmp_path / "run", result=False)["landscape_[1, 6]"]
+    exact = compute(tmp_path / "exact", result=False)["landscape_[1, 6]"]
+    np.testing.assert_array_equal(found.z, exact.z)
+    np.testing.assert_array_equal(found.path, exact.path)
 
 
 @pytest.mark.parametrize("engine", ["sequential", "loky"])
