@@ -345,13 +345,13 @@ class Upload:
         return total
 
     @contextlib.contextmanager
-    def kept_up(self, interval: float = _PUT_SECS) -> Iterator[None]:
+    def kept_up(self) -> Iterator[None]:
         """Puts again and again in a thread, while the context lasts; failures are logged."""
         stop = threading.Event()
 
         def work() -> None:
             before = ""
-            while not stop.wait(interval):
+            while not stop.wait(_PUT_SECS):
                 try:
                     self.put()
                     before = ""

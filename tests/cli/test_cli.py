@@ -187,8 +187,6 @@ def test_an_interruption_ends_it_at_once_without_a_word_too_much(
         [*PROGRAM, "export", str(tmp_path / "records"), str(logdir)],
         stderr=subprocess.PIPE,
         text=True,
-        # A job in the background of a shell ignores Ctrl-C, and passes that on.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert process.stderr is not None
     process.stderr.readline()  # the line that says that the run has begun

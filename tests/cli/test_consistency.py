@@ -148,7 +148,6 @@ def test_ctrl_c_at_any_moment_leaves_a_usable_state(tmp_path: Path) -> None:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         assert process.stderr is not None
         process.stderr.readline()  # Python itself is there: before, nothing is touched
@@ -177,7 +176,6 @@ def test_an_interrupted_picture_or_table_is_none(tmp_path: Path) -> None:
         process = subprocess.Popen(
             [*PROGRAM, "plot", str(tmp_path / "r"), "-o", str(tmp_path / "x.png")],
             stderr=subprocess.PIPE,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         time.sleep(moment)
         process.send_signal(signal.SIGINT)

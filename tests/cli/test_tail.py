@@ -83,7 +83,6 @@ def on_a_terminal(
         stdout=child,
         stderr=child,
         env={**os.environ, "TERM": "xterm", "COLUMNS": "120", "LINES": "40", **environment},
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     os.close(child)
     shown, asked = "", False

@@ -17,6 +17,17 @@ from tests.support.record_dirs import event, scalar, tree, write_segment
 from tests.support.s3 import SECRET
 
 TIMEOUT = 60
+NO_SERVER = {"AWS_ENDPOINT_URL": "http://127.0.0.1:1", "AWS_MAX_ATTEMPTS": "1"}
+# The command, with 0.2 seconds between two puts and between two lists instead of 15 and 5.
+HASTY = """
+import sys
+from rec_summary.cli import main
+from rec_summary.records import remote
+from rec_summary.series import run_poller
+
+remote._PUT_SECS = run_poller._LIST_SECS = 0.2
+main(sys.argv[1:])
+"""
 
 
 @pytest.fixture
@@ -128,7 +139,7 @@ def test_event_files_of_others_are_never_touched(records: str, s3) -> None:  # t
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_following_from_a_url_to_a_url(records: str, s3, tmp_path: Path, number: int) -> None:  # type: ignore[no-untyped-def]
-    process = start("export", records, "s3://clicks/logs", "--follow")
+    process = start("export", records, "s3://clicks/logs", "--follow", program=("-c", HASTY))
     eventually(lambda: s3.glob("clicks/logs/*/*tfevents*"))
     added, _ = write_segment(tmp_path / "local" / "c", event(9, scalar("late", 1.0)))
     add(s3, records, added)
@@ -141,7 +152,9 @@ def test_following_from_a_url_to_a_url(records: str, s3, tmp_path: Path, number:
 
 
 def test_what_is_awaited_at_a_url_is_taken_in(bucket: str, s3, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    process = start("export", f"s3://{bucket}/not yet", tmp_path / "logs", "--follow")
+    process = start(
+        *("export", f"s3://{bucket}/not yet", tmp_path / "logs", "--follow"), program=("-c", HASTY)
+    )
     assert process.stderr is not None
     assert "Following s3://clicks/not yet" in process.stderr.readline()
     added, _ = write_segment(tmp_path / "local" / "c", event(9, scalar("late", 1.0)))
@@ -175,7 +188,7 @@ def test_mistakes_name_the_url(
 
 
 def test_a_server_that_is_not_there_is_told_without_credentials(records: str) -> None:
-    environment = {**os.environ, "AWS_ENDPOINT_URL": "http://127.0.0.1:1"}
+    environment = {**os.environ, **NO_SERVER}
     done = run("inspect", records, "--debug", env=environment)
     assert done.returncode == 1
     assert f"the source of records is invalid. Received: {records}" in flat(done.stderr)
@@ -184,7 +197,7 @@ def test_a_server_that_is_not_there_is_told_without_credentials(records: str) ->
 
 
 def test_following_a_server_that_is_not_there_ends(records: str) -> None:
-    environment = {**os.environ, "AWS_ENDPOINT_URL": "http://127.0.0.1:1"}
+    environment = {**os.environ, **NO_SERVER}
     done = run("tail", records, env=environment)
     assert done.returncode == 1
     assert "a place that can be read from here" in flat(done.stderr)

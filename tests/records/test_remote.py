@@ -268,6 +268,7 @@ def test_a_failed_put_is_tried_again(
         failed.set()
         raise PermissionError("secret=hunter2 is not allowed")
 
+    monkeypatch.setattr(remote, "_PUT_SECS", 0.01)
     with monkeypatch.context() as patch:
         patch.setattr(kind, "put_file", broken)
         with pytest.raises(DestinationError) as caught:
@@ -275,7 +276,7 @@ def test_a_failed_put_is_tried_again(
         assert place[0] in str(caught.value)
         assert "hunter2" not in str(caught.value)
         failed.clear()
-        with upload.kept_up(0.01):
+        with upload.kept_up():
             assert failed.wait(20)
             time.sleep(0.1)
             patch.undo()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 PROGRAM = [sys.executable, "-m", "rec_summary.cli"]
@@ -28,14 +28,15 @@ def flat(text: str) -> str:
     return re.sub(r"\s+", " ", text)
 
 
-def start(*arguments: str | Path, **options: object) -> subprocess.Popen[str]:
+def start(
+    *arguments: str | Path, program: Sequence[str] = PROGRAM[1:], **options: object
+) -> subprocess.Popen[str]:
+    """Starts the command, or another program of Python's, with these arguments."""
     return subprocess.Popen(
-        [*PROGRAM, *map(str, arguments)],
+        [sys.executable, *program, *map(str, arguments)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        # A job in the background of a shell ignores Ctrl-C, and passes that on.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         **options,  # type: ignore[call-overload]
     )
 
