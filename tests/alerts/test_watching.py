@@ -38,7 +38,7 @@ from tests.support.record_dirs import (
 )
 
 RunState = lineage_pb2.RunState
-PATIENCE_SECS = 20.0
+PATIENCE_SECS = 60.0
 
 
 def found(source: Path, *rules: str, **options: Any) -> list[Any]:

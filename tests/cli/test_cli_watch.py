@@ -22,7 +22,7 @@ from tests.support.command import HEAVY, PROGRAM, flat, python, run
 from tests.support.record_dirs import event, lineage, scalar, train, write_segment
 
 GROWING = Path(__file__).parents[1] / "alerts" / "growing.py"
-PATIENCE_SECS = 30.0
+PATIENCE_SECS = 60.0
 ROOT = Path(__file__).parents[2]
 
 

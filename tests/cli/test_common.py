@@ -52,7 +52,7 @@ def said(command: str, source: Path, tmp_path: Path, lines: int) -> list[str]:
     assert process.stderr is not None
     found = [process.stderr.readline().rstrip("\n") for _ in range(lines)]
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=30)
+    process.communicate(timeout=60)
     return found
 
 

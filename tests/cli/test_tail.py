@@ -21,7 +21,7 @@ from rec_summary.series.overview.tail import Tail
 from tests.support.command import PROGRAM, flat, run, start
 from tests.support.record_dirs import event, lineage, scalar, train, write_segment
 
-TIMEOUT = 30
+TIMEOUT = 60
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import select
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import filelock
@@ -17,7 +16,7 @@ from tests.faults.children import start
 HOLD = """
 import sys, time
 from rec_summary.records.locks import file_lock
-with file_lock(sys.argv[1], timeout=10, kind=sys.argv[2]):
+with file_lock(sys.argv[1], timeout=60, kind=sys.argv[2]):
     print("held", flush=True)
     time.sleep(600)
 """
@@ -69,9 +68,8 @@ def test_a_lock_is_exclusive_and_a_dead_holder_loses_it(tmp_path: Path, kind: st
         file_lock(path, timeout=0.3, kind=kind).acquire()
     holder.kill()
     holder.communicate()
-    begun = time.monotonic()
-    with file_lock(path, timeout=10, kind=kind):
-        assert time.monotonic() - begun < 10
+    with file_lock(path, timeout=60, kind=kind):
+        pass
 
 
 def test_a_planted_link_is_refused(tmp_path: Path) -> None:
@@ -106,12 +104,12 @@ def test_the_race_of_mindspores_lock_is_absent_in_ours(tmp_path: Path) -> None:
     goes in. Then C comes: with MindSpore's it locks a new file, and stands beside B.
     """
     pytest.importorskip("mindspore")
-    assert two_inside(tmp_path / "theirs", "theirs")
-    assert not two_inside(tmp_path / "ours", "ours")
+    assert two_inside(tmp_path / "theirs", "theirs", 60)
+    assert not two_inside(tmp_path / "ours", "ours", 2)
 
 
-def two_inside(folder: Path, whose: str) -> bool:
-    """Runs the schedule; tells whether C was inside together with B."""
+def two_inside(folder: Path, whose: str, patience: float) -> bool:
+    """Runs the schedule; tells whether C comes inside together with B in so many seconds."""
     first, second, third = everybody = [
         start(sys.executable, "-c", SAVE, folder, whose, stdin=subprocess.PIPE) for _ in range(3)
     ]
@@ -119,14 +117,14 @@ def two_inside(folder: Path, whose: str) -> bool:
         for process in everybody:
             assert said(process, 60) == "ready"
         tell(first, "go")
-        assert said(first, 20) == "in"
+        assert said(first, 60) == "in"
         tell(second, "go")
         assert said(second, 1) is None  # it waits
         tell(first, "fail")
-        assert said(second, 20) == "in"
-        first.communicate(timeout=20)
+        assert said(second, 60) == "in"
+        first.communicate(timeout=60)
         tell(third, "go")
-        return said(third, 2) == "in"
+        return said(third, patience) == "in"
     finally:
         for process in everybody:
             process.kill()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from rec_summary.records.format.names import Kind
+from rec_summary.records.reading.reader import TruncatedRecord
 from rec_summary.records.reading.runs import find_runs, list_files
 from rec_summary.records.writing.run_writer import Retention, RunWriter
 from rec_summary.records.writing.task import MessageRecord
@@ -27,6 +31,26 @@ def finish(*processes: object) -> list[str]:
         assert process.returncode == 0, errors  # type: ignore[attr-defined]
         told.append(errors)
     return told
+
+
+def following(records: Path, logs: Path) -> subprocess.Popen[str]:
+    """Starts an export that follows, and waits until it does."""
+    process = start(*COMMAND, "export", records, logs, "--follow")
+    assert process.stderr is not None
+    eventually(lambda: process.poll() is not None or bool(list(logs.glob("*"))))
+    assert process.poll() is None, process.stderr.read()
+    return process
+
+
+def eventually(ask: Callable[[], bool]) -> None:
+    """Waits until something is so; a stop before would leave what is not yet exported."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        with contextlib.suppress(TruncatedRecord):  # an event file that is being written
+            if ask():
+                return
+        time.sleep(0.05)
+    raise AssertionError("waited in vain")
 
 
 def test_eight_ranks_on_one_directory(tmp_path: Path, ledger: Ledger) -> None:
@@ -76,13 +100,14 @@ def test_a_follower_meets_rotation(tmp_path: Path, ledger: Ledger) -> None:
     fault = "a follower on files that are rotated"
     ledger.tried(fault)
     records, logs = tmp_path / "records", tmp_path / "logs"
-    follower = start(*COMMAND, "export", records, logs, "--follow")
+    follower = following(records, logs)
     finish(start("tests.faults.write", records / "run", 0, 1500, 0.002, 2000))
-    time.sleep(1.5)
-    follower.send_signal(2)
-    follower.communicate(timeout=30)
     export_tensorboard(records, tmp_path / "whole")
-    found, expected = shown(logs), shown(tmp_path / "whole")
+    expected = shown(tmp_path / "whole")
+    eventually(lambda: count(shown(logs)) >= count(expected))
+    follower.send_signal(2)
+    follower.communicate(timeout=60)
+    found = shown(logs)
     assert found == expected
     ledger.survived(fault, 1500, len(found["run:loss"]))
 
@@ -92,16 +117,16 @@ def test_a_follower_meets_files_that_are_dropped(tmp_path: Path, ledger: Ledger)
     ledger.tried(fault)
     records, logs = tmp_path / "records" / "run", tmp_path / "logs"
     writer = RunWriter(records, 0, Retention(max_file_size=2000, max_files=3))
-    follower = start(*COMMAND, "export", records.parent, logs, "--follow")
+    follower = following(records.parent, logs)
     for step in range(1, 1001):
         writer.write(MessageRecord(event(step, scalar("loss", step))))
         writer.flush()
         time.sleep(0.003)
     writer.close()
     kept = set(left_in(records).steps)
-    time.sleep(1.5)
+    eventually(lambda: kept <= {step for step, _, _ in shown(logs).get("run:loss", [])})
     follower.send_signal(2)
-    _, errors = follower.communicate(timeout=30)
+    _, errors = follower.communicate(timeout=60)
     assert "Traceback" not in errors
     summaries = [f for f in list_files(str(records)) if f.name.kind is Kind.SUMMARY]
     assert len(summaries) == 3

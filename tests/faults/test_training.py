@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import json
 import signal
+import stat
 import subprocess
 import time
 from collections.abc import Iterator
@@ -135,8 +136,9 @@ def outcomes(
     """All trainings, two at a time."""
     base = tmp_path_factory.mktemp("faults")
     base.chmod(0o755)
-    for parent in (base.parent, base.parent.parent):
-        parent.chmod(0o755)  # one of the trainings is nobody's
+    for parent in base.parents[:3]:  # one of the trainings is nobody's
+        if not parent.stat().st_mode & stat.S_IXOTH:
+            parent.chmod(0o755)
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         yield {
             scenario: pool.submit(

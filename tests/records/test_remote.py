@@ -277,10 +277,10 @@ def test_a_failed_put_is_tried_again(
         assert "hunter2" not in str(caught.value)
         failed.clear()
         with upload.kept_up():
-            assert failed.wait(20)
+            assert failed.wait(60)
             time.sleep(0.1)
             patch.undo()
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + 60
             while not there(place):
                 assert time.monotonic() < deadline
                 time.sleep(0.02)

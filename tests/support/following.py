@@ -13,7 +13,7 @@ from rec_summary.records.writing.task import MessageRecord
 from rec_summary.series.report import ExportReport
 from rec_summary.tensorboard.event_files.follow import follow_tensorboard
 
-PATIENCE_SECS = 20.0
+PATIENCE_SECS = 60.0
 
 
 class Follower:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 _START_SECS = 60
-_LOAD_SECS = 30
+_LOAD_SECS = 60
 # Proxy settings must not apply to the loopback interface.
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ import pytest
 from tensorboard.plugins.hparams import metadata
 
 from rec_summary._pb import lineage_pb2
+from rec_summary.records.reading.reader import TruncatedRecord
 from rec_summary.records.writing.run_writer import RunWriter
 from rec_summary.series.options import ArgumentError, ExportOptions
 from rec_summary.tensorboard.event_files.export import export_tensorboard
@@ -42,9 +44,12 @@ def writer(records: Path) -> Iterator[RunWriter]:
 
 def eventually(ask: Callable[[], bool]) -> None:
     deadline = time.monotonic() + PATIENCE_SECS
-    while not ask():
-        assert time.monotonic() < deadline
+    while time.monotonic() < deadline:
+        with contextlib.suppress(TruncatedRecord):  # an event file that is being written
+            if ask():
+                return
         time.sleep(0.01)
+    raise AssertionError("waited in vain")
 
 
 def losses(run: Path) -> list[tuple[int, float]]:

@@ -288,12 +288,14 @@ def trained_until(scenario: str, *numbers: signal.Signals) -> tuple[int, list[st
         try:
             assert child.stdout is not None
             lines = []
-            for line in child.stdout:
-                lines.append(line.rstrip())
-                if lines[-1] == "ready":
-                    break
-            for number in numbers:
-                time.sleep(1.5)  # a second signal after less is taken for the first again
+            # A quiet stream waits soon after "ready". A second signal less than a second after
+            # the first was handled, as "blocked" tells, is taken for the first again.
+            for number, word, pause in zip(numbers, ("ready", "blocked"), (0.3, 1.5), strict=False):
+                for line in child.stdout:
+                    lines.append(line.rstrip())
+                    if lines[-1] == word:
+                        break
+                time.sleep(pause)
                 child.send_signal(number)
             lines += [line.rstrip() for line in child.stdout]
             return child.wait(), lines
