@@ -28,6 +28,7 @@ finished: batches in which the later value of a step has won, and restarts::
 
 Records in short (room `overview`): the content of a run, its last values, the faults of a file.
 
-Whole runs (module `values`): `scalar_columns` yields scalars as columns as they were recorded,
-`finished` the ranks and finished batches, and `recorded_values` the same value by value.
+Whole runs (module `values`): `History` knows who wrote which file, and what restarts supersede.
+`finished` yields the writers and finished batches of the values that count, `finished_scalars` the
+same as columns, and `recorded_values` value by value.
 """

@@ -87,7 +87,13 @@ class EventReader:
     """
 
     def __init__(
-        self, file: RecordFile, report: Report, offset: int = 0, *, frames: bool = False
+        self,
+        file: RecordFile,
+        report: Report,
+        offset: int = 0,
+        *,
+        frames: bool = False,
+        steps_only: bool = False,
     ) -> None:
         """Opens a file.
 
@@ -96,9 +102,10 @@ class EventReader:
             report: Takes records and problems.
             offset: The record boundary to start at, in bytes.
             frames: Whether batches are to have the frames of an event file, see `Batch.frames`.
+            steps_only: Whether batches of many records need no values, but steps and times only.
         """
         self.offset = offset
-        self._frames = frames
+        self._frames, self._steps_only = frames, steps_only
         self.ended = False
         self.unfinished: str | None = None
         self._path = file.path
@@ -172,7 +179,9 @@ class EventReader:
             return None
         scanned = None
         if len(buffer) - at >= _WORTH_BYTES:
-            scanned = scan(buffer, at, self.offset, frames=self._frames)
+            scanned = scan(
+                buffer, at, self.offset, frames=self._frames, steps_only=self._steps_only
+            )
         if scanned is None:
             self._blind_until = self.offset + _BLOCK_BYTES
         return scanned

@@ -1,9 +1,4 @@
-"""The ranks of a run: who wrote which record file, and the metrics of all ranks as one.
-
-The files of one rank are those of one process after another: it went on to the next file, or was
-started again. Two processes that record as the same rank at the same time are distinguished by
-their times, and the second one gets a TensorBoard run of its own: a curve that zigzags between two
-trainings is of no use.
+"""The metrics of all ranks of a run as one.
 
 A rank records the states of its metrics now and then. They are summed before they are read: the
 mean of the curves of the ranks is not the curve of all data. The merged value at a step is made of
@@ -18,7 +13,7 @@ import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, NamedTuple
 
 from msgspec import Meta, Struct
 
@@ -29,60 +24,12 @@ from rec_summary.records.reading.runs import RecordFile
 from rec_summary.series.batch import Record
 from rec_summary.series.event_reader import EventReader
 from rec_summary.series.report import Report
-from rec_summary.series.stored import Count, Rank, Seconds, Step
+from rec_summary.series.stored import Count, Rank, Step
 from rec_summary.series.text import printable
 from rec_summary.values.recommender import recommender_values, unpack_states
 
-_OVERLAP_SECS: Final = 5.0  # more than a clock that is set right jumps, less than a training
 KIND = "metric_states"
 """The field of `Summary.Value` that holds states; no dashboard shows them as they are."""
-
-
-class Writer(Struct, array_like=True):
-    """A process, or several one after another.
-
-    Attributes:
-        rank: Its rank.
-        number: Which writer of that rank it is, from 1 on.
-        last: When its last record was written, in seconds since the epoch.
-    """
-
-    rank: Rank
-    number: Count
-    last: Seconds
-
-
-class Writers(Struct):
-    """Knows the writer of each summary file of one run; can be stored as it is.
-
-    Attributes:
-        writers: All writers, in the order of their first records.
-        homes: By the name of a file, the place of its writer in that list.
-    """
-
-    writers: list[Writer]
-    homes: dict[str, Count]
-
-    def __post_init__(self) -> None:
-        if any(index >= len(self.writers) for index in self.homes.values()):
-            raise ValueError("no such writer")
-
-    def of(self, file: RecordFile, wall_time: float) -> Writer:
-        """Returns the writer of a file that has a record of the time `wall_time`."""
-        name = os.path.basename(file.path)
-        if name not in self.homes:
-            self.homes[name] = self._choose(file.name.rank, wall_time)
-        writer = self.writers[self.homes[name]]
-        writer.last = max(writer.last, wall_time)
-        return writer
-
-    def _choose(self, rank: int, wall_time: float) -> int:
-        same = [index for index, writer in enumerate(self.writers) if writer.rank == rank]
-        before = [i for i in same if self.writers[i].last <= wall_time + _OVERLAP_SECS]
-        if before:
-            return max(before, key=lambda index: self.writers[index].last)
-        self.writers.append(Writer(rank, len(same) + 1, wall_time))
-        return len(self.writers) - 1
 
 
 class Place(NamedTuple):

@@ -19,7 +19,10 @@ from rec_summary.series.text import printable
 _INFINITE: Final = 1 << 64  # more than any step
 _HELD_VALUES: Final = 4096
 _HELD_BYTES: Final = 1 << 24
-_STEADY: Final = frozenset((SCALAR, HISTOGRAM))  # recorded step by step
+
+
+STEADY: Final = frozenset((SCALAR, HISTOGRAM))
+"""The kinds that are recorded step by step."""
 
 
 class BufferState(Struct):
@@ -132,7 +135,7 @@ class StepBuffer:
         steps = batch.steps
         if self._step is not None and steps[0] <= self._step:
             return int(np.searchsorted(steps, steps[0], "right"))
-        series = {each: span for each, span in batch.series().items() if each[0] in _STEADY}
+        series = {each: span for each, span in batch.series().items() if each[0] in STEADY}
         last = self._last
         if len(last) + sum(each not in last for each in series) > MOST_SERIES:
             return len(batch)
@@ -149,7 +152,7 @@ class StepBuffer:
         self._passed.clear()
         self._step = int(batch.steps[-1])
         for each, span in batch.series().items():
-            if each[0] in _STEADY:
+            if each[0] in STEADY:
                 self._last[each] = span.last_step
                 if self._restarts:
                     self._since[each] = self._restarts[-1][0]
@@ -169,9 +172,9 @@ class StepBuffer:
         for recorded in record.values:
             kind, tag, _, _ = recorded
             if len(tag) > LONGEST_TAG:
-                self._report.problem(record.path, record.offset, too_long(tag))
+                self._report.problem(record.path, record.offset, _too_long(tag))
                 continue
-            if kind in _STEADY:
+            if kind in STEADY:
                 reached = last.get((kind, tag))
                 if reached is None and len(last) >= MOST_SERIES:
                     what = f"a tag beyond the first {MOST_SERIES:,} of the run; skipped: {tag!r}"
@@ -249,8 +252,7 @@ class StepBuffer:
         self._held_bytes = 0
 
 
-def too_long(tag: str) -> str:
-    """Returns the text of the problem that a tag is too long."""
+def _too_long(tag: str) -> str:
     return f"a tag of {len(tag):,} characters; at most {LONGEST_TAG:,} can be shown; skipped"
 
 

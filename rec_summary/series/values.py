@@ -1,26 +1,34 @@
-"""The values of whole runs, as batches, as columns of scalars, or one by one."""
+"""The values of whole runs that count, as batches, as columns of scalars, or one by one.
+
+The files of one rank are those of one process after another: it went on to the next file, or was
+started again. Two processes that record as the same rank at the same time are distinguished by
+their times, and the second one has a name of its own: a curve that zigzags between two trainings
+is of no use.
+"""
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import operator
+import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
-import numpy as np
+from msgspec import Struct
 
 from rec_summary.records.format.names import Kind
-from rec_summary.records.reading.runs import Run
-from rec_summary.series.batch import SCALAR, Batch, Columns, Recorded, gathered, rows_of
-from rec_summary.series.event_reader import read_batches
-from rec_summary.series.limits import LONGEST_TAG
+from rec_summary.records.reading.runs import RecordFile, Run
+from rec_summary.series.batch import SCALAR, SUMMARY, Batch, Columns, Recorded, gathered
+from rec_summary.series.event_reader import EventReader, read_batches
 from rec_summary.series.lineage import EVALUATION, lineage_events, metrics_of, numeric
-from rec_summary.series.options import Selection
+from rec_summary.series.options import EVERYTHING, ExportOptions, Selection
 from rec_summary.series.report import Report
-from rec_summary.series.step_buffer import Finished, Restart, StepBuffer, too_long
+from rec_summary.series.step_buffer import STEADY, Finished, Restart, StepBuffer
+from rec_summary.series.stored import Count, Rank, Seconds
 from rec_summary.series.text import valid
 
-_SCALARS: Final = frozenset((SCALAR,))
+_OVERLAP_SECS: Final = 5.0  # more than a clock that is set right jumps, less than a training
 
 
 class Value(NamedTuple):
@@ -59,13 +67,141 @@ class Evaluation(NamedTuple):
     value: float | None
 
 
+class Writer(Struct, array_like=True):
+    """A process, or several one after another.
+
+    Attributes:
+        rank: Its rank.
+        number: Which writer of that rank it is, from 1 on.
+        last: When its last record was written, in seconds since the epoch.
+    """
+
+    rank: Rank
+    number: Count
+    last: Seconds
+
+    def name(self, run: str) -> str:
+        """Returns the name of a run, or that of a further writer of its rank."""
+        return run if self.number == 1 else f"{run}/writer_{self.number}"
+
+
+class Writers(Struct):
+    """Knows the writer of each summary file of one run; can be stored as it is.
+
+    Attributes:
+        writers: All writers, in the order of their first records.
+        homes: By the name of a file, the place of its writer in that list.
+    """
+
+    writers: list[Writer]
+    homes: dict[str, Count]
+
+    def __post_init__(self) -> None:
+        if any(index >= len(self.writers) for index in self.homes.values()):
+            raise ValueError("no such writer")
+
+    def of(self, file: RecordFile, batch: Batch) -> Writer:
+        """Returns the writer of a file, of which a batch was read."""
+        name, wall_times = os.path.basename(file.path), batch.wall_times
+        if name not in self.homes:
+            self.homes[name] = self._choose(file.name.rank, float(wall_times[0]))
+        writer = self.writers[self.homes[name]]
+        writer.last = max(writer.last, float(wall_times.max()))
+        return writer
+
+    def _choose(self, rank: int, wall_time: float) -> int:
+        same = [index for index, writer in enumerate(self.writers) if writer.rank == rank]
+        before = [i for i in same if self.writers[i].last <= wall_time + _OVERLAP_SECS]
+        if before:
+            return max(before, key=lambda index: self.writers[index].last)
+        self.writers.append(Writer(rank, len(same) + 1, wall_time))
+        return len(self.writers) - 1
+
+
+class History:
+    """Who wrote the values of a run, and which of them count.
+
+    When training is started again from a checkpoint, the values of the steps from there on are
+    recorded again. Those that were recorded before do not count, whatever kind they are of. To know
+    them from the first one on, all files are read before, but for their steps and times only.
+
+    Attributes:
+        files: The writers and their summary files, in order.
+    """
+
+    def __init__(self, run: Run) -> None:
+        """Reads the steps and times of a run; what cannot be read is not reported."""
+        self.files: list[tuple[Writer, list[RecordFile]]] = []
+        self._restarts: dict[str, tuple[int, list[_Place]]] = {}  # by path, with its number
+        writers = Writers([], {})
+        files: dict[tuple[int, int], list[RecordFile]] = {}  # by rank and number of the writer
+        highest: dict[tuple[int, int], int] = {}
+        restarted = set()
+        for rank, file in _summary_files(run):
+            writer = None
+            with EventReader(file, Report(), steps_only=True) as reader:
+                for batch in reader:
+                    if batch.kind != SUMMARY:
+                        continue
+                    writer, steps = writers.of(file, batch), batch.steps
+                    key = (rank, writer.number)
+                    if steps[0] < highest.get(key, steps[0]):
+                        restarted.add(key)
+                    highest[key] = max(highest.get(key, steps[-1]), steps[-1])
+            if writer is None:  # it has no values
+                self.files.append((Writer(rank, 1, 0.0), [file]))
+            else:
+                files.setdefault((rank, writer.number), []).append(file)
+        for writer in writers.writers:
+            key = (writer.rank, writer.number)
+            self.files.append((writer, files[key]))
+            if key in restarted:
+                found = _restarts(run, files[key])
+                self._restarts |= {
+                    file.path: (number, found) for number, file in enumerate(files[key])
+                }
+
+    def in_force(self, batch: Batch) -> Batch:
+        """Returns the values of a batch that no later restart supersedes."""
+        number, restarts = self._restarts.get(batch.path, (0, []))
+        index = bisect.bisect_left(restarts, (number, batch.end_offset))
+        if index == len(restarts):
+            return batch
+        return batch.select(Selection(ExportOptions(until=restarts[index].step - 1)))
+
+
+class _Place(NamedTuple):
+    """Where training had begun again: the number of the file, the offset, and the step."""
+
+    file: int
+    offset: int
+    step: int
+
+
+def _summary_files(run: Run) -> Iterator[tuple[int, RecordFile]]:
+    for rank in run.ranks:
+        for file in run.of(Kind.SUMMARY, rank):
+            yield rank, file
+
+
+def _restarts(run: Run, files: Iterable[RecordFile]) -> list[_Place]:
+    """Returns the restarts of a writer but those that a later one makes unimportant."""
+    found: list[_Place] = []
+    buffer = StepBuffer(run.name, Report())
+    for number, file in enumerate(files):
+        for batch in read_batches(file, Report()):
+            for item in buffer.add(batch.select(EVERYTHING, STEADY)):
+                if isinstance(item, Restart):
+                    while found and found[-1].step >= item.step:
+                        found.pop()
+                    found.append(_Place(number, item.origin.offset, item.step))
+    return found
+
+
 def recorded_values(
     run: Run, kinds: Iterable[str], selection: Selection, report: Report
 ) -> Iterator[Value]:
-    """Yields the values of some kinds, rank after rank.
-
-    Of a value that was recorded several times for a step, the last is yielded. Memory is
-    bounded by what is recorded for one step.
+    """Yields the same values as `finished`, one by one.
 
     Args:
         run: The run.
@@ -73,11 +209,11 @@ def recorded_values(
         selection: Which tags and steps.
         report: Takes what cannot be read.
     """
-    name = valid(run.name)
-    for rank, batch in finished(run, kinds, selection, report):
+    for writer, batch in finished(run, kinds, selection, report):
+        name = writer.name(valid(run.name))
         for record in batch.records():
             for recorded in record.values:
-                yield Value(name, rank, record.step, recorded)
+                yield Value(name, writer.rank, record.step, recorded)
 
 
 def finished(
@@ -86,10 +222,11 @@ def finished(
     selection: Selection,
     report: Report,
     advance: Callable[[int], None] = lambda nbytes: None,
-) -> Iterator[tuple[int, Batch]]:
-    """Yields ranks and batches of the values of some kinds, rank after rank.
+) -> Iterator[tuple[Writer, Batch]]:
+    """Yields the values of some kinds that count, as batches, writer after writer.
 
-    Of a value that was recorded several times for a step, only the last is in them.
+    Of a value that was recorded several times for a step, only the last one is yielded, and
+    none that a restart supersedes. Memory is bounded by what is recorded for one step.
 
     Args:
         run: The run.
@@ -98,70 +235,30 @@ def finished(
         report: Takes what cannot be read.
         advance: Called with the number of bytes after each batch that was read.
     """
-    for rank, item in finished_or_restarted(run, kinds, selection, report, advance):
-        if not isinstance(item, Restart):
-            yield rank, item
-
-
-def finished_or_restarted(
-    run: Run,
-    kinds: Iterable[str],
-    selection: Selection,
-    report: Report,
-    advance: Callable[[int], None] = lambda nbytes: None,
-) -> Iterator[tuple[int, Finished]]:
-    """Yields the same as `finished`, and restarts where steps go back."""
-    wanted = frozenset(kinds)
-    for rank in run.ranks:
+    wanted, history = frozenset(kinds), History(run)
+    for writer, files in history.files:
         buffer = StepBuffer(run.name, report)
-        for file in run.of(Kind.SUMMARY, rank):
+        for file in files:
             for batch in read_batches(file, report, advance):
-                for item in buffer.add(batch.select(selection, wanted)):
-                    yield rank, item
-        for item in buffer.flush():
-            yield rank, item
+                chosen = history.in_force(batch).select(selection, wanted)
+                yield from _batches(writer, buffer.add(chosen))
+        yield from _batches(writer, buffer.flush())
+
+
+def _batches(writer: Writer, items: Iterable[Finished]) -> Iterator[tuple[Writer, Batch]]:
+    for item in items:
+        if not isinstance(item, Restart):  # the history knows them
+            yield writer, item
 
 
 def finished_scalars(
-    run: Run,
-    selection: Selection,
-    report: Report,
-    advance: Callable[[int], None] = lambda nbytes: None,
-) -> Iterator[tuple[int, Columns]]:
-    """Yields ranks and scalars as `finished`, in columns of many values."""
-    found = finished(run, (SCALAR,), selection, report, advance)
-    for rank, batches in itertools.groupby(found, key=operator.itemgetter(0)):
+    run: Run, selection: Selection, report: Report
+) -> Iterator[tuple[Writer, Columns]]:
+    """Yields the scalars of `finished`, in columns of many values."""
+    found = finished(run, (SCALAR,), selection, report)
+    for writer, batches in itertools.groupby(found, key=operator.itemgetter(0)):
         for columns in gathered(batch.scalars() for _, batch in batches):
-            yield rank, columns
-
-
-def scalar_columns(run: Run, selection: Selection, report: Report) -> Iterator[tuple[int, Columns]]:
-    """Yields ranks and all scalars of a run in the order of the records, rank after rank.
-
-    A value that comes again is yielded again: the last value of a tag and step counts.
-
-    Args:
-        run: The run.
-        selection: Which tags and steps.
-        report: Takes what cannot be read.
-    """
-    for rank in run.ranks:
-        for file in run.of(Kind.SUMMARY, rank):
-            for batch in read_batches(file, report):
-                part = batch.select(selection, _SCALARS)
-                if part.count:
-                    yield rank, _short_tags(part, report)
-
-
-def _short_tags(batch: Batch, report: Report) -> Columns:
-    """Returns the scalars of a batch whose tags are not too long, and reports the others."""
-    columns = batch.scalars()
-    long = [code for code, tag in enumerate(columns.tags) if len(tag) > LONGEST_TAG]
-    if not long:
-        return columns
-    for code in long:
-        report.problem(batch.path, batch.offset, too_long(columns.tags[code]))
-    return rows_of(columns, ~np.isin(columns.codes, long))
+            yield writer, columns
 
 
 def evaluations(run: Run, report: Report) -> Iterator[Evaluation]:

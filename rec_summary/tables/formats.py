@@ -191,8 +191,9 @@ def _write_values(
             if progress is not None:
                 progress(run.name, done, max(total, done))
 
-        name = valid(run.name)
-        for rank, batch in finished(run, (SCALAR, *_OTHER_KINDS), selection, report, advance):
+        kinds = (SCALAR, *_OTHER_KINDS)
+        for writer, batch in finished(run, kinds, selection, report, advance):
+            name, rank = writer.name(valid(run.name)), writer.rank
             tables.write_scalars(name, rank, batch.scalars())
             for record in batch.select(EVERYTHING, _OTHER_KINDS).records():
                 for recorded in record.values:

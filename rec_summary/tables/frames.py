@@ -24,7 +24,7 @@ from rec_summary.series.options import (
 )
 from rec_summary.series.report import Problem, Report
 from rec_summary.series.text import printable, valid
-from rec_summary.series.values import Value, evaluations, recorded_values, scalar_columns
+from rec_summary.series.values import Value, evaluations, finished_scalars, recorded_values
 from rec_summary.tables.notebook import RunView, overview_html
 from rec_summary.values.histogram import population
 from rec_summary.values.landscape import Landscape, from_landscape
@@ -101,7 +101,9 @@ class Records:
 
     In all of them `run` and `tag` are categories, `step` is an int64, and `wall_time` is in
     seconds since the epoch. Of a value that was recorded several times for a step, the last
-    counts. Damaged records are skipped, with one warning for each table.
+    counts; a value that a restart of the training supersedes does not. Where a second process
+    records as the same rank at the same time, its values are of a run `<run>/writer_2`. Damaged
+    records are skipped, with one warning for each table.
 
     Attributes:
         source: Where the records are.
@@ -151,7 +153,7 @@ class Records:
             ValueError: A wide table would have more than a hundred million cells.
         """
         found = _scalar_frame(list(self._scalars()))
-        # After a restart a step may come again.
+        # The values of a very large step come in parts, and may be in two of them.
         if not _steps_rise(found):
             found = found.drop_duplicates(["run", "rank", "tag", "step"], keep="last")
         if not wide:
@@ -163,8 +165,6 @@ class Records:
 
     def iter_scalars(self, chunk: int = _CHUNK) -> Iterator[pd.DataFrame]:
         """Yields the scalars in tables of at most `chunk` rows, in bounded memory.
-
-        Values that come again after a restart are yielded again.
 
         Raises:
             ValueError: `chunk` is not an int of at least 1.
@@ -189,8 +189,8 @@ class Records:
     def _scalars(self) -> Iterator[_Scalars]:
         report = Report()
         for run in self._runs:
-            for rank, scalars in scalar_columns(run, self._selection, report):
-                yield _Scalars(valid(run.name), rank, scalars)
+            for writer, scalars in finished_scalars(run, self._selection, report):
+                yield _Scalars(writer.name(valid(run.name)), writer.rank, scalars)
         self._take_problems(report)
 
     def histograms(self) -> pd.DataFrame:
@@ -321,13 +321,13 @@ def place_row(value: Value) -> dict[str, Any]:
 
 def histogram_row(histogram: Any) -> dict[str, Any]:
     """Returns the columns of a recorded histogram; those of the buckets are arrays."""
-    buckets = [(each.left, each.width, each.count) for each in histogram.buckets]
-    edges = np.array(buckets, np.float64).reshape(-1, 3)
+    buckets = histogram.buckets
+    left = np.array([each.left for each in buckets], np.float64)
     row = {name: getattr(histogram, name) for name in _STATISTICS}
     row["population"] = population(histogram)
-    row["left"] = edges[:, 0]
-    row["right"] = edges[:, 0] + edges[:, 1]
-    row["counts"] = np.array([count for _, _, count in buckets], np.int64)  # not by way of floats
+    row["left"] = left
+    row["right"] = left + np.array([each.width for each in buckets], np.float64)
+    row["counts"] = np.array([each.count for each in buckets], np.int64)
     return row
 
 

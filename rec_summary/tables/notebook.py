@@ -63,12 +63,12 @@ class RunView:
 
 
 def series_of(run: Run, selection: Selection, report: Report) -> list[ScalarSeries]:
-    """Returns the scalars of a run, by tag and rank."""
-    name = valid(run.name)
-    found: dict[tuple[str, int], ScalarSeries] = {}
-    for rank, scalars in finished_scalars(run, selection, report):
+    """Returns the scalars of a run, by tag, rank and writer."""
+    found: dict[tuple[str, int, str], ScalarSeries] = {}
+    for writer, scalars in finished_scalars(run, selection, report):
+        name, rank = writer.name(valid(run.name)), writer.rank
         for tag, values in by_tag(scalars):
-            found.setdefault((tag, rank), ScalarSeries(name, rank, tag)).extend(values)
+            found.setdefault((tag, rank, name), ScalarSeries(name, rank, tag)).extend(values)
     return [series for _, series in sorted(found.items())]
 
 
@@ -120,7 +120,7 @@ def run_html(row: Mapping[str, Any], series: Sequence[ScalarSeries], notes: Iter
     ranks = {each.rank for each in series} - {0}
     cells = [
         [
-            each.tag + (f" (rank {each.rank})" if ranks else ""),
+            each.tag + (f" (rank {each.rank})" if ranks else "") + each.run[len(row["run"]) :],
             *(each.step, each.last, each.least, each.greatest, each.not_finite or None),
             sparkline(each),
         ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import functools
 import math
 import os
@@ -20,9 +19,8 @@ from rec_summary.series.batch import SCALAR
 from rec_summary.series.options import ArgumentError, Selection
 from rec_summary.series.report import Report
 from rec_summary.series.sampling import RunSampler
-from rec_summary.series.step_buffer import Restart
 from rec_summary.series.text import printable
-from rec_summary.series.values import finished_or_restarted
+from rec_summary.series.values import finished
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -126,16 +124,13 @@ def read_lines(
     """
     lines = []
     for run in runs:
-        found: collections.defaultdict[int, RunSampler]
-        found = collections.defaultdict(lambda: RunSampler(_MOST_POINTS))
+        samplers: dict[str, RunSampler] = {}
         progress = functools.partial(advance, run.name)
-        for rank, item in finished_or_restarted(run, (SCALAR,), selection, report, progress):
-            if isinstance(item, Restart):
-                found[rank].restart(item)
-            else:
-                found[rank].add(item)
-        for rank, sampler in found.items():
-            name = run.name if run.ranks == (0,) else f"{run.name} rank {rank}"
+        for writer, batch in finished(run, (SCALAR,), selection, report, progress):
+            name = writer.name(run.name)
+            name += "" if run.ranks == (0,) else f" rank {writer.rank}"
+            samplers.setdefault(name, RunSampler(_MOST_POINTS)).add(batch)
+        for name, sampler in samplers.items():
             for tag, points in sampler.scalars():
                 last = np.diff(points["step"], append=np.iinfo(np.int64).max) != 0
                 columns = (points[last][field] for field in ("step", "wall_time", "value"))

@@ -42,10 +42,14 @@ _FEW: Final = 32  # of fewer records of one layout, one by one costs less
 _MOST_POOR: Final = 64  # layouts of few records, in a block
 _MOST_OTHERS: Final = 8  # records of other kinds, of one length, before scalars are given up
 _STEP_AT: Final = 10  # in a payload, behind the time and the key of the step
+_LONGEST_HEAD: Final = _STEP_AT + 6  # up to a step below `MOST_STEPS`, and the key of the summary
+_WALL_TIME, _STEP, _SUMMARY = 0x09, 0x10, 0x2A  # keys
 _RECORDED, _SHOWN = 0x1D, 0x15  # the keys of a number in a record and in an event file
 
 
-def scan(buffer: bytes, at: int, offset: int, *, frames: bool = True) -> ScannedRecords | None:
+def scan(
+    buffer: bytes, at: int, offset: int, *, frames: bool = True, steps_only: bool = False
+) -> ScannedRecords | None:
     """Reads the whole records in a buffer.
 
     Args:
@@ -53,6 +57,8 @@ def scan(buffer: bytes, at: int, offset: int, *, frames: bool = True) -> Scanned
         at: Where in it a record begins.
         offset: Where in the file that is.
         frames: Whether to make the events of an event file as well.
+        steps_only: Whether to read steps and times only, of any values; their checksums are not
+            compared.
 
     Returns:
         The records up to the first that is incomplete or has a wrong header; None if there
@@ -64,10 +70,14 @@ def scan(buffer: bytes, at: int, offset: int, *, frames: bool = True) -> Scanned
     bounds = np.array(starts, np.int64)
     bounds -= at
     found = _Scan(buffer, at, bounds, frames)
-    found.run()
+    if steps_only:
+        found.take_steps()
+    else:
+        found.run()
     if np.count_nonzero(found.group >= 0) * 2 < len(found.group):
         return None
-    found.leave_repetitions()
+    if not steps_only:
+        found.leave_repetitions()
     goes_back = np.diff(found.steps, prepend=found.steps[0]) < 0
     places, values = [], []
     for group in found.groups:
@@ -159,6 +169,25 @@ class _Scan:
                 for start in range(0, len(places), _ROWS):
                     self._take_length(places[start : start + _ROWS], size)
         self._take_others()
+
+    def take_steps(self) -> None:
+        """Takes all summaries, as if they had no values."""
+        data = np.frombuffer(self._buffer, np.uint8)
+        begins = self._at + self._bounds[:-1] + framing.HEADER_BYTES
+        heads = data[np.minimum(begins[:, None] + np.arange(_LONGEST_HEAD), len(data) - 1)]
+        wall_times = np.ascontiguousarray(heads[:, 1:9]).view("<f8")[:, 0]
+        varints = heads[:, _STEP_AT:-1].astype(np.int64)
+        inside = np.cumprod(varints >= 0x80, axis=1)
+        sizes = inside.sum(axis=1) + 1
+        begun = np.hstack([np.ones_like(inside[:, :1]), inside[:, :-1]])
+        steps = ((varints & 0x7F) * begun << 7 * np.arange(varints.shape[1])).sum(axis=1)
+        keys = heads[np.arange(len(heads)), np.minimum(_STEP_AT + sizes, _LONGEST_HEAD - 1)]
+        sound = (heads[:, 0] == _WALL_TIME) & (heads[:, _STEP_AT - 1] == _STEP)
+        sound &= (keys == _SUMMARY) & (sizes <= varints.shape[1]) & np.isfinite(wall_times)
+        self.steps[sound], self.wall_times[sound] = steps[sound], wall_times[sound]
+        self.group[sound] = self._group_of(())
+        nothing = np.zeros((np.count_nonzero(sound), 0), np.float32)
+        self.groups[0].add(np.flatnonzero(sound), nothing)
 
     def leave_repetitions(self) -> None:
         """Excludes the steps in which a series may have several values.

@@ -18,6 +18,7 @@ from rec_summary.series.lineage import Lineage, take
 from rec_summary.series.overview.statistics import TagSummary
 from rec_summary.series.report import Problem, Report
 from rec_summary.series.text import shown, valid
+from rec_summary.series.values import History
 
 _NAMES: Final = {SCALAR: "scalar", "graph_def": "computation graph"}
 _HEALTH: Final = "rec_summary/"
@@ -77,7 +78,9 @@ class RunSummary:
 
 
 def inspect_run(run: Run, advance: Callable[[int], None] = lambda nbytes: None) -> RunSummary:
-    """Reads a run once; memory is bounded by the number of its tags.
+    """Reads a run; memory is bounded by the number of its tags.
+
+    Tags have the values that count: none that a restart supersedes.
 
     Args:
         run: The run.
@@ -86,7 +89,7 @@ def inspect_run(run: Run, advance: Callable[[int], None] = lambda nbytes: None) 
     report = Report()
     summary = RunSummary(valid(run.name), run.path, ranks=run.ranks, files=len(run.files))
     summary.nbytes = run.nbytes
-    tags = _Tags(report)
+    tags, history = _Tags(report), History(run)
     records: Counter[str] = Counter()
     lineages: dict[int, Lineage] = {}
     for file in run.files:
@@ -102,7 +105,7 @@ def inspect_run(run: Run, advance: Callable[[int], None] = lambda nbytes: None) 
                 steps = batch.steps
                 summary.first_step = _least(summary.first_step, int(steps.min()))
                 summary.last_step = _greatest(summary.last_step, int(steps.max()))
-                tags.take(file.name.rank, batch)
+                tags.take(file.name.rank, history.in_force(batch))
     tags.release()
     summary.records = dict(sorted(records.items()))
     summary.tags = sorted(tags.found.values(), key=lambda each: (each.kind, each.tag))

@@ -12,8 +12,9 @@ from rec_summary.records.reading.runs import RecordFile, Run
 from rec_summary.series.batch import SUMMARY, Batch, Record
 from rec_summary.series.event_reader import EventReader
 from rec_summary.series.lineage import EVALUATION, LINEAGE, Lineage, metrics_of, numeric
-from rec_summary.series.ranks import KIND, Merging, MergingState, Writers
+from rec_summary.series.ranks import KIND, Merging, MergingState
 from rec_summary.series.text import printable, reason
+from rec_summary.series.values import Writers
 from rec_summary.tensorboard import dashboards
 from rec_summary.tensorboard.dashboards.graphs.computation import graph_def
 from rec_summary.tensorboard.dashboards.graphs.dataset import dataset_graph_def
@@ -227,16 +228,14 @@ class RunExporter:
             if file.name.kind is Kind.LINEAGE:
                 self._take_lineage(file.name.rank, record)
             elif record.kind == _COMPUTATION_GRAPH:
-                writer = self._cursor.writers.of(file, record.wall_time)
+                writer = self._cursor.writers.of(file, record)
                 output = self._outputs.writer(writer.rank, writer.number)
                 self._take_graph(output, record, COMPUTATION)
             else:
                 self._report.unknown[record.kind] += 1
 
     def _take_values(self, file: RecordFile, batch: Batch) -> None:
-        steps, wall_times = batch.steps, batch.wall_times
-        writer = self._cursor.writers.of(file, float(wall_times[0]))
-        writer.last = max(writer.last, float(wall_times.max()))
+        steps, writer = batch.steps, self._cursor.writers.of(file, batch)
         output = self._outputs.writer(writer.rank, writer.number)
         # A long export may be killed. Its cursor is saved between two steps.
         is_due = self._uncommitted >= _COMMIT_BYTES and self._options.resumable

@@ -9,8 +9,9 @@ from rec_summary._pb.lineage_pb2 import TrainLineage
 from rec_summary.errors import DestinationError
 from rec_summary.records.files import temporary_name
 from rec_summary.series.lineage import Lineage, Metric
-from rec_summary.series.ranks import MergingState, Place, Writer, Writers
+from rec_summary.series.ranks import MergingState, Place
 from rec_summary.series.step_buffer import BufferState
+from rec_summary.series.values import Writer, Writers
 from rec_summary.tensorboard.event_files.cursor import (
     CURSOR_NAME,
     Cursor,

@@ -1,0 +1,107 @@
+"""The values of a run that count: after restarts, and of two writers at the same time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rec_summary.records.format.framing import frame
+from rec_summary.records.reading.runs import Run, find_runs
+from rec_summary.series import event_reader
+from rec_summary.series.options import EVERYTHING, ExportOptions, Selection
+from rec_summary.series.overview.inspection import inspect_run
+from rec_summary.series.report import Report
+from rec_summary.series.values import History, finished, recorded_values
+from tests.support.record_dirs import START, event, histo, scalar, summary_name, write_payloads
+
+KINDS = ("scalar_value", "histogram")
+
+
+def write(folder: Path, *steps: int, stamp: int = 0, began: float = START, tag: str = "a") -> None:
+    """Writes a file with a scalar and a histogram for each step, a second apart."""
+    folder.mkdir(exist_ok=True)
+    payloads = [
+        event(step, scalar(tag, number), histo("w", [1.0, 2.0]), at=began + number)
+        for number, step in enumerate(steps)
+    ]
+    name = summary_name(1_700_000_000 + stamp)
+    write_payloads(folder / name, *(each.SerializeToString() for each in payloads))
+
+
+def only(folder: Path) -> Run:
+    [run] = find_runs(folder)
+    return run
+
+
+def read(run: Run, selection: Selection = EVERYTHING) -> dict[tuple[str, str], list[int]]:
+    """Returns the steps of each run's kind of value."""
+    found: dict[tuple[str, str], list[int]] = {}
+    for value in recorded_values(run, KINDS, selection, Report()):
+        found.setdefault((value.run, value.recorded.kind), []).append(value.step)
+    return found
+
+
+def test_what_a_restart_supersedes_does_not_count_in_any_kind(tmp_path: Path) -> None:
+    write(tmp_path / "run", 1, 2, 3, 4, 5, 6)
+    write(tmp_path / "run", 4, 8, stamp=9, began=START + 60)
+    run = only(tmp_path / "run")
+    expected = [1, 2, 3, 4, 8]
+    assert read(run) == {("run", kind): expected for kind in KINDS}
+    assert {each.tag: each.values for each in inspect_run(run).tags} == {"a": 5, "w": 5}
+    late = Selection(ExportOptions(since=4, tags="^w"))
+    assert read(run, late) == {("run", "histogram"): [4, 8]}
+
+
+def test_a_restart_that_goes_back_behind_an_earlier_one(tmp_path: Path) -> None:
+    write(tmp_path / "run", *range(1, 101), *range(50, 81), *range(20, 31), 200)
+    expected = [*range(1, 31), 200]
+    assert read(only(tmp_path / "run")) == {("run", kind): expected for kind in KINDS}
+
+
+def test_two_writers_at_the_same_time_are_two_runs(tmp_path: Path) -> None:
+    write(tmp_path / "run", *range(1, 40))
+    write(tmp_path / "run", *range(1, 40), stamp=1, began=START + 0.5)
+    write(tmp_path / "run", *range(30, 50), stamp=90, began=START + 90)
+    found = read(only(tmp_path / "run"))
+    assert found["run", "histogram"] == list(range(1, 40))
+    assert found["run/writer_2", "histogram"] == list(range(1, 50))  # it wrote last
+    assert len(found) == 4
+
+
+def test_a_file_without_values_is_reported(tmp_path: Path) -> None:
+    write(tmp_path / "run", 1, 2)
+    (tmp_path / "run" / summary_name(1_700_000_009)).write_bytes(frame(b"no event"))
+    report = Report()
+    batches = list(finished(only(tmp_path / "run"), KINDS, EVERYTHING, report))
+    assert sum(batch.count for _, batch in batches) == 4
+    assert report.problem_count == 1
+    assert report.files == 2
+
+
+@given(st.lists(st.integers(0, 1 << 36), min_size=1, max_size=60), st.integers(0, 200))
+def test_steps_are_read_alone_as_with_the_values(steps: list[int], cut: int) -> None:
+    payloads = [event(step, scalar("a", 1.0)).SerializeToString() for step in steps]
+    content = b"".join(map(frame, [*payloads, b"\x09" * 20, *payloads]))[:-cut]
+    alone = event_reader.scan(content, 0, 0, steps_only=True)
+    if alone is not None:
+        bounds = alone.bounds.tolist()
+        whole = [*steps, -1, *steps]
+        for number, (group, step) in enumerate(zip(alone.group, alone.steps, strict=True)):
+            if group == 0:
+                assert step == whole[number] < 1 << 35
+                assert alone.wall_times[number] > 0
+            else:
+                assert whole[number] == -1 or not 0 < whole[number] < 1 << 35
+        assert bounds[-1] <= len(content)
+
+
+def test_without_a_restart_files_are_decoded_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "run", *range(1, 400))
+    run = only(tmp_path / "run")
+    monkeypatch.setattr("rec_summary.series.values.read_batches", lambda *_: pytest.fail("read"))
+    History(run)
