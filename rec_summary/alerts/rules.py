@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from rec_summary.errors import three_part, verbatim
 from rec_summary.series.options import ArgumentError
@@ -57,22 +57,15 @@ _MOST_STEPS: Final = 1 << 63
 _LONGEST: Final = 2000
 _SHOWN: Final = 36  # characters of a long rule on each side of a mistake
 
-_TOKEN: Final = re.compile(
-    r"""
-    (?P<quoted> "(?:[^"\\]|\\.)*" )
-    | (?P<operator> >= | <= | == | != | > | < )
-    | (?P<bracket> [()] )
-    | (?P<word> [^\s()<>=!"]+ )
-    """,
-    re.VERBOSE | re.DOTALL,
-)
-_NAME: Final = re.compile(r"\s*(?!run:)([A-Za-z][\w.-]*):(?=\s)", re.ASCII)
-_BARE_NAME: Final = re.compile(r"[A-Za-z][\w.-]*", re.ASCII)
-_NUMBER: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
-_AMOUNT: Final = re.compile(rf"({_NUMBER.pattern})([a-z%]*)", re.ASCII)
+_WORD: Final = r'[^\s()<>=!"]+'
+_END: Final = rf"(?!{_WORD})"  # of a word
+_NUMBER: Final = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
+_BARE_NAME: Final = r"[A-Za-z][A-Za-z0-9_.-]*"
+_NAME: Final = rf"(?!run:)({_BARE_NAME}):(?=\s)"
+_TOKEN: Final = re.compile(rf'"(?:[^"\\]|\\.)*"|[<>=!]=|[<>()]|{_WORD}', re.DOTALL)
 _BEFORE_COMMENT: Final = re.compile(r'(?:"(?:[^"\\]|\\.?)*"?|[^"#]|(?<=\S)#)*', re.DOTALL)
-_JOINING: Final = ("and", "or")
-_RESERVED: Final = (*_JOINING, "for", "no", "is", "drops", "rises", "within")
+_JOINING: Final = ("and", "or", "(", ")")
+_RESERVED: Final = ("and", "or", "for", "no", "is", "drops", "rises", "within")
 _CONDITIONS: Final = (
     "`>`, `>=`, `<`, `<=`, `==`, `!=`, `is`, `drops`, `rises` or `no data` after the tag"
 )
@@ -277,7 +270,7 @@ def read_rule(text: str) -> Rule:
     name = text.strip()
     if name in BUILTIN:
         return parse(f"{name}: {BUILTIN[name]}")
-    if _BARE_NAME.fullmatch(name):
+    if re.fullmatch(_BARE_NAME, name):
         expected = f"one of {', '.join(BUILTIN)}, or a rule such as `{name} > 1.1 for 5m`"
         raise RuleError(text, text.index(name), name, expected)
     return parse(text)
@@ -334,121 +327,105 @@ def gather(texts: Iterable[str], files: Iterable[str | os.PathLike[str]]) -> tup
     return tuple(named.values())
 
 
-class _Token(NamedTuple):
-    kind: str  # the name of a group of _TOKEN, or "end"
-    text: str
-    column: int
-
-
 class _Parser:
-    """Reads the tokens of a rule from left to right."""
+    """Reads a rule from left to right."""
 
     def __init__(self, text: str) -> None:
         self._text = text
+        self._at = 0
         if len(text) > _LONGEST:
             raise RuleError(text, _LONGEST, text, f"at most {_LONGEST} characters")
-        name = _NAME.match(text)
-        self._name = None if name is None else name[1]
-        self._tokens = self._split(0 if name is None else name.end())
-        self._at = 0
-
-    @property
-    def _next(self) -> _Token:
-        return self._tokens[self._at]
 
     def rule(self) -> Rule:
-        tag = None if self._is("no") else self._tag()
-        if self._is("no"):
-            self._expect("no", "data", "for")
-            token, span = self._next, self._span()
-            if span.seconds is None:
-                raise self._wrong("a time such as `10m`; steps do not pass without data", token)
-            self._end("the end: `no data` has a time of its own")
-            return Rule(Silence(tag, span), None, self._name)
-        assert tag is not None
+        self._take(r"")  # white space
+        named = self._take(_NAME)
+        name = None if named is None else named[1]
+        tag = None if self._sees("no") else self._tag()
+        if tag is None or self._sees("no"):
+            return Rule(self._silence(tag), None, name)
         condition = self._condition(tag)
         lasting = self._span() if self._took("for") else None
         self._end("the end" if lasting else "the end or `for`")
-        return Rule(condition, lasting, self._name)
+        return Rule(condition, lasting, name)
+
+    def _silence(self, tag: Pattern | None) -> Silence:
+        self._expect("no", "data", "for")
+        at, span = self._at, self._span()
+        if span.seconds is None:
+            raise self._wrong("a time such as `10m`; steps do not pass without data", at)
+        self._end("the end: `no data` has a time of its own")
+        return Silence(tag, span)
 
     def _condition(self, tag: Pattern) -> ValueCondition:
-        token = self._next
-        if token.kind == "operator":
-            self._at += 1
-            return Compare(tag, token.text, self._number())
+        compared = self._take("([<>=!]=|[<>])")
+        if compared is not None:
+            return Compare(tag, compared[1], self._number())
         if self._took("is"):
             if self._took("nan"):
                 return NotFinite(tag, infinite=False)
-            if not self._is("not"):
+            if not self._sees("not"):
                 raise self._wrong("`nan` or `not finite`")
             self._expect("not", "finite")
             return NotFinite(tag)
-        if not self._is("drops", "rises"):
+        rises = self._took("rises")
+        if not rises and not self._took("drops"):
             raise self._wrong(_CONDITIONS)
-        self._at += 1
-        number, unit = self._amount()
-        if unit not in ("", "%") or not 0 < number < math.inf:
-            raise self._wrong("a positive amount, such as `5%` or `0.02`")
-        self._at += 1
-        relative = unit == "%" or self._took("%")
+        at, amount = self._at, self._take(f"({_NUMBER})(?:{_END}|(?=%))")
+        if amount is None or not 0 < float(amount[1]) < math.inf:
+            raise self._wrong("a positive amount, such as `5%` or `0.02`", at)
+        relative = self._took("%")
         self._expect("within")
-        return Change(tag, token.text.lower() == "rises", number, relative, self._span())
+        return Change(tag, rises, float(amount[1]), relative, self._span())
 
     def _tag(self) -> Pattern:
-        token = self._next
-        if token.text == '""' or token.kind not in ("quoted", "word"):
+        quoted = self._take(r'"((?:[^"\\]|\\.)+)"')
+        if quoted is not None:
+            return Pattern(re.sub(r"\\(.)", r"\1", quoted[1], flags=re.DOTALL), exact=True)
+        at, word = self._at, self._take(f"({_WORD})")
+        if word is None:
             raise self._wrong("a tag or a pattern for tags")
-        if token.kind == "word":
-            if self._is(*_RESERVED):
-                raise self._wrong("a tag (in quotation marks if that is its name)")
-            if token.text.startswith("run:"):
-                raise self._wrong(_NO_RUNS)
-            if token.text.startswith("#") or token.text.endswith(":"):
-                raise self._wrong("a tag; one like this in quotation marks")
-        self._at += 1
-        if token.kind == "word":
-            return Pattern(token.text)
-        return Pattern(re.sub(r"\\(.)", r"\1", token.text[1:-1], flags=re.DOTALL), exact=True)
+        if word[1].lower() in _RESERVED:
+            raise self._wrong("a tag (in quotation marks if that is its name)", at)
+        if word[1].startswith("run:"):
+            raise self._wrong(_NO_RUNS, at)
+        if word[1].startswith("#") or word[1].endswith(":"):
+            raise self._wrong("a tag; one like this in quotation marks", at)
+        return Pattern(word[1])
 
     def _number(self) -> float:
-        token = self._next
-        if token.kind == "word" and _NUMBER.fullmatch(token.text):
-            number = float(token.text)
-            if math.isfinite(float32(number)):
-                self._at += 1
-                return number
-        raise self._wrong("a number that a float32 can hold, such as `1.1` or `-2e-3`")
+        at, number = self._at, self._take(f"({_NUMBER}){_END}")
+        if number is None or not math.isfinite(float32(float(number[1]))):
+            raise self._wrong("a number that a float32 can hold, such as `1.1` or `-2e-3`", at)
+        return float(number[1])
 
     def _span(self) -> Span:
-        token = self._next
-        amount, unit = self._amount()
-        if not unit and self._tokens[self._at + 1].kind == "word":
-            self._at += 1
-            unit = self._next.text.lower()
-        unit = STEPS if unit == "step" else unit
-        if unit not in SECONDS and unit != STEPS:
-            raise self._wrong(
-                "a time or a number of steps, such as `30s`, `5m`, `2h`, `1d` or `100 steps`"
-            )
+        at, number = self._at, self._take(f"({_NUMBER})")
+        unit = number and self._take(f"(?i:(s|m|h|d|steps?)){_END}")
+        if not number or not unit:
+            is_apart = self._text[self._at - 1].isspace() and self._at < len(self._text)
+            expected = "a time or a number of steps, such as `30s`, `5m`, `2h`, `1d` or `100 steps`"
+            raise self._wrong(expected, self._at if is_apart else at)
+        amount, name = float(number[1]), unit[1].lower()
         if not 0 < amount < math.inf:
-            raise self._wrong("a positive amount", token)
-        if unit == STEPS and (amount != int(amount) or amount >= _MOST_STEPS):
-            raise self._wrong("a whole number of steps below 2^63", token)
-        self._at += 1
-        return Span(amount, unit)
+            raise self._wrong("a positive amount", at)
+        if name in SECONDS:
+            return Span(amount, name)
+        if amount != int(amount) or amount >= _MOST_STEPS:
+            raise self._wrong("a whole number of steps below 2^63", at)
+        return Span(amount, STEPS)
 
-    def _amount(self) -> tuple[float, str]:
-        """Returns the number and the unit of the next token; NaN if there is no number."""
-        match = _AMOUNT.fullmatch(self._next.text) if self._next.kind == "word" else None
-        return (math.nan, "?") if match is None else (float(match[1]), match[2])
+    def _take(self, pattern: str) -> re.Match[str] | None:
+        """Moves behind a pattern, and white space, if it is next."""
+        match = re.compile(rf"(?s:{pattern})\s*").match(self._text, self._at)
+        if match is not None:
+            self._at = match.end()
+        return match
 
-    def _is(self, *words: str) -> bool:
-        return self._next.kind == "word" and self._next.text.lower() in words
+    def _sees(self, word: str) -> bool:
+        return re.compile(rf"(?i:{word}){_END}").match(self._text, self._at) is not None
 
     def _took(self, word: str) -> bool:
-        found = self._is(word)
-        self._at += found
-        return found
+        return self._take(rf"(?i:{word}){_END}") is not None
 
     def _expect(self, *words: str) -> None:
         for word in words:
@@ -456,29 +433,18 @@ class _Parser:
                 raise self._wrong(f"`{word}`")
 
     def _end(self, expected: str) -> None:
-        if self._next.kind != "end":
+        if self._at < len(self._text):
             raise self._wrong(expected)
 
-    def _wrong(self, expected: str, token: _Token | None = None) -> RuleError:
-        token = token or self._next
-        if token.kind == "bracket" or (token.kind == "word" and token.text.lower() in _JOINING):
+    def _wrong(self, expected: str, at: int | None = None) -> RuleError:
+        at = self._at if at is None else at
+        token = _TOKEN.match(self._text, at)
+        received = self._text[at:] if token is None else token[0]
+        if token is None and received:
+            expected = "a closing quotation mark" if received[0] == '"' else "`==` or `!=`"
+        elif received.lower() in _JOINING:
             expected = _ONE_CONDITION
-        return RuleError(self._text, token.column, token.text, expected)
-
-    def _split(self, at: int) -> list[_Token]:
-        """Splits the text from a column on; the last token is its end."""
-        text, found = self._text, list[_Token]()
-        while True:
-            at += len(text[at:]) - len(text[at:].lstrip())
-            if at == len(text):
-                return [*found, _Token("end", "", at)]
-            match = _TOKEN.match(text, at)
-            if match is None:
-                expected = "a closing quotation mark" if text[at] == '"' else "`==` or `!=`"
-                raise RuleError(text, at, text[at:], expected)
-            assert match.lastgroup is not None  # every alternative is a group
-            found.append(_Token(match.lastgroup, match[0], at))
-            at = match.end()
+        return RuleError(self._text, at, received, expected)
 
 
 def _without_comment(line: str) -> str:

@@ -86,6 +86,7 @@ LOSS = Pattern("loss")
         ("loss is not finite for 100 STEPS", Rule(NotFinite(LOSS), Span(100, "steps"))),
         ("loss > 1 for 1 step", Rule(Compare(LOSS, ">", 1), Span(1, "steps"))),
         ("loss > 1 for 1.5 h", Rule(Compare(LOSS, ">", 1), Span(1.5, "h"))),
+        ("loss > 1 for 5M", Rule(Compare(LOSS, ">", 1), Span(5, "m"))),
         (
             "auc drops 5 % within 10m",
             Rule(Change(Pattern("auc"), False, 5, True, Span(10, "m"))),
@@ -134,6 +135,7 @@ def test_what_is_meant(text: str, rule: Rule) -> None:
         ("loss > 1 and auc < 1", 9, "write several rules instead"),
         ("loss > 1 for 5m OR auc < 1", 16, "write several rules instead"),
         ("(loss > 1)", 0, "write several rules instead"),
+        ("loss high ! 1", 5, "after the tag"),
         ("loss > 1)", 8, "write several rules instead"),
         ("run:prod/* loss > 1", 0, "the option `--runs`"),
         ('hot: run:"a b" loss > 1', 5, "the option `--runs`"),
