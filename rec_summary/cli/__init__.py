@@ -31,7 +31,7 @@ Examples:
   rec-summary view records                 records in TensorBoard, live
   rec-summary export records logs          then: tensorboard --logdir logs
   rec-summary lineage records --sort -auc  which run was best
-  rec-summary tail records                 the last values, live in the terminal
+  rec-summary tail records                 new values, live in the terminal
   rec-summary watch records                alerts: NaN losses, stalls, drops of an AUC
 """
 

@@ -1,4 +1,4 @@
-"""What every sub-command has: sources and destinations that may be URLs, `-q`, `--debug` and `-v`.
+"""How every sub-command runs: its sources, URLs, errors and signals; `-q`, `--debug` and `-v`.
 
 Commands read URLs by ranges. For a destination at a URL, a command writes to a temporary
 directory, which is put to the URL afterwards; with `--follow`, every 15 seconds as well.
@@ -9,16 +9,21 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import signal
 import tempfile
+import threading
+import traceback
 from collections.abc import Callable, Iterator, Mapping
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from rec_summary.cli.common import VERBOSE, one_line, reporting_errors, stand_for
-from rec_summary.cli.progress import progress_shown
+from rec_summary.cli.output import VERBOSE, called, one_line, progress_shown, stand_for
+from rec_summary.errors import RecSummaryError, three_part
 
 if TYPE_CHECKING:
+    from rec_summary.records.reading.runs import Run
     from rec_summary.records.remote import Upload, Url
 
 Params = Mapping[str, Any]
@@ -70,7 +75,7 @@ class RecordsCommand(click.Command):
         with contextlib.ExitStack() as stack:
             # Errors on the way out, such as those of an upload, are messages as well.
             debug = ctx.params.pop("debug")
-            stack.enter_context(reporting_errors(debug=debug, exit_code=self._failure))
+            stack.enter_context(_reporting_errors(debug=debug, exit_code=self._failure))
             stack.enter_context(_warnings_shown(verbose=verbose))
             upload = self._localise(ctx.params, stack)
             result = super().invoke(ctx)
@@ -110,7 +115,6 @@ class RecordsCommand(click.Command):
         return upload
 
     def _check_destination(self, source: str, target: Url) -> None:
-        from rec_summary.errors import three_part
         from rec_summary.records.remote import DESTINATION, list_tree, overlap
 
         if not self._writes_beside and overlap(source, target):
@@ -119,6 +123,119 @@ class RecordsCommand(click.Command):
         if self._empty and list_tree(target, DESTINATION):
             expected = "an empty place, or one that does not exist"
             raise click.ClickException(three_part(DESTINATION, target, expected))
+
+
+def choose_runs(source: str, pattern: str | None) -> list[Run]:
+    """Returns the runs of a source whose names match a pattern.
+
+    Raises:
+        NoSuchPlace: There are no records.
+        SourceError: The source cannot be read.
+        ArgumentError: No run matches.
+    """
+    from rec_summary.records.reading.runs import find_runs
+    from rec_summary.series.options import some_matching_runs
+
+    return some_matching_runs(find_runs(source), pattern)
+
+
+def awaited_runs(source: str, *, quiet: bool) -> list[Run]:
+    """Returns the runs of a source that may still be empty.
+
+    Prints where the command waits if there are none, so you notice a mistyped name.
+
+    Args:
+        source: A directory that need not exist yet, or a URL.
+        quiet: Whether to print nothing.
+
+    Raises:
+        NoSuchPlace: The source is a file, not a directory.
+        SourceError: The source cannot be read.
+    """
+    from rec_summary.records.reading.runs import find_runs
+    from rec_summary.records.remote import NoSuchPlace, Url
+
+    try:
+        return find_runs(source)
+    except NoSuchPlace:
+        is_url = isinstance(source, Url)
+        exists = not is_url and os.path.exists(source)
+        if exists and not os.path.isdir(source):
+            raise
+        if not quiet:
+            place = one_line(source if is_url else os.path.abspath(source))
+            no_records = f"There are no records in {place} yet"
+            known = no_records if is_url or exists else f"{place} does not exist yet"
+            click.echo(f"{known}: waiting for records.", err=True)
+        return []
+
+
+@contextlib.contextmanager
+def stopping() -> Iterator[threading.Event]:
+    """Gives an event that Ctrl-C or SIGTERM sets; the second one interrupts at once."""
+    stop = threading.Event()
+    reading, writing = os.pipe()
+
+    def ask(number: int, _frame: FrameType | None) -> None:
+        # Not stop.set(): it would wait for ever for a lock of `stop` that the interrupted
+        # main thread may hold.
+        os.write(writing, b"x")
+        signal.signal(number, before[number])
+
+    def set_when_asked() -> None:
+        if os.read(reading, 1):
+            stop.set()
+
+    setter = threading.Thread(target=set_when_asked, daemon=True)
+    setter.start()
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before: dict[int, Any] = {number: signal.signal(number, ask) for number in numbers}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        os.close(writing)
+        setter.join()
+        os.close(reading)
+
+
+@contextlib.contextmanager
+def _reporting_errors(*, debug: bool, exit_code: int) -> Iterator[None]:
+    """Turns exceptions into messages that click shows.
+
+    Args:
+        debug: Whether to print the tracebacks as well.
+        exit_code: The exit code of all errors but mistakes in the arguments.
+    """
+    try:
+        yield
+    except BrokenPipeError:
+        raise  # the reader of the output is gone; click ends quietly
+    except Exception as error:
+        from rec_summary.records.remote import scrubbed
+
+        if debug:
+            lines = traceback.format_exception(error)
+            click.echo(scrubbed("".join(lines)), err=True, nl=False)
+        message = error if isinstance(error, click.ClickException) else _message(error)
+        if not isinstance(message, click.UsageError):
+            vars(message).update(exit_code=exit_code)
+        if message is error:
+            raise
+        raise message from error
+
+
+def _message(error: Exception) -> click.ClickException:
+    from rec_summary.records.remote import NoSuchPlace, scrubbed
+    from rec_summary.series.options import ArgumentError
+
+    if isinstance(error, ArgumentError | NoSuchPlace):
+        return click.UsageError(called(str(error)))
+    if isinstance(error, RecSummaryError):
+        return click.ClickException(called(str(error)))
+    what = scrubbed(f"{type(error).__name__}: {error}")
+    return click.ClickException(f"{what} (this is a bug; --debug shows where)")
 
 
 def _is_quiet(params: Params) -> bool:

@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from rec_summary.cli import options
-from rec_summary.cli.command import RecordsCommand
-from rec_summary.cli.common import (
+from rec_summary.cli.command import RecordsCommand, awaited_runs, stopping
+from rec_summary.cli.output import (
     SHOWN,
     called,
     count_of,
-    is_wrong_source,
+    counts_of,
     one_line,
     print_json,
     print_problems,
-    print_waiting,
+    progress_shown,
     size_of,
-    stopping,
 )
-from rec_summary.cli.progress import progress_shown
-from rec_summary.errors import SourceError
 from rec_summary.series.plugins import DASHBOARDS
 
 if TYPE_CHECKING:
     from rec_summary.series.report import ExportReport
+    from rec_summary.tables.formats import TableReport
 
 EXAMPLES: Final = """\b
 Examples:
@@ -36,6 +35,7 @@ Examples:
   rec-summary export s3://bucket/records s3://bucket/logs --follow
 """
 _TABLES: Final = ("csv", "parquet", "jsonl")
+_EVENTS_ONLY: Final = ("follow", "jobs", "plugins", "max_points", "tensors", "projector")
 
 
 @click.command(
@@ -46,12 +46,11 @@ _TABLES: Final = ("csv", "parquet", "jsonl")
 )
 @options.source
 @click.argument("destination", metavar="DEST", type=click.Path())
-@click.option(
+@options.option(
     "--format",
     "form",
     type=click.Choice(("tensorboard", *_TABLES)),
     default="tensorboard",
-    show_default=True,
     help="What to make: event files for TensorBoard, or tables.",
 )
 @click.option("--follow", is_flag=True, help="Go on with new records, until Ctrl-C.")
@@ -86,12 +85,11 @@ _TABLES: Final = ("csv", "parquet", "jsonl")
 @click.option(
     "--labels", type=click.Path(), help="Label the rows of the tables with this TSV file."
 )
-@click.option(
+@options.option(
     "--jobs",
     metavar="N",
-    type=int,
+    type=click.IntRange(1),
     default=1,
-    show_default=True,
     help="Export N runs at the same time.",
 )
 @options.as_json("Print the summary as JSON.")
@@ -102,159 +100,126 @@ def export(source: str, destination: str, **chosen: Any) -> None:
     URLs. Damaged records are skipped and listed. A second export adds the new records; it
     never changes event files of other programs.
     """
-    try:
-        _export(source, destination, **chosen)
-    except SourceError as error:
-        if is_wrong_source(source, error):
-            raise click.UsageError(str(error)) from error
-        raise
+    form, quiet, as_json = (chosen.pop(name) for name in ("form", "quiet", "as_json"))
+    _check_combination(form, {**chosen, "jobs": chosen["jobs"] > 1})
+    report: ExportReport | TableReport
+    if form != "tensorboard":
+        report = _export_tables(source, destination, form, quiet=quiet, **chosen)
+        summary = _table_summary(report)
+    else:
+        silent = quiet or as_json
+        report = _export_events(source, destination, quiet=quiet, silent=silent, **chosen)
+        summary = _event_summary(report, source, destination)
+    if as_json:
+        print_json({"source": called(source), "destination": called(destination), **vars(report)})
+    elif not quiet:
+        for line in summary:
+            click.echo(line)
+    print_problems(report.problems, report.problem_count)
 
 
-def _export(
+def _check_combination(form: str, given: Mapping[str, Any]) -> None:
+    """Raises a usage error for options that exclude each other."""
+    for name in _EVENTS_ONLY if form != "tensorboard" else ():
+        if given[name]:
+            option = "--" + name.replace("_", "-")
+            raise click.UsageError(f"{option} cannot be combined with --format {form}")
+    if given["projector"] is not None and given["follow"]:
+        raise click.UsageError("--projector cannot be combined with --follow")
+    for name in ("checkpoint", "labels"):
+        if given[name] is not None and given["projector"] is None:
+            raise click.UsageError(f"--{name} needs --projector")
+
+
+def _export_events(
     source: str,
-    destination: str,
+    logdir: str,
     *,
     quiet: bool,
-    as_json: bool,
-    form: str,
+    silent: bool,
     follow: bool,
     jobs: int,
+    runs: str | None,
     projector: str | None,
     checkpoint: str | None,
     labels: str | None,
     **selection: Any,
-) -> None:
-    if form != "tensorboard":
-        _refuse(form, follow=follow, projector=projector, jobs=jobs > 1, **selection)
-        _export_tables(source, destination, form, quiet=quiet, as_json=as_json, **selection)
-        return
-    tables = {"checkpoint": checkpoint, "labels": labels}
-    _check_projector(projector, follow=follow, **tables)
-    if selection["plugins"] is not None:
-        selection["plugins"] = [name.strip() for name in selection["plugins"].split(",")]
-    if follow:
-        report = _follow(source, destination, quiet=quiet, **selection)
-    else:
-        report = _export_once(source, destination, jobs=jobs, quiet=quiet, **selection)
-    if projector is not None:
-        silent = quiet or as_json
-        _project(source, destination, projector, selection["runs"], quiet=silent, **tables)
-    if as_json:
-        print_json({"source": called(source), "destination": called(destination), **vars(report)})
-    elif not quiet:
-        _print_summary(report, source, destination)
-    print_problems(report.problems, report.problem_count)
-
-
-def _export_once(
-    source: str, logdir: str, *, jobs: int, quiet: bool, **selection: Any
-) -> ExportReport:
-    from rec_summary.tensorboard.event_files.export import export_tensorboard
-
-    with progress_shown(quiet=quiet, doing="exporting") as progress:
-        return export_tensorboard(source, logdir, jobs=jobs, progress=progress, **selection)
-
-
-def _follow(
-    source: str, logdir: str, *, quiet: bool, runs: str | None, **selection: Any
 ) -> ExportReport:
     from rec_summary.series.options import ExportOptions
+    from rec_summary.tensorboard.event_files.export import export_tensorboard
     from rec_summary.tensorboard.event_files.follow import follow_tensorboard
-
-    options = ExportOptions(**selection)
-    if not quiet:
-        click.echo(
-            f"Following {one_line(source)} into {one_line(logdir)}; Ctrl-C to stop.", err=True
-        )
-    print_waiting(source, quiet=quiet)
-    with stopping() as stop:
-        return follow_tensorboard(source, logdir, stop=stop, options=options, runs=runs)
-
-
-def _refuse(form: str, **options: Any) -> None:
-    """Raises a usage error for options that have no meaning for tables."""
-    for name in ("follow", "jobs", "plugins", "max_points", "tensors", "projector"):
-        if options[name]:
-            option = "--" + name.replace("_", "-")
-            raise click.UsageError(f"{option} cannot be combined with --format {form}")
-
-
-def _export_tables(
-    source: str, destination: str, form: str, *, quiet: bool, as_json: bool, **selection: Any
-) -> None:
-    from rec_summary.tables.formats import export_tables
-
-    choice = {name: selection[name] for name in ("tags", "runs", "since", "until")}
-    try:
-        with progress_shown(quiet=quiet, doing="exporting") as progress:
-            report = export_tables(source, destination, form=form, progress=progress, **choice)
-    except ImportError as error:
-        raise click.ClickException(str(error)) from error
-    if as_json:
-        print_json({"source": called(source), "destination": called(destination), **vars(report)})
-    elif not quiet:
-        for path, count in report.tables.items():
-            click.echo(f"{one_line(path)}: {count_of(count, 'row')}")
-        if report.left_out:
-            kinds = ", ".join(f"{n:,} {_kind(k)}" for k, n in report.left_out.items())
-            click.echo(f"  without a table: {kinds}")
-    print_problems(report.problems, report.problem_count)
-
-
-def _check_projector(pattern: str | None, *, follow: bool, **tables: str | None) -> None:
-    """Raises a usage error for options that exclude each other."""
-    if pattern is not None and follow:
-        raise click.UsageError("--projector cannot be combined with --follow")
-    for name, value in tables.items():
-        if value is not None and pattern is None:
-            raise click.UsageError(f"--{name} needs --projector")
-
-
-def _project(
-    source: str, logdir: str, pattern: str, runs: str | None, *, quiet: bool, **tables: str | None
-) -> None:
     from rec_summary.tensorboard.event_files.projector import export_projector
 
-    for run, names in export_projector(source, logdir, pattern, runs=runs, **tables).items():
+    if selection["plugins"] is not None:
+        selection["plugins"] = [name.strip() for name in selection["plugins"].split(",")]
+    options = ExportOptions(**selection)
+    if follow:
         if not quiet:
-            shown = ", ".join(one_line(name) for name in names)
-            click.echo(f"Projector: {one_line(run)}: {shown}")
+            places = f"{one_line(source)} into {one_line(logdir)}"
+            click.echo(f"Following {places}; Ctrl-C to stop.", err=True)
+        awaited_runs(source, quiet=quiet)
+        with stopping() as stop:
+            return follow_tensorboard(source, logdir, stop=stop, options=options, runs=runs)
+    if projector is not None:
+        # Before everything else: if nothing matches, nothing is written.
+        tables = {"checkpoint": checkpoint, "labels": labels}
+        found = export_projector(source, logdir, projector, runs=runs, **tables)
+        for run, names in found.items() if not silent else ():
+            click.echo(f"Projector: {one_line(run)}: {', '.join(map(one_line, names))}")
+    with progress_shown(quiet=quiet, doing="exporting") as progress:
+        return export_tensorboard(
+            source, logdir, jobs=jobs, runs=runs, progress=progress, **selection
+        )
 
 
-def _print_summary(report: ExportReport, source: str, logdir: str) -> None:
+def _event_summary(report: ExportReport, source: str, logdir: str) -> Iterator[str]:
     records = sum(report.records.values())
-    click.echo(
+    yield (
         f"Exported {one_line(source)} to {one_line(logdir)}: {count_of(len(report.runs), 'run')}, "
         f"{count_of(records, 'record')} in {count_of(report.files, 'file')}, "
         f"{size_of(report.bytes_read)} read, {size_of(report.bytes_written)} written."
     )
     if not records and not report.problems:
-        click.echo("  no new records since the last export")
-    for what, kinds in (("exported", report.exported), ("not exported", report.unknown)):
-        if kinds:
-            click.echo(f"  {what}: " + ", ".join(f"{n:,} {_kind(k)}" for k, n in kinds.items()))
+        yield "  no new records since the last export"
+    if report.exported:
+        yield f"  exported: {counts_of(report.exported)}"
+    if report.unknown:
+        yield f"  not exported: {counts_of(report.unknown)}"
     if report.left_out:
-        click.echo(f"  left out by your options: {count_of(report.left_out, 'value')}")
+        yield f"  left out by your options: {count_of(report.left_out, 'value')}"
     if report.repeated:
-        click.echo(
-            f"  recorded more than once at a step, only the last kept: "
-            f"{count_of(report.repeated, 'value')}"
-        )
+        values = count_of(report.repeated, "value")
+        yield f"  recorded more than once at a step, only the last kept: {values}"
     if report.wall_times_replaced:
-        click.echo(
-            "  without a valid time, replaced by the time of the record before: "
-            f"{count_of(report.wall_times_replaced, 'record')}"
-        )
+        replaced = count_of(report.wall_times_replaced, "record")
+        yield f"  without a valid time, replaced by the time of the record before: {replaced}"
     for note in report.notes[:SHOWN]:
-        click.echo(f"  note: {one_line(note)}")
+        yield f"  note: {one_line(note)}"
     if len(report.notes) > SHOWN:
-        click.echo(f"  and {len(report.notes) - SHOWN} more notes")
+        yield f"  and {len(report.notes) - SHOWN} more notes"
     if report.replaced:
-        click.echo(
-            f"  {count_of(len(report.replaced), 'run')} replaced: restart a running TensorBoard, "
+        runs = count_of(len(report.replaced), "run")
+        yield (
+            f"  {runs} replaced: restart a running TensorBoard, "
             "or it may still show the old event files"
         )
 
 
-def _kind(field: str) -> str:
-    return field.removesuffix("_value").removesuffix("_def").replace("_", " ")
+def _export_tables(
+    source: str, destination: str, form: str, *, quiet: bool, **chosen: Any
+) -> TableReport:
+    from rec_summary.tables.formats import export_tables
+
+    choice = {name: chosen[name] for name in ("tags", "runs", "since", "until")}
+    try:
+        with progress_shown(quiet=quiet, doing="exporting") as progress:
+            return export_tables(source, destination, form=form, progress=progress, **choice)
+    except ImportError as error:
+        raise click.ClickException(str(error)) from error
+
+
+def _table_summary(report: TableReport) -> Iterator[str]:
+    for path, count in report.tables.items():
+        yield f"{one_line(path)}: {count_of(count, 'row')}"
+    if report.left_out:
+        yield f"  without a table: {counts_of(report.left_out)}"

@@ -3,36 +3,37 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from rec_summary.cli import options
-from rec_summary.cli.command import RecordsCommand
-from rec_summary.cli.common import (
-    choose_runs,
+from rec_summary.cli.command import RecordsCommand, choose_runs
+from rec_summary.cli.output import (
     console,
     count_of,
+    counts_of,
+    number_of,
     one_line,
     print_json,
     print_problems,
+    reading_progress,
     size_of,
+    table_of,
 )
-from rec_summary.cli.progress import reading_progress
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from rec_summary.series.overview.inspection import RunSummary
     from rec_summary.series.overview.statistics import TagSummary
 
-_SHOWN = 50
-EXAMPLES = """\b
+_SHOWN: Final = 50
+EXAMPLES: Final = """\b
 Examples:
   rec-summary inspect records
   rec-summary inspect records --json | jq '.runs[].status'
 """
+_NUMBERS: Final = ("values", "steps", "size", "last", "least", "greatest", "not finite")
 
 
 @click.command(cls=RecordsCommand, epilog=EXAMPLES, quiet="Print no progress and no hints.")
@@ -58,44 +59,42 @@ def inspect(source: str, runs: str | None, every: bool, as_json: bool, quiet: bo
 
 
 def _print_run(summary: RunSummary, *, every: bool, quiet: bool) -> None:
-    out = console()
     click.secho(one_line(summary.run), bold=True)
     for what, text in _facts(summary):
         click.echo(f"  {what:<10} {text}")
     if summary.tags:
         shown = summary.tags if every else summary.tags[:_SHOWN]
-        out.print(_table(shown))
+        columns = {"tag": False, "kind": False, **dict.fromkeys(_NUMBERS, True)}
+        console().print(table_of(columns, map(_cells, shown)))
         if len(shown) < len(summary.tags) and not quiet:
             click.echo(f"  and {len(summary.tags) - len(shown):,} more tags (--all shows them)")
     print_problems(summary.problems, summary.problem_count)
     click.echo()
 
 
-def _facts(summary: RunSummary) -> list[tuple[str, str]]:
+def _facts(summary: RunSummary) -> Iterator[tuple[str, str]]:
     from rec_summary.series.text import utc
 
-    status = summary.status + (f" ({one_line(summary.reason)})" if summary.reason else "")
-    facts = [("status", status)]
+    reason = f" ({one_line(summary.reason)})" if summary.reason else ""
+    yield "status", summary.status + reason
     if summary.host:
-        where = one_line(summary.host) + ("" if summary.pid is None else f", process {summary.pid}")
-        facts.append(("host", where))
+        process = "" if summary.pid is None else f", process {summary.pid}"
+        yield "host", one_line(summary.host) + process
     if summary.ranks not in ((), (0,)):
-        facts.append(("ranks", ", ".join(map(str, summary.ranks))))
+        yield "ranks", ", ".join(map(str, summary.ranks))
     if summary.first_step is not None:
-        facts.append(("steps", f"{summary.first_step:,} to {summary.last_step:,}"))
+        yield "steps", f"{summary.first_step:,} to {summary.last_step:,}"
     if summary.samples is not None:
-        facts.append(("samples", f"{summary.samples:,}"))
+        yield "samples", f"{summary.samples:,}"
     if summary.first_time is not None and summary.last_time is not None:
-        facts.append(("time", f"{utc(summary.first_time)} to {utc(summary.last_time)}"))
-    kinds = ", ".join(f"{n:,} {kind.replace('_', ' ')}" for kind, n in summary.records.items())
-    facts.append(("records", kinds or "none"))
-    facts.append(("files", f"{count_of(summary.files, 'file')}, {size_of(summary.nbytes)}"))
+        yield "time", f"{utc(summary.first_time)} to {utc(summary.last_time)}"
+    yield "records", counts_of(summary.records) or "none"
+    yield "files", f"{count_of(summary.files, 'file')}, {size_of(summary.nbytes)}"
     if summary.health:
-        facts.append(("health", _health(summary.health)))
+        yield "health", _health(summary.health)
     if summary.troubles:
-        troubles = ", ".join(f"{n:,} {kind}" for kind, n in sorted(summary.troubles.items()))
-        facts.append(("troubles", one_line(troubles)))
-    return facts
+        troubles = (f"{n:,} {kind}" for kind, n in sorted(summary.troubles.items()))
+        yield "troubles", one_line(", ".join(troubles))
 
 
 def _health(health: Mapping[str, float]) -> str:
@@ -108,28 +107,13 @@ def _health(health: Mapping[str, float]) -> str:
     return ", ".join(parts)
 
 
-def _table(tags: Sequence[TagSummary]) -> Table:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=True, header_style="bold")
-    table.add_column("tag", overflow="fold")
-    table.add_column("kind")
-    for name in ("values", "steps", "size", "last", "least", "greatest", "not finite"):
-        table.add_column(name, justify="right")
-    for tag in tags:
-        values = vars(tag)
-        numbers = ("" if values[n] is None else f"{values[n]:.6g}" for n in _SCALAR)
-        table.add_row(
-            Text(one_line(values["tag"])),
-            values["kind"].replace("_", " "),
-            f"{values['values']:,}",
-            f"{values['first_step']:,}–{values['last_step']:,}",
-            size_of(values["nbytes"]),
-            *numbers,
-            f"{values['not_finite']:,}" if values["not_finite"] else "",
-        )
-    return table
-
-
-_SCALAR = ("last", "least", "greatest")
+def _cells(summary: TagSummary) -> list[str]:
+    return [
+        summary.tag,
+        summary.kind.replace("_", " "),
+        f"{summary.values:,}",
+        f"{summary.first_step:,}–{summary.last_step:,}",
+        size_of(summary.nbytes),
+        *map(number_of, (summary.last, summary.least, summary.greatest)),
+        f"{summary.not_finite:,}" if summary.not_finite else "",
+    ]

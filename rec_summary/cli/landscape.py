@@ -8,13 +8,7 @@ import click
 
 from rec_summary.cli import options
 from rec_summary.cli.command import RecordsCommand
-from rec_summary.cli.common import (
-    called,
-    count_of,
-    one_line,
-    print_json,
-)
-from rec_summary.cli.progress import progress_shown
+from rec_summary.cli.output import called, count_of, one_line, print_json, progress_shown
 from rec_summary.errors import three_part, verbatim
 
 EXAMPLES = """\b
@@ -44,37 +38,30 @@ Examples:
 )
 @click.option("--size", metavar="N", type=int, help="Points along each side of the grid.")
 @click.option("--samples", metavar="N", type=int, help="Samples to average the loss over.")
-@click.option(
+@options.option(
     "--parameters",
     default="all",
-    show_default=True,
     metavar="CHOICE",
     help="Which parameters vary: all, dense (no embedding tables), touched (only trained rows of "
     "embedding tables), or a regular expression of names.",
 )
-@click.option("--seed", default=1, show_default=True, help="The seed of the random plane.")
-@click.option(
+@options.option("--seed", default=1, help="The seed of the random plane.")
+@options.option(
     "--engine",
     default="loky",
-    show_default=True,
     help="Where points are evaluated: loky, sequential, dask://HOST:PORT, ray, spark.",
 )
 @click.option("--jobs", default=-1, metavar="N", help="Workers. [default: one on each core]")
-@click.option(
-    "--hessian",
-    is_flag=True,
-    help="Also use the Hessian's first eigenvectors.",
-)
+@click.option("--hessian", is_flag=True, help="Also use the Hessian's first eigenvectors.")
 @click.option(
     "--files",
     multiple=True,
     type=click.Choice(("npz", "vtk")),
     help="Also write this format to RUN/landscape: NumPy's, or VTK for ParaView.",
 )
-@click.option(
+@options.option(
     "--replay/--no-replay",
     default=True,
-    show_default=True,
     help="Compute on the input rows that the run saved, if any.",
 )
 @click.option("--output", type=click.Path(), help="Record here. [default: RUN]")

@@ -10,15 +10,16 @@ from typing import Any
 import click
 
 from rec_summary.cli import options
-from rec_summary.cli.command import RecordsCommand
-from rec_summary.cli.common import (
-    choose_runs,
+from rec_summary.cli.command import RecordsCommand, choose_runs
+from rec_summary.cli.output import (
     console,
+    number_of,
     one_line,
     print_json,
     print_problems,
+    progress_shown,
+    table_of,
 )
-from rec_summary.cli.progress import progress_shown
 
 EXAMPLES = """\b
 Examples:
@@ -42,12 +43,11 @@ Examples:
 )
 @click.option("--columns", metavar="NAMES", help="Only these columns, separated by commas.")
 @click.option("--limit", metavar="N", type=click.IntRange(1), help="Only the first N runs.")
-@click.option(
+@options.option(
     "--format",
     "form",
     type=click.Choice(("table", "csv", "json")),
     default="table",
-    show_default=True,
     help="What to print.",
 )
 @options.as_json("Print JSON, as --format json.")
@@ -67,6 +67,7 @@ def lineage(
     from rec_summary.series.report import Report
 
     form = "json" if as_json else form
+    prints = {"table": _print_table, "csv": _print_csv, "json": _print_json}
     report, found = Report(), []
     chosen = choose_runs(source, runs)
     counted = "runs" if sys.stderr.isatty() else None
@@ -75,7 +76,7 @@ def lineage(
             progress(run.name, done, len(chosen))
             found += rows([run], report)
     names, answer = _query(found, form=form, quiet=quiet, **query)
-    {"table": _print_table, "csv": _print_csv, "json": _print_json}[form](names, answer)
+    prints[form](names, answer)
     print_problems(report.problems, report.problem_count)
 
 
@@ -128,23 +129,17 @@ def _without_common(
         if name not in named and len({repr(row.get(name)) for row in rows}) == 1
     }
     if common and not quiet:
-        texts = (f"{one_line(name)} {one_line(_shown(value))}" for name, value in common.items())
+        texts = (f"{one_line(name)} {one_line(number_of(value))}" for name, value in common.items())
         click.echo("The same in all runs: " + ", ".join(texts))
     return [name for name in names if name not in common]
 
 
 def _print_table(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    out = console()
-    table = Table(box=None, header_style="bold")
-    for name in names:
-        numeric = all(isinstance(row.get(name, 0), int | float) for row in rows)
-        table.add_column(Text(one_line(name)), justify="right" if numeric else "left")
-    for row in rows:
-        table.add_row(*(Text(one_line(_shown(row.get(name)))) for name in names))
-    out.print(table)
+    columns = {
+        name: all(isinstance(row.get(name, 0), int | float) for row in rows) for name in names
+    }
+    cells = ([number_of(row.get(name)) for name in names] for row in rows)
+    console().print(table_of(columns, cells))
 
 
 def _print_csv(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
@@ -153,24 +148,11 @@ def _print_csv(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
     # A file gets the names as recorded; a terminal gets no control characters.
     text = one_line if sys.stdout.isatty() else str
     writer = csv.writer(sys.stdout)
-    writer.writerow([without_nul(text(name)) for name in names])
-    for row in rows:
-        values = (row.get(name, "") for name in names)
+    for values in (names, *([row.get(name, "") for name in names] for row in rows)):
         writer.writerow(
             [without_nul(text(each) if isinstance(each, str) else each) for each in values]
         )
 
 
 def _print_json(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
-    from rec_summary.tables.formats import json_value
-
-    found = [{name: json_value(row[name]) for name in names if name in row} for row in rows]
-    print_json(found)
-
-
-def _shown(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    return str(value)
+    print_json([{name: row[name] for name in names if name in row} for row in rows])

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, Final
 
 import click
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+option: Final = functools.partial(click.option, show_default=True)
+"""As `click.option`; the help says what the default is, if there is one."""
 
 source: Final = click.argument("source", metavar="SRC", type=click.Path())
 runs: Final = click.option(
@@ -20,12 +24,11 @@ since: Final = click.option(
 until: Final = click.option(
     "--until", metavar="STEP", type=int, help="Only this step and earlier ones."
 )
-interval: Final = click.option(
+interval: Final = option(
     "--interval",
     metavar="SECS",
     type=click.FloatRange(0.05),
     default=1.0,
-    show_default=True,
     help="The time between two polls.",
 )
 

@@ -8,15 +8,15 @@ from typing import Any, Final
 import click
 
 from rec_summary.cli import options
-from rec_summary.cli.command import RecordsCommand
-from rec_summary.cli.common import (
-    choose_runs,
+from rec_summary.cli.command import RecordsCommand, choose_runs
+from rec_summary.cli.output import (
     count_of,
     one_line,
     print_json,
     print_problems,
+    reading_progress,
 )
-from rec_summary.cli.progress import reading_progress
+from rec_summary.errors import three_part
 
 EXAMPLES: Final = """\b
 Examples:
@@ -41,32 +41,27 @@ _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)x(\d+(?:\.\d+)?)")
 @options.runs
 @options.since
 @options.until
-@click.option(
+@options.option(
     "--x",
     type=click.Choice(("step", "time", "relative")),
     default="step",
-    show_default=True,
     help="Draw over steps, the time of day, or hours since the first value.",
 )
-@click.option(
+@options.option(
     "--smooth",
     metavar="WEIGHT",
     type=float,
     default=0.0,
-    show_default=True,
     help="Smooth as TensorBoard does, from 0 to below 1.",
 )
-@click.option(
+@options.option(
     "--log",
     type=click.Choice(("none", "x", "y", "both")),
     default="none",
-    show_default=True,
     help="Logarithmic axes.",
 )
-@click.option(
-    "--size", metavar="WxH", default="8x5", show_default=True, help="Width and height in inches."
-)
-@click.option("--dpi", type=int, default=120, show_default=True, help="Pixels for each inch.")
+@options.option("--size", metavar="WxH", default="8x5", help="Width and height in inches.")
+@options.option("--dpi", type=int, default=120, help="Pixels for each inch.")
 @click.option("--title", metavar="TEXT", help="The title.")
 @options.as_json("Print what was drawn as JSON.")
 def plot(
@@ -113,7 +108,6 @@ def plot(
 
 
 def _read_size(text: str) -> tuple[float, float]:
-    from rec_summary.errors import three_part
     from rec_summary.series.options import ArgumentError
 
     match = _SIZE.fullmatch(text)

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import os
-
 import click
 
 from rec_summary.cli import options
 from rec_summary.cli.command import RecordsCommand
-from rec_summary.cli.common import (
-    SHOWN,
+from rec_summary.cli.output import (
     count_of,
-    is_wrong_source,
     one_line,
+    print_first,
     print_json,
+    progress_shown,
     size_of,
 )
-from rec_summary.cli.progress import progress_shown
-from rec_summary.errors import SourceError
 
 EXAMPLES = """\b
 Examples:
@@ -44,13 +40,8 @@ def repair(source: str, destination: str, as_json: bool, quiet: bool) -> None:
     """
     from rec_summary.records.reading.repair import repair as copy
 
-    try:
-        with progress_shown(quiet=quiet, doing="copying") as progress:
-            report = copy(source, destination, progress=progress)
-    except SourceError as error:
-        if is_wrong_source(source, error) and not os.path.exists(source):
-            raise click.UsageError(str(error)) from error
-        raise
+    with progress_shown(quiet=quiet, doing="copying") as progress:
+        report = copy(source, destination, progress=progress)
     if as_json:
         print_json(report)
         return
@@ -60,10 +51,7 @@ def repair(source: str, destination: str, as_json: bool, quiet: bool) -> None:
         for offset, size in file.lost
     ]
     places += [f"{one_line(path)}: cannot be opened: {why}" for path, why in report.unreadable]
-    for place in places[:SHOWN]:
-        click.echo(place)
-    if len(places) > SHOWN:
-        click.echo(f"and {len(places) - SHOWN:,} more places")
+    print_first(places, "places")
     if quiet:
         return
     records = sum(file.records for file in report.files)

@@ -5,46 +5,59 @@ from __future__ import annotations
 import math
 import sys
 import time
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from rec_summary.cli import options
-from rec_summary.cli.command import RecordsCommand
-from rec_summary.cli.common import (
-    choose_runs,
+from rec_summary.cli.command import RecordsCommand, awaited_runs, choose_runs, stopping
+from rec_summary.cli.output import (
     console,
+    count_of,
+    number_of,
     one_line,
     print_json,
     print_problems,
-    print_waiting,
-    stopping,
+    progress_shown,
+    table_of,
 )
-from rec_summary.cli.progress import progress_shown
 
 if TYPE_CHECKING:
     import threading
 
     from rich.console import RenderableType
+    from rich.text import Text
 
-    from rec_summary.records.reading.runs import Run
     from rec_summary.series.overview.statistics import ScalarSeries
     from rec_summary.series.overview.tail import Tail
 
 EXAMPLES: Final = """\b
 Examples:
   rec-summary tail records
-  rec-summary tail records --tags 'loss|auc' --runs 'ctr/*'
+  rec-summary tail records --tags 'loss|auc' --runs 'ctr/*' --since 0
   rec-summary tail records --once
   rec-summary tail records --json | jq 'select(.tag == "loss").value'
 """
 _SPARK: Final = 24
+_COLUMNS: Final = {
+    "run, tag": False,
+    **dict.fromkeys(("step", "last", "least", "greatest"), True),
+    "trend": False,
+    "age": True,
+}
 
 
 @click.command(cls=RecordsCommand, epilog=EXAMPLES, quiet="Print values, errors and problems only.")
 @options.source
 @options.runs
 @options.tags
+@click.option(
+    "--since",
+    metavar="STEP",
+    type=int,
+    help="Begin with the records of this step.  [default: new records; with --once: all]",
+)
 @click.option("--once", is_flag=True, help="Show what is there, and exit.")
 @options.interval
 @options.as_json("Print values as lines of JSON.")
@@ -52,31 +65,41 @@ def tail(
     source: str,
     runs: str | None,
     tags: str | None,
+    since: int | None,
     once: bool,
     interval: float,
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Show the last scalars of runs, with sparklines, while they are written.
+    """Show new scalars of runs, with sparklines, while they are written.
 
     SRC is a record directory or a tree of them, or a URL; it need not exist yet. On a
-    terminal, a table is kept up to date. Elsewhere, and with --json, the last value of each
-    tag comes first, then each new value, one in a line. Ctrl-C ends it.
+    terminal, a table is kept up to date. Elsewhere, and with --json, each new value is a line.
+    With --since or --once, the last recorded value of each tag comes first. Ctrl-C ends it.
     """
+    from rec_summary.series.options import matching_runs
     from rec_summary.series.overview.tail import Tail
 
-    reading = Tail(source, runs=runs, tags=tags)
+    reading = Tail(source, runs=runs, tags=tags, since=since)
     # With --once, it is an error if there are no records; else they may come later.
-    known = choose_runs(source, runs) if once else _runs_so_far(source, runs)
+    known = choose_runs(source, runs) if once else awaited_runs(source, quiet=quiet)
+    known = matching_runs(known, runs)
+    if once or since is not None:
+        size = sum(run.nbytes for run in known)
+        with progress_shown(quiet=quiet) as progress:
+            for _ in reading.poll():
+                progress(source, reading.bytes_read, max(size, reading.bytes_read))
+    elif known:
+        reading.skip()
+        if not quiet:
+            found = count_of(len(known), "run")
+            click.echo(
+                f"Waiting for new values of {found}; --since STEP shows recorded ones.", err=True
+            )
     table = sys.stdout.isatty() and not as_json
-    size = sum(run.nbytes for run in known)
-    with progress_shown(quiet=quiet) as progress:
-        for _ in reading.poll() if known else ():
-            progress(source, reading.bytes_read, max(size, reading.bytes_read))
     if once:
         _print_all(reading, table=table, as_json=as_json)
     else:
-        print_waiting(source, quiet=quiet)
         with stopping() as stop:
             if table:
                 _show_live(reading, stop, interval)
@@ -85,22 +108,11 @@ def tail(
     print_problems(reading.report.problems, reading.report.problem_count)
 
 
-def _runs_so_far(source: str, pattern: str | None) -> list[Run]:
-    from rec_summary.errors import SourceError
-    from rec_summary.records.reading.runs import find_runs
-    from rec_summary.series.options import matching_runs
-
-    try:
-        return matching_runs(find_runs(source), pattern)
-    except SourceError:
-        return []
-
-
 def _print_all(reading: Tail, *, table: bool, as_json: bool) -> None:
     if table:
         console().print(_table(reading, None))
         return
-    for series in _ordered(reading):
+    for _, series in sorted(reading.series.items()):
         place = (series.run, series.rank, series.tag)
         _print_value(*place, series.step, series.wall_time, series.last, as_json=as_json)
 
@@ -137,55 +149,51 @@ def _print_value(
         names: dict[str, Any] = {"run": run, "rank": rank, "tag": tag}
         print_json({**names, "step": step, "wall_time": wall_time, "value": value}, indent=None)
         return
-    name = one_line(run) + (f" rank {rank}" if rank else "")
-    click.echo(f"{name}  {one_line(tag)}  step {step}  {value:.6g}")
+    click.echo(f"{_name(run, rank)}  {one_line(tag)}  step {step}  {value:.6g}")
 
 
-def _ordered(reading: Tail) -> list[ScalarSeries]:
-    return [series for _, series in sorted(reading.series.items())]
+def _name(run: str, rank: int) -> str:
+    return one_line(run) + (f" rank {rank}" if rank else "")
 
 
 def _table(reading: Tail, height: int | None) -> RenderableType:
     """Returns the table, at most `height` lines high."""
     from rich.console import Group
-    from rich.table import Table
-    from rich.text import Text
 
-    width = _SPARK if console().size.width >= 110 else _SPARK // 2
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("run, tag", overflow="ellipsis")
-    for name in ("step", "last", "least", "greatest"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("trend", no_wrap=True)
-    table.add_column("age", justify="right", no_wrap=True)
-    ordered = _ordered(reading)
+    ordered = [series for _, series in sorted(reading.series.items())]
     shown = ordered if height is None else _fitting(ordered, height - 2)
-    before, now = None, time.time()
-    for series in shown:
-        name = one_line(series.run) + (f" rank {series.rank}" if series.rank else "")
-        if name != before:
-            status = reading.status.get(series.run, "UNKNOWN").lower()
-            table.add_row(Text(f"{name} ({status})", style="bold", no_wrap=True))
-            before = name
-        style = "bold red" if not math.isfinite(series.last) else ""
-        table.add_row(
-            Text(f"  {one_line(series.tag)}", no_wrap=True),
-            f"{series.step:,}",
-            Text(f"{series.last:.6g}", style=style),
-            "" if series.least is None else f"{series.least:.4g}",
-            "" if series.greatest is None else f"{series.greatest:.4g}",
-            Text(series.sparkline(width), style="cyan"),
-            _age(now - series.wall_time),
-        )
     notes = []
     if not ordered:
         notes.append("no scalars yet")
     if len(shown) < len(ordered):
         notes.append(f"and {len(ordered) - len(shown):,} more series")
-    return Group(table, *map(Text, notes))
+    return Group(table_of(_COLUMNS, _rows(reading, shown), fold=False), *notes)
 
 
-def _fitting(ordered: list[ScalarSeries], height: int) -> list[ScalarSeries]:
+def _rows(reading: Tail, shown: Sequence[ScalarSeries]) -> Iterator[list[str | Text]]:
+    """Yields a row for each run and rank, and below it one for each of its series."""
+    from rich.text import Text
+
+    width = _SPARK if console().size.width >= 110 else _SPARK // 2
+    before, now = None, time.time()
+    for series in shown:
+        name = _name(series.run, series.rank)
+        if name != before:
+            status = reading.status.get(series.run, "UNKNOWN").lower()
+            yield [Text(f"{name} ({status})", style="bold")]
+            before = name
+        style = "" if math.isfinite(series.last) else "bold red"
+        yield [
+            f"  {series.tag}",
+            f"{series.step:,}",
+            Text(number_of(series.last), style=style),
+            *map(number_of, (series.least, series.greatest)),
+            Text(series.sparkline(width), style="cyan"),
+            _age(now - series.wall_time),
+        ]
+
+
+def _fitting(ordered: Sequence[ScalarSeries], height: int) -> Sequence[ScalarSeries]:
     """Returns the first series that fit, with a line for each run, into a window."""
     lines, before = 0, None
     for index, series in enumerate(ordered):

@@ -8,8 +8,8 @@ import threading
 import click
 
 from rec_summary.cli import options
-from rec_summary.cli.command import RecordsCommand
-from rec_summary.cli.common import one_line, print_problems, print_waiting, stopping
+from rec_summary.cli.command import RecordsCommand, awaited_runs, stopping
+from rec_summary.cli.output import one_line, print_problems
 from rec_summary.errors import three_part, verbatim
 
 WARNING = (
@@ -39,7 +39,7 @@ Examples:
 @options.source
 @click.argument("arguments", metavar="[-- TENSORBOARD OPTIONS]", nargs=-1)
 @click.option("--logdir", type=click.Path(), help="Keep the event files here. [default: a cache]")
-@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at.")
+@options.option("--host", default="127.0.0.1", help="The address to listen at.")
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
@@ -68,7 +68,7 @@ def view(
     from rec_summary.tensorboard.view import Viewer, exposed, wait_while_running
 
     logdir = _prepared(source, logdir)
-    print_waiting(source, quiet=quiet)
+    awaited_runs(source, quiet=quiet)
     address = exposed(host, arguments)
     if address is not None:
         click.echo(WARNING.format(one_line(address)), err=True)

@@ -12,17 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from rec_summary.cli import options
-from rec_summary.cli.command import RecordsCommand
-from rec_summary.cli.common import (
-    SHOWN,
-    choose_runs,
-    console,
-    count_of,
-    one_line,
-    print_json,
-    print_waiting,
-    stopping,
-)
+from rec_summary.cli.command import RecordsCommand, awaited_runs, choose_runs, stopping
+from rec_summary.cli.output import SHOWN, console, count_of, one_line, print_json
 
 if TYPE_CHECKING:
     import threading
@@ -93,12 +84,11 @@ _PATIENCE_SECS: Final = 10.0  # for commands that still have to run after Ctrl-C
     help="Run CMD for each alert, without a shell, with RS_STATE, RS_RUN, RS_TEXT and others in "
     "its environment, and with the alert as JSON on its standard input.",
 )
-@click.option(
+@options.option(
     "--exec-timeout",
     metavar="SECS",
     type=click.FloatRange(0, min_open=True),
     default=60.0,
-    show_default=True,
     help="Kill CMD if it takes longer.",
 )
 @options.interval
@@ -146,7 +136,7 @@ def _watch(
             names = ", ".join(one_line(rule.title) for rule in gathered)
             click.echo(f"Watching {one_line(source)} for: {names}; Ctrl-C to stop.", err=True)
         if not once:
-            print_waiting(source, quiet=quiet)
+            awaited_runs(source, quiet=quiet)
         options: dict[str, Any] = {"once": once, "history": history, "since": beginning}
         for news in watch_records(
             source, gathered, stop=stop, runs=runs, interval=interval, **options

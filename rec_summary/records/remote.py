@@ -52,7 +52,7 @@ Progress = Callable[[str, int, int], None]
 
 
 class NoSuchPlace(SourceError):
-    """There is nothing at a URL, or the URL is invalid: a mistake in the argument."""
+    """There are no records at a path or URL, or the URL is invalid: a mistake in the argument."""
 
 
 class Url(str):

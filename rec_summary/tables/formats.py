@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import collections
 import contextlib
+import dataclasses
 import io
 import json
 import math
@@ -532,10 +533,21 @@ def without_nul(value: Any) -> Any:
 
 
 def json_value(value: Any) -> Any:
-    """Returns a value for JSON; a float that is not finite becomes a string."""
+    """Returns a value for JSON; a dataclass becomes an object.
+
+    A float that is not finite becomes one of the strings `NaN`, `Infinity` and `-Infinity`, as in
+    the JSON of Protobuf: JSON has no such numbers, and `float` reads these strings.
+    """
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = vars(value)
+    if isinstance(value, Mapping):
+        return {str(name): json_value(each) for name, each in value.items()}
     if isinstance(value, np.ndarray):
-        found = value.tolist()
-        return found if np.isfinite(value).all() else [json_value(each) for each in found]
+        is_finite, value = np.isfinite(value).all(), value.tolist()
+        if is_finite:
+            return value
+    if isinstance(value, list | tuple):
+        return [json_value(each) for each in value]
     if isinstance(value, np.float32):
         value = float(str(value))  # the shortest number that is this float32
     if isinstance(value, float) and not math.isfinite(value):

@@ -128,11 +128,13 @@ def test_what_click_does_not_understand_exits_with_2(arguments: list[str]) -> No
     assert "Error: " in done.stderr
 
 
-def test_a_source_without_records_exits_with_1(tmp_path: Path) -> None:
+def test_a_source_without_records_exits_with_2(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    done = run("export", tmp_path / "empty", tmp_path / "logs")
-    assert done.returncode == 1
-    assert "a directory with record files in it or below it" in flat(done.stderr)
+    for command in (["export", tmp_path / "logs"], ["repair", tmp_path / "copy"], ["inspect"]):
+        done = run(command[0], tmp_path / "empty", *command[1:])
+        assert done.returncode == 2
+        assert "a directory with record files in it or below it" in flat(done.stderr)
+    assert [path.name for path in tmp_path.iterdir()] == ["empty"]
 
 
 def test_a_source_that_cannot_be_read_exits_with_1(source: Path, logdir: Path) -> None:

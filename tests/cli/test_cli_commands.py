@@ -29,6 +29,7 @@ from tests.support.record_dirs import (
     histo,
     lineage,
     scalar,
+    summary_name,
     train,
     write_segment,
 )
@@ -168,6 +169,20 @@ def test_verify_tells_by_its_exit_code(source: Path) -> None:
     assert report["findings"][-1]["severity"] == "damage"
 
 
+def test_an_empty_file_is_verified_by_its_name(source: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").write_bytes(b"")
+    done = run("verify", tmp_path / "empty")
+    assert done.returncode == 2
+    assert "a record file; this one is empty" in flat(done.stderr)
+    began = source / "run_0" / summary_name()
+    began.write_bytes(b"")  # as a training leaves it that has just begun
+    for place in (began, source):
+        done = run("verify", place)
+        assert done.returncode == 0
+        assert "warning: " in done.stdout
+        assert run("verify", place, "--strict").returncode == 1
+
+
 def test_a_torn_end_is_damage_only_if_one_is_strict(source: Path) -> None:
     [path] = (source / "run_0").glob("*_MS")
     path.chmod(0o600)
@@ -211,7 +226,9 @@ def test_tables_are_exported(source: Path, tmp_path: Path, form: str) -> None:
         (("--plugins", "scalar"), "Received: 'scalar'. Expected: one or more of scalars"),
         (("--max-points", "3"), "an int of at least 10"),
         (("--since", "5", "--until", "4"), "a step not after `until`"),
-        (("--jobs", "0"), "jobs is invalid"),
+        (("--jobs", "0"), "0 is not in the range x>=1"),
+        (("--format", "csv", "--labels", "x"), "--labels needs --projector"),
+        (("--projector", "x"), "a pattern that is found in the name of a matrix"),
         (("--max-points", "20", "--follow"), "a series that still grows cannot be thinned"),
     ],
 )

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from rec_summary._pb import lineage_pb2
+from rec_summary.records.format.framing import frame
 from rec_summary.records.writing.run_writer import RunWriter
 from rec_summary.records.writing.task import MessageRecord
 from rec_summary.series.overview.tail import Tail
@@ -45,7 +46,7 @@ def test_the_last_values_in_json(source: Path) -> None:
     done = run("tail", source, "--once", "--json", "--tags", "^(loss|auc)$", "--runs", "b")
     found = [json.loads(line) for line in done.stdout.splitlines()]
     assert [(each["run"], each["tag"], each["step"], each["value"]) for each in found] == [
-        ("b", "auc", 4, "nan"),
+        ("b", "auc", 4, "NaN"),
         ("b", "loss", 4, 0.25),
     ]
 
@@ -53,10 +54,9 @@ def test_the_last_values_in_json(source: Path) -> None:
 def test_new_values_steps_and_runs_come_in_lines(source: Path) -> None:
     process = start("tail", source, "--tags", "loss", "--interval", "0.1")
     assert process.stdout is not None
-    assert [process.stdout.readline() for _ in "ab"] == [
-        "a  loss  step 4  0.25\n",
-        "b  loss  step 4  0.25\n",
-    ]
+    assert process.stderr is not None
+    waiting = "Waiting for new values of 2 runs; --since STEP shows recorded ones.\n"
+    assert process.stderr.readline() == waiting
     writer = RunWriter(source / "c", 0)
     for step in (7, 8):
         writer.write(MessageRecord(event(step, scalar("loss", step))))
@@ -101,7 +101,9 @@ def on_a_terminal(
 
 
 def test_a_table_with_sparklines_on_a_terminal(source: Path) -> None:
-    shown, code = on_a_terminal("tail", source, until=lambda text: "b (finished)" in text)
+    shown, code = on_a_terminal(
+        "tail", source, "--since", "0", until=lambda text: "b (finished)" in text
+    )
     assert code == 0
     for words in ("a (finished)", "loss", "0.25", "█▃▁"):
         assert words in shown
@@ -154,11 +156,42 @@ def test_reading_goes_on_where_it_was(source: Path) -> None:
     assert tail.bytes_read == whole
 
 
+def test_it_begins_at_the_end_unless_the_past_is_asked_for(source: Path) -> None:
+    tail = Tail(str(source), tags="loss")
+    tail.skip()
+    assert list(tail.poll()) == []
+    writer = RunWriter(source / "a", 0)
+    writer.write(MessageRecord(event(7, scalar("loss", 0.5))))
+    writer.close()
+    [path] = (source / "b").glob("*_MS")
+    path.chmod(0o600)
+    with open(path, "ab") as file:
+        file.write(frame(event(8, scalar("loss", 0.25)).SerializeToString()))
+    found = [(new.run, new.columns.steps.tolist()) for new in tail.poll()]
+    assert sorted(found) == [("a", [7]), ("b", [8])]
+    assert tail.status == {"a": "FINISHED", "b": "FINISHED"}
+    new_bytes, tail = tail.bytes_read, Tail(str(source), tags="loss", since=4)
+    found = [(new.run, new.columns.steps.tolist()) for new in tail.poll()]
+    assert sorted(found) == [("a", [4]), ("a", [7]), ("b", [4, 8])]
+    assert new_bytes < tail.bytes_read
+
+
+def test_the_past_from_a_step_on_comes_first(source: Path) -> None:
+    process = start("tail", source, "--tags", "loss", "--since", "2", "--interval", "0.1")
+    assert process.stdout is not None
+    assert [process.stdout.readline() for _ in "ab"] == [
+        "a  loss  step 4  0.25\n",
+        "b  loss  step 4  0.25\n",
+    ]
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=TIMEOUT) == ("", "")
+
+
 def test_many_runs_do_not_exceed_the_window(tmp_path: Path) -> None:
     for index in range(60):
         write_segment(tmp_path / "r" / f"run_{index:02}", event(1, scalar("loss", 1.0)))
     shown, code = on_a_terminal(
-        "tail", tmp_path / "r", until=lambda text: "more series" in text, LINES="20"
+        "tail", tmp_path / "r", "--since", "0", until=lambda text: "more series" in text, LINES="20"
     )
     assert code == 0
     assert "and 52 more series" in shown

@@ -115,8 +115,8 @@ def find_runs(source: str | os.PathLike[str]) -> list[Run]:
             are not followed.
 
     Raises:
-        SourceError: There is no such directory, it cannot be read, or it has no record file
-            at any depth.
+        NoSuchPlace: There is no such directory, or it has no record file at any depth.
+        SourceError: It cannot be read.
     """
     source = to_place(source)
     found = _remote_runs(source) if isinstance(source, Url) else _local_runs(source)
@@ -125,8 +125,7 @@ def find_runs(source: str | os.PathLike[str]) -> list[Run]:
             "a directory with record files in it or below it (their names contain "
             "`.out.events.summary.<seconds>.`)"
         )
-        kind = NoSuchPlace if isinstance(source, Url) else SourceError
-        raise kind(three_part(SOURCE, source, expected))
+        raise NoSuchPlace(three_part(SOURCE, source, expected))
     nested = source in found
     runs = [
         Run(run_name(path, source, nested=nested), path, files) for path, files in found.items()
@@ -175,9 +174,9 @@ def _remote_runs(url: Url) -> dict[str, tuple[RecordFile, ...]]:
 def _local_runs(source: str) -> dict[str, tuple[RecordFile, ...]]:
     if not os.path.exists(source):
         expected = "an existing directory of MindSpore summary records"
-        raise SourceError(three_part(SOURCE, source, expected))
+        raise NoSuchPlace(three_part(SOURCE, source, expected))
     if not os.path.isdir(source):
-        raise SourceError(three_part(SOURCE, source, "a directory, not a file: name its folder"))
+        raise NoSuchPlace(three_part(SOURCE, source, "a directory, not a file: name its folder"))
     found = {}
     for path in _directories(source):
         try:

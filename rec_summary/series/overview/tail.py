@@ -52,6 +52,7 @@ class Tail:
         *,
         runs: str | None = None,
         tags: str | None = None,
+        since: int | None = None,
     ) -> None:
         """Begins; nothing is read yet.
 
@@ -59,6 +60,7 @@ class Tail:
             source: A record directory or a tree of them; it need not exist yet.
             runs: A pattern as of `fnmatch`: only these runs.
             tags: A regular expression: only tags in which it is found.
+            since: Only values of this step or later.
 
         Raises:
             ArgumentError: `tags` does not compile.
@@ -71,7 +73,14 @@ class Tail:
         self._poller = RunPoller(source)
         self._new = NewRecords(self.report)
         self._runs = runs
-        self._selection = Selection(ExportOptions(tags=tags))
+        self._selection = Selection(ExportOptions(tags=tags, since=since))
+
+    def skip(self) -> None:
+        """Skips the scalars that are there now, without reading them."""
+        for run in matching_runs(self._poller.poll(), self._runs):
+            for file in run.files:
+                if file.name.kind is Kind.SUMMARY:
+                    self._new.skip(file)
 
     def poll(self) -> Iterator[NewScalars]:
         """Reads what is new, while it is iterated over; yields new scalars."""

@@ -90,12 +90,14 @@ def export_projector(
     lines = None if labels is None else _read_labels(os.fspath(labels))
     written: dict[str, tuple[str, ...]] = {}
     seen: list[str] = []
-    with LogDir(logdir) as destination:
+    with contextlib.ExitStack() as stack:
+        destination = None  # nothing is made before something matches
         for run in chosen:
             config = ProjectorConfig()
             for name, table in _tables(run, wanted, checkpoint, seen):
+                destination = destination or stack.enter_context(LogDir(logdir))
                 _write_table(destination, run.name, name, table, lines, config)
-            if config.embeddings:
+            if destination is not None and config.embeddings:
                 _write_config(destination, run.name, config)
                 written[run.name] = tuple(each.tensor_name for each in config.embeddings)
     if not written:

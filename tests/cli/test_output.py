@@ -1,10 +1,24 @@
-"""Progress where standard error is not a terminal."""
+"""What commands print: JSON, and progress where standard error is not a terminal."""
 
 from __future__ import annotations
 
+import json
+import math
+
 import pytest
 
-from rec_summary.cli.progress import progress_shown, reading_progress
+from rec_summary.cli.output import print_json, progress_shown, reading_progress
+from rec_summary.series.overview.statistics import TagSummary
+
+
+def test_json_has_strings_for_floats_that_are_not_finite(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    tag = TagSummary("loss", "scalar", 3, 1, 3, 9, math.nan, -math.inf, math.inf, 3)
+    print_json({"tags": (tag,), "none": None})
+    [found] = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)["tags"]
+    assert (found["last"], found["least"], found["greatest"]) == ("NaN", "-Infinity", "Infinity")
+    assert math.isnan(float(found["last"]))
 
 
 def test_a_line_when_the_next_name_begins(capsys: pytest.CaptureFixture[str]) -> None:
