@@ -235,22 +235,27 @@ class SilenceAlert:
         )
 
 
+class _Series(NamedTuple):
+    """The alerts of a series, or of all records of a rank."""
+
+    alerts: list[ValueAlert]
+    silences: list[SilenceAlert]
+
+
 @dataclass
 class _Run:
     """The alerts of a run, by rank and tag; the tag None stands for records of any kind."""
 
-    name: str
-    alerts: dict[tuple[int, str], list[ValueAlert]] = field(default_factory=dict)
-    silences: dict[tuple[int, str | None], list[SilenceAlert]] = field(default_factory=dict)
+    series: dict[tuple[int, str | None], _Series] = field(default_factory=dict)
     ended: float = math.inf  # when it has ended, by the clock of its records
 
     def all_silences(self) -> list[SilenceAlert]:
         """Returns all `no data` alerts."""
-        return [quiet for silences in self.silences.values() for quiet in silences]
+        return [quiet for series in self.series.values() for quiet in series.silences]
 
     def firing(self) -> list[Transition]:
         """Returns the beginnings of all alerts that fire."""
-        fired = [each.fired for alerts in self.alerts.values() for each in alerts]
+        fired = [each.fired for series in self.series.values() for each in series.alerts]
         fired += [each.fired for each in self.all_silences()]
         return [each for each in fired if each is not None]
 
@@ -298,7 +303,7 @@ class Engine:
             The transitions, in the order of the records.
         """
         rank, wall_times, steps, scalars, over = news
-        run = self._runs.setdefault(name, _Run(name))
+        run = self._runs.setdefault(name, _Run())
 
         def seen(times: Floats) -> Floats:
             return np.minimum(times, now) if old else np.full(len(times), now)
@@ -310,13 +315,14 @@ class Engine:
             run.go_on(float(seen(late)[0]))
         arrived = seen(wall_times)
         found: list[tuple[int, Transition]] = []
-        for quiet in self._silences_of(run, rank, None, float(arrived[0])):
+        for quiet in self._series_of(name, rank, None, float(arrived[0])).silences:
             found += [(-1, each) for each in quiet.take(arrived, steps)]
         for tag, places, values in _by_tag(concatenated([scalars])):
-            for alert in self._alerts_of(run, rank, tag):
-                found += [(places[at], each) for at, each in alert.take(values, past=past)]
             arrived = seen(values.wall_times)
-            for quiet in self._silences_of(run, rank, tag, float(arrived[0])):
+            series = self._series_of(name, rank, tag, float(arrived[0]))
+            for alert in series.alerts:
+                found += [(places[at], each) for at, each in alert.take(values, past=past)]
+            for quiet in series.silences:
                 found += [(places[0], each) for each in quiet.take(arrived, values.steps)]
         found.sort(key=lambda each: each[0])
         transitions = [each for _, each in found]
@@ -329,7 +335,7 @@ class Engine:
 
     def forget(self, name: str, now: float) -> list[Transition]:
         """Takes note that a run's records are gone; `now` is the real time."""
-        run = self._runs.pop(name, _Run(name))
+        run = self._runs.pop(name, _Run())
         reason = "its records are gone"
         return [
             replace(each, firing=False, wall_time=now, value=None, reason=reason)
@@ -345,38 +351,25 @@ class Engine:
         """Returns the beginnings of all alerts that fire."""
         return [each for run in self._runs.values() for each in run.firing()]
 
-    def _alerts_of(self, run: _Run, rank: int, tag: str) -> list[ValueAlert]:
-        """Returns the alerts that values of a series go to."""
-        known = run.alerts.get((rank, tag))
+    def _series_of(self, name: str, rank: int, tag: str | None, seen: float) -> _Series:
+        """Returns the alerts that values of a series go to; of all records if the tag is None."""
+        run = self._runs[name]
+        known = run.series.get((rank, tag))
         if known is None:
-            rules = [rule for rule in self._rules if not isinstance(rule.condition, Silence)]
-            known = [ValueAlert(each, run.name, rank, tag) for each in self._about(rules, tag)]
-            run.alerts[rank, tag] = known
+            known = run.series[rank, tag] = _Series([], [])
+            for rule in self._rules:
+                pattern = rule.condition.tag
+                is_about = (
+                    tag is None if pattern is None else tag is not None and pattern.matches(tag)
+                )
+                if not is_about:
+                    continue
+                self._matched.add(rule)
+                if isinstance(rule.condition, Silence):
+                    known.silences.append(SilenceAlert(rule, name, rank, tag, seen))
+                elif tag is not None:
+                    known.alerts.append(ValueAlert(rule, name, rank, tag))
         return known
-
-    def _silences_of(
-        self, run: _Run, rank: int, tag: str | None, seen: float
-    ) -> list[SilenceAlert]:
-        """Returns the `no data` alerts that records of a rank, or values of a series, go to."""
-        known = run.silences.get((rank, tag))
-        if known is None:
-            rules = [rule for rule in self._rules if isinstance(rule.condition, Silence)]
-            about = self._about(rules, tag)
-            known = [SilenceAlert(each, run.name, rank, tag, seen) for each in about]
-            run.silences[rank, tag] = known
-        return known
-
-    def _about(self, rules: Sequence[Rule], tag: str | None) -> list[Rule]:
-        """Returns the rules about a tag, or those about no tag, and notes that they match."""
-        pairs = [(rule, rule.condition.tag) for rule in rules]
-        about = [
-            rule
-            for rule, pattern in pairs
-            if (pattern is None and tag is None)
-            or (pattern is not None and tag is not None and pattern.matches(tag))
-        ]
-        self._matched.update(about)
-        return about
 
 
 def _by_tag(columns: Columns) -> list[tuple[str, Integers, Columns]]:
