@@ -20,7 +20,7 @@ from rec_summary.cli.output import (
     progress_shown,
     size_of,
 )
-from rec_summary.series.plugins import DASHBOARDS
+from rec_summary.series import DASHBOARDS
 
 if TYPE_CHECKING:
     from rec_summary.series.report import ExportReport

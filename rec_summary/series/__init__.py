@@ -32,3 +32,17 @@ Whole runs (module `values`): `History` knows who wrote which file, and what res
 `finished` yields the writers and finished batches of the values that count, `finished_scalars` the
 same as columns, and `recorded_values` value by value.
 """
+
+DASHBOARDS = (
+    "scalars",
+    "histograms",
+    "images",
+    "text",
+    "graphs",
+    "hparams",
+    "mesh",
+    "custom_scalars",
+    "pr_curves",
+)
+"""The plugins that records are exported to. Time Series and Distributions show the first two
+again."""

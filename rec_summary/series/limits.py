@@ -1,4 +1,4 @@
-"""Limits on what is exported of a run; no training reaches them.
+"""Limits on what is exported of a run, and on stored numbers; no training reaches them.
 
 Without limits, a few kilobytes of crafted records could take gigabytes of memory or hours.
 `docs/security.md` lists them. What is beyond a limit is reported with file and offset, and
@@ -7,7 +7,10 @@ everything else is exported.
 
 from __future__ import annotations
 
-from typing import Final
+import sys
+from typing import Annotated, Final
+
+from msgspec import Meta
 
 LONGEST_TAG: Final = 1000
 """Characters of a tag, and of the name of a metric or of custom data."""
@@ -47,3 +50,10 @@ MOST_CHARTS: Final = 100
 
 MOST_CELLS: Final = 100_000_000
 """Cells of a table with a column for each tag."""
+
+# The numbers in stored states, which are checked when a state is read back.
+Step = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+Count = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+Checksum = Annotated[int, Meta(ge=0, le=(1 << 32) - 1)]  # a CRC-32
+Rank = Annotated[int, Meta(ge=0, le=10**9)]
+Seconds = Annotated[float, Meta(ge=-sys.float_info.max, le=sys.float_info.max)]  # finite

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from rec_summary.errors import three_part, verbatim
 from rec_summary.records.reading.runs import Run
 from rec_summary.records.remote import overlap, to_place
-from rec_summary.series.plugins import DASHBOARDS
+from rec_summary.series import DASHBOARDS
 from rec_summary.series.text import printable
 
 TENSOR_FILES: Final = ("npy",)

@@ -23,8 +23,8 @@ from rec_summary.metrics.state import State, restore
 from rec_summary.records.reading.runs import RecordFile
 from rec_summary.series.batch import Record
 from rec_summary.series.event_reader import EventReader
+from rec_summary.series.limits import Count, Rank, Step
 from rec_summary.series.report import Report
-from rec_summary.series.stored import Count, Rank, Step
 from rec_summary.series.text import printable
 from rec_summary.values.recommender import recommender_values, unpack_states
 

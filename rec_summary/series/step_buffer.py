@@ -11,9 +11,8 @@ import numpy as np
 from msgspec import Struct
 
 from rec_summary.series.batch import HISTOGRAM, SCALAR, Batch, Record, Recorded, Series
-from rec_summary.series.limits import LONGEST_TAG, MOST_SERIES
+from rec_summary.series.limits import LONGEST_TAG, MOST_SERIES, Checksum, Step
 from rec_summary.series.report import Report
-from rec_summary.series.stored import Checksum, Step
 from rec_summary.series.text import printable
 
 _INFINITE: Final = 1 << 64  # more than any step

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import datetime, timezone
-from typing import Final
+from typing import Any, Final
 
 from rec_summary.series.limits import LONGEST_TEXT
 
@@ -52,3 +53,12 @@ def utc(seconds: float) -> str:
     except (OverflowError, ValueError, OSError):
         return str(seconds)
     return moment.strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def check_unicode(value: Any) -> None:
+    """Makes sure that protobuf can hold all strings in a value.
+
+    Raises:
+        ValueError: One of them has a lone surrogate.
+    """
+    json.dumps(value, ensure_ascii=False).encode()

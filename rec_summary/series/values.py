@@ -21,11 +21,11 @@ from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import RecordFile, Run
 from rec_summary.series.batch import SCALAR, SUMMARY, Batch, Columns, Recorded, gathered
 from rec_summary.series.event_reader import EventReader, read_batches
+from rec_summary.series.limits import Count, Rank, Seconds
 from rec_summary.series.lineage import EVALUATION, lineage_events, metrics_of, numeric
 from rec_summary.series.options import EVERYTHING, ExportOptions, Selection
 from rec_summary.series.report import Report
 from rec_summary.series.step_buffer import STEADY, Finished, Restart, StepBuffer
-from rec_summary.series.stored import Count, Rank, Seconds
 from rec_summary.series.text import valid
 
 _OVERLAP_SECS: Final = 5.0  # more than a clock that is set right jumps, less than a training

@@ -20,8 +20,8 @@ from msgspec import Struct, ValidationError, convert, to_builtins
 
 from rec_summary._pb.lineage_pb2 import TrainLineage
 from rec_summary.records.files import read_plain, temporary_name, write_atomically
+from rec_summary.series.limits import Count, Rank, Seconds, Step
 from rec_summary.series.ranks import MergingState
-from rec_summary.series.stored import Count, Rank, Seconds, Step
 from rec_summary.series.values import Writers
 from rec_summary.tensorboard.event_files.description import DescriptionState
 from rec_summary.tensorboard.event_files.logdir import LogDir

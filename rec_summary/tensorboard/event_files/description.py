@@ -9,10 +9,10 @@ from typing import Final
 from msgspec import Struct, convert
 
 from rec_summary._pb.lineage_pb2 import RunState
+from rec_summary.series.limits import Checksum, Count, Rank, Seconds
 from rec_summary.series.lineage import Lineage, hyper_parameters
 from rec_summary.series.report import Report
-from rec_summary.series.stored import Checksum, Count, Rank, Seconds, check_unicode
-from rec_summary.series.text import printable
+from rec_summary.series.text import check_unicode, printable
 from rec_summary.tensorboard.dashboards import hparams
 from rec_summary.tensorboard.dashboards.text import lineage_point
 from rec_summary.tensorboard.event_files.targets import TensorBoardRuns

@@ -23,8 +23,8 @@ from tensorboard.compat.proto import event_pb2
 
 from rec_summary.records.files import open_plain
 from rec_summary.records.format import framing
+from rec_summary.series.limits import Count
 from rec_summary.series.report import Report
-from rec_summary.series.stored import Count
 from rec_summary.tensorboard.event_files.logdir import LogDir, event_file_name, ours, unusable
 
 FILE_VERSION: Final = "brain.Event:2"

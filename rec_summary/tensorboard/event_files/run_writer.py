@@ -10,13 +10,12 @@ from msgspec import Struct
 
 from rec_summary.records.files import write_atomically
 from rec_summary.series.batch import Batch, Record, Recorded
-from rec_summary.series.limits import MOST_GRAPHS
+from rec_summary.series.limits import MOST_GRAPHS, Checksum, Count
 from rec_summary.series.options import ExportOptions, Selection
 from rec_summary.series.report import Report
 from rec_summary.series.sampling import RunSampler
 from rec_summary.series.step_buffer import BufferState, Finished, Restart, StepBuffer
-from rec_summary.series.stored import Checksum, Count, check_unicode
-from rec_summary.series.text import printable, reason
+from rec_summary.series.text import check_unicode, printable, reason
 from rec_summary.tensorboard import dashboards
 from rec_summary.tensorboard.dashboards.graphs.graph_def import tagged_graph
 from rec_summary.tensorboard.dashboards.layout import layout_point
