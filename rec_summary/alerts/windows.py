@@ -48,31 +48,28 @@ class Window:
         Args:
             values: The next values; none is NaN.
         """
+        steps, times, numbers, peaks = self._steps, self._times, self._numbers, self._peaks
         columns = (values.steps, values.wall_times, values.values)
-        rows = zip(*(column.tolist() for column in columns), strict=True)
-        return np.array([self._next(*row) for row in rows])
-
-    def _next(self, step: int, time: float, number: float) -> float:
-        steps, times, span = self._steps, self._times, self._span
-        if steps and (step < steps[-1] or time < times[-1]):
-            end = min(bisect_right(steps, step), bisect_right(times, time))
-            del steps[end:], times[end:], self._numbers[end:]
-            self._find_peaks()
-        now = step if self._counts_steps else time
-        if -math.inf < number < math.inf:
-            if len(steps) == MOST:
-                self._merge()
-            steps.append(step)
-            times.append(time)
-            self._numbers.append(number)
-            peaks = self._peaks
-            while peaks and peaks[-1][1] <= number:
-                peaks.pop()
-            peaks.append((now, number))
-        peaks = self._peaks
-        while peaks and now - peaks[0][0] > span:
-            peaks.popleft()
-        return peaks[0][1] if peaks else -math.inf
+        found = []
+        for step, time, number in zip(*(column.tolist() for column in columns), strict=True):
+            if steps and (step < steps[-1] or time < times[-1]):
+                end = min(bisect_right(steps, step), bisect_right(times, time))
+                del steps[end:], times[end:], numbers[end:]
+                self._find_peaks()
+            now = step if self._counts_steps else time
+            if -math.inf < number < math.inf:
+                if len(steps) == MOST:
+                    self._merge()
+                steps.append(step)
+                times.append(time)
+                numbers.append(number)
+                while peaks and peaks[-1][1] <= number:
+                    peaks.pop()
+                peaks.append((now, number))
+            while peaks and now - peaks[0][0] > self._span:
+                peaks.popleft()
+            found.append(peaks[0][1] if peaks else -math.inf)
+        return np.array(found)
 
     def _merge(self) -> None:
         """Merges values that are close to each other, and drops the oldest."""
@@ -97,7 +94,8 @@ class Window:
         later = np.maximum.accumulate(numbers[::-1])[::-1]
         above = np.flatnonzero(numbers > np.append(later[1:], -np.inf)).tolist()
         positions = self._positions
-        self._peaks = deque((positions[place], self._numbers[place]) for place in above)
+        self._peaks.clear()
+        self._peaks.extend((positions[place], self._numbers[place]) for place in above)
 
     @property
     def _positions(self) -> Sequence[float]:
