@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Final
 
 from rec_summary._pb.summary_pb2 import MetricStates
@@ -127,10 +127,8 @@ class Aggregator:
     def _read_host(self, values: MetricValues) -> None:
         usage = self._host.read() if self._host is not None else None
         if usage is not None:
-            values.put("host/rss_bytes", usage.rss_bytes)
-            values.put("host/memory_share", usage.memory_share)
-            values.put("host/cores", usage.cores)
-            values.put("host/cpu_share", usage.cpu_share)
+            for name, value in asdict(usage).items():
+                values.put(f"host/{name}", value)
 
     def _mergeable(self, states: Mapping[str, State], request: ReportRequest) -> bytes:
         packed, room = [], _MOST_BYTES

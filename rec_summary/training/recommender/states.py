@@ -251,13 +251,12 @@ class RankMetrics:
         clicks = clean(scores, labels, weights) if self._options.task == "clicks" else None
         if clicks is None or clicks.kept is not None or not len(scores):
             if clicks is not None:
-                self._check_refused(
-                    dict(zip(REASONS, clicks.refused.tolist(), strict=True)), len(scores)
-                )
+                refused = dict(zip(REASONS, clicks.refused.tolist(), strict=True))
             else:
                 errors = RatingErrors()
                 errors.update(scores, labels, weights)
-                self._check_refused({"number not usable": errors.refused}, len(scores))
+                refused = {"number not usable": errors.refused}
+            self._check_refused(refused, len(scores))
             # Windows also count invalid examples, so they need the whole batch.
             for window in self._quality.values():
                 window.update(scores, labels, weights)
