@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from pathlib import Path
@@ -36,14 +37,21 @@ def check(source: Path, logdir: Path, scratch: Path, items: Items) -> int:
     """
     items |= expected(recorded.read(source))
     wrong = 0
-    for loader, load_fast in (("data server", True), ("Python", False)):
-        log = scratch / f"{loader}.log"
-        with TensorBoardServer(logdir, log, load_fast=load_fast, arguments=(KEEP_ALL,)) as server:
+    with contextlib.ExitStack() as stack:  # the second loads while the first is compared
+        servers = {
+            loader: stack.enter_context(
+                TensorBoardServer(
+                    logdir, scratch / f"{loader}.log", load_fast=fast, arguments=(KEEP_ALL,)
+                )
+            )
+            for loader, fast in (("data server", True), ("Python", False))
+        }
+        for loader, server in servers.items():
             found = look(items, server)
             for name in DASHBOARDS.keys() - items.keys():
                 items[name] = list(DASHBOARDS[name](server))
-        print(f"\n{source.name} in TensorBoard's {loader} loader\n{table(found)}")
-        wrong += sum(len(each.differences) for each in found)
+            print(f"\n{source.name} in TensorBoard's {loader} loader\n{table(found)}")
+            wrong += sum(len(each.differences) for each in found)
     return wrong
 
 
