@@ -105,9 +105,13 @@ class Writers(Struct):
         name, wall_times = os.path.basename(file.path), batch.wall_times
         if name not in self.homes:
             self.homes[name] = self._choose(file.name.rank, float(wall_times[0]))
-        writer = self.writers[self.homes[name]]
+        writer = self.known(file)
         writer.last = max(writer.last, float(wall_times.max()))
         return writer
+
+    def known(self, file: RecordFile) -> Writer:
+        """Returns the writer of a file of which a batch was read before."""
+        return self.writers[self.homes[os.path.basename(file.path)]]
 
     def _choose(self, rank: int, wall_time: float) -> int:
         same = [index for index, writer in enumerate(self.writers) if writer.rank == rank]

@@ -13,6 +13,7 @@ from rec_summary.records.reading.runs import Run, find_runs
 from rec_summary.series import event_reader
 from rec_summary.series.options import EVERYTHING, ExportOptions, Selection
 from rec_summary.series.overview.inspection import inspect_run
+from rec_summary.series.overview.tail import Tail
 from rec_summary.series.report import Report
 from rec_summary.series.values import History, finished, recorded_values
 from tests.support.record_dirs import START, event, histo, scalar, summary_name, write_payloads
@@ -69,6 +70,10 @@ def test_two_writers_at_the_same_time_are_two_runs(tmp_path: Path) -> None:
     assert found["run", "histogram"] == list(range(1, 40))
     assert found["run/writer_2", "histogram"] == list(range(1, 50))  # it wrote last
     assert len(found) == 4
+    tail = Tail(str(tmp_path))
+    assert sum(len(new.columns.codes) for new in tail.poll()) == 98
+    assert [each.run for each in tail.series.values()] == ["run", "run/writer_2"]
+    assert set(tail.status) == {"run", "run/writer_2"}
 
 
 def test_a_file_without_values_is_reported(tmp_path: Path) -> None:

@@ -10,13 +10,14 @@ import numpy as np
 from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import RecordFile
-from rec_summary.series.batch import SCALAR, Columns, by_tag, gathered, rows_of
+from rec_summary.series.batch import SCALAR, SUMMARY, Columns, by_tag, gathered, rows_of
 from rec_summary.series.lineage import lineage_of
 from rec_summary.series.options import ExportOptions, Selection, matching_runs
 from rec_summary.series.overview.statistics import ScalarSeries
 from rec_summary.series.report import Report
 from rec_summary.series.run_poller import NewRecords, RunPoller
 from rec_summary.series.text import valid
+from rec_summary.series.values import Writers
 
 _MOST_SERIES: Final = 100_000
 
@@ -39,7 +40,8 @@ class Tail:
     """Reads the scalars of a source, and goes on with what is written.
 
     Attributes:
-        series: The scalars so far, by run, rank and tag.
+        series: The scalars so far, by run, rank and tag; a second process that records as the same
+            rank at the same time has the run `<run>/writer_2`.
         status: The status of each run, by its name, as in `rec-summary lineage`.
         report: What could not be read.
         ignored: How many values were ignored because there are too many tags.
@@ -72,6 +74,7 @@ class Tail:
         self.bytes_read = 0
         self._poller = RunPoller(source)
         self._new = NewRecords(self.report)
+        self._writers: dict[str, Writers] = {}  # by the path of the run
         self._runs = runs
         self._selection = Selection(ExportOptions(tags=tags, since=since))
 
@@ -86,18 +89,24 @@ class Tail:
         """Reads what is new, while it is iterated over; yields new scalars."""
         for run in matching_runs(self._poller.poll(), self._runs):
             name = valid(run.name)
+            writers = self._writers.setdefault(run.path, Writers([], {}))
             for file in run.files:
                 if file.name.kind is Kind.SUMMARY:
-                    for columns in gathered(self._read(file)):
-                        rank = file.name.rank
-                        yield NewScalars(name, rank, self._add((name, rank), columns))
+                    for columns in gathered(self._read(file, writers)):
+                        writer = writers.known(file)
+                        place = writer.name(name), writer.rank
+                        yield NewScalars(*place, self._add(place, columns))
             # Lineage files are small, and the last record counts.
             lineage = lineage_of(run, Report())
-            self.status[name] = RunState.Status.Name(lineage.status)
+            for each in (name, *(writer.name(name) for writer in writers.writers)):
+                self.status[each] = RunState.Status.Name(lineage.status)
 
-    def _read(self, file: RecordFile) -> Iterator[Columns]:
+    def _read(self, file: RecordFile, writers: Writers) -> Iterator[Columns]:
         for batch in self._new.batches((file,)):
             self.bytes_read += batch.end_offset - batch.offset
+            if batch.kind != SUMMARY:
+                continue
+            writers.of(file, batch)
             yield batch.select(self._selection, (SCALAR,)).scalars()
 
     def _add(self, run: tuple[str, int], columns: Columns) -> Columns:
