@@ -129,8 +129,10 @@ def _read_quality(values: MetricValues, window: str, state: State, detail: Detai
             values.put(f"refused/{window}", state.refused)
         return
     assert isinstance(state, ClickQuality)
-    scores, loss = state.scores, state.loss
-    values.put(f"auc/{window}", score_quality.auc(scores))
+    scores, loss, order = state.scores, state.loss, state.order
+    area = order.auc()
+    values.put(f"auc/{window}", area.value)
+    values.put(f"roc_error_bound/{window}", area.error_bound)
     values.put(f"log_loss/{window}", loss.log_loss())
     values.put(f"normalised_entropy/{window}", loss.normalised_entropy())
     values.put(f"calibration/{window}", score_quality.calibration(scores))

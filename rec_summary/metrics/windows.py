@@ -325,8 +325,9 @@ class Decayed(Window[StateT]):
         start = place - place % self._size % self._step
         if start not in self._open:
             for done in sorted(self._open):
-                weight = 2.0 ** (done % self._size / self._size)
-                super()._target(done)._add(_scaled(self._open.pop(done), weight))
+                gathered = self._open.pop(done)
+                _scale(gathered, 2.0 ** (done % self._size / self._size))
+                super()._target(done)._add(gathered)
             self._open[start] = self._empty.copy()
         return self._open[start]
 
@@ -339,9 +340,13 @@ class Decayed(Window[StateT]):
 
 def _scaled(state: StateT, factor: float) -> StateT:
     other = state.copy()
-    assert isinstance(other, Scalable)
-    other.scale(factor)
+    _scale(other, factor)
     return other
+
+
+def _scale(state: State, factor: float) -> None:
+    assert isinstance(state, Scalable)
+    state.scale(factor)
 
 
 def _join(states: dict[int, StateT], others: Mapping[int, StateT]) -> None:

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from rec_summary.alerts.rules import BUILTIN, parse
-from rec_summary.metrics.quality import score_quality
 from rec_summary.metrics.quality.click_quality import ClickQuality
 from rec_summary.metrics.quality.grouped_auc import UserScores
 from rec_summary.metrics.quality.log_loss import LogLoss
 from rec_summary.metrics.quality.ratings import RatingErrors
 from rec_summary.metrics.quality.score_histogram import ScoreHistogram
+from rec_summary.metrics.quality.score_order import ScoreOrder
 from rec_summary.metrics.report import Detail, read
 from rec_summary.metrics.throughput import Throughput
 from tests.support.laws import assert_equal_states, assert_laws
@@ -32,10 +32,12 @@ def quality(seed: int) -> ClickQuality:
     return state
 
 
-def test_quality_is_its_two_parts_and_obeys_the_laws() -> None:
+def test_quality_is_its_parts_and_obeys_the_laws() -> None:
     assert_laws(quality(1), quality(2), quality(3))
-    scores, loss = ScoreHistogram(128), LogLoss()
+    scores, loss, order = ScoreHistogram(128), LogLoss(), ScoreOrder(256)
     scores.update(*clicks(1))
+    order.update(*clicks(1))
+    assert_equal_states(quality(1).order, order)
     loss.update(*clicks(1))
     assert_equal_states(quality(1).scores, scores)
     assert_equal_states(quality(1).loss, loss)
@@ -48,7 +50,8 @@ def test_quality_is_its_two_parts_and_obeys_the_laws() -> None:
 def test_every_number_has_its_name() -> None:
     state = quality(1)
     found = read({"quality/lifetime": state}, Detail(thresholds=5))
-    assert found.scalars["recommender/auc/lifetime"] == score_quality.auc(state.scores)
+    assert found.scalars["recommender/auc/lifetime"] == state.order.auc().value
+    assert found.scalars["recommender/roc_error_bound/lifetime"] == 0.0
     assert found.scalars["recommender/log_loss/lifetime"] == state.loss.log_loss()
     assert found.scalars["recommender/examples/lifetime"] == 500
     assert found.pr_curves["recommender/pr_curve/lifetime"].shape == (6, 5)

@@ -55,6 +55,13 @@ _SCORES: Arrays = {
     "score_sums": _filled(64, {3: 0.0, 40: 0.75, 63: 0.5}),
     "refused": _ints(1, 0, 0, 2),
 }
+_ORDER: Arrays = {
+    "cells": _int(128),
+    "seen": _int(3),
+    "codes": np.array([1, 8, 8_000_000_000_000_000_001], np.uint64),
+    "negatives": np.array([7.0, 0.0, 1.0]),
+    "positives": np.array([0.0, 2.0, 0.5]),
+}
 _LOSS: Arrays = {
     "epsilon": np.array(1e-7),
     "refused": _ints(0, 3, 0, 0),
@@ -156,7 +163,11 @@ STORED: dict[str, tuple[str, Arrays]] = {
     ),
     "score histogram": ("ScoreHistogram", _SCORES),
     "log loss": ("LogLoss", _LOSS),
-    "click quality": ("ClickQuality", {**nested("scores", _SCORES), **nested("loss", _LOSS)}),
+    "score order": ("ScoreOrder", _ORDER),
+    "click quality": (
+        "ClickQuality",
+        {**nested("scores", _SCORES), **nested("loss", _LOSS), **nested("order", _ORDER)},
+    ),
     "rating errors": (
         "RatingErrors",
         {

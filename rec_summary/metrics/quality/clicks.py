@@ -30,6 +30,7 @@ class Clicks:
 
     Attributes:
         scores: Predicted probabilities in [0, 1], float64 rounded to float32.
+        exact: The same without rounding.
         labels: Whether there was a click.
         weights: Multiples of 2**-20 above 0; None if every example counts once.
         kept: Which examples of the batch are valid; None if all are.
@@ -37,6 +38,7 @@ class Clicks:
     """
 
     scores: Floats
+    exact: Floats
     labels: Labels
     weights: Floats | None
     kept: Labels | None
@@ -84,6 +86,7 @@ def clean(scores: Any, labels: Any, weights: Any = None) -> Clicks:
     # float32 keeps the order and seven digits; with its few bits, sums of scores are exact.
     with np.errstate(over="ignore"):
         values = given.astype(np.float32).astype(np.float64)
+    exact = values if given.dtype == np.float32 else given.astype(np.float64)
     heavy = None if weights is None else column("weights", weights, given.size).astype(np.float64)
     clicked = seen if seen.dtype.kind == "b" else seen == 1
     usable = (given >= 0) & (given <= 1)
@@ -93,7 +96,7 @@ def clean(scores: Any, labels: Any, weights: Any = None) -> Clicks:
         usable &= (heavy >= _WEIGHT_UNIT) & (heavy <= _MAX_WEIGHT)
         heavy = on_weight_grid(np.where(usable, heavy, 1.0))
     if usable.all():
-        return Clicks(values, clicked, heavy, None, np.zeros(len(REASONS), np.int64))
+        return Clicks(values, exact, clicked, heavy, None, np.zeros(len(REASONS), np.int64))
     left = ~usable
     counts = []
     for wrong in (np.isnan(given), ~((given >= 0) & (given <= 1)), ~(clicked | (seen == 0))):
@@ -102,6 +105,7 @@ def clean(scores: Any, labels: Any, weights: Any = None) -> Clicks:
     counts.append(np.count_nonzero(left))
     return Clicks(
         values[usable],
+        exact[usable],
         clicked[usable],
         None if heavy is None else heavy[usable],
         usable,

@@ -51,12 +51,14 @@ class ScoreBins:
         bins: The number of bins.
         edges: The lower edge of each bin, which belongs to the bin, and then 1, (bins + 1,).
         units: A power of two for each bin; float32 scores are multiples of it, (bins,).
+        level: The number of the lowest bits of a float64 that do not count for its bin.
     """
 
     def __init__(self, bins: int) -> None:
         each = bins // _OCTAVES
         self.bins = bins
-        self._shift = np.int64(53 - each.bit_length())
+        self.level = 53 - each.bit_length()
+        self._shift = np.int64(self.level)
         self._lowest = np.int64((_HALF - _BELOW) * each)
         self._highest = np.int64((_HALF - _ABOVE) * each)
         steps = 1.0 + np.arange(each) / each
@@ -188,6 +190,11 @@ class ScoreHistogram(Scalable):
         self.negatives += both[: self.bins]
         self.positives += both[self.bins :]
         self.score_sums += np.bincount(batch.bins, batch.terms, self.bins)
+
+    @property
+    def level(self) -> int:
+        """The number of the lowest bits of a float64 that do not count for its bin."""
+        return self._layout.level
 
     @property
     def edges(self) -> Array:

@@ -18,35 +18,6 @@ DEFAULT_THRESHOLDS = 129
 """Multiples of 1/128 are edges of 1,024 bins, so that no threshold is rounded."""
 
 
-def auc(histogram: ScoreHistogram) -> float:
-    """Returns the area under the ROC curve.
-
-    It is the probability that a click has a higher score than a non-click; equal scores count half
-    (Hanley and McNeil 1982). Scores in the same bin count as equal. The exact AUC differs by at
-    most `auc_error_bound`.
-    """
-    positives, negatives = histogram.positives, histogram.negatives
-    pairs = float(positives.sum()) * float(negatives.sum())
-    if pairs == 0:
-        return math.nan
-    below = np.cumsum(negatives) - 0.5 * negatives
-    return float(positives @ below) / pairs
-
-
-def auc_error_bound(histogram: ScoreHistogram) -> float:
-    """Returns an upper bound of the difference of `auc` from the AUC of the exact scores.
-
-    Pairs of a click and a non-click in different bins have the order of their scores. A pair within
-    one bin counts half; its exact count is 0, a half or 1. So half of the share of such pairs
-    bounds the error. If scores spread over many bins, the true error is some hundred times smaller.
-    If nearly all scores fall into a few bins, as those of a model at the beginning of training, the
-    error of 1,024 bins exceeds 1e-3 and the bound is large; 4,096 bins are four times as fine.
-    """
-    positives, negatives = histogram.positives, histogram.negatives
-    pairs = float(positives.sum()) * float(negatives.sum())
-    return 0.5 * float(positives @ negatives) / pairs if pairs else math.nan
-
-
 @dataclass(frozen=True)
 class PrCurve:
     """Points of a precision-recall curve by rising threshold; every array has shape (points,).

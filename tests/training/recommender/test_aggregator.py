@@ -18,8 +18,7 @@ pytest.importorskip("mindspore")
 
 from rec_summary import RecommenderMetrics, export_tensorboard
 from rec_summary._pb.summary_pb2 import Event
-from rec_summary.metrics.quality.score_histogram import ScoreHistogram
-from rec_summary.metrics.quality.score_quality import auc
+from rec_summary.metrics.quality.score_order import ScoreOrder
 from rec_summary.records.failures import Troubles
 from rec_summary.records.format.framing import frame
 from rec_summary.records.reading.reader import RecordReader
@@ -103,7 +102,7 @@ def test_a_killed_run_goes_on_from_its_last_report(tmp_path) -> None:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
         assert done.returncode == -9, done.stderr
     # The first process told of 10 steps; the second went on there with batch 10.
-    exact = ScoreHistogram()
+    exact = ScoreOrder()
     for number in range(15):
         fields, label = batch_of_clicks(number)
         exact.update(fields[:, 1] / 20, label)
@@ -113,7 +112,7 @@ def test_a_killed_run_goes_on_from_its_last_report(tmp_path) -> None:
         for value in event.summary.value
         if value.tag == "recommender/auc/lifetime"
     ][-1]
-    assert last == np.float32(auc(exact))
+    assert last == np.float32(exact.auc().value)
     message = load(state_path(str(tmp_path), 0))
     assert (message.examples, message.step) == (15 * 8, 5)
 

@@ -1,0 +1,404 @@
+"""Clicks and non-clicks in the order of their scores, in cells that adapt to the scores there are.
+
+A score has a key: its float64 bits, mirrored above one half. Keys have the order of scores and are
+as fine at 1 as at 0. A cell is a dyadic range of keys: all keys that are equal without their lowest
+bits. At first each score has a cell of its own, and everything is exact. When there are too many
+cells, the neighbours that have the fewest clicks and non-clicks become one, as in a q-digest
+(Shrivastava et al. 2004, "Medians and Beyond: New Aggregation Techniques for Sensor Networks"). So
+scores within 1e-6 of each other have as many cells as scores from 1e-6 to 1.
+
+Cells of different times and ranks may contain each other. The order of a pair in such cells is
+unknown, as in one cell; `ScoreOrder.auc` returns the share of these pairs as the bound of its
+error. Cells become one only at certain places of the stream. The state of a stream therefore does
+not depend on how it is cut into batches, nor on reading and storing. Merging is exact as long as
+all cells fit; after that, the result depends on the order of merging, within the bound.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from rec_summary.errors import three_part
+from rec_summary.metrics.quality.clicks import Clicks, Labels, clean, on_weight_grid
+from rec_summary.metrics.quality.score_histogram import ScoreHistogram
+from rec_summary.metrics.state import (
+    Array,
+    Arrays,
+    Floats,
+    Scalable,
+    check_factor,
+    check_int,
+    register,
+    take,
+    take_int,
+    take_sums,
+    to_array,
+)
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+Keys = npt.NDArray[np.uint64]
+Codes = npt.NDArray[np.uint64]
+
+_HALF = np.array(0.5).view(np.int64)[()]
+_MOST_CODE = np.uint64(4 * int(_HALF) + 1)
+_TOP = 63  # above the level of every cell
+_WEIGHTS = ("negatives", "positives")
+_MERGED = 8  # times `cells`: the number of cells of other states that are joined at once
+_BATCH = 4  # times `cells`: the number of examples after which cells become one
+_ONE = np.uint64(1)
+
+
+def keys_of(scores: Floats) -> Keys:
+    """Returns the key of each score; scores are in [0, 1]."""
+    bits: npt.NDArray[np.int64] = np.minimum(scores, 1.0 - scores).view(np.int64)
+    keys = np.where(scores > 0.5, 2 * _HALF - bits, bits)
+    return keys.view(np.uint64)
+
+
+def scores_of(keys: Keys) -> Floats:
+    """Returns the score of each key."""
+    bits = keys.view(np.int64)
+    above = bits > _HALF
+    small = np.ascontiguousarray(np.where(above, 2 * _HALF - bits, bits)).view(np.float64)
+    return np.where(above, 1.0 - small, small)
+
+
+class OrderBatch(NamedTuple):
+    """A batch for `ScoreOrder.count`; every array has shape (examples,).
+
+    Attributes:
+        keys: The key of each score.
+        labels: Whether there was a click.
+        weights: The weights; None if every example counts once.
+    """
+
+    keys: Keys
+    labels: Labels
+    weights: Floats | None
+
+    def cut(self, at: slice) -> OrderBatch:
+        """Returns some of the examples."""
+        weights = None if self.weights is None else self.weights[at]
+        return OrderBatch(self.keys[at], self.labels[at], weights)
+
+
+class OrderedAuc(NamedTuple):
+    """An AUC of cells.
+
+    Attributes:
+        value: The area under the ROC curve, the probability that a click has a higher score than a
+            non-click; equal scores count half (Hanley and McNeil 1982). NaN without pairs.
+        error_bound: An upper bound of the difference from the AUC of the exact scores.
+    """
+
+    value: float
+    error_bound: float
+
+
+@register
+class ScoreOrder(Scalable):
+    """The weights of clicks and non-clicks by cell of the score; a mergeable state.
+
+    Attributes:
+        cells: The maximum number of cells after they became one, of 24 bytes each. Until that
+            happens again there are up to four more for each.
+    """
+
+    _settings = ("cells",)
+
+    def __init__(self, cells: int = 2048) -> None:
+        """Starts empty.
+
+        Args:
+            cells: At least 64.
+
+        Raises:
+            TypeError, ValueError: `cells` is anything else.
+        """
+        self.cells = check_int("cells", cells, 64)
+        # Twice the lowest key of a cell, plus two to the power of its level (the number of the bits
+        # that it leaves out): the middle of the cell. Rising and all different.
+        self._codes: Codes = np.zeros(0, np.uint64)
+        self._weights: Floats = np.zeros((2, 0))  # of non-clicks and clicks
+        self._examples: list[OrderBatch] = []
+        self._seen = 0  # examples since cells became one
+        self._merged: list[tuple[Codes, Floats]] = []  # cells of other states
+
+    def update(self, scores: Any, labels: Any, weights: Any = None) -> None:
+        """Counts a batch; `clicks.clean` describes the arguments.
+
+        Raises:
+            TypeError: An argument does not hold real numbers.
+            ValueError: The sizes differ.
+        """
+        self.count(self.prepare(clean(scores, labels, weights)))
+
+    def prepare(self, batch: Clicks) -> OrderBatch:
+        """Returns a batch for `count` of any state."""
+        return OrderBatch(keys_of(batch.exact), batch.labels, batch.weights)
+
+    def count(self, batch: OrderBatch) -> None:
+        """Counts a prepared batch and keeps its arrays."""
+        start, size = 0, len(batch.keys)
+        while start < size:
+            part = batch.cut(slice(start, start + _BATCH * self.cells - self._seen))
+            self._examples.append(part)
+            self._seen += len(part.keys)
+            start += len(part.keys)
+            if self._seen == _BATCH * self.cells:
+                self._reduce()
+
+    @property
+    def positives(self) -> Floats:
+        """The weight of clicks by cell, by the middle of the cell."""
+        self._compact()
+        positives: Floats = self._weights[1]
+        return positives
+
+    @property
+    def negatives(self) -> Floats:
+        """The weight of non-clicks by cell, by the middle of the cell."""
+        self._compact()
+        negatives: Floats = self._weights[0]
+        return negatives
+
+    def auc(self) -> OrderedAuc:
+        """Returns the area under the ROC curve, and the bound of its error.
+
+        The pairs of a click and a non-click in different cells have the order of their scores. If
+        their cells overlap, the pair counts half; its exact count is 0, a half or 1. So half of
+        the share of such pairs bounds the error. It is 0 as long as each score has a cell of its
+        own.
+        """
+        negatives, positives = self.negatives, self.positives
+        pairs = float(positives.sum()) * float(negatives.sum())
+        if pairs == 0:
+            return OrderedAuc(math.nan, math.nan)
+        widths = self._codes & (~self._codes + _ONE)
+        if widths.max() == 1:
+            below = np.cumsum(negatives) - 0.5 * negatives
+            return OrderedAuc(float(positives @ below) / pairs, 0.0)
+        firsts, lasts = self._codes - widths, self._codes + (widths - _ONE)
+        below = _sums_before(lasts, negatives, firsts, "left")
+        reached = _sums_before(firsts, negatives, lasts, "right")
+        unknown = reached - below - np.where(widths == 1, negatives, 0.0)
+        value = 0.5 * float(positives @ (below + reached)) / pairs
+        return OrderedAuc(value, 0.5 * float(positives @ unknown) / pairs)
+
+    def scale(self, factor: float) -> None:
+        """Multiplies all weights by `factor`, rounded so that sums stay exact."""
+        check_factor(factor)
+        self._compact()
+        self._weights = on_weight_grid(self._weights * factor)
+
+    def copy(self) -> Self:
+        """Returns an independent copy."""
+        other = super().copy()  # shares the arrays, which are never changed
+        other._examples, other._merged = list(self._examples), list(self._merged)
+        return other
+
+    def arrays(self) -> dict[str, Array]:
+        """Returns the setting, ``seen``, and codes and weights of the cells."""
+        self._compact()
+        return {
+            "cells": to_array(self.cells),
+            "seen": to_array(self._seen),
+            "codes": self._codes.copy(),
+            "negatives": self._weights[0].copy(),
+            "positives": self._weights[1].copy(),
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays) -> Self:
+        """Returns the state of these arrays.
+
+        Raises:
+            ValueError: The arrays do not describe such a state.
+        """
+        state = cls(take_int(arrays, "cells"))
+        state._seen = take_int(arrays, "seen", 0, _BATCH * state.cells - 1)
+        codes = take(arrays, "codes", np.uint64, (None,))
+        if (codes[1:] <= codes[:-1]).any() or (codes[:1] == 0).any() or _beyond(codes):
+            raise ValueError(three_part("codes", codes, "rising codes of cells"))
+        state._codes = codes
+        state._weights = np.stack(
+            [take_sums(arrays, name, np.float64, codes.shape) for name in _WEIGHTS]
+        )
+        return state
+
+    @classmethod
+    def from_histogram(cls, histogram: ScoreHistogram, cells: int) -> Self:
+        """Returns a state of the bins of a histogram.
+
+        Stored states of earlier versions had nothing else. The bound of the error does not hold
+        for scores below 2**-23 and above 1 - 2**-11, which all share a bin there.
+        """
+        state = cls(cells)
+        used = np.flatnonzero(histogram.positives + histogram.negatives)
+        codes = (keys_of(histogram.edges[used]) << _ONE) + np.uint64(1 << histogram.level)
+        weights = np.stack([histogram.negatives, histogram.positives])[:, used]
+        state._merged.append((codes, weights))
+        return state
+
+    def _add(self, other: Self) -> None:
+        other._compact()
+        self._merged.append((other._codes, other._weights))
+        self._seen = min(self._seen + other._seen, _BATCH * self.cells - 1)
+        # Each state alone has room for its cells; together they are cut as seldom as examples.
+        if sum(len(codes) for codes, _ in self._merged) > _MERGED * self.cells:
+            self._reduce()
+
+    def _compact(self) -> None:
+        """Sorts the examples and the cells of other states into the cells; nothing is lost."""
+        if not self._examples and not self._merged:
+            return
+        own = [(self._codes, self._weights)] if len(self._codes) else []
+        parts: list[tuple[Codes, Floats]] = own + self._merged
+        for weighted in (False, True):
+            batches = [each for each in self._examples if (each.weights is not None) is weighted]
+            if batches:
+                parts.append((_weighted if weighted else _counted)(batches))
+        self._examples, self._merged = [], []
+        codes = np.concatenate([codes for codes, _ in parts])
+        self._codes, self._weights = _summed(
+            codes, np.concatenate([weights for _, weights in parts], axis=1)
+        )
+
+    def _reduce(self) -> None:
+        """Makes neighbours one cell, if there are too many cells."""
+        self._compact()
+        self._seen = 0
+        if len(self._codes) > self.cells:
+            # Shares of clicks and of non-clicks, so that few clicks are as important as many
+            # non-clicks.
+            totals = self._weights.sum(axis=1, keepdims=True)
+            shares = (self._weights / np.where(totals > 0, totals, 1.0)).sum(axis=0)
+            most = 12.0 / self.cells
+            codes = _coarser(self._codes, shares, most, self.cells // 4)
+            while np.count_nonzero(codes[1:] != codes[:-1]) >= 0.75 * self.cells:
+                most *= 2
+                codes = _coarser(self._codes, shares, most, self.cells // 4)
+            self._codes, self._weights = _summed(codes, self._weights)
+
+
+def _counted(batches: list[OrderBatch]) -> tuple[Codes, Floats]:
+    """Returns the cells of examples without weights."""
+    # The label is the lowest bit: to sort numbers is several times as fast as to sort places.
+    marked = np.concatenate([each.keys << _ONE | each.labels for each in batches])
+    marked.sort()
+    codes = marked | _ONE
+    starts = _starts(codes)
+    total = np.diff(np.append(starts, len(codes)))
+    clicks = np.add.reduceat(marked & _ONE, starts).astype(np.int64) if len(starts) else total
+    return codes[starts], np.stack([total - clicks, clicks]).astype(np.float64)
+
+
+def _weighted(batches: list[OrderBatch]) -> tuple[Codes, Floats]:
+    """Returns examples with weights as cells, which are neither sorted nor all different."""
+    codes = np.concatenate([each.keys << _ONE | _ONE for each in batches])
+    labels = np.concatenate([each.labels for each in batches])
+    weights = np.concatenate([each.weights for each in batches if each.weights is not None])
+    return codes, np.stack([np.where(labels, 0.0, weights), np.where(labels, weights, 0.0)])
+
+
+def _summed(codes: Codes, weights: Floats) -> tuple[Codes, Floats]:
+    """Returns the different codes, rising, and the sums of their weights."""
+    rows = list(weights)
+    if (codes[1:] < codes[:-1]).any():
+        order = np.argsort(codes, kind="stable")  # merges rising runs, which most parts are
+        codes, rows = codes[order], [row[order] for row in rows]
+    starts = _starts(codes)
+    if len(starts) < len(codes):
+        codes, rows = codes[starts], [np.add.reduceat(row, starts) for row in rows]
+    return codes, np.stack(rows)
+
+
+def _starts(codes: Codes) -> npt.NDArray[np.intp]:
+    """Returns where each of the sorted codes occurs first."""
+    return np.flatnonzero(np.append(True, codes[1:] != codes[:-1])[: len(codes)])
+
+
+def _coarser(codes: Codes, shares: Floats, most: float, few: int) -> Codes:
+    """Returns for each cell the code of a larger cell with shares of at most `most`.
+
+    A larger cell is the smallest one around its members. A cell with larger shares keeps its code.
+
+    Args:
+        codes: The codes of the cells.
+        shares: The shares of each cell.
+        most: The maximum of the shares of a cell with several members.
+        few: Levels with fewer cells are left out: they are too coarse for nearly all members.
+    """
+    levels = (_lengths(codes & (~codes + _ONE)) - 1).astype(np.int8)
+    # The level of the smallest cell that contains a cell and the one before it.
+    joints = np.maximum(_lengths(codes[1:] ^ codes[:-1]) - 1, np.maximum(levels[1:], levels[:-1]))
+    before = np.append(_TOP, joints).astype(np.int8)
+    found, places = codes.copy(), np.arange(len(codes))
+    # A level with few cells is too coarse for nearly all of them.
+    level = int(np.partition(before, -few)[-few]) if few < len(before) else _TOP
+    while len(places):
+        # Finer and finer cells: the members of a cell are between two gaps.
+        starts = np.flatnonzero(before > level)
+        ends = np.append(starts[1:], len(places))
+        sums = np.append(0.0, np.cumsum(shares))
+        light = sums[ends] - sums[starts] <= most
+        done = light | (ends - starts == 1)
+        if done.any():
+            _join(found, places, before, starts[light], ends[light])
+            left = np.repeat(~done, ends - starts)
+            before, shares, places = before[left], shares[left], places[left]
+        level = int(before[before < level - 1].max(initial=-1))  # two levels at once are faster
+    return found
+
+
+def _join(
+    codes: Codes,
+    places: npt.NDArray[np.intp],
+    before: npt.NDArray[np.int8],
+    starts: npt.NDArray[np.intp],
+    ends: npt.NDArray[np.intp],
+) -> None:
+    """Gives the members of each cell its code; cells of one member are left out.
+
+    Args:
+        codes: The codes to change.
+        places: The place of each member in `codes`.
+        before: The level of the smallest cell that contains a member and the one before it.
+        starts: The first member of each cell.
+        ends: The first member after each cell.
+    """
+    several = ends - starts > 1
+    starts, ends = starts[several], ends[several]
+    if not len(starts):
+        return
+    sizes = ends - starts
+    inside = np.arange(sizes.sum()) + np.repeat(starts - np.cumsum(sizes) + sizes, sizes)
+    joints = before[inside]
+    firsts = np.cumsum(sizes) - sizes
+    joints[firsts] = 0
+    bits = _ONE << np.maximum.reduceat(joints, firsts).astype(np.uint64)
+    bit, members = np.repeat(bits, sizes), places[inside]
+    codes[members] = (codes[members] & ~(bit + (bit - _ONE))) | bit
+
+
+def _lengths(numbers: Codes) -> npt.NDArray[np.int64]:
+    """Returns the number of bits of each number."""
+    # The bit below the highest one is cleared, so that float64 does not round up to another power.
+    return np.frexp((numbers & ~(numbers >> _ONE)).astype(np.float64))[1].astype(np.int64)
+
+
+def _sums_before(places: Codes, weights: Floats, limits: Codes, side: Any) -> Floats:
+    """Returns the weight at places below each limit, or with side ``"right"`` up to it."""
+    order = np.argsort(places)
+    sums = np.append(0.0, np.cumsum(weights[order]))
+    return sums[np.searchsorted(places[order], limits, side)]
+
+
+def _beyond(codes: Codes) -> bool:
+    return len(codes) > 0 and bool(codes[-1] > _MOST_CODE)

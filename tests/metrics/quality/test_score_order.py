@@ -1,0 +1,234 @@
+"""The order of scores: AUC on streams of all kinds, against scikit-learn."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import roc_auc_score
+
+from rec_summary.metrics.quality.click_quality import ClickQuality
+from rec_summary.metrics.quality.score_histogram import ScoreHistogram
+from rec_summary.metrics.quality.score_order import ScoreOrder, keys_of, scores_of
+from tests.support.click_streams import calibrated, exact_auc, states_equal
+
+
+def counted(scores, labels, weights=None, cells=4096):
+    order = ScoreOrder(cells)
+    order.update(scores, labels, weights)
+    return order
+
+
+def close_together(rng):
+    """The scores of a model at the beginning of a slow training."""
+    logits = rng.normal(0.0, 1.0, 200_000)
+    labels = (rng.random(200_000) < 1 / (1 + np.exp(-logits))).astype(np.float32)
+    return np.interp(logits, [-4, 4], [0.4997, 0.5023]).astype(np.float32), labels
+
+
+def noise_of(scale, middle=0.5):
+    """Scores that are constant but for noise, which tells something of the labels."""
+
+    def stream(rng):
+        labels = (rng.random(200_000) < 0.3).astype(np.float32)
+        noise = rng.normal(0.0, 1.0, 200_000) + 0.7 * labels
+        return middle + scale * noise, labels
+
+    return stream
+
+
+def at_rate(rate):
+    """Calibrated scores with the click rate `rate`, in float64 as a log-odds layer gives them."""
+
+    def stream(rng):
+        size = 1_000_000 if min(rate, 1 - rate) < 1e-3 else 100_000
+        scores = 1 / (1 + np.exp(-rng.normal(np.log(rate / (1 - rate)), 1.0, size)))
+        return scores, (rng.random(size) < scores).astype(np.float32)
+
+    return stream
+
+
+def first_close_then_wide(rng):
+    one, other = close_together(rng), calibrated(rng, 200_000, -2, 2)
+    return tuple(np.concatenate(pair) for pair in zip(one, other, strict=True))
+
+
+def of_rate_1e_4(rng):
+    labels = (rng.random(500_000) < 1e-4).astype(np.float32)
+    return np.clip(rng.beta(1, 1e4, 500_000) * (1 + 5 * labels), 0, 1), labels
+
+
+def below_a_tenth(rng):
+    labels = (rng.random(200_000) < 0.02).astype(np.float32)
+    return rng.random(200_000) ** 8 * 0.1 * (0.5 + 0.5 * labels), labels
+
+
+def overconfident(rng):
+    labels = (rng.random(200_000) < 0.5).astype(np.float32)
+    return 1 / (1 + np.exp(-(labels * 2 - 1) * 6 - rng.normal(0, 4, 200_000))), labels
+
+
+STREAMS = {
+    "calibrated, half": lambda rng: calibrated(rng, 200_000, 0),
+    "calibrated, half, nearly constant": lambda rng: calibrated(rng, 200_000, 0, 0.1),
+    "calibrated, 3 %": lambda rng: calibrated(rng, 200_000, -3.5),
+    "calibrated, 3 %, narrow": lambda rng: calibrated(rng, 200_000, -3.5, 0.3),
+    "calibrated, 1e-4": lambda rng: calibrated(rng, 2_000_000, -9.2),
+    "calibrated, 1e-4, wide": lambda rng: calibrated(rng, 2_000_000, -9.2, 2),
+    "rate 1e-4": of_rate_1e_4,
+    "below a tenth": below_a_tenth,
+    "overconfident": overconfident,
+    "close together": close_together,
+    "noise of 1e-6": noise_of(1e-6),
+    "noise of 1e-6 near 1": noise_of(1e-6, 0.999),
+    "noise of 1e-12": noise_of(1e-12),
+    "scores of 1e-8": lambda rng: calibrated(rng, 200_000, 0) * np.array([[1e-8], [1]]),
+    "float16": lambda rng: tuple(each.astype(np.float16) for each in calibrated(rng, 99_999, -2)),
+    "first close, then wide": first_close_then_wide,
+    **{f"rate {rate}": at_rate(rate) for rate in (1e-5, 1e-3, 0.5, 0.999, 0.9999, 0.99999)},
+}
+
+
+@pytest.mark.parametrize("stream", STREAMS)
+def test_auc_is_that_of_scikit_learn_within_its_bound(stream):
+    scores, labels = STREAMS[stream](np.random.default_rng(1))
+    order = counted(scores, labels)
+    error = abs(order.auc().value - roc_auc_score(labels, scores))
+    assert error <= 2e-4
+    assert error <= order.auc().error_bound + 1e-12
+    assert order.auc().error_bound <= 0.002
+
+
+EXAMPLES = st.lists(
+    st.tuples(st.floats(0, 1) | st.sampled_from([0.0, 0.5, 1.0]), st.booleans()), max_size=40
+)
+
+
+@given(EXAMPLES, st.sampled_from([64, 1024]))
+def test_the_bound_holds_for_any_scores(examples, cells):
+    scores, labels = np.array([e[0] for e in examples]), np.array([e[1] for e in examples], bool)
+    order = counted(scores, labels, cells=cells)
+    if labels.all() or not labels.any():
+        assert math.isnan(order.auc().value)
+        assert math.isnan(order.auc().error_bound)
+    else:
+        error = abs(order.auc().value - exact_auc(scores, labels))
+        assert error <= order.auc().error_bound + 1e-12
+
+
+def test_each_score_has_its_own_cell_as_long_as_there_is_room():
+    order = counted([0.3, np.nextafter(0.3, 1)], [0, 1])
+    assert (order.auc().value, order.auc().error_bound) == (1.0, 0.0)
+    assert counted([0.3, 0.3], [0, 1]).auc().value == 0.5
+
+
+def test_the_bound_holds_where_each_click_is_just_above_a_non_click():
+    low = np.linspace(0.3, 0.6, 256)
+    scores, labels = np.concatenate([low, np.nextafter(low, 1)]), np.repeat([0, 1], 256)
+    area = counted(scores, labels, cells=128).auc()
+    error = exact_auc(scores, labels) - area.value
+    assert 0.001 < error <= area.error_bound
+
+
+def test_auc_with_weights():
+    rng = np.random.default_rng(3)
+    scores, labels = calibrated(rng, 20_000, -2)
+    weights = rng.integers(1, 9, 20_000) / 4
+    order = counted(scores, labels, weights)
+    assert order.auc().value == pytest.approx(exact_auc(scores, labels, weights), abs=1e-3)
+
+
+@given(st.lists(st.floats(0, 1), min_size=2))
+def test_keys_have_the_order_of_scores(scores):
+    scores = np.sort(np.array(scores))
+    keys = keys_of(scores)
+    assert (keys[1:] >= keys[:-1]).all()
+    # 1 - score rounds scores above one half that are no multiples of 2**-53; there are none.
+    assert ((keys[1:] > keys[:-1]) == (scores[1:] > scores[:-1])).all()
+    np.testing.assert_array_equal(scores_of(keys), scores)
+
+
+def test_cells_become_one_when_there_are_too_many():
+    rng = np.random.default_rng(0)
+    order = ScoreOrder(64)
+    for _ in range(20):
+        order.update(*calibrated(rng, 256, -2, 3))
+        assert len(order.positives) <= 64
+    assert order.positives.sum() + order.negatives.sum() == 5120
+
+
+@settings(deadline=None, max_examples=30)
+@given(seed=st.integers(0, 2**32), parts=st.integers(1, 5))
+def test_merged_states_are_within_their_bound(seed, parts):
+    scores, labels = calibrated(np.random.default_rng(seed), 3000, -1, 3)
+    merged = ScoreOrder(64)
+    for part in range(parts):
+        merged.merge(counted(scores[part::parts], labels[part::parts], cells=64))
+    area = merged.auc()
+    assert abs(area.value - exact_auc(scores, labels)) <= area.error_bound + 1e-12
+    assert area.error_bound <= 0.2
+    assert merged.positives.sum() == labels.sum()
+
+
+@settings(deadline=None, max_examples=30)
+@given(seed=st.integers(0, 2**32), borders=st.lists(st.integers(0, 2000), max_size=5).map(sorted))
+def test_batches_reading_and_storing_change_nothing(seed, borders):
+    columns = calibrated(np.random.default_rng(seed), 2000, -1, 3)
+    whole = counted(*columns, cells=64)
+    state = ScoreOrder(64)
+    for start, end in zip([0, *borders], [*borders, 2000], strict=True):
+        state.update(*(column[start:end] for column in columns))
+        state.auc()
+        state = ScoreOrder.from_arrays(state.arrays())
+    assert states_equal(state, whole)
+
+
+def test_a_stored_state_of_an_earlier_version_goes_on():
+    scores, labels = calibrated(np.random.default_rng(1), 20_000, -2)
+    state = ClickQuality(1024)
+    state.update(scores, labels)
+    arrays = {k: v for k, v in state.arrays().items() if not k.startswith("order.")}
+    found = ClickQuality.from_arrays(arrays)
+    exact = exact_auc(scores, labels)
+    assert found.order.auc().value == pytest.approx(exact, abs=1e-3)
+    assert abs(found.order.auc().value - exact) <= found.order.auc().error_bound
+    found.merge(state)
+    assert found.order.auc().value == pytest.approx(exact, abs=1e-3)
+    assert found.order.positives.sum() == 2 * labels.sum()
+
+
+@pytest.mark.parametrize("bins", [64, 1024, 65_536])
+def test_scores_are_in_the_cell_of_their_bin(bins):
+    histogram = ScoreHistogram(bins)
+    scores, labels = calibrated(np.random.default_rng(2), 20_000, -2)
+    histogram.update(scores, labels)
+    order = ScoreOrder.from_histogram(histogram, bins)
+    area = order.auc()
+    assert abs(area.value - exact_auc(scores, labels)) <= area.error_bound
+    assert area.error_bound <= 0.6 / (bins / 32)
+    order.update(scores, labels)
+    area = order.auc()
+    assert abs(area.value - exact_auc(scores, labels)) <= area.error_bound
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("cells", np.array(1, np.int64)),
+        ("seen", np.array(-1, np.int64)),
+        ("seen", np.array(1 << 20, np.int64)),
+        ("codes", np.array([9, 8], np.uint64)),
+        ("codes", np.array([0, 8], np.uint64)),
+        ("codes", np.array([8, 2**64 - 1], np.uint64)),
+        ("codes", np.array([8, 9], np.int64)),
+        ("positives", np.array([-1.0, 0])),
+        ("negatives", np.array([np.nan, 0])),
+        ("negatives", np.zeros(3)),
+    ],
+)
+def test_invalid_arrays_are_refused(name, value):
+    order = ScoreOrder()
+    order.update([0.25, 0.5], [0, 1])
+    with pytest.raises(ValueError, match="is invalid"):
+        ScoreOrder.from_arrays({**order.arrays(), name: value})
