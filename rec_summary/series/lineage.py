@@ -312,19 +312,26 @@ LINEAGE: Final = {"train_lineage": Lineage.take_train, "user_defined_info": Line
 """How each kind of lineage record but an evaluation is taken."""
 
 
-def take(lineage: Lineage, decoded: Record, report: Report) -> None:
-    """Adds an event to a lineage; one that holds invalid text is reported and skipped."""
+def take(lineage: Lineage, decoded: Record, report: Report) -> bool:
+    """Adds an event to a lineage; returns whether it could.
+
+    An event that is not one of lineage is skipped. One that holds invalid text is reported and
+    skipped.
+    """
     event = decoded.event
     kind = event.WhichOneof("what")
     try:
         if kind == EVALUATION:
             evaluation = event.evaluation_lineage
             lineage.take_evaluation(evaluation, evaluation.train_step, decoded.wall_time)
-        elif kind in LINEAGE:
+            return True
+        if kind in LINEAGE:
             LINEAGE[kind](lineage, event, decoded.wall_time)
+            return True
     except ValueError as error:
         what = f"this {kind} cannot be read: {reason(error)}; skipped"
         report.problem(decoded.path, decoded.offset, what)
+    return False
 
 
 def column_names(table: Iterable[Mapping[str, Any]]) -> list[str]:

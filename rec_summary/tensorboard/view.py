@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import ipaddress
 import os
@@ -166,15 +167,14 @@ def exposed(host: str, arguments: Sequence[str]) -> str | None:
         host: The address to listen at.
         arguments: More arguments for TensorBoard; they may have another address.
     """
-    hosts, words = [host], list(arguments)
-    for word, following in zip(words, [*words[1:], ""], strict=False):
-        name, equals, value = word.partition("=")
-        # Its parser takes beginnings of options, too.
-        if len(name) > 3 and "--bind_all".startswith(name):
-            return "all addresses of this machine"
-        if len(name) > 3 and "--host".startswith(name):
-            hosts.append(value if equals else following)
-    return None if _is_loopback(hosts[-1]) else hosts[-1]
+    # Like TensorBoard's parser, this one accepts beginnings of options.
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--host", nargs="?", default=host)
+    parser.add_argument("--bind_all", nargs="?", const=True)
+    options, _ = parser.parse_known_args(arguments)
+    if options.bind_all is not None:
+        return "all addresses of this machine"
+    return None if _is_loopback(options.host or host) else options.host
 
 
 def _is_loopback(host: str) -> bool:

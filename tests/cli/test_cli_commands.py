@@ -229,7 +229,7 @@ def test_tables_are_exported(source: Path, tmp_path: Path, form: str) -> None:
         (("--jobs", "0"), "0 is not in the range x>=1"),
         (("--format", "csv", "--labels", "x"), "--labels needs --projector"),
         (("--projector", "x"), "a pattern that is found in the name of a matrix"),
-        (("--max-points", "20", "--follow"), "a series that still grows cannot be thinned"),
+        (("--max-points", "20", "--follow"), "a series that still grows cannot be downsampled"),
     ],
 )
 def test_options_that_do_not_go_together_exit_with_2(

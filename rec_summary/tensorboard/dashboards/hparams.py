@@ -2,8 +2,8 @@
 
 No experiment record is written, so TensorBoard infers the columns from all sessions, and
 which of them differ. The metadata of a tag cannot be changed later, so a session gets its
-end only once its run has ended; until then a session of a sub-run, in the same group, says
-that it is running, and disappears with that sub-run.
+end only when its run has ended. Until then, a session of a sub-run in the same group states
+that it is running; it disappears with that sub-run.
 Source: `tensorboard/plugins/hparams/plugin_data.proto`.
 """
 
@@ -12,8 +12,9 @@ from __future__ import annotations
 import math
 from typing import Final
 
+import numpy as np
 from google.protobuf.struct_pb2 import Value
-from tensorboard.compat.proto import summary_pb2, types_pb2
+from tensorboard.compat.proto import summary_pb2
 from tensorboard.plugins.hparams import api_pb2, plugin_data_pb2
 
 from rec_summary._pb.lineage_pb2 import RunState
@@ -40,7 +41,7 @@ def start_point(run: str, lineage: Lineage, started: float) -> Point:
     Args:
         run: The run's name; it becomes the name of the session's group.
         lineage: What is known of the run.
-        started: When it began if its lineage does not say, in seconds since the epoch.
+        started: The start in seconds since the epoch, if the lineage does not state it.
     """
     state = lineage.train.run_state if lineage.train is not None else RunState()
     if state.HasField("start_time") and math.isfinite(state.start_time):
@@ -80,5 +81,5 @@ def _to_value(value: Plain) -> Value:
 def _point(tag: str, content: plugin_data_pb2.HParamsPluginData) -> Point:
     serialized = content.SerializeToString(deterministic=True)
     owner = plugin("hparams", summary_pb2.DATA_CLASS_TENSOR, serialized, reserved=True)
-    # Everything is in the metadata; the value is an empty tensor.
-    return Point(tag, owner, tensor_value(types_pb2.DT_FLOAT, [0]))
+    # The metadata states everything; the value is an empty tensor.
+    return Point(tag, owner, tensor_value(np.empty(0, np.float32)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Iterator
 from typing import Final
 
@@ -27,14 +28,17 @@ class ImageMapper(ValueMapper):
         """Yields the point for a value that holds an image.
 
         Raises:
-            ValueError: It has no content, or declares more pixels than a browser can show.
+            ValueError: It has no header of a format that TensorBoard shows, or declares more
+                pixels than a browser can show.
         """
         image = value.image
-        if not image.encoded_image:
-            raise ValueError("an image without a byte")
-        width, height = declared_size(image.encoded_image) or (0, 0)
-        if width * height > MOST_PIXELS:
-            received = verbatim(f"{width:,} × {height:,} pixels")
+        size = declared_size(image.encoded_image)
+        if size is None:
+            received = verbatim(f"{len(image.encoded_image):,} bytes without such a header")
+            expected = "a PNG, JPEG, GIF or BMP, which states its size"
+            raise ValueError(three_part("the content of an image", received, expected))
+        if math.prod(size) > MOST_PIXELS:
+            received = verbatim(f"{size[0]:,} × {size[1]:,} pixels")
             expected = f"at most {MOST_PIXELS:,} pixels"
             raise ValueError(three_part("the size of an image", received, expected))
         yield encoded(tag, image.encoded_image, image.height, image.width, image.colorspace)

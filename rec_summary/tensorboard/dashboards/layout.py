@@ -16,7 +16,7 @@ from tensorboard.compat.proto import summary_pb2
 from tensorboard.plugins.custom_scalar import layout_pb2
 
 from rec_summary.series.limits import MOST_CHARTS
-from rec_summary.tensorboard.dashboards.points import Point, plugin, string_value
+from rec_summary.tensorboard.dashboards.points import Point, plugin, tensor_value
 
 LAYOUT: Final = plugin("custom_scalars", summary_pb2.DATA_CLASS_TENSOR, reserved=True)
 _LONGEST: Final = 250  # characters of a tag; the patterns take the square of that in time
@@ -51,7 +51,7 @@ def layout_point(tags: Iterable[str], *, evaluation: bool = False) -> Point | No
         layout.category.add(title=title, chart=[chart])
     if not layout.category:
         return None
-    return Point(_TAG, LAYOUT, string_value(layout.SerializeToString(deterministic=True)))
+    return Point(_TAG, LAYOUT, tensor_value(layout.SerializeToString(deterministic=True)))
 
 
 def _charts(tags: list[str], evaluation: bool) -> Iterator[tuple[str, str]]:

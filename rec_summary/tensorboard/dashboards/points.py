@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, NamedTuple
 
-from tensorboard.compat.proto import summary_pb2, tensor_pb2, tensor_shape_pb2, types_pb2
+from tensorboard.compat.proto import summary_pb2
+from tensorboard.util.tensor_util import make_tensor_proto
 
 from rec_summary._pb.summary_pb2 import Summary
 
@@ -98,27 +99,11 @@ class ValueMapper(abc.ABC):
         return False
 
 
-def tensor_value(
-    dtype: int, shape: Sequence[int], content: bytes = b"", texts: Sequence[bytes] = ()
-) -> Any:
+def tensor_value(values: Any, shape: Sequence[int] | None = None) -> Any:
     """Returns a `Summary.Value` that holds a tensor.
 
     Args:
-        dtype: A `types_pb2.DataType`.
-        shape: The sizes of its dimensions.
-        content: Its elements, little-endian.
-        texts: Its elements, if they are strings.
+        values: An array, or a string of bytes.
+        shape: The sizes of its dimensions; those of `values` by default.
     """
-    dims = [tensor_shape_pb2.TensorShapeProto.Dim(size=size) for size in shape]
-    tensor = tensor_pb2.TensorProto(
-        dtype=dtype,
-        tensor_shape=tensor_shape_pb2.TensorShapeProto(dim=dims),
-        tensor_content=content,
-        string_val=texts,
-    )
-    return summary_pb2.Summary.Value(tensor=tensor)
-
-
-def string_value(text: bytes, shape: Sequence[int] = ()) -> Any:
-    """Returns a `Summary.Value` that holds a tensor of one string."""
-    return tensor_value(types_pb2.DT_STRING, shape, texts=[text])
+    return summary_pb2.Summary.Value(tensor=make_tensor_proto(values, shape=shape))

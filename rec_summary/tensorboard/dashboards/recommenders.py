@@ -8,7 +8,6 @@ from typing import Any, Final
 import numpy as np
 from PIL import Image, ImageDraw
 from tensorboard.compat.proto import summary_pb2 as tensorboard_pb2
-from tensorboard.compat.proto import types_pb2
 from tensorboard.plugins.pr_curve import plugin_data_pb2
 
 from rec_summary._pb.summary_pb2 import Reliability, Summary
@@ -47,7 +46,7 @@ class PrCurveMapper(ValueMapper):
         data = np.array(rows, "<f4")
         content = plugin_data_pb2.PrCurvePluginData(version=0, num_thresholds=data.shape[1])
         owner = plugin("pr_curves", tensorboard_pb2.DATA_CLASS_TENSOR, content.SerializeToString())
-        yield Point(tag, owner, tensor_value(types_pb2.DT_FLOAT, data.shape, data.tobytes()))
+        yield Point(tag, owner, tensor_value(data))
 
 
 class ReliabilityMapper(ValueMapper):

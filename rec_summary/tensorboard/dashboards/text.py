@@ -2,45 +2,63 @@
 
 from __future__ import annotations
 
-import datetime
+import functools
 import itertools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from rec_summary._pb.lineage_pb2 import RunState
+from rec_summary._pb.lineage_pb2 import RunState, TrainLineage
 from rec_summary.series.limits import MOST_ENTRIES
 from rec_summary.series.lineage import Lineage, recorded_parameters, shortest
-from rec_summary.series.text import valid
-from rec_summary.tensorboard.dashboards.points import TEXT, Point, string_value
+from rec_summary.series.text import utc, valid
+from rec_summary.tensorboard.dashboards.points import TEXT, Point, tensor_value
 
 TAG: Final = "lineage"
 
-_IN_OTHER_TABLES: Final = ("network", "train_dataset_path", "train_dataset_size")
 _LONGEST: Final = 2000  # characters in a cell
 _SPECIAL: Final = re.compile(r"[&<>|\\`*_\[\]~#$\x00-\x1f\x7f]")
 _REPLACED: Final = {"\n": "<br>", "\t": " "}
 
-Rows = Iterable[tuple[str, object]]
+Facts = Mapping[str, object]
 
 
 def lineage_point(lineage: Lineage) -> Point:
     """Returns the text point with the tables of a run's lineage, in Markdown."""
-    sections = (
-        ("Run", _run_rows(lineage)),
-        ("Hyper-parameters", _hyper_rows(lineage)),
-        ("Data", _data_rows(lineage)),
-        ("Model", _model_rows(lineage)),
-        ("Custom data", lineage.custom.items()),
-        ("Evaluation", _evaluation_rows(lineage)),
-    )
-    text = "\n\n".join(part for title, rows in sections if (part := table(title, rows)))
-    return text_point(TAG, text)
+    hyper: dict[str, Any] = dict(recorded_parameters(lineage))
+    train = lineage.train or TrainLineage()
+    loss = shortest(train.algorithm.loss) if train.algorithm.HasField("loss") else None
+    elsewhere = ("network", "train_dataset_path", "train_dataset_size")
+    network, train_path, train_size = (hyper.pop(name, None) for name in elsewhere)
+    path, size = lineage.valid_dataset or ("", None)
+    sections: dict[str, Facts] = {
+        "Run": _run_facts(lineage),
+        "Hyper-parameters": hyper,
+        "Data": {
+            "training data": train_path,
+            "training samples": "unbounded stream" if train.run_state.unbounded else train_size,
+            "validation data": path or None,
+            "validation samples": size,
+        },
+        "Model": {
+            "network": network,
+            "last loss": loss,
+            "checkpoint": _stated(train.model, "path"),
+            "checkpoint bytes": _stated(train.model, "size"),
+        },
+        "Custom data": lineage.custom,
+        "Evaluation": {
+            "evaluations": lineage.evaluations or None,
+            **{f"{name} (step {each.step})": each.value for name, each in lineage.metrics.items()},
+        },
+    }
+    tables = (table(title, facts.items()) for title, facts in sections.items())
+    return text_point(TAG, "\n\n".join(filter(None, tables)))
 
 
 def text_point(tag: str, text: str) -> Point:
     """Returns the point of a text in Markdown."""
-    return Point(tag, TEXT, string_value(text.encode()))
+    return Point(tag, TEXT, tensor_value(text.encode()))
 
 
 def cell(value: object) -> str:
@@ -62,9 +80,14 @@ def _reference(match: re.Match[str]) -> str:
     return f"&#{ord(character)};" if character.isprintable() else "\N{REPLACEMENT CHARACTER}"
 
 
-def table(title: str, rows: Rows) -> str:
-    """Returns a Markdown table with a title above it, if it has one; nothing for no rows."""
-    rows = iter(rows)
+def table(title: str, rows: Iterable[tuple[str, object]]) -> str:
+    """Returns a Markdown table; an empty text if there are no rows.
+
+    Args:
+        title: The title above it; none if empty.
+        rows: Names and values; those with None as their value are left out.
+    """
+    rows = (row for row in rows if row[1] is not None)
     chosen = itertools.islice(rows, MOST_ENTRIES)
     lines = [f"| {cell(what)} | {cell(value)} |" for what, value in chosen]
     if not lines:
@@ -76,77 +99,30 @@ def table(title: str, rows: Rows) -> str:
     return "\n".join([*heading, "| what | value |", "| --- | --- |", *lines])
 
 
-def _run_rows(lineage: Lineage) -> Iterator[tuple[str, object]]:
+def _run_facts(lineage: Lineage) -> Facts:
     if lineage.train is None:
-        return
+        return {}
     state = lineage.train.run_state
-    yield "status", RunState.Status.Name(lineage.status)
-    yield from _stated(state, reason="reason", step="step", epoch="epoch", samples="samples")
-    if state.HasField("start_time"):
-        yield "start", _time(state.start_time)
-    yield "last update", _time(lineage.train_time)
-    yield from _stated(state, host="host", process="pid")
-    if state.HasField("rank_size"):
-        yield "rank", f"{state.rank} of {state.rank_size}"
-    yield from _stated(state, MindSpore="mindspore_version", rec_summary="rec_summary_version")
-    for kind, count in sorted(state.troubles.items()):
-        yield f"trouble: {kind}", count
+    fact = functools.partial(_stated, state)
+    start = utc(state.start_time) if state.HasField("start_time") else None
+    troubles = {f"trouble: {kind}": count for kind, count in sorted(state.troubles.items())}
+    return {
+        "status": RunState.Status.Name(lineage.status),
+        **{name: fact(name) for name in ("reason", "step", "epoch", "samples")},
+        "start": start,
+        "last update": utc(lineage.train_time),
+        "host": fact("host"),
+        "process": fact("pid"),
+        "rank": f"{state.rank} of {state.rank_size}" if state.HasField("rank_size") else None,
+        "MindSpore": fact("mindspore_version"),
+        "rec_summary": fact("rec_summary_version"),
+        **troubles,
+    }
 
 
-def _stated(message: Any, **fields: str) -> Iterator[tuple[str, object]]:
-    """Yields labels and values of the fields that a message states, empty text excluded."""
-    for label, field in fields.items():
-        value = getattr(message, field)
-        if message.HasField(field) and value not in ("", b""):
-            yield label, valid(value) if isinstance(value, str | bytes) else value
-
-
-def _hyper_rows(lineage: Lineage) -> Iterator[tuple[str, object]]:
-    for name, value in recorded_parameters(lineage).items():
-        if name not in _IN_OTHER_TABLES:
-            yield name, value
-
-
-def _data_rows(lineage: Lineage) -> Iterator[tuple[str, object]]:
-    if lineage.train is not None:
-        state, data = lineage.train.run_state, lineage.train.train_dataset
-        if data.train_dataset_path:
-            yield "training data", valid(data.train_dataset_path)
-        if state.unbounded:
-            yield "training samples", "unbounded stream"
-        elif state.dataset_size or data.HasField("train_dataset_size"):
-            yield "training samples", state.dataset_size or data.train_dataset_size
-    if lineage.valid_dataset is not None:
-        path, size = lineage.valid_dataset
-        if path:
-            yield "validation data", path
-        yield "validation samples", size
-
-
-def _model_rows(lineage: Lineage) -> Iterator[tuple[str, object]]:
-    if lineage.train is None:
-        return
-    algorithm, model = lineage.train.algorithm, lineage.train.model
-    if algorithm.network:
-        yield "network", valid(algorithm.network)
-    if algorithm.HasField("loss"):
-        yield "last loss", shortest(algorithm.loss)
-    if model.path:
-        yield "checkpoint", valid(model.path)
-    if model.HasField("size"):
-        yield "checkpoint bytes", model.size
-
-
-def _evaluation_rows(lineage: Lineage) -> Iterator[tuple[str, object]]:
-    if lineage.evaluations:
-        yield "evaluations", lineage.evaluations
-    for name, metric in lineage.metrics.items():
-        yield f"{name} (step {metric.step})", metric.value
-
-
-def _time(seconds: float) -> str:
-    try:
-        moment = datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc)
-    except (OverflowError, ValueError, OSError):
-        return str(seconds)  # no calendar reaches that far
-    return moment.isoformat(sep=" ", timespec="seconds").replace("+00:00", " UTC")
+def _stated(message: Any, name: str) -> object:
+    """Returns the value of a field; None if the message does not state it, or as empty text."""
+    value = getattr(message, name)
+    if not message.HasField(name) or value in ("", b""):
+        return None
+    return valid(value) if isinstance(value, str | bytes) else value

@@ -13,7 +13,7 @@ from rec_summary.series.limits import Checksum, Count, Rank, Seconds
 from rec_summary.series.lineage import Lineage, hyper_parameters
 from rec_summary.series.report import Report
 from rec_summary.series.text import check_unicode, printable
-from rec_summary.tensorboard.dashboards import hparams
+from rec_summary.tensorboard.dashboards.hparams import RUNNING, end_point, ended_status, start_point
 from rec_summary.tensorboard.dashboards.text import lineage_point
 from rec_summary.tensorboard.event_files.targets import TensorBoardRuns
 
@@ -26,13 +26,13 @@ class DescriptionState(Struct):
 
     Attributes:
         lineages: What is known of each rank.
-        texts: Checksums of the facts and of the text that were written for each rank, and how
-            often its steps had gone back then.
+        texts: For each rank, the checksum of the facts that were written, the number of restarts
+            until then, and the checksum of the text.
         text_rank: The rank whose text is the run's own.
         session_rank: The rank whose hyper-parameters are the session's.
         started: The hyper-parameters that were written.
         ended: The status that was written.
-        running: Whether a sub-run says that the run is going on.
+        running: Whether a sub-run states that the run is running.
     """
 
     lineages: dict[Rank, Lineage] = {}
@@ -45,7 +45,7 @@ class DescriptionState(Struct):
 
     def __post_init__(self) -> None:
         if self.session_rank is not None and self.session_rank not in self.lineages:
-            raise ValueError("no such lineage")
+            raise ValueError("session_rank has no lineage")
         for each in self.lineages.values():
             convert([each.train_time, each.last_time], list[Seconds])
             check_unicode([each.custom, each.metrics, each.valid_dataset])
@@ -55,17 +55,23 @@ class Description:
     """Keeps the description of one run up to date.
 
     A text can be written again, at a later step. A session cannot: TensorBoard keeps the
-    first hyper-parameters and the first status that it reads. So `write_session` may ask for
-    the run to be exported again from the beginning.
+    first hyper-parameters and the first status that it reads. So `write_session` can require
+    that the run is exported again from the beginning.
 
     Attributes:
         state: What is known, and what was written; a later export begins with it.
     """
 
-    def __init__(self, run: str, report: Report, state: DescriptionState) -> None:
-        """Begins with the state of the run called `run`, which is kept up to date."""
+    def __init__(self, outputs: TensorBoardRuns, report: Report, state: DescriptionState) -> None:
+        """Begins, or continues an earlier export.
+
+        Args:
+            outputs: The TensorBoard runs of the run.
+            report: Takes a note if the dashboard cannot show the run.
+            state: What the earlier export knew; it is kept up to date.
+        """
         self.state = state
-        self._run = run
+        self._outputs = outputs
         self._report = report
         self._has_noted = False
 
@@ -73,16 +79,15 @@ class Description:
         """Returns what is known of a rank, to be added to."""
         return self.state.lineages.setdefault(rank, Lineage())
 
-    def write_texts(self, outputs: TensorBoardRuns, step: int, *, final: bool) -> None:
+    def write_texts(self, step: int, *, final: bool) -> None:
         """Writes the tables of ranks of which something new is known.
 
         The table of the first rank is in the run itself, those of others in their own sub-runs.
 
         Args:
-            outputs: The TensorBoard runs.
             step: The step that training has reached.
-            final: Whether to write everything that is known, and not only what matters: a
-                live export would write a table a second, for its step alone.
+            final: Whether to write everything that is known. A live export writes only what
+                matters; otherwise it would write a table each second, for its step alone.
         """
         state = self.state
         for rank, lineage in sorted(state.lineages.items()):
@@ -90,7 +95,8 @@ class Description:
                 continue
             if state.text_rank is None:
                 state.text_rank = rank
-            home = outputs.session() if rank == state.text_rank else outputs.writer(rank)
+            is_first = rank == state.text_rank
+            home = self._outputs.session() if is_first else self._outputs.writer(rank)
             point = lineage_point(lineage)
             text = zlib.crc32(point.value.tensor.string_val[0])
             facts = (zlib.crc32(_facts(lineage).encode()), home.restarts)
@@ -99,22 +105,14 @@ class Description:
                 home.put(step, lineage.last_time, _KIND, [point])
                 state.texts[rank] = (*facts, text)
 
-    def write_session(
-        self,
-        outputs: TensorBoardRuns,
-        began: float | None,
-        furthest: int,
-        *,
-        final: bool,
-    ) -> bool:
+    def write_session(self, began: float | None, furthest: int, *, final: bool) -> bool:
         """Writes the start and the end of the session when they are known.
 
         They are those of the lowest rank with a lineage of training.
 
         Args:
-            outputs: The TensorBoard runs.
             began: The time of the first record, if there is one, in seconds since the epoch.
-            furthest: The furthest from zero that any step is.
+            furthest: The step that is furthest from zero.
             final: Whether to write what is known, even if it is not complete.
 
         Returns:
@@ -126,24 +124,24 @@ class Description:
             return True
         if abs(furthest) > _LAST_HPARAMS_STEP:
             self._note_too_far(furthest)
-            self._leave_running(outputs)
+            self._leave_running()
             return state.started is None
-        wall_time = lineage.last_time
-        facts, ended = _hyper_facts(lineage), hparams.ended_status(lineage)
+        session, wall_time = self._outputs.session(), lineage.last_time
+        hyper, ended = json.dumps(hyper_parameters(lineage), sort_keys=True), ended_status(lineage)
+        start = start_point(self._outputs.run.name, lineage, wall_time if began is None else began)
         if state.started is None:
-            start = hparams.start_point(self._run, lineage, wall_time if began is None else began)
-            outputs.session().put(0, wall_time, _KIND, [start])
-            state.started = facts
-        elif final and facts != state.started:
+            session.put(0, wall_time, _KIND, [start])
+            state.started = hyper
+        elif final and hyper != state.started:
             return False
         if ended is None:
             if lineage.status == RunState.RUNNING and not state.running:
-                self._write_running(outputs, lineage, began)
+                state.running = True
+                self._outputs.running().put(0, wall_time, _KIND, [start, end_point(RUNNING)])
             return True
-        self._leave_running(outputs)
+        self._leave_running()
         if state.ended is None:
-            end = hparams.end_point(ended, lineage.train_time)
-            outputs.session().put(0, wall_time, _KIND, [end])
+            session.put(0, wall_time, _KIND, [end_point(ended, lineage.train_time)])
             state.ended = ended
         return state.ended == ended or not final
 
@@ -155,21 +153,10 @@ class Description:
             self.state.session_rank = min(ranks)
         return self.state.lineages[self.state.session_rank]
 
-    def _write_running(
-        self, outputs: TensorBoardRuns, lineage: Lineage, began: float | None
-    ) -> None:
-        self.state.running = True
-        started = lineage.last_time if began is None else began
-        points = [
-            hparams.start_point(self._run, lineage, started),
-            hparams.end_point(hparams.RUNNING),
-        ]
-        outputs.running().put(0, lineage.last_time, _KIND, points)
-
-    def _leave_running(self, outputs: TensorBoardRuns) -> None:
+    def _leave_running(self) -> None:
         if self.state.running:
-            outputs.session().flush()  # a reader always sees one of the two sessions
-            outputs.running().discard()
+            self._outputs.session().flush()  # a reader always sees one of the two sessions
+            self._outputs.running().discard()
             self.state.running = False
 
     def _note_too_far(self, furthest: int) -> None:
@@ -178,14 +165,10 @@ class Description:
         self._has_noted = True
         # With such a step, the page fails for all runs.
         self._report.note(
-            f"run {printable(self._run)}: not in the HParams dashboard, which does not support "
-            f"steps beyond {_LAST_HPARAMS_STEP} (the run has {furthest}); the text has its "
-            "hyper-parameters"
+            f"run {printable(self._outputs.run.name)}: not in the HParams dashboard, which does "
+            f"not support steps beyond {_LAST_HPARAMS_STEP} (the run has {furthest}); the text "
+            "has its hyper-parameters"
         )
-
-
-def _hyper_facts(lineage: Lineage) -> str:
-    return json.dumps(hyper_parameters(lineage), sort_keys=True)
 
 
 def _is_complete(lineage: Lineage) -> bool:
@@ -201,7 +184,7 @@ def _is_complete(lineage: Lineage) -> bool:
 
 
 def _facts(lineage: Lineage) -> str:
-    """Returns what matters of a lineage, without its progress."""
+    """Returns a lineage without its progress, as JSON."""
     reason = lineage.train.run_state.reason if lineage.train is not None else ""
     return json.dumps(
         [

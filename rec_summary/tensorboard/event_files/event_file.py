@@ -255,7 +255,7 @@ def is_intact(logdir: LogDir, run: str, position: FilePosition) -> bool:
     Raises:
         DestinationError: The file cannot be read.
     """
-    size, last = position.size, position.last
+    nbytes = position.size - position.last
     with logdir.opened(run) as directory:
         if directory is None:
             return False
@@ -264,16 +264,11 @@ def is_intact(logdir: LogDir, run: str, position: FilePosition) -> bool:
         except FileNotFoundError:
             return False
         with os.fdopen(fd, "rb"):
-            if size > os.fstat(fd).st_size or size - last > _LARGEST_EVENT:
+            if position.size > os.fstat(fd).st_size or nbytes > _LARGEST_EVENT:
                 return False
-            record = os.pread(fd, size - last, last)
-    if len(record) < max(size - last, framing.OVERHEAD_BYTES):
-        return False
-    length = framing.unpack_header(record[: framing.HEADER_BYTES])
-    payload = record[framing.HEADER_BYTES : -framing.FOOTER_BYTES]
-    return length == len(payload) and framing.footer_matches(
-        payload, record[-framing.FOOTER_BYTES :]
-    )
+            event = os.pread(fd, nbytes, position.last)
+    payload = event[framing.HEADER_BYTES : -framing.FOOTER_BYTES]
+    return len(event) == nbytes and event == framing.frame(payload)
 
 
 def _start(step: int, wall_time: float) -> Any:

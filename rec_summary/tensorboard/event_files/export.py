@@ -61,10 +61,12 @@ def export_tensorboard(
 
     Each run directory gets one event file. Exporting again adds what is new: a cursor beside
     the event file states how far the export has come, also after an interruption. The same
-    records give the same bytes. A run is exported again from the beginning, and its event file
-    replaced, if the options are different, if the records are those of another training, or if
-    its hyper-parameters or its final status have changed. A TensorBoard that is running may show
-    that only after a restart. Event files of other writers are never changed.
+    records, exported at once, give the same bytes. After several exports, only the layout of the
+    Custom Scalars page differs: it is at another place, or there several times. A run is exported
+    again from the beginning, and its event file replaced, if the options are different, if the
+    records are those of another training, or if its hyper-parameters or its final status have
+    changed. A TensorBoard that is running may show that only after a restart. Event files of other
+    writers are never changed.
 
     Args:
         source: A record directory, or a tree of them.

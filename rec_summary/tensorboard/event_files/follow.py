@@ -66,29 +66,30 @@ def follow_tensorboard(
     source, logdir = to_place(source), os.fspath(logdir)
     options = options or ExportOptions()
     if not options.resumable:
-        expected = "None: a series that still grows cannot be thinned"
+        expected = "None: a series that still grows cannot be downsampled"
         raise ArgumentError(three_part("max_points", options.max_points, expected))
     check_apart(source, logdir, "the log directory")
     with LogDir(logdir) as entered:
-        follower = _Follower(source, entered, options, runs, stop)
+        destination = Destination(Names(), entered, Report(), options)
+        follower = _Follower(source, destination, runs, stop)
         try:
             while not stop.is_set():
                 if follower.poll() and told is not None:
-                    told(follower.report.result())
+                    told(destination.report.result())
                 stop.wait(interval)
             follower.finish()
         finally:
             follower.close()
-    return follower.report.result()
+    return destination.report.result()
 
 
 @dataclass
 class _Followed:
-    """What is known of a run.
+    """A run and its exporter.
 
     Attributes:
-        run: The run as it was seen last. The name of one that was found later may differ from
-            that of its directory.
+        run: The run at the last poll. If it was found late, its name may differ from that of its
+            directory.
         exporter: Its exporter; None after a failure.
         commit_at: When to save its cursor, by the monotonic clock; infinite if nothing is new.
         retry_at: When to try it again after a failure; infinite if there was none.
@@ -104,27 +105,25 @@ class _Follower:
     """The exporters of all runs; each is updated when its records have grown."""
 
     def __init__(
-        self,
-        source: str,
-        logdir: LogDir,
-        options: ExportOptions,
-        pattern: str | None,
-        stop: threading.Event,
+        self, source: str, destination: Destination, pattern: str | None, stop: threading.Event
     ) -> None:
-        self.report = Report()
         self._watch = RunPoller(source)
+        self._destination = destination
         self._pattern = pattern
         self._stop = stop
         self._interrupted = False
-        self._logdir = logdir
-        self._options = options
-        self._destination: Destination | None = None  # from the first run on
         self._followed: dict[str, _Followed] = {}  # by the paths of runs
 
     def poll(self) -> bool:
         """Exports what is new; returns whether there was anything new."""
         now = time.monotonic()
-        changed = matching_runs(self._watch.poll(), self._pattern)
+        changed = self._watch.poll()
+        # First of all, so that no sub-run gets the name of a run.
+        for run in self._watch.runs() if changed else ():
+            if run.path not in self._followed:
+                name = self._destination.names.claim_run(run.name)
+                self._followed[run.path] = _Followed(dataclasses.replace(run, name=name))
+        changed = matching_runs(changed, self._pattern)
         paths = {run.path for run in changed}
         again = [each.run for each in self._followed.values() if each.retry_at <= now]
         for run in (*changed, *(run for run in again if run.path not in paths)):
@@ -153,33 +152,23 @@ class _Follower:
     def _update(self, run: Run, *, final: bool) -> None:
         if self._interrupted:
             return
-        followed = self._followed.get(run.path)
-        if followed is None:
-            if self._destination is None:
-                names = Names(each.name for each in self._watch.runs())
-                self._destination = Destination(names, self._logdir, self.report, self._options)
-            run = dataclasses.replace(run, name=self._destination.names.claim_run(run.name))
-            followed = self._followed[run.path] = _Followed(run)
-        followed.run = dataclasses.replace(run, name=followed.run.name)
+        report, followed = self._destination.report, self._followed[run.path]
+        followed.run = run = dataclasses.replace(run, name=followed.run.name)
         try:
-            self._export(followed, final=final)
+            if followed.exporter is None:
+                followed.exporter = RunExporter(run, self._destination)
+            for nbytes in followed.exporter.update(run, final=final):
+                report.bytes_read += nbytes
+                if not final and self._stop.is_set():
+                    self._interrupted = True
+                    break
         except DestinationError as error:
             self._fail(followed, error)
             return
         if followed.retry_at < math.inf:
             followed.retry_at = math.inf
-            self.report.note(f"run {printable(run.name)}: can be written again")
+            report.note(f"run {printable(run.name)}: can be written again")
         followed.commit_at = min(followed.commit_at, time.monotonic() + _COMMIT_SECS)
-
-    def _export(self, followed: _Followed, *, final: bool) -> None:
-        if followed.exporter is None:
-            assert self._destination is not None  # the run has a name
-            followed.exporter = RunExporter(followed.run, self._destination)
-        for nbytes in followed.exporter.update(followed.run, final=final):
-            self.report.bytes_read += nbytes
-            if not final and self._stop.is_set():
-                self._interrupted = True
-                return
 
     def _commit(self, followed: _Followed) -> None:
         followed.commit_at = math.inf
@@ -187,13 +176,13 @@ class _Follower:
             if followed.exporter is not None:
                 followed.exporter.commit()
         except DestinationError as error:
-            self.report.note(f"the cursor cannot be saved: {error}")
+            self._destination.report.note(f"the cursor cannot be saved: {error}")
 
     def _fail(self, followed: _Followed, error: DestinationError) -> None:
         """Drops the exporter of a run: the next try continues from its cursor."""
         if followed.retry_at == math.inf:
             what = f"the run cannot be written, and is tried again: {error}"
-            self.report.problem(followed.run.path, 0, what)
+            self._destination.report.problem(followed.run.path, 0, what)
         followed.retry_at = time.monotonic() + _RETRY_SECS
         followed.commit_at = math.inf
         if followed.exporter is not None:

@@ -45,7 +45,7 @@ Floats = npt.NDArray[np.float32]
 CONFIG_NAME: Final = "projector_config.pbtxt"
 FOLDER: Final = "projector"
 CHECKPOINT_FOLDER: Final = "ckpt_dir"
-MOST_ROWS: Final = 100_000  # the page asks for no more
+MOST_ROWS: Final = 100_000  # the page requests no more
 _HEADING: Final = "# Written by rec-summary; it is replaced by the next export.\n"
 
 
@@ -98,7 +98,9 @@ def export_projector(
                 destination = destination or stack.enter_context(LogDir(logdir))
                 _write_table(destination, run.name, name, table, lines, config)
             if destination is not None and config.embeddings:
-                _write_config(destination, run.name, config)
+                _check_ours(destination, run.name)
+                data = (_HEADING + text_format.MessageToString(config)).encode()
+                _replace(destination, run.name, CONFIG_NAME, data)
                 written[run.name] = tuple(each.tensor_name for each in config.embeddings)
     if not written:
         found = ", ".join(printable(name) for name in seen[:8]) or "no matrix at all"
@@ -111,7 +113,7 @@ def _tables(
     run: Run, wanted: re.Pattern[str], checkpoint: Any, seen: list[str]
 ) -> Iterator[tuple[str, Floats]]:
     """Yields names and tables of a run; names that do not match are added to `seen`."""
-    path = _newest_checkpoint(run) if checkpoint is None else _given(checkpoint)
+    path = _newest_checkpoint(run) if checkpoint is None else _followed(checkpoint)
     if path is None:
         yield from _recorded_tables(run, wanted, seen)
         return
@@ -120,10 +122,10 @@ def _tables(
             for name in file.names:
                 if len(file.shape(name)) != 2 or 0 in file.shape(name):
                     continue
-                if not wanted.search(name):
+                if wanted.search(name):
+                    yield name, file.array(name).astype("<f4")
+                else:
                     seen.append(name)
-                    continue
-                yield name, file.array(name).astype("<f4")
     except (OSError, MemoryError) as error:
         why = getattr(error, "strerror", None) or reason(error)
         received = verbatim(f"{printable(path)}: {why}")
@@ -132,26 +134,24 @@ def _tables(
         raise SourceError(str(error)) from error
 
 
-def _given(checkpoint: str | os.PathLike[str]) -> str:
+def _followed(checkpoint: str | os.PathLike[str]) -> str:
+    """Returns the place that a user means, who may give a link to it."""
     place = to_place(checkpoint)
     return place if isinstance(place, Url) else os.path.realpath(place)
 
 
 def _newest_checkpoint(run: Run) -> str | None:
     """Returns the checkpoint that was written last; links out of the run are not followed."""
+    found: list[tuple[float, str]] = []
     if isinstance(run.path, Url):
         files = list_tree(run.path.child(CHECKPOINT_FOLDER))
-        checkpoints = [each for each in files if each.url.endswith(".ckpt")]
-        return max(checkpoints, key=lambda each: each.modified).url if checkpoints else None
-    folder = os.path.join(run.path, CHECKPOINT_FOLDER)
-    found = []
-    if os.path.islink(folder):
-        return None
-    with contextlib.suppress(OSError), os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.name.endswith(".ckpt") and entry.is_file(follow_symlinks=False):
-                found.append((entry.stat(follow_symlinks=False).st_mtime_ns, entry.path))
-    return max(found)[1] if found else None
+        found = [(each.modified, each.url) for each in files]
+    elif not os.path.islink(folder := os.path.join(run.path, CHECKPOINT_FOLDER)):
+        with contextlib.suppress(OSError), os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.is_file(follow_symlinks=False):
+                    found.append((entry.stat(follow_symlinks=False).st_mtime_ns, entry.path))
+    return max((each for each in found if each[1].endswith(".ckpt")), default=(0, None))[1]
 
 
 def _recorded_tables(
@@ -194,58 +194,47 @@ def _write_table(
     rows = np.flatnonzero(np.isfinite(table).all(axis=1))
     if len(rows) > MOST_ROWS:
         rows = rows[np.linspace(0, len(rows) - 1, MOST_ROWS).astype(np.intp)]
-    chosen = table[rows]
-    lines = _labels(name, rows, len(table), labels)
-    base = file_name(name, 0).removesuffix("_0.npy")
-    files = {
-        f"{base}.bytes": np.ascontiguousarray(chosen).tobytes(),
-        f"{base}.tsv": "".join(f"{line}\n" for line in lines).encode(),
-    }
-    with logdir.made(f"{run}/{FOLDER}") as directory:
-        for file, data in files.items():
-            with write_atomically(file, dir_fd=directory) as out:
-                out.write(data)
+    lines = _labels(name, rows.tolist(), len(table), labels)
+    path = f"{FOLDER}/{file_name(name, 0).removesuffix('_0.npy')}"
+    _replace(logdir, run, f"{path}.bytes", np.ascontiguousarray(table[rows]).tobytes())
+    _replace(logdir, run, f"{path}.tsv", "".join(f"{line}\n" for line in lines).encode())
     config.embeddings.add(
         tensor_name=name,
-        tensor_shape=chosen.shape,
-        tensor_path=f"{FOLDER}/{base}.bytes",
-        metadata_path=f"{FOLDER}/{base}.tsv",
+        tensor_shape=(len(rows), table.shape[1]),
+        tensor_path=f"{path}.bytes",
+        metadata_path=f"{path}.tsv",
     )
 
 
-def _labels(
-    name: str, rows: npt.NDArray[np.intp], count: int, labels: Sequence[str] | None
-) -> list[str]:
+def _replace(logdir: LogDir, run: str, path: str, data: bytes) -> None:
+    """Writes a file of a run, given by its path below the run's directory."""
+    folder, name = os.path.split(f"{run}/{path}")
+    with logdir.made(folder) as directory, write_atomically(name, dir_fd=directory) as file:
+        file.write(data)
+
+
+def _labels(name: str, rows: list[int], count: int, labels: Sequence[str] | None) -> list[str]:
     if labels is None:
-        return [str(row) for row in rows.tolist()]
-    has_header = bool(labels) and "\t" in labels[0]
-    heading, body = (list(labels[:1]), labels[1:]) if has_header else ([], labels)
-    if len(body) != count:
+        return [str(row) for row in rows]
+    header = 1 if labels and "\t" in labels[0] else 0
+    if len(labels) - header != count:
         expected = f"as many as {printable(name)} has rows, which is {count}"
-        raise ArgumentError(three_part("the number of labels", len(body), expected))
-    return [*heading, *(body[row] for row in rows.tolist())]
+        raise ArgumentError(three_part("the number of labels", len(labels) - header, expected))
+    return [*labels[:header], *(labels[header + row] for row in rows)]
 
 
-def _write_config(logdir: LogDir, run: str, config: Any) -> None:
-    data = (_HEADING + text_format.MessageToString(config)).encode()
-    with logdir.made(run) as directory:
-        _check_ours(directory, os.path.join(logdir.path, run))
-        with write_atomically(CONFIG_NAME, dir_fd=directory) as out:
-            out.write(data)
-
-
-def _check_ours(directory: int, path: str) -> None:
-    try:
+def _check_ours(logdir: LogDir, run: str) -> None:
+    """Makes sure that a run has no configuration of another writer."""
+    heading = _HEADING.encode()
+    with logdir.opened(run) as directory, contextlib.suppress(FileNotFoundError):
         fd = open_plain(CONFIG_NAME, dir_fd=directory)
-    except FileNotFoundError:
-        return
-    with os.fdopen(fd, "rb") as file:
-        if file.read(len(_HEADING)) == _HEADING.encode():
-            return
-    raise DestinationError(
-        three_part(
-            f"the run directory {printable(path)}",
-            verbatim(f"a {CONFIG_NAME} of another writer"),
-            "one that is not there yet, or is ours: move that file away",
+        with os.fdopen(fd, "rb") as file:
+            if file.read(len(heading)) == heading:
+                return
+        raise DestinationError(
+            three_part(
+                f"the run directory {printable(os.path.join(logdir.path, run))}",
+                verbatim(f"a {CONFIG_NAME} of another writer"),
+                "a run directory without that file, or with one of ours: move that file away",
+            )
         )
-    )

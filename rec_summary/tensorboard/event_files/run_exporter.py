@@ -11,7 +11,7 @@ from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import RecordFile, Run
 from rec_summary.series.batch import SUMMARY, Batch, Record
 from rec_summary.series.event_reader import EventReader
-from rec_summary.series.lineage import EVALUATION, LINEAGE, Lineage, metrics_of, numeric
+from rec_summary.series.lineage import EVALUATION, LINEAGE, Lineage, metrics_of, numeric, take
 from rec_summary.series.ranks import KIND, Merging, MergingState
 from rec_summary.series.text import printable, reason
 from rec_summary.series.values import Writers
@@ -154,7 +154,7 @@ class RunExporter:
         self._cursor = cursor
         self._outputs = TensorBoardRuns(run, self._destination, cursor.targets, cursor.outputs)
         self._merging = Merging(run.name, self._report, cursor.merging)
-        self._description = Description(run.name, self._report, cursor.description)
+        self._description = Description(self._outputs, self._report, cursor.description)
         self._uncommitted = 0
 
     def _is_in_force(self, cursor: Cursor) -> bool:
@@ -254,35 +254,25 @@ class RunExporter:
     def _take_lineage(self, rank: int, record: Record) -> None:
         kind = record.kind
         lineage = self._description.lineage(rank)
-        if kind == EVALUATION:
-            self._take_evaluation(rank, record, lineage)
-        elif kind == dashboards.DATASET_GRAPH:
+        if kind == dashboards.DATASET_GRAPH:
             self._take_graph(self._outputs.writer(rank), record, kind)
-            return
-        elif kind in LINEAGE:
-            try:
-                LINEAGE[kind](lineage, record.event, record.wall_time)
-            except ValueError as error:
-                self._not_shown(record, error)
-                return
-        else:
+        elif kind == EVALUATION:
+            self._take_evaluation(rank, record, lineage)
+        elif kind not in LINEAGE:
             self._report.unknown[kind] += 1
-            return
-        self._report.exported[kind] += 1
+        elif take(lineage, record, self._report):
+            self._report.exported[kind] += 1
 
     def _take_graph(self, output: TensorBoardRun, record: Record, name: str) -> None:
         make = graph_def if name == COMPUTATION else dataset_graph_def
         try:
             graph = make(getattr(record.event, record.kind))
         except (ValueError, ArithmeticError, MemoryError) as error:
-            self._not_shown(record, error)
+            what = f"this {record.kind} cannot be shown: {reason(error)}; skipped"
+            self._report.problem(record.path, record.offset, what)
             return
         output.put_graph(record.wall_time, graph, name)
         self._report.exported[record.kind] += 1
-
-    def _not_shown(self, record: Record, error: Exception) -> None:
-        what = f"this {record.kind} cannot be shown: {reason(error)}; skipped"
-        self._report.problem(record.path, record.offset, what)
 
     def _take_evaluation(self, rank: int, record: Record, lineage: Lineage) -> None:
         evaluation = record.event.evaluation_lineage
@@ -302,16 +292,15 @@ class RunExporter:
                 and not own.shows(f"{EVALUATION_RUN}/{name}")
             ]
             self._outputs.evaluation().take(_values_at(step, values, record, record.nbytes))
+        self._report.exported[record.kind] += 1
 
     def _describe(self, *, final: bool) -> bool:
         """Writes the texts and the session of the run; returns whether the event file is right."""
         description = self._description
         if not description.state.lineages:
             return True
-        description.write_texts(self._outputs, self._cursor.reached, final=final)
-        return description.write_session(
-            self._outputs, self._cursor.began, self._cursor.furthest, final=final
-        )
+        description.write_texts(self._cursor.reached, final=final)
+        return description.write_session(self._cursor.began, self._cursor.furthest, final=final)
 
 
 def _values_at(step: int, values: list[Summary.Value], origin: Record, nbytes: int) -> Record:

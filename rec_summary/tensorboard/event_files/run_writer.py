@@ -332,7 +332,7 @@ class TensorBoardRun:
         return self._selection.plugin(plugin.dashboard)
 
     def _pass_on(self, finished: Iterable[Finished]) -> None:
-        """Writes what is finished, or thins it."""
+        """Writes what is finished, or passes it to the sampler."""
         for each in finished:
             if isinstance(each, Restart):
                 self._restart(each)

@@ -1,4 +1,4 @@
-"""The TensorBoard runs that a run becomes: their names, each used once, and their files."""
+"""The TensorBoard runs of a recorded run: their names, each used once, and their event files."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import Run
-from rec_summary.series.event_reader import EventReader
+from rec_summary.series.lineage import lineage_events
 from rec_summary.series.options import ExportOptions
 from rec_summary.series.report import Report
 from rec_summary.tensorboard.event_files.logdir import LogDir
@@ -18,11 +17,11 @@ from rec_summary.tensorboard.event_files.run_writer import OutputState, TensorBo
 
 EVALUATION_RUN: Final = "eval"
 _RUNNING_RUN: Final = "running"
-_PEEKED: Final = 100  # records of a lineage file
+_PEEKED: Final = 100  # records of lineage
 
 
 class TargetNames(Struct):
-    """The names of the TensorBoard runs of a run, by their purpose.
+    """The names of the TensorBoard runs of a recorded run, by purpose.
 
     Attributes:
         several: Whether each rank has a sub-run.
@@ -34,10 +33,10 @@ class TargetNames(Struct):
 
 
 class Names:
-    """Assigns names below a log directory, each once."""
+    """Assigns the names of TensorBoard runs; each name is used once."""
 
     def __init__(self, runs: Iterable[str] = ()) -> None:
-        """Begins with the names of recorded runs; no sub-run gets one of these."""
+        """Reserves the names of recorded runs: no sub-run gets one of them."""
         self._runs = set(runs)
         self._taken: set[str] = set()
 
@@ -60,11 +59,11 @@ class Names:
         return name
 
     def release(self, names: Iterable[str]) -> None:
-        """Makes names free again."""
+        """Releases names, for other runs to use."""
         self._taken.difference_update(names)
 
     def fit(self, run: Run, state: TargetNames) -> bool:
-        """Whether the names of an earlier export are those that a run would be given now."""
+        """Whether a run would get the same names now as in an earlier export."""
         if not state.several and is_parallel(run):
             return False
         return not any(name != run.name and name in self._runs for name in state.names.values())
@@ -87,13 +86,13 @@ class Destination(NamedTuple):
 
 
 class TensorBoardRuns:
-    """The TensorBoard runs of one run: its own, and those beside and below it.
+    """The TensorBoard runs of one recorded run: its own, and its sub-runs.
 
-    Each is opened when something is to be written to it.
+    Each is opened when it gets its first value.
 
     Attributes:
-        run: The run, with the files that it has now.
-        targets: The names in use, by what they are for.
+        run: The run, with its current files.
+        targets: The names in use, by purpose.
     """
 
     def __init__(
@@ -112,7 +111,7 @@ class TensorBoardRuns:
             outputs: The state of each TensorBoard run of the earlier export, by name.
 
         Raises:
-            DestinationError: A place cannot be read, or has event files of another writer.
+            DestinationError: A run directory cannot be read, or has event files of another writer.
         """
         self.run = run
         self.targets = targets
@@ -129,26 +128,26 @@ class TensorBoardRuns:
         return [*self.targets.names.values(), self.run.name]
 
     def session(self) -> TensorBoardRun:
-        """Returns the run's own, which HParams takes for its session."""
+        """Returns the TensorBoard run of the run itself; HParams shows it as a session."""
         return self._open(self.run.name)
 
     def evaluation(self) -> TensorBoardRun:
-        """Returns that of the metrics of evaluations."""
+        """Returns the TensorBoard run of the metrics of evaluations."""
         return self._open(self._evaluation_name())
 
     def writer(self, rank: int, number: int = 1) -> TensorBoardRun:
-        """Returns that of a rank; the further writers of a rank have numbers from 2 on."""
+        """Returns the TensorBoard run of a rank; its further writers have numbers from 2 on."""
         return self._open(self._writer_name(rank, number), rank)
 
     def running(self) -> TensorBoardRun:
-        """Returns the one that says that the run is going on, while it does."""
+        """Returns the TensorBoard run that exists only while the run is running."""
         name = self._name("running", f"{self.run.name}/{_RUNNING_RUN}")
         if name in self._outputs and not self._outputs[name].begun:
-            del self._outputs[name]  # it was discarded: this is another one
+            del self._outputs[name]  # it was discarded; this is a new one
         return self._open(name)
 
     def settle(self) -> None:
-        """Writes their layouts, and everything else so far, for TensorBoard to see.
+        """Writes their layouts and flushes them: from now on TensorBoard sees all values.
 
         Raises:
             DestinationError: Something cannot be written.
@@ -168,7 +167,7 @@ class TensorBoardRuns:
         return {name: state for name, state in found.items() if state is not None}
 
     def give_up(self) -> list[str]:
-        """Closes all files, frees the names, and returns those of the runs that were opened."""
+        """Closes all files, releases the names, and returns the names of all opened runs."""
         self.close()
         self._destination.names.release(self.targets.names.values())
         return list(self._outputs)
@@ -181,7 +180,7 @@ class TensorBoardRuns:
     def _open(
         self, name: str, rank: int | None = None, state: OutputState | None = None
     ) -> TensorBoardRun:
-        """Returns the TensorBoard run of a name; with a rank, one of that rank's own."""
+        """Returns the TensorBoard run of a name; `rank` is given if it belongs to one rank."""
         output = self._outputs.get(name)
         if output is None:
             _, logdir, report, options = self._destination
@@ -215,16 +214,11 @@ class TensorBoardRuns:
 def is_parallel(run: Run) -> bool:
     """Whether several ranks write to a run.
 
-    Several have written files, or the lineage of the only one so far says that there are
-    more: a live export may meet the first rank before the others have begun.
+    Several ranks have written files, or the lineage of the only one so far states that there
+    are more: a live export may find the first rank before the others start.
     """
     if len(run.ranks) > 1:
         return True
-    for file in run.files:
-        if file.name.kind is Kind.LINEAGE:
-            with EventReader(file, Report()) as reader:
-                for batch in itertools.islice(reader, _PEEKED):
-                    for record in batch.records():
-                        if record.event.train_lineage.run_state.rank_size > 1:
-                            return True
-    return False
+    files = (lineage_events(run, rank, Report()) for rank in run.ranks)
+    first = itertools.islice(itertools.chain.from_iterable(files), _PEEKED)
+    return any(each.event.train_lineage.run_state.rank_size > 1 for each in first)

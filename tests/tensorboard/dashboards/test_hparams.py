@@ -32,7 +32,7 @@ def content(point: object) -> bytes:
 
 
 @pytest.mark.parametrize("status", [RunState.UNKNOWN, RunState.RUNNING])
-def test_a_run_that_goes_on_has_no_end(status: int) -> None:
+def test_a_running_run_has_no_end(status: int) -> None:
     assert ended_status(taken(status=status)) is None
 
 
@@ -55,7 +55,7 @@ def test_tensorboard_parses_start_and_end() -> None:
 
 
 @pytest.mark.parametrize("start_time", [math.nan, math.inf])
-def test_a_start_that_is_no_time_is_replaced(start_time: float) -> None:
+def test_an_invalid_start_time_is_replaced(start_time: float) -> None:
     start = start_point("run", taken(start_time=start_time), START)
     parsed = metadata.parse_session_start_info_plugin_data(content(start))
     assert parsed.start_time_secs == START
@@ -74,7 +74,7 @@ def test_custom_data_does_not_hide_what_mindspore_recorded() -> None:
     assert (found["optimizer"], found["custom.optimizer"], found["depth"]) == ("Adam", "mine", 3)
 
 
-def test_our_64_bit_numbers_take_the_place_of_mindspores() -> None:
+def test_our_64_bit_numbers_replace_those_of_mindspore() -> None:
     found = hyper_parameters(taken(batch_size=1 << 40, dataset_size=1 << 50))
     assert (found["batch_size"], found["train_dataset_size"]) == (1 << 40, 1 << 50)
 

@@ -46,7 +46,7 @@ def test_metrics_have_the_same_chart_in_a_run_and_in_its_evaluations() -> None:
     assert charts("auc", evaluation=True) == charts("eval/auc")
 
 
-def test_names_of_metrics_are_no_patterns() -> None:
+def test_names_of_metrics_are_not_read_as_patterns() -> None:
     [pattern] = charts("recall@10 (all)", evaluation=True).values()
     assert re.match(pattern, "recall@10 (all)")
     assert not re.match(pattern, "recall@10 ")

@@ -38,7 +38,7 @@ def test_tensorboard_shows_a_cell_as_it_was(text: str) -> None:
 
 
 @given(st.text(), st.text())
-def test_a_row_stays_a_row(left: str, right: str) -> None:
+def test_a_row_stays_one_row(left: str, right: str) -> None:
     assert "\n" not in cell(left)
     assert "|" not in cell(left + right)
 

@@ -42,11 +42,11 @@ def writer(records: Path) -> Iterator[RunWriter]:
     opened.close()
 
 
-def eventually(ask: Callable[[], bool]) -> None:
+def eventually(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + PATIENCE_SECS
     while time.monotonic() < deadline:
         with contextlib.suppress(TruncatedRecord):  # an event file that is being written
-            if ask():
+            if condition():
                 return
         time.sleep(0.01)
     raise AssertionError("waited in vain")
@@ -142,7 +142,7 @@ def test_a_table_of_lineage_is_not_written_for_every_step(
     texts = [
         step for step, _, value in event_files.values(logdir / "run") if value.tag == "lineage"
     ]
-    assert texts[-1] == 5  # the last one is told in the end
+    assert texts[-1] == 5  # the last one is written at the end
     assert len(texts) <= 3
 
 
@@ -212,7 +212,7 @@ def test_only_the_runs_that_are_wanted(records: Path, logdir: Path) -> None:
 
 
 def test_what_grows_cannot_be_thinned(records: Path, logdir: Path) -> None:
-    with pytest.raises(ArgumentError, match="a series that still grows cannot be thinned"):
+    with pytest.raises(ArgumentError, match="a series that still grows cannot be downsampled"):
         follow_tensorboard(
             records, logdir, stop=threading.Event(), options=ExportOptions(max_points=10)
         )

@@ -123,7 +123,7 @@ def test_the_evaluation_is_a_metric_at_the_last_step(server: TensorBoardServer) 
     assert value > 0
 
 
-def test_what_is_said_about_it(mindspore_export: Exported) -> None:
+def test_the_report_of_the_export(mindspore_export: Exported) -> None:
     report = mindspore_export.report
     assert report.problems == ()
     assert report.unknown == {}

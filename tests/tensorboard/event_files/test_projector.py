@@ -136,7 +136,7 @@ def test_a_second_export_replaces_the_first(records: Path, logdir: Path) -> None
     assert tree(logdir) == before
 
 
-def test_links_lead_nowhere(records: Path, logdir: Path, tmp_path: Path) -> None:
+def test_links_are_not_followed(records: Path, logdir: Path, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (logdir / "first").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Exports that go on where an earlier one stopped: nothing twice, nothing missing."""
+"""Exports that continue an earlier one: no value twice, none missing."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_second_export_adds_what_is_new(records: Path, logdir: Path) -> None:
     assert event_files.scalars(logdir / "run", "loss") == [(1, 1), (2, 2), (3, 3)]
 
 
-def test_where_nothing_is_new_nothing_is_touched(records: Path, logdir: Path) -> None:
+def test_without_new_records_no_file_changes(records: Path, logdir: Path) -> None:
     cases.write_all(records)
     export_tensorboard(records, logdir)
     before = {path: path.stat().st_mtime_ns for path in logdir.rglob("*tfevents*")}
@@ -96,7 +96,7 @@ def test_a_file_that_has_grown_is_read_from_where_it_ended(records: Path, logdir
     assert [step for step, _ in event_files.scalars(logdir / "records", "x")] == [0, 1, 2, 3]
 
 
-def test_series_keep_their_tags_and_what_was_seen_of_them(records: Path, logdir: Path) -> None:
+def test_series_keep_their_tags_and_their_memory(records: Path, logdir: Path) -> None:
     write_segment(records / "run", event(1, scalar("w", 1), histo("v", [math.nan])))
     export_tensorboard(records, logdir)
     write_segment(records / "run", event(2, histo("w", [1.0]), histo("v", [1.0]), scalar("w", 2)))
@@ -119,7 +119,7 @@ def test_series_keep_their_tags_and_what_was_seen_of_them(records: Path, logdir:
 @pytest.mark.parametrize(
     "change", ["option", "missing file", "shorter file", "other file", "cursor"]
 )
-def test_what_cannot_be_gone_on_with_is_exported_anew(
+def test_an_export_that_cannot_be_continued_begins_again(
     records: Path, logdir: Path, change: str
 ) -> None:
     write_segment(records / "run", *(event(step, scalar("loss", step)) for step in range(5)))
@@ -141,9 +141,7 @@ def test_what_cannot_be_gone_on_with_is_exported_anew(
     assert steps == ([3, 4] if options else [0, 1, 2, 3, 4])
 
 
-def test_the_records_of_another_training_take_the_place_of_the_first(
-    records: Path, logdir: Path
-) -> None:
+def test_the_records_of_another_training_replace_the_first(records: Path, logdir: Path) -> None:
     for path in write_segment(
         records / "run", event(1, scalar("loss", 1)), event(2, scalar("x", 2))
     ):
@@ -158,7 +156,7 @@ def test_the_records_of_another_training_take_the_place_of_the_first(
     assert event_files.scalars(logdir / "run", "loss") == [(7, 7)]
 
 
-def test_values_of_files_that_made_way_on_a_full_disk_stay(records: Path, logdir: Path) -> None:
+def test_values_of_record_files_that_were_removed_stay(records: Path, logdir: Path) -> None:
     summary, _ = write_segment(records / "run", event(1, scalar("loss", 1)))
     export_tensorboard(records, logdir)
     write_segment(records / "run", event(2, scalar("loss", 2)))
@@ -211,7 +209,7 @@ def test_hyper_parameters_that_come_late_are_in_the_session(records: Path, logdi
 
 
 def test_two_trainings_at_the_same_time_are_kept_apart(records: Path, logdir: Path) -> None:
-    """Of the same rank, in the same directory: by mistake, but not to anybody's loss."""
+    """Two processes record as the same rank in the same directory, by mistake."""
     for offset in (0.0, 1.0):
         write_segment(
             records / "run",
@@ -222,7 +220,7 @@ def test_two_trainings_at_the_same_time_are_kept_apart(records: Path, logdir: Pa
     assert event_files.scalars(logdir / "run" / "writer_2", "loss") == [(1, 2), (2, 3)]
 
 
-def test_a_restart_is_told_to_both_loaders(records: Path, logdir: Path) -> None:
+def test_both_loaders_see_a_restart(records: Path, logdir: Path) -> None:
     write_segment(records / "run", *(event(step, scalar("loss", step)) for step in (1, 2, 3)))
     export_tensorboard(records, logdir)
     write_segment(records / "run", *(event(step, scalar("loss", -step)) for step in (2, 3)))
@@ -235,9 +233,7 @@ def test_a_restart_is_told_to_both_loaders(records: Path, logdir: Path) -> None:
     assert starts == [1, 2]
 
 
-def test_values_of_an_early_step_of_another_kind_are_no_restart(
-    records: Path, logdir: Path
-) -> None:
+def test_an_early_step_of_another_kind_is_not_a_restart(records: Path, logdir: Path) -> None:
     write_segment(records / "run", event(9, scalar("loss", 1)), event(1, scalar("late", 1)))
     report = export_tensorboard(records, logdir)
     assert report.notes == ()
@@ -253,10 +249,10 @@ STEPS = st.lists(st.integers(0, 4), min_size=1, max_size=12)
     cuts=st.lists(st.integers(0, 2000), max_size=6),
     kill=st.integers(0, 4000),
 )
-def test_exports_in_between_make_no_difference(
+def test_several_exports_write_the_same_as_one(
     steps: list[int], cuts: list[int], kill: int
 ) -> None:
-    """Whatever was there when, and however much a killed export had written and not noted."""
+    """At any time, and after a killed export has written more than its cursor states."""
     events = [
         event(step, scalar("loss", index), histo("w", [index]), at=START + index)
         for index, step in enumerate(steps)
@@ -290,7 +286,7 @@ def _undo(run: Path, kill: int) -> None:
         path.write_bytes(data + data[-1 - kill % len(data) :])
 
 
-def test_a_cursor_holds_what_it_says(records: Path, logdir: Path) -> None:
+def test_a_cursor_matches_its_event_files(records: Path, logdir: Path) -> None:
     cases.write_all(records)
     export_tensorboard(records, logdir)
     for path in logdir.rglob(CURSOR_NAME):

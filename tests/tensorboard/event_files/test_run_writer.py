@@ -58,7 +58,7 @@ def test_the_first_series_has_the_tag() -> None:
     assert len(report.notes) == 1
 
 
-def test_a_changed_tag_never_meets_a_recorded_one() -> None:
+def test_a_changed_tag_is_never_a_recorded_one() -> None:
     tags = Tags("run", Report())
     place(tags, "a/histograms", HISTOGRAMS)
     place(tags, "a", SCALARS)
@@ -72,7 +72,7 @@ def test_derived_series_are_not_mixed_with_recorded_ones() -> None:
     assert place(tags, "w/nan_count", SCALARS, "scalar_value")[0] == "w/nan_count/scalars"
 
 
-def test_names_with_a_meaning_to_tensorboard_are_kept_free() -> None:
+def test_tags_that_tensorboard_reserves_are_not_used() -> None:
     tags = Tags("run", Report())
     assert place(tags, "_hparams_/experiment", SCALARS)[0] == "_hparams_/experiment/scalars"
 
@@ -102,7 +102,7 @@ def test_without_a_request_there_are_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", ["tensors", "tensors/t_1.npy"])
-def test_links_lead_nowhere(tmp_path: Path, place: str) -> None:
+def test_links_are_not_followed(tmp_path: Path, place: str) -> None:
     victim = tmp_path / "victim"
     victim.mkdir()
     write_segment(tmp_path / "records" / "run", event(1, tensor("t", [1.0, 2.0])))

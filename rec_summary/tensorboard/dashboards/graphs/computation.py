@@ -13,29 +13,28 @@ from rec_summary.series.text import valid
 from rec_summary.tensorboard.dashboards.graphs.graph_def import (
     CUT,
     NodeNames,
+    add_node,
     check_size,
     fit,
     new_graph,
     set_shapes,
-    set_text,
+    set_texts,
 )
 
 PARAMETER: Final = "Parameter"
-CONSTANT: Final = "Const"  # the page draws these small, beside the node that reads them
+CONSTANT: Final = "Const"  # the page draws it small, beside the node that reads it
 OUTPUT: Final = "Output"
 _INPUTS_SCOPE: Final = "inputs"
 _UNUSED_SCOPE: Final = "unused"
-_ORDER: Final = "UpdateState"  # an operator that computes nothing: it keeps others in order
-_FIRST_AFTER_OTHERS: Final = "Depend"  # returns its first input, once the others are done
+_ORDER: Final = "UpdateState"  # computes nothing; keeps other operators in order
+_FIRST_AFTER_OTHERS: Final = "Depend"  # returns its first input after the others are computed
 
+_RENAMED: Final = {"DT_FLOAT16": "DT_HALF", "DT_FLOAT32": "DT_FLOAT", "DT_FLOAT64": "DT_DOUBLE"}
+_THEIRS: Final = dict(types_pb2.DataType.items())
 _TYPES: Final = {
-    getattr(anf_ir_pb2, f"DT_{ours}"): getattr(types_pb2, f"DT_{theirs}")
-    for ours, theirs in (
-        *((name, name) for name in ("BOOL", "INT8", "INT16", "INT32", "INT64", "STRING")),
-        *((name, name) for name in ("UINT8", "UINT16", "UINT32", "UINT64", "COMPLEX64")),
-        *(("FLOAT16", "HALF"), ("FLOAT32", "FLOAT"), ("FLOAT64", "DOUBLE")),
-        *(("BFLOAT16", "BFLOAT16"), ("COMPLEX128", "COMPLEX128")),
-    )
+    number: _THEIRS[theirs]
+    for ours, number in anf_ir_pb2.DataType.items()
+    if (theirs := _RENAMED.get(ours, ours)) in _THEIRS
 }
 _SHOWN_VALUES: Final = 12  # of a list, a tuple or a tensor
 _DEEPEST: Final = 4  # tuples in tuples that are shown
@@ -44,19 +43,18 @@ _DEEPEST: Final = 4  # tuples in tuples that are shown
 def graph_def(graph: GraphProto) -> Any:
     """Returns the `GraphDef` of a computation graph.
 
-    Operators have their full names. A parameter is in the scope of the operator that
-    reads it first, under its own name, so that weights are found in their layer and
-    moments in the optimizer; the network's inputs are together in the scope `inputs`. A
-    constant is drawn beside each scope that reads it. Edges that only keep operators in
-    order, to and from `UpdateState` and to `Depend`, are control edges. An input that is
-    nowhere defined is left out, and parameters that nothing reads are with the inputs: of
-    a network with branches or loops, MindSpore records little more than its parameters.
+    Operators have their full names. A parameter has its own name, in the scope of the operator
+    that reads it first: weights are in their layer, and moments in the optimizer. The scope
+    `inputs` has the inputs of the network, and the parameters that nothing reads (of a network
+    with branches or loops, MindSpore records little more than its parameters). Each scope that
+    reads a constant has a copy of it. Edges that only keep operators in order, to and from
+    `UpdateState` and to `Depend`, are control edges. An input without a definition is left out.
     Repeated names get a number.
 
-    Any graph is valid. The time and the size of the result are linear in the size of the graph.
+    Any graph is valid. Time and memory are linear in the size of the graph.
 
     Args:
-        graph: The graph as MindSpore's `Cell.get_func_graph_proto` gives it.
+        graph: The graph that MindSpore's `Cell.get_func_graph_proto` returns.
 
     Raises:
         ValueError: It has more nodes or edges than any page can show.
@@ -97,15 +95,14 @@ class _Builder:
         return self._result
 
     def _find_homes(self) -> dict[str, str]:
-        """Returns the full name of each parameter: its first reader's scope, and its own name."""
+        """Returns full names of parameters: the scope of the first reader, then the own name."""
         homes: dict[str, str] = {}
         for node, wanted in zip(self._graph.node, self._wanted, strict=True):
             scope = wanted.rpartition("/")[0]
             for each in node.input:
                 name = valid(each.name)
                 if name in self._parameters and name not in homes:
-                    # Parameters of a network have dotted names or states of their own; its
-                    # inputs are named by their number.
+                    # The inputs of a network have a number in their names.
                     is_input = name.startswith(_INPUTS_SCOPE) and name[6:].isdigit()
                     homes[name] = f"{_INPUTS_SCOPE if is_input else scope}/{_leaf(name)}"
         return homes
@@ -113,14 +110,13 @@ class _Builder:
     def _add_parameter(self, name: str, parameter: Any) -> None:
         wanted = self._homes.get(name, f"{_INPUTS_SCOPE}/{_leaf(name)}")
         shown = self._shown[name] = self._names.give(wanted)
-        node = self._result.node.add(name=shown, op=PARAMETER)
-        set_text(node, "parameter", name)
+        node = add_node(self._result, shown, PARAMETER, {"parameter": name})
         _describe(node, parameter.type)
 
     def _add_operator(self, operator: Any, name: str) -> None:
         scope = name.rpartition("/")[0]
         op = valid(operator.op_type) or "unknown"
-        node = self._result.node.add(name=name, op=op)
+        node = add_node(self._result, name, op, {})  # before its constants
         data, control = [], []
         for position, each in enumerate(operator.input):
             key = valid(each.name)
@@ -132,11 +128,13 @@ class _Builder:
                 control.append(f"^{source}")
             else:
                 data.append(source)
-        node.input.extend([*data, *dict.fromkeys(control)])
-        for attribute in operator.attribute:
-            set_text(node, valid(attribute.name), value_text(attribute.value))
+        texts = {valid(each.name): value_text(each.value) for each in operator.attribute}
         if operator.instance_name:
-            set_text(node, "instance_name", valid(operator.instance_name))
+            # At the end: it wins over an attribute whose name becomes the same.
+            texts.pop("instance_name", None)
+            texts["instance_name"] = valid(operator.instance_name)
+        set_texts(node, texts)
+        node.input.extend([*data, *dict.fromkeys(control)])
         _describe(node, operator.output_type)
 
     def _is_order(self, key: str) -> bool:
@@ -147,7 +145,7 @@ class _Builder:
         return value is not None and not value.HasField("dtype") and value.str_val in ("U", "IO")
 
     def _source(self, key: str, scope: str) -> str | None:
-        """Returns the name of the node that an input comes from; makes a constant's."""
+        """Returns the name of the node that an input reads; adds the node of a constant."""
         shown = self._shown.get(key)
         if shown is not None:
             return shown
@@ -161,10 +159,9 @@ class _Builder:
 
     def _add_constant(self, key: str, value: ValueProto, scope: str) -> str:
         name = self._names.give(f"{scope}/{_leaf(key)}" if scope else _leaf(key))
-        node = self._result.node.add(name=name, op=CONSTANT)
         if key not in self._texts:
             self._texts[key] = value_text(value)
-        set_text(node, "value", self._texts[key])
+        node = add_node(self._result, name, CONSTANT, {"value": self._texts[key]})
         dtype = value.tensor_val.data_type if value.HasField("tensor_val") else value.dtype
         if dtype in _TYPES:
             node.attr["dtype"].type = _TYPES[dtype]
@@ -178,9 +175,8 @@ class _Builder:
 
     def _add_output(self, output: Any) -> None:
         source = self._source(valid(output.name), "")
-        node = self._result.node.add(name=self._names.give("output"), op=OUTPUT)
-        if source is not None:
-            node.input.append(source)
+        inputs = [] if source is None else [source]
+        node = add_node(self._result, self._names.give("output"), OUTPUT, {}, inputs)
         _describe(node, output.type)
 
 
@@ -196,7 +192,7 @@ def _leaf(name: str) -> str:
 
 
 def _describe(node: Any, kind: TypeProto) -> None:
-    """States a type where the page reads it, and as MindSpore names it."""
+    """Sets the shapes and types of a node's outputs, in the attributes that the page reads."""
     dtypes = []
     shapes: list[tuple[int, ...] | None] = []
     for part in _flattened(kind):
@@ -227,7 +223,7 @@ def value_text(value: ValueProto, depth: int = 0) -> str:
     """Returns a value of MindSpore's intermediate representation as readable text."""
     if value.HasField("tensor_val"):
         tensor = value.tensor_val
-        name = anf_ir_pb2.DataType.Name(tensor.data_type).removeprefix("DT_").lower()
+        name = type_name(tensor.data_type)
         numbers = _joined(f"{number:g}" for number in tensor.float_data[: _SHOWN_VALUES + 1])
         return f"{name} tensor {list(tensor.dims)}" + (f": {numbers}" if numbers else "")
     if value.values:
@@ -238,27 +234,27 @@ def value_text(value: ValueProto, depth: int = 0) -> str:
     if value.HasField("graph"):
         return f"graph {valid(value.graph.name)}"
     if value.HasField("type_val"):
-        return anf_ir_pb2.DataType.Name(value.type_val.data_type).removeprefix("DT_").lower()
+        return type_name(value.type_val.data_type)
     for field, content in value.ListFields():
         if field.name == "dtype":
             continue
         if isinstance(content, str | bytes):
             return valid(content)
-        if isinstance(content, bool | int):
+        if isinstance(content, int):
             return str(content)
         if isinstance(content, float):
             return f"{content:g}"
-        if field.name.endswith("_vals") and field.name not in ("tensor_vals", "str_vals"):
-            return f"({_joined(str(each) for each in content[: _SHOWN_VALUES + 1])})"
-        if field.name == "str_vals":
-            return f"({_joined(valid(each) for each in content[: _SHOWN_VALUES + 1])})"
+        if field.name.endswith("_vals") and field.name != "tensor_vals":
+            show = valid if field.name == "str_vals" else str
+            return f"({_joined(show(each) for each in content[: _SHOWN_VALUES + 1])})"
         return f"{len(content)} values" if hasattr(content, "__len__") else field.name
-    return "" if not value.HasField("dtype") else _dtype_text(value)
-
-
-def _dtype_text(value: ValueProto) -> str:
-    name = anf_ir_pb2.DataType.Name(value.dtype).removeprefix("DT_").lower()
+    name = type_name(value.dtype) if value.HasField("dtype") else ""
     return "()" if name in ("tuple", "list") else name
+
+
+def type_name(dtype: int) -> str:
+    """Returns the name of a MindSpore type, such as `float32`."""
+    return anf_ir_pb2.DataType.Name(dtype).removeprefix("DT_").lower()
 
 
 def _joined(parts: Any) -> str:

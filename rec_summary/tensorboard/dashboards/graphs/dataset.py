@@ -1,4 +1,4 @@
-"""The graph of a data pipeline: from its sources through its operations to the training."""
+"""The graph of a data pipeline, from its sources to the training."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from rec_summary.series.limits import MOST_NODES
 from rec_summary.series.text import valid
 from rec_summary.tensorboard.dashboards.graphs.graph_def import (
     NodeNames,
+    add_node,
     check_size,
     new_graph,
-    set_text,
 )
 
 _MAPS: Final = ("mapStr", "mapBool", "mapInt", "mapDouble")
@@ -22,10 +22,10 @@ _NAMES_OF_OPERATIONS: Final = ("tensor_op_name", "sampler_name", "op_type")
 def dataset_graph_def(graph: DatasetGraph) -> Any:
     """Returns the `GraphDef` of a data pipeline.
 
-    Each data set is a node, named by its type and numbered where a type is repeated;
-    edges lead from the sources to the last one. The operations of a `map`, and a sampler,
-    are nodes in a scope with their data set. Their parameters are attributes.
-    Any message that protobuf reads is valid: it bounds how deep data sets are nested.
+    Each data set is a node with the name of its type; repeated types get a number. Edges lead
+    from the sources to the last data set. The operations of a `map`, and a sampler, are nodes
+    in the scope of their data set. Parameters are attributes. Any message is valid: protobuf
+    limits the depth of nested data sets.
 
     Args:
         graph: The pipeline, from the last data set to the sources.
@@ -34,62 +34,57 @@ def dataset_graph_def(graph: DatasetGraph) -> Any:
         ValueError: It has more nodes than any page can show.
     """
     check_size(_count(graph), "nodes", MOST_NODES)
-    result = new_graph()
-    names = NodeNames(())
-    _add(graph, result, names)
-    return result
+    pipeline = _Pipeline()
+    pipeline.add(graph)
+    return pipeline.graph
 
 
 def _count(graph: DatasetGraph) -> int:
     return 2 + len(graph.operations) + sum(_count(child) for child in graph.children)
 
 
-def _add(graph: DatasetGraph, result: Any, names: NodeNames) -> str:
-    """Adds a data set behind those that it reads; returns its node's name."""
-    sources = [_add(child, result, names) for child in graph.children]
-    parameters = dict(_parameters(graph.parameter))
-    kind = parameters.pop("op_type", "") or "Dataset"
-    base = names.give(_leaf(kind))
-    inner = bool(graph.operations) or graph.HasField("sampler")
-    if graph.HasField("sampler"):
-        sources.append(_add_operation(graph.sampler, f"{base}/Sampler", [], result, names))
-    for operation in graph.operations:
-        sources = [_add_operation(operation, f"{base}/Operation", sources, result, names)]
-    name = names.give(f"{base}/{_leaf(kind)}") if inner else base
-    _add_node(name, kind, sources, parameters, result)
-    return name
+class _Pipeline:
+    """A `GraphDef` to which data sets are added."""
 
+    def __init__(self) -> None:
+        self.graph = new_graph()
+        self._names = NodeNames(())
 
-def _add_operation(
-    operation: Operation, fallback: str, sources: list[str], result: Any, names: NodeNames
-) -> str:
-    parameters = dict(_parameters(operation.operationParam))
-    found = [parameters.pop(key) for key in _NAMES_OF_OPERATIONS if parameters.get(key)]
-    scope, _, default = fallback.rpartition("/")
-    kind = found[0] if found else default
-    for key, numbers in (("size", operation.size), ("weights", operation.weights)):
-        if numbers:
-            parameters[key] = ", ".join(f"{number:g}" for number in numbers)
-    name = names.give(f"{scope}/{_leaf(kind)}")
-    _add_node(name, kind, sources, parameters, result)
-    return name
+    def add(self, graph: DatasetGraph) -> str:
+        """Adds a data set, after those that it reads; returns the name of its node."""
+        sources = [self.add(child) for child in graph.children]
+        parameters = dict(_parameters(graph.parameter))
+        kind = parameters.pop("op_type", "") or "Dataset"
+        scope = name = self._names.give(_leaf(kind))
+        if graph.HasField("sampler"):
+            sources.append(self._operation(graph.sampler, scope, "Sampler", []))
+        for operation in graph.operations:
+            sources = [self._operation(operation, scope, "Operation", sources)]
+        if graph.operations or graph.HasField("sampler"):
+            name = self._names.give(f"{scope}/{_leaf(kind)}")
+        add_node(self.graph, name, kind, parameters, sources)
+        return name
 
-
-def _add_node(
-    name: str, kind: str, sources: list[str], parameters: dict[str, str], result: Any
-) -> None:
-    node = result.node.add(name=name, op=kind, input=sources)
-    for key, text in parameters.items():
-        set_text(node, key, text)
+    def _operation(self, operation: Operation, scope: str, default: str, sources: list[str]) -> str:
+        """Adds an operation or a sampler; returns the name of its node."""
+        parameters = dict(_parameters(operation.operationParam))
+        found = [parameters.pop(key) for key in _NAMES_OF_OPERATIONS if parameters.get(key)]
+        kind = next(iter(found), default)
+        for key in ("size", "weights"):
+            if numbers := getattr(operation, key):
+                parameters[key] = ", ".join(f"{number:g}" for number in numbers)
+        name = self._names.give(f"{scope}/{_leaf(kind)}")
+        add_node(self.graph, name, kind, parameters, sources)
+        return name
 
 
 def _leaf(kind: str) -> str:
-    """Returns the end of a node's name; MindSpore calls a function `<lambda>`."""
+    """Returns the last part of a node's name; MindSpore names a function `<lambda>`."""
     return kind.replace("/", "_").strip("<>") or "unnamed"
 
 
 def _parameters(message: OperationParameter) -> Iterator[tuple[str, str]]:
-    """Yields names and values as text; what is not Unicode is left out."""
+    """Yields names and values as text; names that are not Unicode are left out."""
     for field in _MAPS:
         entries = _entries(getattr(message, field))
         yield from ((key, str(valid(x) if isinstance(x, str | bytes) else x)) for key, x in entries)

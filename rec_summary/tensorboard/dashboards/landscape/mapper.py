@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import numpy as np
@@ -23,7 +23,7 @@ VIEW: Final = "view"
 FACTS: Final = "facts"
 _CHANNELS: Final = 4
 _LISTED: Final = 1000
-_ENDLESS: Final = 2**31 - 1  # what a run without epochs states
+_ENDLESS: Final = 2**31 - 1  # steps per epoch of a run without epochs
 _PNG_SIZE: Final = struct.Struct(">II")
 
 
@@ -39,12 +39,12 @@ class LandscapeMapper(ValueMapper):
         """Yields the points for a value that holds a landscape.
 
         Raises:
-            ValueError: Its parts do not fit each other.
+            ValueError: The sizes of its parts differ, or there is no surface.
         """
         landscape = from_landscape(value.loss_landscape)
         yield from mesh_points(f"{tag}/{SURFACE}", landscape)
         yield from self._pictures(tag, landscape)
-        yield text_point(f"{tag}/{FACTS}", table("", facts(landscape)))
+        yield text_point(f"{tag}/{FACTS}", table("", facts(landscape).items()))
 
     def _pictures(self, tag: str, landscape: Landscape) -> Iterator[Point]:
         if len(self.memory) >= MOST_PICTURES:
@@ -60,44 +60,43 @@ class LandscapeMapper(ValueMapper):
             self.note = str(error)
 
 
-def facts(landscape: Landscape) -> Iterator[tuple[str, object]]:
-    """Yields names and values of what describes a landscape."""
-    yield "plane", landscape.decomposition or "not stated"
-    if landscape.explained:
-        shares = " and ".join(f"{share:.1%}" for share in landscape.explained)
-        yield "explained variance of the path", shares
-    if landscape.eigenvalues:
-        yield "eigenvalues", " and ".join(f"{value:.6g}" for value in landscape.eigenvalues)
-    if landscape.seed is not None:
-        yield "seed", landscape.seed
-    if landscape.moved:
-        yield "parameters that move", f"{landscape.moved:,} ({landscape.selection or 'all'})"
-    if landscape.samples:
-        yield "samples", f"{landscape.samples:,}"
-    unit = landscape.unit or "checkpoint"
-    if landscape.intervals:
-        yield f"{unit}s", ", ".join(map(str, landscape.intervals[:_LISTED]))
-    if 0 < landscape.step_per_epoch < _ENDLESS:
-        yield "steps per epoch", landscape.step_per_epoch
-    z = landscape.z
-    yield "grid", f"{z.shape[1]} × {z.shape[0]} points"
+def facts(landscape: Landscape) -> dict[str, object]:
+    """Returns names and values of what describes a landscape; None where it is not known."""
+    z, unit = landscape.z, landscape.unit or "checkpoint"
     known = np.isfinite(z)
-    if not known.all():
-        yield "points without a finite loss", f"{int((~known).sum()):,}"
+    found: dict[str, object] = {
+        "plane": landscape.decomposition or "not stated",
+        "explained variance of the path": _all(f"{share:.1%}" for share in landscape.explained),
+        "eigenvalues": _all(f"{value:.6g}" for value in landscape.eigenvalues),
+        "seed": landscape.seed,
+        "parameters that move": None,
+        "samples": f"{landscape.samples:,}" if landscape.samples else None,
+        f"{unit}s": ", ".join(map(str, landscape.intervals[:_LISTED])) or None,
+        "steps per epoch": None,
+        "grid": f"{z.shape[1]} × {z.shape[0]} points",
+        "points without a finite loss": None if known.all() else f"{int((~known).sum()):,}",
+    }
+    if landscape.moved:
+        selection = landscape.selection or "all"
+        found["parameters that move"] = f"{landscape.moved:,} ({selection})"
+    if 0 < landscape.step_per_epoch < _ENDLESS:
+        found["steps per epoch"] = landscape.step_per_epoch
     if known.any():
         row, column = np.unravel_index(int(np.where(known, z, np.inf).argmin()), z.shape)
-        yield (
-            "least loss",
-            f"{z[row, column]:.6g} at {_place(landscape.x[column], landscape.y[row])}",
-        )
-        yield "greatest loss", f"{z[known].max():.6g}"
+        least = (landscape.x[column], landscape.y[row], z[row, column])
+        found["least loss"] = _placed(*least)
+        found["greatest loss"] = f"{z[known].max():.6g}"
     if len(landscape.path):
-        yield "loss at the start of the path", f"{landscape.path[0, 2]:.6g}"
-        yield "loss at the end of the path", f"{landscape.path[-1, 2]:.6g}"
+        found["loss at the start of the path"] = f"{landscape.path[0, 2]:.6g}"
+        found["loss at the end of the path"] = f"{landscape.path[-1, 2]:.6g}"
     if landscape.convergence is not None:
-        x, y, loss = landscape.convergence
-        yield "loss where training had converged", f"{loss:.6g} at {_place(x, y)}"
+        found["loss where training had converged"] = _placed(*landscape.convergence)
+    return found
 
 
-def _place(x: float, y: float) -> str:
-    return f"({x:.4g}, {y:.4g})"
+def _all(texts: Iterable[str]) -> str | None:
+    return " and ".join(texts) or None
+
+
+def _placed(x: float, y: float, loss: float) -> str:
+    return f"{loss:.6g} at ({x:.4g}, {y:.4g})"

@@ -1,7 +1,7 @@
-"""A loss landscape as a mesh: the surface, the path of the training, and where it ended.
+"""A loss landscape as a mesh: the surface, the path of the training, and its end.
 
-The Mesh dashboard shows one mesh of at most 65,535 vertices (its indices have 16 bits), so
-the path is a tube in the same mesh, a little above the surface. y points upwards there.
+The Mesh dashboard shows one mesh of at most 65,535 vertices (its indices have 16 bits). So the
+path is a tube in the same mesh, a little above the surface. Its y axis points upwards.
 Source: `tensorboard/plugins/mesh/plugin_data.proto`.
 """
 
@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from tensorboard.compat.proto import summary_pb2, types_pb2
+from tensorboard.compat.proto import summary_pb2
 from tensorboard.plugins.mesh import plugin_data_pb2
 
 from rec_summary.tensorboard.dashboards import colours
@@ -37,7 +37,7 @@ _ANGLE: Final = math.radians(38)
 _COS, _SIN = math.cos(_ANGLE), math.sin(_ANGLE)
 _TILT: Final = np.array([[1, 0, 0], [0, _COS, -_SIN], [0, _SIN, _COS]])
 _IN_VIEW: Final = np.array([[-1.4, -1.4, -1.4], [1.4, 1.4, 1.4]])
-_WIDE: Final = 50.0  # a greatest loss so many times the least one asks for logarithms
+_WIDE: Final = 50.0  # with a greater ratio of the greatest to the least loss, logarithms are shown
 
 _CONFIG: Final = json.dumps(
     {
@@ -67,7 +67,7 @@ class Mesh(NamedTuple):
 
 
 def is_wide(z: Floats) -> bool:
-    """Whether losses differ so much that their logarithms are to be shown."""
+    """Whether losses differ so much that their logarithms are shown."""
     finite = z[np.isfinite(z)]
     return bool(finite.size and finite.min() > 0 and finite.max() / finite.min() > _WIDE)
 
@@ -77,27 +77,23 @@ def mesh_points(tag: str, landscape: Landscape) -> Iterator[Point]:
     mesh = landscape_mesh(landscape)
     kind = plugin_data_pb2.MeshPluginData
     parts = (
-        ("VERTEX", kind.VERTEX, mesh.vertices.astype("<f4"), types_pb2.DT_FLOAT),
-        ("FACE", kind.FACE, mesh.faces.astype("<i4"), types_pb2.DT_INT32),
-        ("COLOR", kind.COLOR, mesh.colours, types_pb2.DT_UINT8),
+        ("VERTEX", kind.VERTEX, mesh.vertices.astype("<f4")),
+        ("FACE", kind.FACE, mesh.faces.astype("<i4")),
+        ("COLOR", kind.COLOR, mesh.colours),
     )
-    components = sum(1 << part for _, part, _, _ in parts)
-    for name, part, array, dtype in parts:
-        shape = (1, *array.shape)
-        metadata = plugin_data_pb2.MeshPluginData(
-            version=0, name=tag, content_type=part, json_config=_CONFIG, shape=shape
-        )
-        metadata.components = components
+    metadata = kind(version=0, name=tag, json_config=_CONFIG)
+    metadata.components = sum(1 << part for _, part, _ in parts)
+    for name, part, array in parts:
+        metadata.content_type = part
+        metadata.shape[:] = (1, *array.shape)
         owner = plugin("mesh", summary_pb2.DATA_CLASS_TENSOR, metadata.SerializeToString())
-        content = np.ascontiguousarray(array).tobytes()
-        yield Point(f"{tag}_{name}", owner, tensor_value(dtype, shape, content))
+        yield Point(f"{tag}_{name}", owner, tensor_value(array[None]))
 
 
 def landscape_mesh(landscape: Landscape) -> Mesh:
     """Returns the mesh of a landscape, in a box of 2 by 1.1 by 2 around the origin.
 
-    The box is tilted towards the viewer: the page shows it from the front, and would show
-    only its edge.
+    The box is tilted towards the viewer, because the page shows a mesh from the front.
     """
     rows, columns = (_choice(size) for size in landscape.z.shape)
     z = landscape.z[np.ix_(rows, columns)]
@@ -114,8 +110,8 @@ def landscape_mesh(landscape: Landscape) -> Mesh:
     if end is not None and all(map(math.isfinite, end)):
         parts.append(_ball(frame.place(np.array([end]))[0], _END))
     mesh = _joined(parts)
-    # The page moves the camera back until all points are in view, and cuts off what is near. Two
-    # points without a face make it move back far enough.
+    # The page moves the camera back until all points are in view, and does not draw what is too
+    # near. Two points without a face make it move back far enough.
     vertices = np.concatenate([mesh.vertices @ _TILT.T, _IN_VIEW])
     return mesh._replace(
         vertices=vertices, colours=np.concatenate([mesh.colours, _plain(2, _START)])
@@ -123,7 +119,7 @@ def landscape_mesh(landscape: Landscape) -> Mesh:
 
 
 class _Frame:
-    """Brings coordinates into the box."""
+    """Scales coordinates into the box."""
 
     def __init__(self, landscape: Landscape) -> None:
         self._log = is_wide(landscape.z)
@@ -184,7 +180,7 @@ def _surface(x: Floats, y: Floats, share: Floats) -> Mesh:
 def _tube(line: Floats) -> Mesh:
     """Returns a tube along a line of points, shape (n, 3)."""
     ahead = np.gradient(line, axis=0) if len(line) > 1 else np.array([[1.0, 0.0, 0.0]])
-    # Any direction that is not along the line, then two at right angles to it.
+    # A direction that is not parallel to the line gives two at right angles to it.
     up = np.where(np.abs(ahead[:, 1:2]) > np.abs(ahead[:, :1]), [[1.0, 0, 0]], [[0, 1.0, 0]])
     side = _unit(np.cross(ahead, up))
     other = _unit(np.cross(ahead, side))

@@ -58,9 +58,9 @@ def surface_picture(landscape: Landscape) -> bytes:
         z = np.ma.log10(z)
     x, y = np.meshgrid(landscape.x, landscape.y)
     if z.count() and min(z.shape) > 1:
-        look = {"cmap": _map(), "vmin": float(z.min()), "vmax": float(z.max()), "alpha": 0.9}
-        axes.plot_surface(x, y, z.filled(np.nan), rcount=100, ccount=100, linewidth=0, **look)
-    axes.computed_zorder = False  # the path would be hidden by half of what it lies on
+        style = {"cmap": _map(), "vmin": float(z.min()), "vmax": float(z.max()), "alpha": 0.9}
+        axes.plot_surface(x, y, z.filled(np.nan), rcount=100, ccount=100, linewidth=0, **style)
+    axes.computed_zorder = False  # otherwise half of the surface hides the path
     _draw_path(axes, landscape, depth=3, log=norm is not None)
     axes.set_xlabel("direction 1")
     axes.set_ylabel("direction 2")
@@ -71,7 +71,7 @@ def surface_picture(landscape: Landscape) -> bytes:
 
 
 def title(landscape: Landscape) -> str:
-    """Returns what a picture is called: the method and the checkpoints."""
+    """Returns the title of a picture: the method and the checkpoints."""
     what = _label(landscape.decomposition) or "Loss landscape"
     unit, intervals = _label(landscape.unit) or "checkpoint", landscape.intervals
     if len(intervals) > 1:
@@ -80,7 +80,7 @@ def title(landscape: Landscape) -> str:
 
 
 def _label(text: str) -> str:
-    """Returns text that is drawn as it is: short, in one line, without a formula."""
+    """Returns text for a label: short, in one line, not read as a formula."""
     return printable(text[:_LONGEST_LABEL]).replace("$", r"\$")
 
 
@@ -89,7 +89,7 @@ def _figure(landscape: Landscape, **options: Any) -> tuple[Any, Any]:
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
         raise ImportError(MISSING) from error
-    # Not pyplot: that would keep the figure, and choose a screen.
+    # Not pyplot, which keeps figures and needs a display.
     figure = Figure(figsize=_INCHES, dpi=_DPI, layout="constrained")
     axes = figure.add_subplot(**options)
     axes.set(xlabel="direction 1", ylabel="direction 2", title=title(landscape))
@@ -124,7 +124,7 @@ def _levels(z: Any, norm: Any) -> Any:
     low, high = float(z.min()), float(z.max())
     if norm is not None:
         return np.geomspace(low, high, _LEVELS)
-    # Most of a landscape is steep walls; what is of interest lies low.
+    # Most of a landscape is steep; the interesting part is low.
     return np.unique(low + (high - low) * np.linspace(0, 1, _LEVELS) ** 1.5)
 
 

@@ -26,7 +26,7 @@ def nodes(graph: anf_ir_pb2.GraphProto) -> dict[str, Any]:
 
 
 def assert_sound(graph: Any) -> None:
-    """Every node has a name of its own that is no scope, and every edge begins at a node."""
+    """Checks that names are unique and not scopes, and that every edge begins at a node."""
     names = [each.name for each in graph.node]
     known = set(names)
     assert len(known) == len(names)
@@ -45,7 +45,7 @@ def test_operators_have_their_full_names_and_data_flows_along_edges() -> None:
     ]
 
 
-def test_parameters_stand_with_their_first_reader() -> None:
+def test_parameters_are_in_the_scope_of_their_first_reader() -> None:
     found = nodes(GRAPH)
     table = found["Default/net/emb-Embedding/emb.table"]
     assert (table.op, table.attr["parameter"].s) == ("Parameter", b"emb.table")
@@ -53,7 +53,7 @@ def test_parameters_stand_with_their_first_reader() -> None:
     assert "inputs/inputs0" in found
 
 
-def test_constants_show_their_values_and_none_is_forgotten() -> None:
+def test_constants_show_their_values_even_if_nothing_reads_them() -> None:
     found = {name: each for name, each in nodes(GRAPH).items() if each.op == "Const"}
     assert found["Default/net/emb-Embedding/cst2"].attr["value"].s == b"7"
     assert found["Default/net/emb-Embedding/cst2"].attr["dtype"].type == types_pb2.DT_INT64
@@ -69,7 +69,7 @@ def test_edges_that_only_keep_order_are_control_edges() -> None:
     assert found["Default/opt/Assign-op0"].input[-1] == "^Default/opt/UpdateState-op0"
 
 
-def test_what_an_operator_only_waits_for_is_a_control_edge() -> None:
+def test_an_input_that_is_only_waited_for_is_a_control_edge() -> None:
     graph = anf_ir_pb2.GraphProto(
         node=[
             node("1", "Loss", "loss"),
@@ -86,7 +86,7 @@ def test_control_edges_of_the_record_stay_control_edges() -> None:
     assert list(nodes(graph)["b"].input) == ["^a"]
 
 
-def test_scalars_have_a_shape_and_members_of_tuples_have_none() -> None:
+def test_scalars_have_a_shape_and_elements_of_tuples_have_none() -> None:
     scalar = anf_ir_pb2.TypeProto(tensor_type={"elem_type": anf_ir_pb2.DT_FLOAT32})
     graph = anf_ir_pb2.GraphProto(
         node=[node("1", "Loss", "loss"), node("2", "Split", "split")],
@@ -97,12 +97,12 @@ def test_scalars_have_a_shape_and_members_of_tuples_have_none() -> None:
     [loss] = found["loss"].attr["_output_shapes"].list.shape
     assert (loss.unknown_rank, len(loss.dim)) == (False, 0)
     first, second = found["split"].attr["_output_shapes"].list.shape
-    assert first.unknown_rank  # MindSpore writes no shapes into tuples, of whatever size
+    assert first.unknown_rank  # MindSpore writes no shapes into tuples of any size
     assert [dim.size for dim in second.dim] == [64, 8]
     assert list(found["split"].attr["dtypes"].list.type) == [types_pb2.DT_FLOAT] * 2
 
 
-def test_shapes_and_types_are_where_the_page_looks() -> None:
+def test_shapes_and_types_are_in_the_attributes_that_the_page_reads() -> None:
     gather = nodes(GRAPH)["Default/net/emb-Embedding/Gather-op0"]
     [shape] = gather.attr["_output_shapes"].list.shape
     assert [dim.size for dim in shape.dim] == [64, 8]
@@ -110,14 +110,14 @@ def test_shapes_and_types_are_where_the_page_looks() -> None:
     assert nodes(GRAPH)["output"].input == ["Default/net/emb-Embedding/Gather-op0"]
 
 
-def test_names_that_come_twice_or_are_scopes_get_a_number() -> None:
+def test_repeated_names_and_scopes_get_a_number() -> None:
     graph = anf_ir_pb2.GraphProto(
         node=[node("1", "A", "s/a"), node("2", "B", "s/a"), node("3", "C", "s/a/c")]
     )
     assert list(nodes(graph)) == ["s/a_2", "s/a_3", "s/a/c"]
 
 
-def test_a_network_with_branches_is_an_operator_without_anything() -> None:
+def test_a_network_with_branches_is_an_operator_without_inputs() -> None:
     graph = anf_ir_pb2.GraphProto(
         node=[anf_ir_pb2.NodeProto()],
         parameters=[parameter("d.weight")],
@@ -127,7 +127,7 @@ def test_a_network_with_branches_is_an_operator_without_anything() -> None:
     assert edges == {"inputs/d.weight": [], "unknown": [], "output": []}
 
 
-def test_a_cycle_and_a_node_that_reads_itself_stay() -> None:
+def test_a_cycle_and_a_node_that_reads_itself_are_kept() -> None:
     graph = anf_ir_pb2.GraphProto(node=[node("1", "A", "a", "1", "2"), node("2", "B", "b", "1")])
     edges = {name: list(each.input) for name, each in nodes(graph).items()}
     assert edges == {"a": ["a", "b"], "b": ["a"]}
@@ -152,7 +152,7 @@ def readers(count: int, source: str, scope: str = "") -> list[anf_ir_pb2.NodePro
     return [node(f"r{i}", "B", scope or f"s{i}/b", source) for i in range(count)]
 
 
-def test_a_long_name_with_many_readers_does_not_multiply() -> None:
+def test_the_size_of_a_long_name_with_many_readers_is_limited() -> None:
     source = node("1", "A", "n" * 10_000)
     assert size(anf_ir_pb2.GraphProto(node=[source, *readers(500, "1")])) < 50
     scope = node("1", "A", "n" * 10_000 + "/a", *map(str, range(500)))
@@ -184,7 +184,7 @@ def test_values_that_are_deep_or_large_are_cut() -> None:
     assert (len(text), text[:8], text[-3:]) == (400, b"(((7, 7,", b"...")
 
 
-def test_an_input_that_is_nowhere_is_left_out() -> None:
+def test_an_input_without_a_definition_is_left_out() -> None:
     graph = anf_ir_pb2.GraphProto(node=[node("1", "A", "a", "nowhere")])
     assert list(nodes(graph)["a"].input) == []
 
@@ -206,7 +206,7 @@ def test_an_input_that_is_nowhere_is_left_out() -> None:
         ({"type_val": {"data_type": anf_ir_pb2.DT_FLOAT32}}, "float32"),
     ],
 )
-def test_values_read_well(value: dict[str, Any], text: str) -> None:
+def test_values_as_text(value: dict[str, Any], text: str) -> None:
     assert value_text(anf_ir_pb2.ValueProto(**value)) == text
 
 
@@ -235,14 +235,14 @@ def test_any_graph_has_one_node_for_each_name(
 
 
 @given(NAMES | st.builds(lambda part, count: part * count, NAMES, st.integers(0, 300)))
-def test_a_fitting_name_stays_as_it_is(name: str) -> None:
+def test_a_valid_name_is_not_changed(name: str) -> None:
     assert fit(fit(name)) == fit(name) != ""
     assert len(fit(name)) <= 500
     assert fit(name).count("/") <= 40
     assert NodeNames([]).give(name) == fit(name)
 
 
-def test_long_names_that_begin_alike_are_told_apart() -> None:
+def test_long_names_with_the_same_beginning_stay_different() -> None:
     scope = "s" * 499
     graph = anf_ir_pb2.GraphProto(
         node=[node(str(i), "A", f"{scope}/a{i}", "c") for i in range(3)],
@@ -251,7 +251,7 @@ def test_long_names_that_begin_alike_are_told_apart() -> None:
     assert_sound(graph_def(graph))
 
 
-def test_a_pipeline_flows_from_its_sources() -> None:
+def test_edges_of_a_pipeline_lead_from_its_sources() -> None:
     source = dataset("TFRecord", sampler={"operationParam": {"mapStr": {"sampler_name": "Random"}}})
     mapped = dataset("Map", source, operations=[operation("Decode"), operation("Resize")])
     graph = dataset_graph_def(dataset("Batch", mapped, dataset("Generator")))
@@ -269,7 +269,7 @@ def test_a_pipeline_flows_from_its_sources() -> None:
     assert resize.attr["size"].s == b"32, 32"
 
 
-def test_a_type_that_comes_again_is_numbered() -> None:
+def test_a_repeated_type_is_numbered() -> None:
     graph = dataset_graph_def(dataset("Zip", dataset("Batch", dataset("A")), dataset("Batch")))
     assert [each.name for each in graph.node] == ["A", "Batch", "Batch_2", "Zip"]
 

@@ -49,7 +49,7 @@ def large() -> anf_ir_pb2.GraphProto:
     return graph
 
 
-# Every one a scope or an operator that a page or a reader could stumble over.
+# Names of scopes and operators that a page or a reader could fail on.
 ODD = anf_ir_pb2.GraphProto(
     node=[
         node("1", "A", "a/b", "1", "2", "nowhere"),

@@ -51,7 +51,7 @@ def areas(mesh: Any) -> Any:
 def test_every_point_of_the_grid_is_a_vertex_and_every_cell_two_faces() -> None:
     found = from_landscape(landscape(rows=12, columns=9, path=0))
     mesh = landscape_mesh(found)
-    # and two points that no face has, for the page to step back far enough
+    # and two points without a face, which move the camera back
     assert mesh.vertices.shape == mesh.colours.shape == (12 * 9 + 2, 3)
     assert mesh.faces.max() == 12 * 9 - 1
     assert len(mesh.faces) == 2 * 11 * 8
@@ -66,7 +66,7 @@ def test_the_lowest_loss_is_the_darkest_vertex() -> None:
     assert lightness.argmax() == found.z.argmax()
 
 
-def test_what_is_not_known_is_a_hole() -> None:
+def test_points_without_a_loss_are_holes() -> None:
     whole = landscape_mesh(from_landscape(landscape(path=0)))
     holed = landscape_mesh(from_landscape(landscape(path=0, hole=True)))
     assert len(whole.faces) - len(holed.faces) == 2 * 9  # 2 × 2 points are corners of 3 × 3 cells
@@ -82,7 +82,7 @@ def test_the_path_and_its_ends_are_in_the_same_mesh() -> None:
     assert len(colours) == 3
 
 
-def test_orders_of_magnitude_are_shown_by_their_logarithms() -> None:
+def test_losses_of_different_magnitudes_are_shown_as_logarithms() -> None:
     narrow, wide = (from_landscape(landscape(wide=wide, path=0)) for wide in (False, True))
     assert (is_wide(narrow.z), is_wide(wide.z)) == (False, True)
     np.testing.assert_allclose(landscape_mesh(narrow).vertices, landscape_mesh(wide).vertices)
@@ -144,7 +144,7 @@ def test_points_of_the_mapper() -> None:
     assert "| points without a finite loss | 4 |" in text
 
 
-def test_without_matplotlib_everything_else_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_matplotlib_only_the_pictures_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     mapper = LandscapeMapper()
     tags = [point.tag for point in mapper("l", landscape_value())]
@@ -170,5 +170,5 @@ def test_a_minimum_is_at_its_true_place_in_the_contour(x: float, y: float) -> No
     distance = np.abs(inner - sequential(0.0).astype(int)).sum(axis=2)
     rows, columns = np.nonzero(distance <= distance.min() + 3)
     place = columns.mean() / inner.shape[1], rows.mean() / inner.shape[0]
-    # The frame lets a tenth of the axes be seen less or more, no half of them.
+    # The frame may move the axes by a tenth, not by half.
     assert place == pytest.approx(((x + 1) / 2, (1 - y) / 2), abs=0.15)
