@@ -41,10 +41,10 @@ class ImageMapper(ValueMapper):
             received = verbatim(f"{size[0]:,} × {size[1]:,} pixels")
             expected = f"at most {MOST_PIXELS:,} pixels"
             raise ValueError(three_part("the size of an image", received, expected))
-        yield encoded(tag, image.encoded_image, image.height, image.width, image.colorspace)
+        yield encoded(tag, image.encoded_image, image.colorspace, image.height, image.width)
 
 
-def encoded(tag: str, data: bytes, height: int, width: int, channels: int) -> Point:
+def encoded(tag: str, data: bytes, channels: int, height: int = 0, width: int = 0) -> Point:
     """Returns the point of an encoded image, usually PNG.
 
     The size is only shown beside it. If it is not positive, the size in the image is used.
@@ -52,9 +52,9 @@ def encoded(tag: str, data: bytes, height: int, width: int, channels: int) -> Po
     Args:
         tag: The series.
         data: The image.
+        channels: 1 grey, 2 grey and alpha, 3 red, green, blue, 4 with alpha.
         height: In pixels.
         width: In pixels.
-        channels: 1 grey, 2 grey and alpha, 3 red, green, blue, 4 with alpha.
     """
     if height <= 0 or width <= 0:
         found = declared_size(data)
@@ -70,4 +70,4 @@ def drawn(tag: str, picture: Image.Image) -> Point:
     """Returns the point of a picture that was drawn here, as PNG in red, green and blue."""
     buffer = io.BytesIO()
     picture.save(buffer, "PNG")
-    return encoded(tag, buffer.getvalue(), picture.height, picture.width, 3)
+    return encoded(tag, buffer.getvalue(), channels=3)

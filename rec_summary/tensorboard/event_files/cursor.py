@@ -19,7 +19,7 @@ from google.protobuf.message import DecodeError
 from msgspec import Struct, ValidationError, convert, to_builtins
 
 from rec_summary._pb.lineage_pb2 import TrainLineage
-from rec_summary.records.files import read_plain, temporary_name, write_atomically
+from rec_summary.records.files import read_plain, temporary_name
 from rec_summary.series.limits import Count, Rank, Seconds, Step
 from rec_summary.series.ranks import MergingState
 from rec_summary.series.values import Writers
@@ -105,10 +105,7 @@ def save_cursor(logdir: LogDir, run: str, cursor: Cursor) -> None:
     Raises:
         DestinationError: It cannot be written; the old one stays.
     """
-    with (
-        logdir.made(run) as directory,
-        write_atomically(CURSOR_NAME, dir_fd=directory) as file,
-    ):
+    with logdir.replacing(f"{run}/{CURSOR_NAME}") as file:
         file.write(encode(cursor))
 
 

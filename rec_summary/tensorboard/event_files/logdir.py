@@ -11,11 +11,12 @@ import errno
 import os
 import re
 from collections.abc import Iterator
-from typing import Final
+from typing import IO, Final
 
 import filelock
 
 from rec_summary.errors import DestinationError, three_part, verbatim
+from rec_summary.records.files import write_atomically
 from rec_summary.records.locks import file_lock
 from rec_summary.series.text import printable
 
@@ -133,6 +134,20 @@ class LogDir:
         except OSError as error:
             self.remove_empty(new)
             raise unusable("the run directory", os.path.join(self.path, run), error) from error
+
+    @contextlib.contextmanager
+    def replacing(self, path: str) -> Iterator[IO[bytes]]:
+        """Opens a file for writing that replaces `path` when the block ends without an error.
+
+        Args:
+            path: Its place below the log directory. Missing directories are made.
+
+        Raises:
+            DestinationError: It cannot be written; the old file stays.
+        """
+        run, _, name = path.rpartition("/")
+        with self.made(run) as directory, write_atomically(name, dir_fd=directory) as file:
+            yield file
 
     def remove_empty(self, runs: list[str]) -> None:
         """Removes directories, the last one first, as far as they are empty."""

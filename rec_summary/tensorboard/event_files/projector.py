@@ -22,7 +22,7 @@ from tensorboard.plugins.projector.projector_config_pb2 import ProjectorConfig
 
 from rec_summary.errors import DestinationError, SourceError, three_part, verbatim
 from rec_summary.records.checkpoints.file import CheckpointError, CheckpointFile
-from rec_summary.records.files import open_plain, write_atomically
+from rec_summary.records.files import open_plain
 from rec_summary.records.reading.runs import Run, find_runs
 from rec_summary.records.remote import Url, list_tree, to_place
 from rec_summary.series.options import (
@@ -99,8 +99,8 @@ def export_projector(
                 _write_table(destination, run.name, name, table, lines, config)
             if destination is not None and config.embeddings:
                 _check_ours(destination, run.name)
-                data = (_HEADING + text_format.MessageToString(config)).encode()
-                _replace(destination, run.name, CONFIG_NAME, data)
+                with destination.replacing(f"{run.name}/{CONFIG_NAME}") as file:
+                    file.write((_HEADING + text_format.MessageToString(config)).encode())
                 written[run.name] = tuple(each.tensor_name for each in config.embeddings)
     if not written:
         found = ", ".join(printable(name) for name in seen[:8]) or "no matrix at all"
@@ -196,21 +196,16 @@ def _write_table(
         rows = rows[np.linspace(0, len(rows) - 1, MOST_ROWS).astype(np.intp)]
     lines = _labels(name, rows.tolist(), len(table), labels)
     path = f"{FOLDER}/{file_name(name, 0).removesuffix('_0.npy')}"
-    _replace(logdir, run, f"{path}.bytes", np.ascontiguousarray(table[rows]).tobytes())
-    _replace(logdir, run, f"{path}.tsv", "".join(f"{line}\n" for line in lines).encode())
+    with logdir.replacing(f"{run}/{path}.bytes") as file:
+        file.write(np.ascontiguousarray(table[rows]).tobytes())
+    with logdir.replacing(f"{run}/{path}.tsv") as file:
+        file.writelines(f"{line}\n".encode() for line in lines)
     config.embeddings.add(
         tensor_name=name,
         tensor_shape=(len(rows), table.shape[1]),
         tensor_path=f"{path}.bytes",
         metadata_path=f"{path}.tsv",
     )
-
-
-def _replace(logdir: LogDir, run: str, path: str, data: bytes) -> None:
-    """Writes a file of a run, given by its path below the run's directory."""
-    folder, name = os.path.split(f"{run}/{path}")
-    with logdir.made(folder) as directory, write_atomically(name, dir_fd=directory) as file:
-        file.write(data)
 
 
 def _labels(name: str, rows: list[int], count: int, labels: Sequence[str] | None) -> list[str]:

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from rec_summary.records.files import write_atomically
 from rec_summary.series.batch import Batch, Record, Recorded
 from rec_summary.series.limits import MOST_GRAPHS, Checksum, Count
 from rec_summary.series.options import ExportOptions, Selection
@@ -407,10 +406,8 @@ class TensorBoardRun:
     def _write_tensor(self, step: int, recorded: Recorded) -> None:
         """Writes a tensor to its file; of several with one tag and step, the last one stays."""
         array = from_tensor(recorded.value.tensor)
-        with (
-            self._logdir.made(f"{self.name}/{TENSOR_FOLDER}") as directory,
-            write_atomically(file_name(recorded.tag, step), dir_fd=directory) as file,
-        ):
+        path = f"{self.name}/{TENSOR_FOLDER}/{file_name(recorded.tag, step)}"
+        with self._logdir.replacing(path) as file:
             save(file, array)
 
     def _write(self, step: int, wall_time: float, kind: str, points: Iterable[Point]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -21,10 +20,8 @@ SURFACE: Final = "surface"
 CONTOUR: Final = "contour"
 VIEW: Final = "view"
 FACTS: Final = "facts"
-_CHANNELS: Final = 4
 _LISTED: Final = 1000
 _ENDLESS: Final = 2**31 - 1  # steps per epoch of a run without epochs
-_PNG_SIZE: Final = struct.Struct(">II")
 
 
 class LandscapeMapper(ValueMapper):
@@ -53,9 +50,7 @@ class LandscapeMapper(ValueMapper):
         self.memory.add(str(len(self.memory)))
         try:
             for name, draw in ((CONTOUR, contour_picture), (VIEW, surface_picture)):
-                data = draw(landscape)
-                width, height = _PNG_SIZE.unpack_from(data, 16)
-                yield encoded(f"{tag}/{name}", data, height, width, _CHANNELS)
+                yield encoded(f"{tag}/{name}", draw(landscape), channels=4)
         except ImportError as error:
             self.note = str(error)
 

@@ -99,7 +99,7 @@ def landscape_mesh(landscape: Landscape) -> Mesh:
     z = landscape.z[np.ix_(rows, columns)]
     frame = _Frame(landscape)
     x, y = landscape.x[columns], landscape.y[rows]
-    parts = [_surface(frame.x(x), frame.y(y), frame.z(z))]
+    parts = [_surface(_spread(x, *frame.x), _spread(y, *frame.y), frame.heights(z))]
     path = landscape.path[_choice(len(landscape.path), _MOST_OF_PATH)]
     path = path[np.isfinite(path).all(axis=1)]
     if len(path):
@@ -113,9 +113,7 @@ def landscape_mesh(landscape: Landscape) -> Mesh:
     # The page moves the camera back until all points are in view, and does not draw what is too
     # near. Two points without a face make it move back far enough.
     vertices = np.concatenate([mesh.vertices @ _TILT.T, _IN_VIEW])
-    return mesh._replace(
-        vertices=vertices, colours=np.concatenate([mesh.colours, _plain(2, _START)])
-    )
+    return Mesh(vertices, mesh.faces, np.concatenate([mesh.colours, _plain(2, _START)]))
 
 
 class _Frame:
@@ -123,25 +121,20 @@ class _Frame:
 
     def __init__(self, landscape: Landscape) -> None:
         self._log = is_wide(landscape.z)
-        self._x = _range(landscape.x)
-        self._y = _range(landscape.y)
+        self.x = _range(landscape.x)
+        self.y = _range(landscape.y)
         self._z = _range(self._scaled(landscape.z))
 
-    def x(self, x: Floats) -> Floats:
-        return np.clip((x - self._x[0]) / self._x[1] * 2 - 1, -1.5, 1.5)
-
-    def y(self, y: Floats) -> Floats:
-        return np.clip((y - self._y[0]) / self._y[1] * 2 - 1, -1.5, 1.5)
-
-    def z(self, z: Floats) -> Floats:
+    def heights(self, z: Floats) -> Floats:
         """Returns heights from 0 to 1."""
         share = (self._scaled(z) - self._z[0]) / self._z[1]
         return np.where(np.isfinite(share), np.clip(share, 0, 1), math.nan)
 
     def place(self, points: Floats) -> Floats:
         """Returns points of the path, shape (n, 3), above the surface."""
-        height = np.nan_to_num(self.z(points[:, 2])) * _HEIGHT - _HEIGHT / 2 + _LIFT
-        return np.stack([self.x(points[:, 0]), height, self.y(points[:, 1])], axis=1)
+        x, y = _spread(points[:, 0], *self.x), _spread(points[:, 1], *self.y)
+        height = np.nan_to_num(self.heights(points[:, 2])) * _HEIGHT - _HEIGHT / 2 + _LIFT
+        return np.stack([x, height, y], axis=1)
 
     def _scaled(self, z: Floats) -> Floats:
         if not self._log:
@@ -150,7 +143,13 @@ class _Frame:
             return np.log(z)
 
 
+def _spread(values: Floats, low: float, width: float) -> Floats:
+    """Returns coordinates from -1 to 1; those of the path may be up to 1.5."""
+    return np.clip((values - low) / width * 2 - 1, -1.5, 1.5)
+
+
 def _range(values: Floats) -> tuple[float, float]:
+    """Returns the least finite value, and how much greater the greatest is."""
     finite = values[np.isfinite(values)]
     if not finite.size:
         return 0.0, 1.0
@@ -196,16 +195,11 @@ def _tube(line: Floats) -> Mesh:
 def _ball(centre: Floats, colour: tuple[int, int, int]) -> Mesh:
     """Returns a small ball: rings of latitude between two poles."""
     latitudes = np.linspace(-math.pi / 2, math.pi / 2, 7)[1:-1]
-    angles = np.arange(8) * math.pi / 4
-    rings = np.stack(
-        [
-            np.cos(latitudes)[:, None] * np.cos(angles),
-            np.broadcast_to(np.sin(latitudes)[:, None], (5, 8)),
-            np.cos(latitudes)[:, None] * np.sin(angles),
-        ],
-        axis=-1,
-    ).reshape(-1, 3)
-    vertices = centre + _BALL * np.concatenate([rings, [[0, -1.0, 0], [0, 1.0, 0]]])
+    latitude, angle = np.meshgrid(latitudes, np.arange(8) * math.pi / 4, indexing="ij")
+    radius, height = np.cos(latitude), np.sin(latitude)
+    rings = np.stack([radius * np.cos(angle), height, radius * np.sin(angle)], axis=-1)
+    poles = [[0, -1.0, 0], [0, 1.0, 0]]
+    vertices = centre + _BALL * np.concatenate([rings.reshape(-1, 3), poles])
     index = np.arange(40).reshape(5, 8)
     caps = [
         np.stack([index[0], np.roll(index[0], -1), np.full(8, 40)], axis=-1),

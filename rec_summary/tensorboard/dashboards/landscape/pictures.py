@@ -62,10 +62,7 @@ def surface_picture(landscape: Landscape) -> bytes:
         axes.plot_surface(x, y, z.filled(np.nan), rcount=100, ccount=100, linewidth=0, **style)
     axes.computed_zorder = False  # otherwise half of the surface hides the path
     _draw_path(axes, landscape, depth=3, log=norm is not None)
-    axes.set_xlabel("direction 1")
-    axes.set_ylabel("direction 2")
     axes.set_zlabel("log10 loss" if norm is not None else "loss")
-    axes.set_title(title(landscape))
     axes.view_init(elev=35, azim=-60)
     return _png(figure)
 
