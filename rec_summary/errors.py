@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 
+from rec_summary.scrubbing import scrubbed
+
 _MAX_RECEIVED = 200  # a repr longer than this hides the rest of the message
 
 
@@ -16,10 +18,10 @@ def three_part(what: str, received: object, expected: str) -> str:
 
     Args:
         what: What is invalid, for example ``"collect_freq"``.
-        received: The value; its ``repr`` is shown, cut when it is very long.
+        received: The value; its ``repr`` is shown, without credentials, cut when it is very long.
         expected: What is accepted, for example ``"an int of at least 1"``.
     """
-    shown = received if isinstance(received, _Verbatim) else repr(received)
+    shown = scrubbed(received if isinstance(received, _Verbatim) else repr(received))
     if len(shown) > _MAX_RECEIVED:
         shown = shown[: _MAX_RECEIVED - 1] + "…"
     return f"{what} is invalid. Received: {shown}. Expected: {expected}."

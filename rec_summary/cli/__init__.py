@@ -63,10 +63,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         code = cli.main(arguments, prog_name="rec-summary", standalone_mode=False)
     except click.ClickException as error:
+        from rec_summary.scrubbing import scrubbed
         from rec_summary.series.text import printable_lines
 
-        # It may quote names from the records of a stranger.
-        vars(error).update(message=printable_lines(error.message))
+        # It may quote names from the records of a stranger, or a URL with a password.
+        vars(error).update(message=printable_lines(scrubbed(error.message)))
         error.show()
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):

@@ -21,6 +21,7 @@ import click
 
 from rec_summary.cli.output import VERBOSE, called, one_line, progress_shown, stand_for
 from rec_summary.errors import RecSummaryError, three_part
+from rec_summary.scrubbing import scrubbed
 
 if TYPE_CHECKING:
     from rec_summary.records.reading.runs import Run
@@ -88,7 +89,7 @@ class RecordsCommand(click.Command):
         """Replaces URLs among the parameters; returns what puts the output to its URL."""
         source = params[self._reads]
         writes = params[self._writes] if self._writes is not None else None
-        if not any("://" in place for place in (source, writes) if place is not None):
+        if not any(":/" in place for place in (source, writes) if place is not None):
             return None
         from rec_summary.records.remote import SOURCE, Upload, Url, fetch_tree, to_place
 
@@ -213,8 +214,6 @@ def _reporting_errors(*, debug: bool, exit_code: int) -> Iterator[None]:
     except BrokenPipeError:
         raise  # the reader of the output is gone; click ends quietly
     except Exception as error:
-        from rec_summary.records.remote import scrubbed
-
         if debug:
             lines = traceback.format_exception(error)
             click.echo(scrubbed("".join(lines)), err=True, nl=False)
@@ -227,14 +226,14 @@ def _reporting_errors(*, debug: bool, exit_code: int) -> Iterator[None]:
 
 
 def _message(error: Exception) -> click.ClickException:
-    from rec_summary.records.remote import NoSuchPlace, scrubbed
+    from rec_summary.records.remote import NoSuchPlace
     from rec_summary.series.options import ArgumentError
 
     if isinstance(error, ArgumentError | NoSuchPlace):
         return click.UsageError(called(str(error)))
     if isinstance(error, RecSummaryError):
         return click.ClickException(called(str(error)))
-    what = scrubbed(f"{type(error).__name__}: {error}")
+    what = f"{type(error).__name__}: {error}"
     return click.ClickException(f"{what} (this is a bug; --debug shows where)")
 
 
@@ -271,4 +270,4 @@ def _warnings_shown(*, verbose: bool) -> Iterator[None]:
 class _ToError(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         with contextlib.suppress(OSError, ValueError):
-            click.echo(one_line(record.getMessage()), err=True)
+            click.echo(one_line(scrubbed(record.getMessage())), err=True)

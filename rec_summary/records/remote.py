@@ -15,36 +15,21 @@ import os
 import re
 import threading
 import time
-import urllib.parse
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from rec_summary.errors import DestinationError, RecSummaryError, SourceError, three_part, verbatim
 from rec_summary.records.files import PlainFile
+from rec_summary.scrubbing import STORES, remember, scrubbed
 
 SOURCE: Final = "the source of records"
 DESTINATION: Final = "the destination"
 _URL: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<rest>.*)", re.DOTALL)
 _LOCAL: Final = ("file", "local")
-# Stores of objects: without directories, and keys in a URL would be taken for a bucket's name.
-_STORES: Final = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oci", "oss")
 _READ_AHEAD: Final = 1 << 22  # bytes; a request costs more time than so many bytes
 _PUT_SECS: Final = 15.0
 _EVENTS: Final = "tfevents"
 _OUR_EVENTS: Final = re.compile(r"events\.out\.tfevents\.\d{1,19}\.rec_summary")
-
-# All of these take linear time: servers choose the texts of their errors.
-_WORD: Final = re.compile(r"[^\s'\"<>]+")
-_USER: Final = re.compile(r"([^/?#@:]*:(?:[^/?#]*|(?!\d+/)[^?#]*?))@")  # keys may have a `/`
-_QUERY: Final = re.compile(r"[?#].*", re.DOTALL)
-_SECRET: Final = re.compile(
-    r"(?i)((?:secret|token|passw(?:or)?d|signature|credential|access[_-]?key|api[_-]?key"
-    r"|authorization)[\w-]{0,40}[\"']?\s*[=:]\s*[\"']?)(?:(?:bearer|basic)\s+)?"
-    r"[^\s\"'&,;<>)\]}]+"
-)
-_KEY_ID: Final = re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{12,}\b")  # the form of AWS access keys
-
-_secrets: Final[set[str]] = set()  # of URLs, with nothing around them
 
 logger = logging.getLogger("rec_summary")
 
@@ -69,9 +54,9 @@ class Url(str):
     def __new__(cls, base: str, below: str = "") -> Url:
         """Takes the URL of a directory or file, and a path below it."""
         shown = scrubbed(base)
-        _secrets.update(_userinfo(base))
         self = super().__new__(cls, f"{shown.rstrip('/')}/{below}" if below else _trimmed(shown))
         self.base, self.below = base, below
+        self._has_keys = remember(base)
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -90,7 +75,7 @@ class Url(str):
     @property
     def is_in_a_store(self) -> bool:
         """Whether this is a store of objects, which has no directories."""
-        return self.partition("://")[0].lower() in _STORES
+        return self.partition("://")[0].lower() in STORES
 
     def connect(self, what: str) -> tuple[Any, str]:
         """Returns the file system, and the path in it.
@@ -104,7 +89,7 @@ class Url(str):
         """
         if "::" in self.base:
             raise NoSuchPlace(three_part(what, self, "one URL, not a chain of them"))
-        if _userinfo(self.base) and self.is_in_a_store:
+        if self._has_keys and self.is_in_a_store:
             expected = "a URL without keys, which are found in the environment or its own files"
             raise NoSuchPlace(three_part(what, self, expected))
         try:
@@ -143,11 +128,18 @@ def to_place(source: str | os.PathLike[str]) -> str | Url:
     """Returns a `Url`, or the path that a path or `file://` URL names.
 
     Raises:
-        NoSuchPlace: A `file://` URL names no absolute path.
+        NoSuchPlace: A `file://` URL names no absolute path, or a URL of an object store lacks a
+            slash: `pathlib` removes it.
     """
     source = os.fspath(source)
-    match = None if isinstance(source, Url) else _URL.fullmatch(source)
+    if isinstance(source, Url):
+        return source
+    match = _URL.fullmatch(source)
     if match is None:
+        scheme, _, rest = source.partition(":/")
+        if scheme.lower() in STORES and not os.path.lexists(f"{scheme}:"):
+            received = Url(f"{scheme}://{rest}").replace("://", ":/", 1)
+            raise NoSuchPlace(three_part(SOURCE, received, "a URL as a str, with `://`"))
         return source
     if match["scheme"].lower() not in _LOCAL:
         return Url(source)
@@ -401,34 +393,6 @@ class Upload:
             if not self._url.is_in_a_store:  # s3fs would make a bucket
                 fs.makedirs(path.rpartition("/")[0], exist_ok=True)
             fs.put_file(os.path.join(self.directory, *name.split("/")), path)
-
-
-def scrubbed(text: str) -> str:
-    """Returns a URL or an error's text without what looks like credentials."""
-    for secret in _secrets:
-        text = text.replace(secret, "…")
-    text = _WORD.sub(_scrubbed_word, text)
-    return _KEY_ID.sub("…", _SECRET.sub(r"\1…", text))
-
-
-def _scrubbed_word(word: re.Match[str]) -> str:
-    first, *rest = word[0].split("://")
-    return "://".join((first, *map(_scrubbed_location, rest)))
-
-
-def _scrubbed_location(text: str) -> str:
-    user = _USER.match(text)
-    return _QUERY.sub("?…", text if user is None else f"…@{text[user.end() :]}")
-
-
-def _userinfo(url: str) -> set[str]:
-    """Returns what a URL has in front of its host, and the password: errors may quote them."""
-    user = _USER.match(url.partition("://")[2])
-    if user is None:
-        return set()
-    password = user[1].partition(":")[2]
-    found = {user[1], *(part for part in (password, *password.split("/")) if len(part) > 3)}
-    return found | set(map(urllib.parse.unquote, found))
 
 
 def _trimmed(url: str) -> str:

@@ -15,6 +15,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from rec_summary.cli import main
 from rec_summary.cli.command import RecordsCommand
 from rec_summary.errors import DestinationError
 from rec_summary.records.remote import Upload, Url
@@ -217,3 +218,32 @@ def test_a_view_says_how_its_pages_keep_up(tmp_path: Path) -> None:
     write_segment(tmp_path / "records", event(1, scalar("loss", 1)))
     [told] = said("view", tmp_path / "records", tmp_path, 1)
     assert "`Reload data`" in told
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["inspect", "{}"],
+        ["inspect", "records", "{}"],
+        ["export", "records", "{}"],
+        ["watch", "{}"],
+        ["tail", "records", "--poll", "{}"],
+        ["{}"],
+    ],
+)
+@pytest.mark.parametrize(
+    "url", ["s3://KEY:hunter2@bucket/x", "s3://KEY:12/hunter2@bucket/x", "s3:/KEY:hunter2@bucket/x"]
+)
+def test_no_message_shows_the_secret_of_a_url(
+    arguments: list[str], url: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write_segment(tmp_path / "records", event(1, scalar("loss", 1.0)))
+    found = [str(tmp_path / each) if each == "records" else each.format(url) for each in arguments]
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        assert main(found) != 0
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    output = capfd.readouterr()
+    assert "Error" in output.err
+    assert "hunter2" not in output.out + output.err

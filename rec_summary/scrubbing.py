@@ -1,0 +1,77 @@
+"""Credentials taken out of texts that are shown: of URLs, and of what servers say.
+
+All of this takes linear time, because servers choose the texts of their errors.
+"""
+
+from __future__ import annotations
+
+import re
+import urllib.parse
+from typing import Final
+
+STORES: Final = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oci", "oss")
+"""Schemes of object stores. They have no directories, and no port behind a colon."""
+
+_WORD: Final = re.compile(r"[^\s'\"<>]+")
+_USER: Final = re.compile(r"([^/?#@:]*:(?:[^/?#]*|(?!\d+/)[^?#]*?))@")  # keys may have a `/`
+_KEYS: Final = re.compile(r"([^/?#@:]*:.*)@", re.DOTALL)
+_QUERY: Final = re.compile(r"[?#].*", re.DOTALL)
+_SECRET: Final = re.compile(
+    r"(?i)((?:secret|token|passw(?:or)?d|signature|credential|access[_-]?key|api[_-]?key"
+    r"|authorization)[\w-]{0,40}[\"']?\s*[=:]\s*[\"']?)(?:(?:bearer|basic)\s+)?"
+    r"[^\s\"'&,;<>)\]}]+"
+)
+_KEY_ID: Final = re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{12,}\b")  # the form of AWS access keys
+_MOST_PARTS: Final = 32  # of the secret of one URL: each is searched for in every text
+
+_secrets: Final[list[str]] = []  # of URLs, with nothing around them; the longest first
+
+
+def scrubbed(text: str) -> str:
+    """Returns a URL or an error's text without what looks like credentials."""
+    text = _WORD.sub(_scrubbed_word, text)
+    text = _KEY_ID.sub("…", _SECRET.sub(r"\1…", text))
+    for secret in _secrets:
+        text = text.replace(secret, "…")
+    return text
+
+
+def remember(url: str) -> bool:
+    """Remembers the credentials in front of a URL's host, because errors may quote parts of them.
+
+    Returns:
+        Whether there are any.
+    """
+    scheme, _, rest = url.partition("://")
+    user = _user(scheme, rest)
+    if user is None:
+        return False
+    password = user[1].partition(":")[2]
+    parts = [password, *user[1].split("/"), *password.split("/")]
+    found = {user[1], *[part for part in parts if len(part) > 3][:_MOST_PARTS]}
+    found |= set(map(urllib.parse.unquote, found))
+    if not found.issubset(_secrets):
+        # The longest first: without one of its parts, a secret would not be found.
+        _secrets[:] = sorted(found.union(_secrets), key=len, reverse=True)
+    return True
+
+
+def _scrubbed_word(word: re.Match[str]) -> str:
+    before, *rest = word[0].split("://")
+    shown = [before]
+    for text in rest:
+        user = _user(before, text)
+        shown.append(_QUERY.sub("?…", text if user is None else f"…@{text[user.end() :]}"))
+        before = text
+    return "://".join(shown)
+
+
+def _user(before: str, text: str) -> re.Match[str] | None:
+    """Returns the match of what stands in front of a host.
+
+    Args:
+        before: What ends with the scheme.
+        text: What follows `://`.
+    """
+    in_store = before.lower().endswith(STORES)
+    return (_KEYS if in_store else _USER).match(text)
