@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
@@ -111,6 +112,7 @@ class SummaryRecord:
         self._mailbox = operators.Mailbox(self._troubles)
         self._mode = "train"
         self._pool = Pool()
+        self._swap = threading.RLock()  # a signal handler may record as well
         self._wants_graph = True
         self._closed = False
 
@@ -174,7 +176,8 @@ class SummaryRecord:
         """
         content = own_content(plugin, name, value)
         if not self._is_closed():
-            self._pool.put(plugin, content)
+            with self._swap:
+                self._pool.put(plugin, content)
 
     def record(
         self,
@@ -216,7 +219,8 @@ class SummaryRecord:
         else:
             operators.deliver()  # to other mailboxes; MindSpore's list must not grow
         wanted = plugin_filter or (lambda plugin: True)
-        pool, self._pool = self._pool, Pool()
+        with self._swap:
+            pool, self._pool = self._pool, Pool()
         networks = [net for net in (self._network, train_network) if net is not None]
         if networks and self._wants_graph and wanted(GRAPH):
             self._write_graph(networks)
@@ -253,7 +257,9 @@ class SummaryRecord:
     def _take_operators(self) -> None:
         for (kind, tag), value in self._mailbox.take().items():
             with self._troubles.attempt(f"{kind} operator {tag}"):
-                self._pool.put(kind, operators.snapshot(kind, tag, value))
+                taken = operators.snapshot(kind, tag, value)
+                with self._swap:
+                    self._pool.put(kind, taken)
 
     def _write_graph(self, networks: Sequence[Cell]) -> None:
         try:

@@ -1,5 +1,6 @@
 """Records from a loop of the user's own: MindSpore's interface, and where it falls short."""
 
+import contextlib
 import io
 import logging
 import math
@@ -8,6 +9,7 @@ import re
 import resource
 import subprocess
 import sys
+import threading
 import urllib.parse
 from pathlib import Path
 
@@ -27,6 +29,7 @@ from rec_summary._pb import anf_ir_pb2, lineage_pb2, summary_pb2
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.reader import RecordReader
 from rec_summary.records.reading.runs import find_runs
+from rec_summary.training.summary_record import plugins, summary_record
 from rec_summary.values.tensor import from_tensor
 from tests.support.programs.drive_summary_record import drive
 from tests.support.training_records import events, histograms, lineage, messages, scalars
@@ -57,6 +60,42 @@ def values(directory, field):
 def graphs(directory):
     every = messages(directory, Kind.SUMMARY, summary_pb2.Event)
     return [event for event in every if event.WhichOneof("what") == "graph_def"]
+
+
+def test_two_threads_that_record_at_once_do_not_double_a_value(tmp_path, monkeypatch):
+    meeting = threading.Barrier(2)
+
+    class Slow(plugins.Pool):
+        def __init__(self):
+            super().__init__()
+            with contextlib.suppress(threading.BrokenBarrierError):
+                meeting.wait(0.3)
+
+    with SummaryRecord(tmp_path) as record:
+        record.add_value("scalar", "loss", 1.0)
+        monkeypatch.setattr(summary_record, "Pool", Slow)
+        threads = [threading.Thread(target=record.record, args=(step,)) for step in (1, 2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len(values(tmp_path, "scalar_value")) == 1
+
+
+def test_a_value_that_is_added_while_another_thread_records_is_not_lost(tmp_path, monkeypatch):
+    with SummaryRecord(tmp_path) as record:
+        other = threading.Thread(target=record.record, args=(1,))
+        put = plugins.Pool.put
+
+        def slow_put(*arguments):
+            other.start()
+            other.join(0.3)
+            put(*arguments)
+
+        monkeypatch.setattr(plugins.Pool, "put", slow_put)
+        record.add_value("scalar", "loss", 1.0)
+        other.join()
+    assert values(tmp_path, "scalar_value") == {(1, "loss"): 1.0}
 
 
 # --- the same calls, the same records
