@@ -66,6 +66,8 @@ def count_parts(kind: Any, payload: bytes, most: int) -> int:
             }
         while at < end and count <= most:
             key, at = read_varint(payload, at, end)
+            if key < 8:  # no field has the number 0: protobuf stops there, so do not walk on
+                break
             wire = key & 7
             if wire == LENGTH:
                 length, at = read_varint(payload, at, end)
