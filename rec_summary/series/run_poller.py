@@ -18,7 +18,14 @@ from typing import Final
 
 from rec_summary.errors import SourceError
 from rec_summary.records.reading.reader import RecordReader
-from rec_summary.records.reading.runs import RecordFile, Run, find_runs, list_files, run_name
+from rec_summary.records.reading.runs import (
+    DEEPEST,
+    RecordFile,
+    Run,
+    find_runs,
+    list_files,
+    run_name,
+)
 from rec_summary.records.remote import NoSuchPlace, Url, to_place
 from rec_summary.series.batch import Batch
 from rec_summary.series.event_reader import EventReader
@@ -176,7 +183,7 @@ class RunPoller:
             del self._directories[path]
         return changed
 
-    def _walk(self, path: str) -> Iterator[str]:
+    def _walk(self, path: str, depth: int = 0) -> Iterator[str]:
         """Yields a directory and those below it; lists them again if need be."""
         try:
             changed = os.stat(path).st_mtime
@@ -199,8 +206,8 @@ class RunPoller:
             known.sizes = {file.path: known.sizes.get(file.path, -1) for file in known.files}
             known.is_new = True
         yield path
-        for below in known.below:
-            yield from self._walk(below)
+        for below in known.below if depth < DEEPEST else ():
+            yield from self._walk(below, depth + 1)
 
     def _has_grown(self, directory: _Directory) -> bool:
         """Whether a file has another size than at the last poll."""

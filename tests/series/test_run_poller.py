@@ -2,16 +2,17 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
 from rec_summary.records.format.names import Kind
-from rec_summary.records.reading.runs import list_files
+from rec_summary.records.reading.runs import DEEPEST, find_runs, list_files
 from rec_summary.series.report import Report
 from rec_summary.series.run_poller import NewRecords, RunPoller
-from tests.support.record_dirs import event, scalar, write_segment
+from tests.support.record_dirs import event, scalar, summary_name, write_segment
 
 
 class Clock:
@@ -141,6 +142,23 @@ def test_a_directory_that_is_gone_is_forgotten_with_all_below(source: Path) -> N
     assert [run.name for run in watch.runs()] == ["d"]
     write_segment(source / "a", event(1, scalar("loss", 1)))
     assert names(watch) == ["a"]
+
+
+def test_directories_nested_too_deeply_are_left_out(source: Path) -> None:
+    path = str(source)
+    for depth in range(1200):
+        os.mkdir(path)
+        if depth in (DEEPEST, DEEPEST + 1, 1199):
+            Path(path, summary_name()).write_bytes(b"x")
+        path += "/d"
+    try:
+        poller = RunPoller(str(source))
+        assert names(poller) == ["/".join("d" * DEEPEST)]
+        assert [run.name for run in find_runs(source)] == ["/".join("d" * DEEPEST)]
+        shutil.move(source / "d", source.parent / "moved")
+        assert names(poller) == []
+    finally:
+        subprocess.run(["rm", "-rf", str(source.parent)], check=True)  # shutil would recurse
 
 
 def steps(records: NewRecords, path: Path, **options: float) -> list[int]:
