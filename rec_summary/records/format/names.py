@@ -4,7 +4,8 @@
     <prefix>.out.events.summary.<unix seconds>.<rank>.<host>_lineage   lineage records
 
 MindSpore lets its users choose prefix and suffix of the first kind, so names are read
-leniently and written strictly. MindInsight takes the names that match `summary\\.\\d+`.
+leniently and written strictly. As in MindInsight, every name that has `summary.<number>`
+anywhere is the name of a record file: of lineage records if it ends with `_lineage`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ DEFAULT_PREFIX: Final = "events"
 DEFAULT_SUFFIX: Final = "_MS"
 
 _NAME: Final = re.compile(
-    r"^(?P<prefix>.*)\.out\.events\.summary\.(?P<stamp>\d{1,19})"
+    r"^(?:(?P<prefix>.*)\.out\.events\.|(?P<other>.*?))summary\.(?P<stamp>\d{1,19})"
     r"(?:\.(?P<rank>\d{1,9})(?=\.))?\.?(?P<rest>.*)$",
     re.DOTALL,
 )
@@ -49,7 +50,7 @@ class RecordName:
         rank: The rank of the process that wrote it.
         host: The host that wrote it, with MindSpore's suffix removed.
         kind: The kind of the file.
-        prefix: The text in front.
+        prefix: The text in front of `.out.events.summary`; of `summary` in other names.
         suffix: The text behind the host of a summary file; that of a lineage file is fixed.
     """
 
@@ -88,7 +89,7 @@ def parse_name(name: str) -> RecordName | None:
         rank=int(match["rank"] or 0),
         host=match["rest"].removesuffix(kind.value),
         kind=kind,
-        prefix=match["prefix"],
+        prefix=match["other"] if match["prefix"] is None else match["prefix"],
         suffix=DEFAULT_SUFFIX if name.endswith((DEFAULT_SUFFIX, _LINEAGE_SUFFIX)) else "",
     )
 

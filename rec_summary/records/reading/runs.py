@@ -123,7 +123,7 @@ def find_runs(source: str | os.PathLike[str]) -> list[Run]:
     if not found:
         expected = (
             "a directory with record files in it or below it (their names contain "
-            "`.out.events.summary.<seconds>.`)"
+            "`summary.<number>`)"
         )
         raise NoSuchPlace(three_part(SOURCE, source, expected))
     nested = source in found

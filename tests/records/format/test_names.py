@@ -22,6 +22,11 @@ def test_a_name_parses_into_what_made_it(stamp, rank, host, kind):
         ("events.out.events.summary.1700000000.7.a.b.c_lineage", 1700000000, 7, Kind.LINEAGE),
         ("mine.out.events.summary.1700000000.1.host", 1700000000, 1, Kind.SUMMARY),
         ("events.out.events.summary.1589500000.oldhost_MS", 1589500000, 0, Kind.SUMMARY),
+        ("out.events.summary.1700000000.host_lineage", 1700000000, 0, Kind.LINEAGE),
+        ("out.events.summary.1700000000.3.host_MS", 1700000000, 3, Kind.SUMMARY),
+        ("x.summary.5", 5, 0, Kind.SUMMARY),
+        ("my_summary.5_lineage", 5, 0, Kind.LINEAGE),
+        ("summary.5.events.summary.7.2.h", 5, 0, Kind.SUMMARY),  # the first, as in MindInsight
     ],
 )
 def test_names_of_mindspore_are_understood(name, stamp, rank, kind):
@@ -29,9 +34,23 @@ def test_names_of_mindspore_are_understood(name, stamp, rank, kind):
     assert (parsed.stamp, parsed.rank, parsed.kind) == (stamp, rank, kind)
 
 
+def test_foreign_names_tell_their_writers_apart():
+    names = ("x.summary.5", "y.summary.5", "x.summary.5.host", "events.out.events.summary.5.0.host")
+    parsed = [parse_name(name) for name in names]
+    assert len({(name.prefix, name.host) for name in parsed}) == len(names)
+
+
 @pytest.mark.parametrize(
     "name",
-    ["", "events.out.tfevents.1700000000.host", "events.out.events.summary.now.0.h_MS", "a.ckpt"],
+    [
+        "x.summary.",
+        "summary5",
+        "summary.a",
+        "",
+        "events.out.tfevents.1700000000.host",
+        "events.out.events.summary.now.0.h_MS",
+        "a.ckpt",
+    ],
 )
 def test_other_names_are_not_record_files(name):
     assert parse_name(name) is None

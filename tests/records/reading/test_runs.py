@@ -87,3 +87,14 @@ def test_a_directory_that_cannot_be_read_is_left_out_with_a_warning(tmp_path, ca
     closed = ""
     with pytest.raises(SourceError, match="Permission denied"):
         find_runs(tmp_path)
+
+
+def test_names_that_only_mindinsight_reads_make_a_run(tmp_path):
+    for name in ("x.summary.7", "out.events.summary.5.host_lineage", "out.events.summary.6.host"):
+        (tmp_path / name).write_bytes(b"")
+    [run] = find_runs(tmp_path)
+    assert [(file.name.stamp, file.name.kind) for file in run.files] == [
+        (5, Kind.LINEAGE),
+        (6, Kind.SUMMARY),
+        (7, Kind.SUMMARY),
+    ]
