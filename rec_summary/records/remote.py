@@ -50,6 +50,7 @@ class Url(str):
 
     base: str
     below: str
+    _has_keys: bool
 
     def __new__(cls, base: str, below: str = "") -> Url:
         """Takes the URL of a directory or file, and a path below it."""
