@@ -12,10 +12,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rec_summary.errors import three_part
+
 Hashes = npt.NDArray[np.uint64]
 
 _STEP = 0x9E3779B97F4A7C15
 _MASK = 2**64 - 1
+_FNV_START = 0xCBF29CE484222325
+_FNV_PRIME = 0x100000001B3
 
 
 def mix(numbers: npt.NDArray[Any], seed: int = 0) -> Hashes:
@@ -35,6 +39,31 @@ def mix_ids(ids: npt.NDArray[Any], seed: int = 0) -> Hashes:
     bits = ids.astype(np.uint64)
     bits ^= np.uint64((seed + 1) * _STEP & _MASK)
     return _finalise(bits)
+
+
+def hash_strings(strings: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Returns an id of 64 bits for each string: FNV-1a of its UTF-8 bytes without zeros, mixed.
+
+    Args:
+        strings: An array of str or bytes, of any shape; an array of objects holds one of these.
+
+    Raises:
+        TypeError: The array holds anything else.
+    """
+    if strings.dtype.kind == "O":
+        kinds = {type(each) for each in strings.ravel().tolist()}
+        if kinds not in ({str}, {bytes}):
+            names = ", ".join(sorted(kind.__name__ for kind in kinds))
+            raise TypeError(three_part("strings", f"objects of {names}", "str or bytes"))
+        strings = strings.astype("U" if str in kinds else "S")
+    encoded = np.char.encode(strings, "utf-8") if strings.dtype.kind == "U" else strings
+    width = max(encoded.dtype.itemsize, 1)
+    letters = np.ascontiguousarray(encoded).reshape(-1).astype(f"S{width}").view(np.uint8)
+    found = np.full(encoded.size, _FNV_START, np.uint64)
+    for letter in letters.reshape(-1, width).T:
+        there = letter > 0  # the rest is padding
+        found[there] = (found[there] ^ letter[there]) * np.uint64(_FNV_PRIME)
+    return _finalise(found).view(np.int64).reshape(encoded.shape)
 
 
 def _finalise(bits: Hashes) -> Hashes:

@@ -115,14 +115,14 @@ _FREQUENCY: Arrays = {
     "size": _ints(10),
     "unknown_id": _ints(-1),
     "settings": _ints(1, 16, 32),
-    "totals": _ints(12, 2, 1, 9),
+    "totals": _ints(12, 2, 1, 9, 0, 0),
     "counters": _ints(5, 0, 0, 0, 0, 0, 0, 0, 0, 4),
 }
 _FREQUENCY_SKETCH: Arrays = {
     "size": _ints(17),
     "unknown_id": _ints(),
     "settings": _ints(16, 16, 16),
-    "totals": _ints(48, 0, 0, 3),
+    "totals": _ints(48, 0, 0, 3, 7, 70_000),
     "counters": np.tile(_filled(16, {2: 1, 9: 2}, np.int64), (2, 4, 1)),
 }
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from rec_summary.errors import three_part
-from rec_summary.metrics.hashing import Hashes, mix_ids
+from rec_summary.metrics.hashing import Hashes, hash_strings, mix_ids
 from rec_summary.metrics.quality.clicks import REASONS, Clicks, clean, column, on_weight_grid
 from rec_summary.metrics.quality.score_histogram import score_bins
 from rec_summary.metrics.state import (
@@ -141,13 +141,13 @@ class UserScores(Scalable):
         """Counts a batch; `clicks.clean` describes the other arguments.
 
         Args:
-            users: Integers, one for each example.
+            users: Integers or strings, one for each example.
             scores: Predicted click probabilities.
             labels: 0 or 1.
             weights: All 1 if None.
 
         Raises:
-            TypeError: The users are not integers, or an argument does not hold real numbers.
+            TypeError: The users are anything else, or an argument does not hold real numbers.
             ValueError: The sizes differ.
         """
         batch = clean(scores, labels, weights)
@@ -158,17 +158,18 @@ class UserScores(Scalable):
         """Returns a batch for `count` of this state and of others with the same settings.
 
         Args:
-            users: Integers, one for each example, refused ones included.
+            users: Integers or strings, one for each example, refused ones included.
             batch: The examples.
 
         Raises:
-            TypeError: The users are not integers.
+            TypeError: The users are anything else.
             ValueError: Their number differs from that of the examples.
         """
         size = len(batch.scores) if batch.kept is None else len(batch.kept)
-        ids = column("users", users, size)
+        ids = np.asarray(users)
+        ids = column("users", hash_strings(ids) if ids.dtype.kind in "USO" else ids, size)
         if ids.dtype.kind not in "iu":
-            raise TypeError(three_part("users", f"an array of {ids.dtype}", "integers"))
+            raise TypeError(three_part("users", f"an array of {ids.dtype}", "integers or strings"))
         ids = ids if batch.kept is None else ids[batch.kept]
         keys = mix_ids(ids, self.seed) & ~_BIN_MASK
         keys |= self._layout.index(batch.scores).astype(np.uint64)

@@ -27,10 +27,10 @@ def shape(size: int | None, width: int) -> tuple[int, int, int]:
     """Returns the shape of the counters of a sketch, (levels, `DEPTH`, width).
 
     Args:
-        size: The exclusive maximum of the ids; None stands for 2**63.
+        size: The exclusive maximum of the ids; None stands for 2**64.
         width: The number of counters in a row, a power of two up to 2**16.
     """
-    bits = 63 if size is None else max((size - 1).bit_length(), 1)
+    bits = 64 if size is None else max((size - 1).bit_length(), 1)
     return -(-bits // _BITS), DEPTH, width
 
 
@@ -85,28 +85,27 @@ def most_frequent(
 
     Args:
         counters: The sketch.
-        size: The exclusive maximum of the ids; None stands for 2**63.
+        size: The exclusive maximum of the ids; None stands for 2**64. Ids of 2**63 and above are
+            returned as negative ones.
         beam: The number of prefixes that are followed on each level.
     """
-    prefixes = np.zeros(1, np.int64)
+    prefixes = np.zeros(1, np.uint64)
     found = np.zeros(1, np.int64)
-    last = 2**63 - 1 if size is None else size - 1
+    last = 2**64 - 1 if size is None else size - 1
     for level in range(len(counters)):
-        wider = (prefixes[:, None] << _BITS) | np.arange(2**_BITS)
+        wider = (prefixes[:, None] << np.uint64(_BITS)) | np.arange(2**_BITS, dtype=np.uint64)
         prefixes = wider.ravel()
-        if level == 0 and size is None:
-            prefixes = prefixes[prefixes < 8]  # 63 bits are one bit less than 16 levels
-        prefixes = prefixes[prefixes <= last >> (_BITS * (len(counters) - 1 - level))]
+        prefixes = prefixes[prefixes <= np.uint64(last >> (_BITS * (len(counters) - 1 - level)))]
         found = estimates(counters, prefixes, level)
         keep = np.lexsort((prefixes, -found))[:beam]
         keep = keep[found[keep] > 0]
         prefixes, found = prefixes[keep], found[keep]
-    return prefixes, found
+    return prefixes.view(np.int64), found
 
 
 def _prefixes(ids: npt.NDArray[Any], level: int, count: int) -> npt.NDArray[Any]:
     """Returns the prefixes of ids on a level, of `count` levels."""
-    return ids >> (_BITS * (count - 1 - level))
+    return ids.astype(np.uint64) >> np.uint64(_BITS * (count - 1 - level))
 
 
 def _places(

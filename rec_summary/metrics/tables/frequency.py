@@ -38,7 +38,18 @@ _BEAM: Final = 2048
 _Z: Final = 3.0  # standard errors of the bounds: 99.7 %
 
 # 32 bits each; drawn once, because drawing costs as much as all other counting.
-_DRAWS: Final = (mix(np.arange(2**16)) >> np.uint64(32)).astype(np.int64)
+_DRAW_MASK: Final = 2**32 - 1
+
+
+def _draws(start: int, number: int) -> npt.NDArray[np.int64]:
+    """Returns some of an endless row of draws."""
+    found: npt.NDArray[np.int64] = (mix(np.arange(start, start + number)) >> np.uint64(32)).astype(
+        np.int64
+    )
+    return found
+
+
+_DRAWS: Final = _draws(0, 2**16)
 
 _ZIPF_LEAST_COUNT: Final = 10  # noise decides the ranks of smaller counts
 _ZIPF_LEAST_RANKS: Final = 10
@@ -124,27 +135,31 @@ class _Sampler:
 
     The ids are drawn at random, because every n-th id of a flattened batch may belong to the same
     feature.
+
+    Attributes:
+        owed: Ids of earlier batches that did not suffice for another draw.
+        drawn: The number of draws.
     """
 
     def __init__(self, one_in: int) -> None:
         self._one_in = one_in
-        self._owed = 0  # ids of earlier batches that did not suffice for another draw
-        self._drawn = 0
+        self.owed = 0
+        self.drawn = 0
 
     def sample(self, ids: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Returns a sample of the ids of a batch, (n,)."""
         if self._one_in == 1:
             return ids
-        number, self._owed = divmod(self._owed + ids.size, self._one_in)
+        number, self.owed = divmod(self.owed + ids.size, self._one_in)
         if not ids.size:
             return ids
-        if number > _DRAWS.size:
-            draws = (mix(np.arange(number)) >> np.uint64(32)).astype(np.int64)
+        round_, start = divmod(self.drawn, _DRAWS.size)
+        self.drawn += number
+        if start + number > _DRAWS.size:
+            draws = _draws(self.drawn - number, number)
         else:
-            if self._drawn + number > _DRAWS.size:
-                self._drawn = 0
-            draws = _DRAWS[self._drawn : self._drawn + number]
-            self._drawn += number
+            # Each round through the stored draws is another sample: all are moved by one number.
+            draws = (_DRAWS[start : start + number] + int(_draws(round_, 1)[0])) & _DRAW_MASK
         # Exact for up to 2**31 ids in a batch.
         found: npt.NDArray[Any] = ids[(draws * ids.size) >> 32]
         return found
@@ -244,11 +259,18 @@ class IdFrequency(State):
         """Returns an independent copy."""
         return copy.deepcopy(self)
 
+    def following(self) -> Self:
+        """Returns an empty state whose sample goes on where that of this state ends."""
+        new = type(self)(self.options)
+        new._sampler = copy.copy(self._sampler)
+        return new
+
     def arrays(self) -> dict[str, Array]:
         """Returns the options, the totals and the counters."""
         self._count_buffer()
         size, unknown_id, *settings = astuple(self.options)
-        totals = [self.seen, self.unknown, self.out_of_range, self._sampled]
+        sampler = [self._sampler.owed, self._sampler.drawn]
+        totals = [self.seen, self.unknown, self.out_of_range, self._sampled, *sampler]
         return {
             "size": optional_array(size),
             "unknown_id": optional_array(unknown_id),
@@ -259,7 +281,7 @@ class IdFrequency(State):
 
     @classmethod
     def from_arrays(cls, arrays: Arrays) -> Self:
-        """Returns the state of these arrays; its sampling starts from the beginning.
+        """Returns the state of these arrays; its sampling goes on.
 
         Raises:
             ValueError: The arrays do not describe such a state.
@@ -270,9 +292,15 @@ class IdFrequency(State):
         )
         # Checked before the state is made: a damaged size must not allocate memory.
         counters = take_sums(arrays, "counters", np.int64, _shape(options))
-        totals = take_sums(arrays, "totals", np.int64, (4,)).tolist()
+        totals = take_sums(arrays, "totals", np.int64, (None,)).tolist()
+        if len(totals) == 4:  # an earlier version did not store the sampler
+            totals += [0, 0]
+        if len(totals) != 6:
+            what = "The array 'totals' of a state"
+            raise ValueError(three_part(what, totals, "six numbers"))
         new = cls(options)
-        new.seen, new.unknown, new.out_of_range, new._sampled = totals
+        new.seen, new.unknown, new.out_of_range, new._sampled = totals[:4]
+        new._sampler.owed, new._sampler.drawn = totals[4:]
         new._counters = counters
         sums = counters.sum(axis=-1)
         if (sums != new._sampled).any():
@@ -287,6 +315,8 @@ class IdFrequency(State):
         self._count_buffer()
         other._count_buffer()
         super()._add(other)
+        mine, theirs = self._sampler, other._sampler
+        mine.owed, mine.drawn = max(mine.owed, theirs.owed), max(mine.drawn, theirs.drawn)
 
     def _count_exactly(self, rows: npt.NDArray[np.intp]) -> None:
         """Counts rows, (n,), each with its own counter."""

@@ -53,6 +53,10 @@ class TableHealth(State):
         self.touched.add_rows(found.rows)
         self.frequency.add_classified(found)
 
+    def following(self) -> Self:
+        """Returns an empty state whose sample of ids goes on where that of this state ends."""
+        return type(self)(TouchedRows(self.touched.options), self.frequency.following())
+
     @classmethod
     def from_arrays(cls, arrays: Arrays) -> Self:
         """Returns the state of these arrays.

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rec_summary.errors import three_part
+from rec_summary.metrics.hashing import hash_strings
 
 
 @dataclass(frozen=True)
@@ -32,16 +33,18 @@ def classify(ids: npt.ArrayLike, size: int | None, unknown_id: int | None) -> Ta
     """Returns the classified ids of a batch. 4,096 ids take about 10 microseconds.
 
     Args:
-        ids: Integers of any shape.
+        ids: Integers of any shape; in an open table also strings, which are hashed.
         size: The number of rows of the table. None if it is open, as in a hash table: every id of
-            at least 0 is in range.
+            64 bits is in range. Ids of 2**63 and above count as negative ones, of the same bits.
         unknown_id: The id of everything unknown; None if there is none. It may be outside the
             table.
 
     Raises:
-        TypeError: The ids are not integers.
+        TypeError: The ids are anything else.
     """
     found: npt.NDArray[Any] = np.asarray(ids)
+    if size is None and found.size and found.dtype.kind in "USO":
+        found = hash_strings(found)
     if found.dtype.kind not in "iu":
         if found.size:
             raise TypeError(three_part("the dtype of the ids", found.dtype, "an integer dtype"))
@@ -51,12 +54,11 @@ def classify(ids: npt.ArrayLike, size: int | None, unknown_id: int | None) -> Ta
     rows = found.astype(np.intp).ravel()
     unsigned = rows.view(np.uintp)
     count = rows.size
-    limit = 2**63 if size is None else size
     unknown = 0 if unknown_id is None else int(np.count_nonzero(rows == unknown_id))
     out_of_range = 0
-    if count and int(unsigned.max()) >= limit:
-        rows = rows[unsigned < np.uint64(limit)]
+    if size is not None and count and int(unsigned.max()) >= size:
+        rows = rows[unsigned < np.uint64(size)]
         out_of_range = count - rows.size
-        if unknown_id is not None and not 0 <= unknown_id < limit:
+        if unknown_id is not None and not 0 <= unknown_id < size:
             out_of_range -= unknown
     return TableIds(rows, count, unknown, out_of_range)

@@ -58,10 +58,10 @@ class RecommenderMetrics:
         task: ``"clicks"`` or ``"ratings"``.
         logits: Whether predictions are log-odds and not probabilities.
         weights: The weights of examples; all 1 if None.
-        users: Integer ids, for the AUC within each user.
-        ids: The integer ids of the lookups in each embedding table, by the name of the table's
-            parameter or a unique prefix of it, such as ``"item_embedding"``. A table that the
-            network does not have gets no row norms.
+        users: Integer or string ids, for the AUC within each user.
+        ids: The ids of the lookups in each embedding table, by the name of the table's parameter
+            or a unique prefix of it, such as ``"item_embedding"``. They are integers, or strings
+            if the table is open. A table that the network does not have gets no row norms.
         unknown_ids: By table, the id that stands for all unknown ids.
         event_times: The time of each example, in seconds since 1970.
         features: Columns for drift; integers are categories.

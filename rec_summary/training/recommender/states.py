@@ -153,7 +153,7 @@ class RankMetrics:
             self._tables[name].merge(table)
             found[report.key(report.TABLE, name)] = self._tables[name]
             found[report.key(report.TABLE_WINDOW, name)] = table
-            self._table_windows[name] = self._table(name)
+            self._table_windows[name] = table.following()
         if self._options.throughput:
             found[report.THROUGHPUT] = self._throughput
             self._throughput = Throughput()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rec_summary.metrics.quality.grouped_auc import UserScores
-from tests.support.click_streams import exact_auc
+from tests.support.click_streams import calibrated, exact_auc
 
 
 def stream(rng, users, examples=40):
@@ -168,3 +168,14 @@ def test_nonsense_is_refused(name, change):
     arrays[name] = change(arrays[name])
     with pytest.raises(ValueError, match=r"is invalid\. Received"):
         UserScores.from_arrays(arrays)
+
+
+def test_users_may_be_strings():
+    rng = np.random.default_rng(5)
+    scores, labels = calibrated(rng, 3000, -1)
+    users = rng.integers(0, 100, 3000)
+    named, numbered = UserScores(), UserScores()
+    named.update(np.array([f"user {each}" for each in users]), scores, labels)
+    numbered.update(users, scores, labels)
+    assert named.gauc().users == numbered.gauc().users
+    assert named.gauc().value == pytest.approx(numbered.gauc().value, rel=1e-12)

@@ -114,7 +114,7 @@ def test_the_sample_is_of_all_places_of_a_batch() -> None:
 
 def test_the_rate_of_the_sample_holds_for_small_batches() -> None:
     found = state(FrequencyOptions(4), *[[1, 2, 3]] * 160)
-    assert found.arrays()["totals"].tolist() == [480, 0, 0, 30]
+    assert found.arrays()["totals"].tolist() == [480, 0, 0, 30, 0, 30]
 
 
 @pytest.mark.parametrize("exponent", [0.7, 1.0, 1.3])
@@ -196,3 +196,44 @@ def test_counters_that_contradict_the_totals(options: FrequencyOptions) -> None:
 def test_options_out_of_range(options: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="is invalid"):
         FrequencyOptions(**{"size": 9, **options})
+
+
+@pytest.mark.parametrize("size", [64, 2**20, None])
+def test_errors_of_samples_average_out_over_reports(size: int | None) -> None:
+    # The same ids in each interval, as in a data set that is trained again and again.
+    ids = zipf_ids(2048, 64, 1.0)
+    window = IdFrequency(FrequencyOptions(size))
+    total = IdFrequency(FrequencyOptions(size))
+    for _ in range(600):
+        window.add(ids)
+        total.merge(window)
+        window = window.following()
+    truth = np.bincount(ids, minlength=64) * 600
+    top = total.top(10)
+    error = np.abs(top.counts - truth[top.ids]) / truth[top.ids]
+    assert error.max() <= 0.05
+
+
+def test_a_sample_goes_on_after_a_restart() -> None:
+    options = FrequencyOptions(2**20)
+    ids = [zipf_ids(5_000, 1_000, 1.0, seed) for seed in range(30)]
+    restarted = state(options, *ids[:10])
+    restarted = IdFrequency.from_arrays(restarted.arrays())
+    for each in ids[10:]:
+        restarted.add(each)
+    assert_equal_states(restarted, state(options, *ids))
+
+
+def test_a_state_of_an_earlier_version_has_no_sampler() -> None:
+    arrays = state(EXACT, [1, 2]).arrays()
+    arrays["totals"] = arrays["totals"][:4]
+    assert IdFrequency.from_arrays(arrays).seen == 2
+    with pytest.raises(ValueError, match="six numbers"):
+        IdFrequency.from_arrays({**arrays, "totals": arrays["totals"][:3]})
+
+
+def test_ids_of_64_bits_are_found() -> None:
+    ids = np.array([2**63 + 5] * 40 + [7] * 30 + [2**64 - 1] * 20, np.uint64)
+    top = state(FrequencyOptions(None, sample_one_in=1), ids).top(3)
+    assert top.ids.view(np.uint64).tolist() == [2**63 + 5, 7, 2**64 - 1]
+    assert top.counts.tolist() == [40, 30, 20]

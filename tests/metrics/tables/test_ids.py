@@ -19,12 +19,12 @@ INTEGERS = hnp.arrays(
 def test_every_id_is_of_one_kind(ids: np.ndarray, size: int | None, unknown_id: int | None) -> None:
     found = classify(ids, size, unknown_id)
     flat = ids.ravel().tolist()
-    inside = [i for i in flat if i >= 0 and (size is None or i < size)]
+    inside = [i for i in flat if size is None or 0 <= i < size]
     assert found.rows.tolist() == inside
     assert found.count == len(flat)
     assert found.unknown == sum(i == unknown_id for i in flat)
     assert found.out_of_range == sum(
-        i != unknown_id and not (i >= 0 and (size is None or i < size)) for i in flat
+        i != unknown_id and not (size is None or 0 <= i < size) for i in flat
     )
 
 
@@ -33,9 +33,25 @@ def test_a_column_of_a_matrix() -> None:
     assert classify(matrix[:, 1], 5, None).rows.tolist() == [1, 4]
 
 
-def test_unsigned_ids_beyond_signed_ones_are_out_of_range() -> None:
-    found = classify(np.array([2**63, 7], np.uint64), None, None)
+def test_all_ids_of_64_bits_are_ids_of_an_open_table() -> None:
+    found = classify(np.array([2**63, 7, 2**64 - 1], np.uint64), None, None)
+    assert (found.rows.tolist(), found.out_of_range) == ([-(2**63), 7, -1], 0)
+    found = classify(np.array([2**63, 7], np.uint64), 100, None)
     assert (found.rows.tolist(), found.out_of_range) == ([7], 1)
+    assert classify([-5, -1], None, -1).unknown == 1
+
+
+def test_strings_are_ids_of_an_open_table() -> None:
+    strings = ["a", "ab", "", "été", "a"]
+    rows = classify(strings, None, None).rows
+    assert len(set(rows.tolist())) == 4
+    assert rows[0] == rows[4]
+    for other in (np.array(strings, object), np.array([s.encode() for s in strings]).astype("S40")):
+        assert classify(other, None, None).rows.tolist() == rows.tolist()
+    with pytest.raises(TypeError, match="the dtype of the ids is invalid"):
+        classify(strings, 5, None)
+    with pytest.raises(TypeError, match="objects of NoneType, str"):
+        classify(np.array(["a", None], object), None, None)
 
 
 def test_no_ids_at_all() -> None:
