@@ -10,10 +10,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import weakref
 from typing import Final
 
 from rec_summary.records.files import FILE_MODE
 from rec_summary.records.format.framing import frame
+from rec_summary.records.liveness import hold
 
 _FLUSH_BYTES: Final = 1 << 16  # write to the file when so much waits
 _PENDING_BYTES: Final = 1 << 23  # may wait while the file cannot be written
@@ -24,7 +26,7 @@ class DeletedFile(OSError):
 
 
 class SegmentWriter:
-    """Appends framed records to a file of its own.
+    """Appends framed records to a file of its own, which is locked while it is open.
 
     Not thread-safe: one thread writes. Records wait in memory until `flush`, or until there
     are 64 KiB. While the file cannot be written, up to 8 MiB wait for the next try; after that
@@ -48,6 +50,8 @@ class SegmentWriter:
         self.bytes_written = 0
         self.records = 0
         self._fd = os.open(path, flags, FILE_MODE)
+        hold(self._fd)
+        _open_segments.add(self)
         self._pending: list[bytes] = []
         self._pending_bytes = 0
         self._torn = False  # a part of a record is at the end, and could not be cut off
@@ -162,3 +166,21 @@ class SegmentWriter:
         finally:
             fd, self._fd = self._fd, -1  # closed even if that fails
             os.close(fd)
+
+    def _abandon(self) -> None:
+        """Closes the file in a forked child, which would hold the lock after the writer's death."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+            self._pending, self._pending_bytes = [], 0
+
+
+_open_segments: weakref.WeakSet[SegmentWriter] = weakref.WeakSet()
+
+
+def _abandon_all() -> None:
+    for segment in list(_open_segments):
+        segment._abandon()
+
+
+os.register_at_fork(after_in_child=_abandon_all)

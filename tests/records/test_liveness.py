@@ -1,0 +1,92 @@
+"""Signs of life of writers: the lock on their files, and the process on this host."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from rec_summary._pb.lineage_pb2 import RunState
+from rec_summary.records.format.names import this_host
+from rec_summary.records.liveness import hold, is_held, open_record_files, writer_is_alive
+from rec_summary.records.writing.run_writer import RunWriter
+
+PROGRAM = """
+import sys
+from rec_summary.records.writing.run_writer import RunWriter
+writer = RunWriter(sys.argv[1])
+print("open", flush=True)
+sys.stdin.read()
+"""
+
+
+def state(pid: int, rank: int = 0, host: str | None = None) -> RunState:
+    return RunState(rank=rank, host=this_host() if host is None else host, pid=pid)
+
+
+def dead_pid() -> int:
+    child = subprocess.Popen(["true"])
+    child.wait()
+    return child.pid
+
+
+def test_a_killed_writer_is_not_alive(tmp_path: Path) -> None:
+    child = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert child.stdout is not None
+    assert child.stdout.readline() == b"open\n"
+    assert writer_is_alive(tmp_path, state(child.pid)) is True
+    assert writer_is_alive(str(tmp_path), state(child.pid, host="elsewhere")) is True
+    child.send_signal(signal.SIGKILL)
+    child.communicate()
+    assert writer_is_alive(tmp_path, state(child.pid)) is False
+    assert writer_is_alive(tmp_path, state(child.pid, host="elsewhere")) is None
+
+
+def test_each_rank_has_its_own_sign_of_life(tmp_path: Path) -> None:
+    writer = RunWriter(tmp_path, rank=1)
+    assert open_record_files(str(tmp_path), 1) == [writer.paths[1]]
+    assert open_record_files(str(tmp_path), 0) == []
+    assert writer_is_alive(tmp_path, state(dead_pid(), rank=1)) is True
+    assert writer_is_alive(tmp_path, state(dead_pid(), rank=0)) is False
+    writer.close()
+    assert writer_is_alive(tmp_path, state(dead_pid(), rank=1)) is False
+
+
+def test_what_cannot_be_known(tmp_path: Path) -> None:
+    assert writer_is_alive(tmp_path, state(os.getpid())) is None  # the number may be another's
+    assert writer_is_alive(tmp_path, RunState()) is None  # of MindSpore's own collector
+    assert writer_is_alive(tmp_path / "gone", state(dead_pid())) is False
+
+
+def test_questions_do_not_disturb_each_other_nor_the_writer(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    with path.open("wb") as file:
+        assert not is_held(str(path))
+        hold(file.fileno())
+        assert is_held(str(path))
+        assert is_held(str(path))
+        file.write(b"x")
+    assert not is_held(str(path))
+    assert not is_held(str(tmp_path / "missing"))
+
+
+def test_a_forked_child_does_not_keep_its_parents_files_open(tmp_path: Path) -> None:
+    writer = RunWriter(tmp_path)
+    begin, end = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(end)
+        os.read(begin, 1)  # until the parent has looked
+        os._exit(0)
+    os.close(begin)
+    assert open_record_files(str(tmp_path), 0)
+    size = os.path.getsize(writer.paths[0])
+    writer.close()
+    assert not open_record_files(str(tmp_path), 0)
+    os.close(end)
+    os.waitpid(child, 0)
+    assert os.path.getsize(writer.paths[0]) == size
