@@ -47,7 +47,7 @@ class MetricValues:
     Attributes:
         scalars: Numbers, all finite.
         histograms: Edges, (n + 1,), and counts, (n,).
-        pr_curves: Curves by evenly spaced thresholds, (6, thresholds): true and false positives,
+        pr_curves: Curves with points even in recall, (6, points): true and false positives,
             true and false negatives, precision, recall.
         reliabilities: Predicted and observed click rates and weights of groups, each (groups,).
         tops: The most frequent ids, their counts, and lower and upper bounds of these, each (k,).
@@ -167,6 +167,9 @@ def _read_users(values: MetricValues, window: str, state: State, detail: Detail)
     found = state.gauc()
     values.put(f"gauc/{window}", found.value)
     values.put(f"grouped_users/{window}", found.users)
+    values.put(f"grouped_standard_error/{window}", found.standard_error)
+    bound = found.bin_error_bound + found.bias_bound
+    values.put(f"grouped_error_bound/{window}", bound)
 
 
 def _read_table(values: MetricValues, table: str, state: State, detail: Detail) -> None:
@@ -213,7 +216,8 @@ def _read_throughput(values: MetricValues, _name: str, state: State, detail: Det
     ):
         values.put(f"throughput/step_seconds/p{round(100 * share)}", seconds)
         values.put(f"freshness/lag_seconds/p{round(100 * share)}", lag)
-    values.put("freshness/watermark", report.watermark)
+    # float32 holds an age, and not seconds since 1970, which it rounds to 128.
+    values.put("freshness/watermark_age", report.watermark_age)
     values.put("freshness/future_share", report.future_share)
     if report.undated:
         values.put("freshness/undated", report.undated)

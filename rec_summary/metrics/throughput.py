@@ -52,6 +52,7 @@ class ThroughputReport:
         undated: The number of examples without an event time.
         first_event: The earliest event time, in seconds since 1970.
         watermark: The latest event time, in seconds since 1970.
+        watermark_age: The time from the latest event to the latest step with an event, in seconds.
     """
 
     steps: int
@@ -65,6 +66,7 @@ class ThroughputReport:
     undated: int
     first_event: float
     watermark: float
+    watermark_age: float
 
 
 @register
@@ -84,6 +86,7 @@ class Throughput(State):
         self._future = 0
         self._undated = 0
         self._first_event, self._last_event = math.inf, -math.inf
+        self._now = -math.inf  # the latest step with an event
 
     def add_steps(
         self, samples: Sequence[int], seconds: Sequence[float], waited: Sequence[float]
@@ -134,6 +137,7 @@ class Throughput(State):
             self._future += int(np.count_nonzero(lags < 0))
             self._first_event = min(self._first_event, float(dated.min()))
             self._last_event = max(self._last_event, float(dated.max()))
+            self._now = max(self._now, now)
 
     def report(self, quantiles: Sequence[float] = QUANTILES) -> ThroughputReport:
         """Returns the numbers of the state.
@@ -154,15 +158,16 @@ class Throughput(State):
             undated=self._undated,
             first_event=self._first_event if dated else math.nan,
             watermark=self._last_event if dated else math.nan,
+            watermark_age=self._now - self._last_event if math.isfinite(self._now) else math.nan,
         )
 
     def arrays(self) -> dict[str, Array]:
-        """Returns both histograms, the sums, and the first and last event time."""
+        """Returns both histograms, the sums, the first and last event time, and the latest step."""
         return {
             **nested("steps", self._steps.arrays()),
             **nested("lags", self._lags.arrays()),
             "sums": np.array([getattr(self, name) for name in self._sums], np.int64),
-            "events": np.array([self._first_event, self._last_event]),
+            "events": np.array([self._first_event, self._last_event, self._now]),
         }
 
     @classmethod
@@ -181,18 +186,24 @@ class Throughput(State):
         if new._waited > new._nanoseconds or new._future > new._lags.count:
             expected = "parts of at most the whole"
             raise ValueError(three_part("The array 'sums' of a state", sums, expected))
-        first, last = take(arrays, "events", np.float64, (2,), finite=False).tolist()
+        events = take(arrays, "events", np.float64, (None,), finite=False).tolist()
+        if len(events) == 2:  # an earlier version did not store the time of the latest step
+            events.append(-math.inf)
+        if len(events) != 3:
+            raise ValueError(three_part("The array 'events' of a state", events, "three times"))
+        first, last, now = events
         none = (first, last) == (math.inf, -math.inf)
         if none != (new._lags.count == 0) or not (none or first <= last):
             what = "The array 'events' of a state"
             raise ValueError(three_part(what, (first, last), "two times"))
-        new._first_event, new._last_event = first, last
+        new._first_event, new._last_event, new._now = first, last, now
         return new
 
     def _add(self, other: Self) -> None:
         super()._add(other)
         self._first_event = min(self._first_event, other._first_event)
         self._last_event = max(self._last_event, other._last_event)
+        self._now = max(self._now, other._now)
 
 
 def _ratio(part: float, whole: float) -> float:

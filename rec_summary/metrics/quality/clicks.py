@@ -17,7 +17,7 @@ from rec_summary.metrics.state import Array, Floats
 
 Labels = npt.NDArray[np.bool_]
 
-REASONS = ("score is NaN", "score outside [0, 1]", "label not 0 or 1", "weight not usable")
+REASONS = ("score is NaN", "score outside [0, 1]", "label outside [0, 1]", "weight not usable")
 """The reasons to refuse an example; the first one that applies is counted."""
 
 _WEIGHT_UNIT = 2.0**-20
@@ -32,8 +32,11 @@ class Clicks:
         scores: Predicted probabilities in [0, 1], float64 rounded to float32.
         exact: The same without rounding.
         labels: Whether there was a click.
-        weights: Multiples of 2**-20 above 0; None if every example counts once.
-        kept: Which examples of the batch are valid; None if all are.
+        weights: Multiples of 2**-20 of at least 0; None if every example counts once.
+        kept: The places of these examples in the batch; None if they are all, in order. In a batch
+            with labels between 0 and 1, each example is here twice: as a non-click, and as a click
+            with the label as its weight.
+        size: The number of examples of the batch.
         refused: The number of refused examples by reason, in the order of `REASONS`.
     """
 
@@ -41,7 +44,8 @@ class Clicks:
     exact: Floats
     labels: Labels
     weights: Floats | None
-    kept: Labels | None
+    kept: npt.NDArray[np.intp] | None
+    size: int
     refused: npt.NDArray[np.int64]
 
 
@@ -74,8 +78,9 @@ def clean(scores: Any, labels: Any, weights: Any = None) -> Clicks:
 
     Args:
         scores: Predicted click probabilities, real numbers of any shape; rounded to float32.
-        labels: As many labels, 0 or 1, of any real dtype or bool.
-        weights: As many weights, 2**-20 to 2**20, rounded to multiples of 2**-20; all 1 if None.
+        labels: As many labels, 0 to 1, of any real dtype or bool; those between 0 and 1 are
+            rounded to multiples of 2**-20, times the weight.
+        weights: As many weights, 0 to 2**20, rounded to multiples of 2**-20; all 1 if None.
 
     Raises:
         TypeError: An argument does not hold real numbers.
@@ -90,24 +95,31 @@ def clean(scores: Any, labels: Any, weights: Any = None) -> Clicks:
     heavy = None if weights is None else column("weights", weights, given.size).astype(np.float64)
     clicked = seen if seen.dtype.kind == "b" else seen == 1
     usable = (given >= 0) & (given <= 1)
+    soft = False
     if seen.dtype.kind != "b":
-        usable &= clicked | (seen == 0)
+        usable &= (seen >= 0) & (seen <= 1)
+        soft = not (clicked | (seen == 0))[usable].all()
     if heavy is not None:
-        usable &= (heavy >= _WEIGHT_UNIT) & (heavy <= _MAX_WEIGHT)
+        usable &= (heavy >= 0) & (heavy <= _MAX_WEIGHT)
         heavy = on_weight_grid(np.where(usable, heavy, 1.0))
-    if usable.all():
-        return Clicks(values, exact, clicked, heavy, None, np.zeros(len(REASONS), np.int64))
+    if usable.all() and not soft:
+        refused = np.zeros(len(REASONS), np.int64)
+        return Clicks(values, exact, clicked, heavy, None, given.size, refused)
     left = ~usable
     counts = []
-    for wrong in (np.isnan(given), ~((given >= 0) & (given <= 1)), ~(clicked | (seen == 0))):
+    for wrong in (np.isnan(given), ~((given >= 0) & (given <= 1)), ~((seen >= 0) & (seen <= 1))):
         counts.append(np.count_nonzero(left & wrong))
         left &= ~wrong
     counts.append(np.count_nonzero(left))
+    kept = np.flatnonzero(usable)
+    clicked = clicked[kept]
+    heavy = None if heavy is None else heavy[kept]
+    if soft:
+        whole = np.ones(len(kept)) if heavy is None else heavy
+        share = on_weight_grid(whole * seen[kept])
+        heavy = np.concatenate([whole - share, share])
+        clicked = np.repeat([False, True], len(kept))
+        kept = np.tile(kept, 2)
     return Clicks(
-        values[usable],
-        exact[usable],
-        clicked[usable],
-        None if heavy is None else heavy[usable],
-        usable,
-        np.array(counts, np.int64),
+        values[kept], exact[kept], clicked, heavy, kept, given.size, np.array(counts, np.int64)
     )

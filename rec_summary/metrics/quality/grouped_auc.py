@@ -165,9 +165,8 @@ class UserScores(Scalable):
             TypeError: The users are anything else.
             ValueError: Their number differs from that of the examples.
         """
-        size = len(batch.scores) if batch.kept is None else len(batch.kept)
         ids = np.asarray(users)
-        ids = column("users", hash_strings(ids) if ids.dtype.kind in "USO" else ids, size)
+        ids = column("users", hash_strings(ids) if ids.dtype.kind in "USO" else ids, batch.size)
         if ids.dtype.kind not in "iu":
             raise TypeError(three_part("users", f"an array of {ids.dtype}", "integers or strings"))
         ids = ids if batch.kept is None else ids[batch.kept]

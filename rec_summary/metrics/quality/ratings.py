@@ -24,7 +24,7 @@ class RatingErrors(Scalable):
 
     Attributes:
         refused: The number of refused examples: NaN, infinite or above 1e150 in size, or with a
-            weight that is not above 0 and at most 2**20.
+            weight that is below 0 or above 2**20.
     """
 
     _sums = ("refused",)
@@ -42,7 +42,7 @@ class RatingErrors(Scalable):
         Args:
             predictions: Real numbers of any shape.
             ratings: As many real numbers.
-            weights: As many weights, above 0 and at most 2**20; all 1 if None.
+            weights: As many weights, 0 to 2**20; all 1 if None.
 
         Raises:
             TypeError: An argument does not hold real numbers.
@@ -54,7 +54,7 @@ class RatingErrors(Scalable):
         heavy = None
         if weights is not None:
             heavy = column("weights", weights, predicted.size).astype(np.float64)
-            usable &= (heavy > 0) & (heavy <= 2.0**20)
+            usable &= (heavy >= 0) & (heavy <= 2.0**20)
         if not usable.all():
             self.refused += int(np.count_nonzero(~usable))
             predicted, rated = predicted[usable], rated[usable]

@@ -15,7 +15,6 @@ from rec_summary.metrics.quality.score_histogram import ScoreHistogram
 from rec_summary.metrics.state import Array, Floats, check_int
 
 DEFAULT_THRESHOLDS = 129
-"""Multiples of 1/128 are edges of 1,024 bins, so that no threshold is rounded."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +58,11 @@ def pr_curve(histogram: ScoreHistogram, num_thresholds: int = DEFAULT_THRESHOLDS
 
     Args:
         histogram: The counts.
-        num_thresholds: The number of points, at least 2. Thresholds are evenly spaced in [0, 1], as
-            TensorBoard's PR curve plugin labels them; each is moved up to the next edge of a bin.
+        num_thresholds: The number of points, at least 2. They are even in recall, as far as whole
+            bins allow: the first one has the threshold 0, and each of the others the highest
+            threshold with at least its recall. With thresholds even in score, nearly all points of
+            a curve with few clicks would have a recall near 0. TensorBoard's tooltip labels points
+            as if their thresholds were even in [0, 1].
 
     Raises:
         TypeError, ValueError: `num_thresholds` is anything else.
@@ -68,7 +70,9 @@ def pr_curve(histogram: ScoreHistogram, num_thresholds: int = DEFAULT_THRESHOLDS
     check_int("num_thresholds", num_thresholds, 2)
     caught = _from_above(histogram.positives)
     alarms = _from_above(histogram.negatives)
-    at = np.searchsorted(histogram.edges, np.linspace(0.0, 1.0, num_thresholds))
+    recalls = np.linspace(caught[0], 0.0, num_thresholds)
+    at = len(caught) - 1 - np.searchsorted(caught[::-1], recalls)
+    at[0] = 0
     tp, fp = caught[at], alarms[at]
     return PrCurve(
         thresholds=histogram.edges[at],

@@ -212,8 +212,9 @@ class _Files:
         if self._options.policy is None:
             return []
         kept = self._options.policy.keep.kept(sorted(self._written))
-        if self._base is not None:
-            kept = {*kept, self._base[0]}  # sparse checkpoints need it
+        if self._base is not None and self._base[0] not in kept:
+            # Sparse checkpoints need the first one, which takes the place of the oldest one.
+            kept = {*sorted(kept)[1:], self._base[0]}
         gone = [number for number in self._written if number not in kept]
         return [self._written.pop(number) for number in gone]
 

@@ -42,7 +42,7 @@ class Batch(NamedTuple):
     Attributes:
         values: The inputs by place: arrays with their own memory, or Tensors that never change.
         samples: The number of examples.
-        seconds: From the end of the previous step to the end of this one.
+        seconds: From the end of the previous step to the end of this one; NaN for the first step.
         waited: The part of `seconds` in which training waited for data.
         now: The time of the step, in seconds since 1970.
     """
@@ -87,7 +87,7 @@ class Steps(NamedTuple):
         arrays: The inputs by place, all steps concatenated. Do not change them.
         lengths: The length of each step's part of an array, by place.
         samples: The number of examples.
-        seconds: From the end of the previous step to the end of this one.
+        seconds: From the end of the previous step to the end of this one; NaN for the first step.
         waited: The part of `seconds` in which training waited for data.
         now: The time of the step, in seconds since 1970.
     """

@@ -35,9 +35,11 @@ _EXACT_ROWS: Final = 2**20  # two bytes of memory for each; larger tables are es
 _ROWS: Final = "rows"
 _BUCKETS: Final = 16
 _MOST_REFUSED: Final = 0.01  # the share of examples from which on it is reported
+_LEAST_WEIGHT: Final = 2.0**-13  # rounded by less than 1 %
 _REMEDIES: Final = {
     "score outside [0, 1]": "if your predictions are log-odds, set logits=True",
-    "label not 0 or 1": "if your labels are ratings, set task='ratings'",
+    "weight not usable": "weights are numbers of 0 to 2**20: divide them all by one number",
+    "label outside [0, 1]": "if your labels are ratings, set task='ratings'",
 }
 # Without a value if the network predicts NaN; each with the name of a window.
 _OF_PREDICTIONS: Final = {
@@ -248,6 +250,7 @@ class RankMetrics:
             return
         self._predicts_nan = self._is_nan(inputs.PREDICTIONS, steps)
         weights, users = (self._flat(role, arrays) for role in (inputs.WEIGHTS, inputs.USERS))
+        self._check_weights(weights)
         clicks = clean(scores, labels, weights) if self._options.task == "clicks" else None
         if clicks is None or clicks.kept is not None or not len(scores):
             if clicks is not None:
@@ -295,10 +298,30 @@ class RankMetrics:
             return np.exp(-np.logaddexp(0.0, -found.astype(np.float64)))
         return found
 
+    def _check_weights(self, weights: Array | None) -> None:
+        """Reports weights that are so small that they are counted with a visible error."""
+        if weights is None or self._options.task != "clicks":
+            return
+        small = (weights > 0) & (weights < _LEAST_WEIGHT)
+        if np.count_nonzero(small) > _MOST_REFUSED * len(weights):
+            text = f"many are below {_LEAST_WEIGHT}, and are rounded to multiples of 2**-20; "
+            text += "multiply them all by one number"
+            self._troubles.report("recommender metrics: small weights", text)
+
     def _count_steps(self, steps: Steps) -> None:
-        self._throughput.add_steps(steps.samples, steps.seconds, steps.waited)
+        # The time of a first step, which compiles the network, is not known (NaN).
+        timed = [index for index, seconds in enumerate(steps.seconds) if not math.isnan(seconds)]
+        self._throughput.add_steps(
+            [steps.samples[index] for index in timed],
+            [steps.seconds[index] for index in timed],
+            [steps.waited[index] for index in timed],
+        )
         times = self._roles.column(inputs.EVENT_TIMES, steps.arrays)
         if times is not None:
+            if times.dtype.kind == "f" and times.dtype.itemsize < 8:
+                text = f"{times.dtype} holds seconds since 1970 with an error of up to 64 s; "
+                text += "make the column float64 or int64"
+                self._troubles.report("recommender metrics: event times", text)
             place, _ = self._roles.of[inputs.EVENT_TIMES]
             ends = np.cumsum(steps.lengths[place])[:-1]
             for part, now in zip(np.split(times, ends), steps.now, strict=True):

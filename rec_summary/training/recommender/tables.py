@@ -98,7 +98,7 @@ class RowSampler:
 
     def choose(self, table: str, ids: Array) -> None:
         """Chooses the rows of a table of open size, from the ids of a batch."""
-        if ids.size:
+        if ids.size and ids.dtype.kind in "iu":
             self._rows[table] = np.unique(ids[ids >= 0])[: self._count].astype(np.int64)
 
     @property

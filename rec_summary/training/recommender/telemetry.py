@@ -6,6 +6,7 @@ examples, or with a report, it queues them for the writer's thread, which does a
 
 from __future__ import annotations
 
+import math
 import time
 import weakref
 from typing import Final
@@ -63,6 +64,7 @@ class RecommenderTelemetry:
         self._step = 0
         self._rows: dict[str, tuple[Array, Array]] = {}
         self._ended = self._began = 0.0
+        self._is_compiled = False
 
     def begin(self, view: StepView, environment: Environment) -> None:
         """Finds the tables, and restores the state of an earlier process."""
@@ -82,6 +84,7 @@ class RecommenderTelemetry:
         columns = column_names(view.get("train_dataset"))
         self._reader = Reader(self._roles, columns, self._troubles, on_host=is_on_cpu())
         self._ended = self._began = time.perf_counter()
+        self._is_compiled = False
 
     def begin_step(self) -> None:
         """Ends the wait for data: the batch is available."""
@@ -95,7 +98,10 @@ class RecommenderTelemetry:
         waited = max(self._began - self._ended, 0.0)
         values = self._reader.take(view)
         samples = view.samples or max((len(a) for a in values.values() if a.ndim), default=0)
-        batch = Batch(values, samples, max(ended - self._ended, waited), waited, time.time())
+        # The first step compiles the network.
+        seconds = max(ended - self._ended, waited) if self._is_compiled else math.nan
+        self._is_compiled = True
+        batch = Batch(values, samples, seconds, waited, time.time())
         self._ended, self._step = ended, step
         if self._nbytes <= _MOST_BYTES:
             if len(self._batches) - self._owned >= _MOST_TENSOR_STEPS:

@@ -3,7 +3,9 @@ import warnings
 import numpy as np
 import pytest
 
+from rec_summary.metrics.quality.click_quality import ClickQuality
 from rec_summary.metrics.quality.clicks import REASONS, clean
+from rec_summary.metrics.quality.score_quality import calibration
 
 
 def test_a_sound_batch_is_kept_whole():
@@ -17,19 +19,19 @@ def test_a_sound_batch_is_kept_whole():
 
 def test_what_cannot_be_counted_is_refused_by_reason():
     scores = [0.5, np.nan, -0.1, 1.5, 1e300, 0.5, 0.5, 0.5, 0.5, 0.5, np.nan]
-    labels = [1.0, 1, 0, 1, 1, 0.5, np.nan, 0, 1, 1, 7]
-    weights = [1.0, 1, 1, 1, 1, 1, 1, 0, np.inf, np.nan, 1]
+    labels = [1.0, 1, 0, 1, 1, 1.5, np.nan, 0, 1, 1, 7]
+    weights = [1.0, 1, 1, 1, 1, 1, 1, -1, np.inf, np.nan, 1]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         batch = clean(scores, labels, weights)
     assert dict(zip(REASONS, batch.refused.tolist(), strict=True)) == {
         "score is NaN": 2,
         "score outside [0, 1]": 3,
-        "label not 0 or 1": 2,
+        "label outside [0, 1]": 2,
         "weight not usable": 3,
     }
     assert batch.scores.tolist() == [0.5]
-    assert np.flatnonzero(batch.kept).tolist() == [0]
+    assert batch.kept.tolist() == [0]
 
 
 @pytest.mark.parametrize("dtype", [bool, np.int8, np.uint64, np.float16, np.float64])
@@ -54,3 +56,40 @@ def test_columns_of_another_size_or_kind_are_mistakes():
         clean([0.1, 0.2], [1, 0], [1])
     with pytest.raises(TypeError, match="scores is invalid"):
         clean(["a"], [1])
+
+
+def test_a_label_between_0_and_1_is_a_part_of_a_click():
+    batch = clean([0.5, 0.25, np.nan, 0.75], [0.25, 1, 0.5, 0], [2.0, 1, 1, 0])
+    assert batch.kept.tolist() == [0, 1, 3, 0, 1, 3]
+    assert batch.labels.tolist() == [False] * 3 + [True] * 3
+    assert batch.weights.tolist() == [1.5, 0, 0, 0.5, 1, 0]
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_quality_of_soft_labels_is_that_of_its_definition(weighted):
+    rng = np.random.default_rng(0)
+    scores, labels = rng.uniform(0.01, 0.99, 2000), rng.integers(0, 1025, 2000) / 1024
+    weights = rng.integers(0, 9, 2000) / 4 if weighted else np.ones(2000)
+    state = ClickQuality()
+    state.update(scores, labels, weights if weighted else None)
+    scores = scores.astype(np.float32).astype(np.float64)
+    rate = np.average(labels, weights=weights)
+    entropy = -(rate * np.log(rate) + (1 - rate) * np.log(1 - rate))
+    losses = -(labels * np.log(scores) + (1 - labels) * np.log(1 - scores))
+    loss = np.average(losses, weights=weights)
+    assert state.loss.log_loss() == pytest.approx(loss, rel=1e-9)
+    assert state.loss.normalised_entropy() == pytest.approx(loss / entropy, rel=1e-9)
+    expected = np.average(scores, weights=weights) / rate
+    assert calibration(state.scores) == pytest.approx(expected, rel=1e-6)
+    assert state.loss.weight == weights.sum()
+    assert not state.scores.refused.any()
+
+
+def test_examples_of_weight_0_count_for_nothing():
+    scores, labels = np.array([0.1, 0.9, 0.4]), np.array([0, 1, 1])
+    state, without = ClickQuality(), ClickQuality()
+    state.update(scores, labels, [1.0, 2, 0])
+    without.update(scores[:2], labels[:2], [1.0, 2])
+    assert state.loss.log_loss() == without.loss.log_loss()
+    assert state.order.auc() == without.order.auc()
+    assert not state.scores.refused.any()

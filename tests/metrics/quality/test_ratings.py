@@ -31,7 +31,7 @@ def test_errors_are_those_of_scikit_learn():
 
 def test_what_is_no_number_is_refused():
     errors = RatingErrors()
-    errors.update([1.0, np.nan, np.inf, 1e200, 2.0], [1, 1, 1, 1, 3], [1, 1, 1, 1, 0])
+    errors.update([1.0, np.nan, np.inf, 1e200, 2.0], [1, 1, 1, 1, 3], [1, 1, 1, 1, -1])
     assert errors.refused == 4
     assert errors.weight == 1
     assert errors.rmse() == 0

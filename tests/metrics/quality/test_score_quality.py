@@ -2,6 +2,7 @@ import math
 
 import numpy as np
 import pytest
+from sklearn.metrics import precision_recall_curve
 
 from rec_summary.metrics.quality.score_histogram import ScoreHistogram
 from rec_summary.metrics.quality.score_quality import (
@@ -34,10 +35,21 @@ def test_precision_and_recall_are_exact_at_their_thresholds(middle):
     assert (np.diff(curve.thresholds) >= 0).all()
 
 
-def test_the_default_thresholds_are_where_tensorboard_draws_them():
-    np.testing.assert_array_equal(pr_curve(ScoreHistogram()).thresholds, np.linspace(0, 1, 129))
+@pytest.mark.parametrize("middle", [0, -4, -7.5])
+def test_points_of_the_curve_are_even_in_recall(middle):
+    scores, labels = calibrated(np.random.default_rng(4), 200_000, middle)
+    curve = pr_curve(counted(scores, labels), 65)
+    assert (curve.thresholds[0], curve.recall[0], curve.recall[-1]) == (0.0, 1.0, 0.0)
+    assert np.abs(np.diff(curve.recall)).max() <= 0.06
+    # Beside scikit-learn: its precision where the threshold is the same.
+    precision, recall, thresholds = precision_recall_curve(labels, scores)
+    at = np.searchsorted(thresholds, curve.thresholds[:-1])
+    np.testing.assert_allclose(curve.precision[:-1], precision[at], rtol=1e-12)
+    np.testing.assert_allclose(curve.recall[:-1], recall[at], rtol=1e-12)
+
+
+def test_the_curve_of_nothing_is_zeros():
     curve = pr_curve(ScoreHistogram(), 201)
-    assert (curve.thresholds >= np.linspace(0, 1, 201)).all()
     assert curve.as_array().shape == (6, 201)
     assert not curve.as_array().any()  # nothing counted: zeros, as TensorBoard's own, not NaN
 
