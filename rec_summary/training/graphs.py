@@ -7,11 +7,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-import mindspore
-from mindspore import dataset as mindspore_dataset
-
 from rec_summary._pb import anf_ir_pb2, lineage_pb2, summary_pb2
 from rec_summary.records.format.names import Kind
+from rec_summary.training import loaded
 
 _INT32: Final = range(-(2**31), 2**31)
 
@@ -41,7 +39,10 @@ def graph_record(network: Any) -> GraphRecord | None:
     Args:
         network: A Cell that has run.
     """
-    if network is None or mindspore.get_context("mode") != mindspore.GRAPH_MODE:
+    if network is None:
+        return None
+    mindspore = loaded.mindspore()
+    if mindspore.get_context("mode") != mindspore.GRAPH_MODE:
         return None
     model = network.get_func_graph_proto()
     return None if model is None else GraphRecord(model)
@@ -60,7 +61,7 @@ def dataset_graph(dataset: Any) -> lineage_pb2.LineageEvent:
     """
     event = lineage_pb2.LineageEvent(wall_time=time.time())
     event.dataset_graph.SetInParent()
-    _fill(event.dataset_graph, mindspore_dataset.serialize(dataset))
+    _fill(event.dataset_graph, loaded.mindspore().dataset.serialize(dataset))
     return event
 
 

@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 
 from rec_summary.errors import three_part, verbatim
 from rec_summary.records.failures import Troubles
-from rec_summary.training import _mindspore
+from rec_summary.training import loaded
 from rec_summary.training.tensors import Array, own_array
 from rec_summary.values.image import MAX_TILES, is_image
 from rec_summary.values.scalar import to_number
@@ -73,7 +73,7 @@ class Mailbox:
 
         They are MindSpore Tensors, unchecked: see `snapshot`.
         """
-        if not (self._values or _mindspore.has_operator_values()):  # as at nearly every step
+        if not (self._values or _has_values()):  # as at nearly every step
             return {}
         with _lock:
             _deliver()
@@ -123,9 +123,9 @@ def discard() -> None:
 
     An evaluation runs the same network. Its values do not belong to a training step.
     """
-    if _mindspore.has_operator_values():
+    if _has_values():
         with _lock:
-            _mindspore.take_operator_values()
+            _take_values()
 
 
 def snapshot(kind: str, tag: str, value: Any) -> SummaryValue:
@@ -160,9 +160,26 @@ _SNAPSHOTS: Final[dict[str, Callable[[str, Array], SummaryValue]]] = {
 }
 
 
+def _has_values() -> bool:
+    """Whether operators have values; none without MindSpore, which runs them."""
+    if loaded.mindspore() is None:
+        return False
+    from rec_summary.training import _mindspore
+
+    return _mindspore.has_operator_values()
+
+
+def _take_values() -> tuple[dict[str, Any], list[tuple[str, Any, Any]]]:
+    if loaded.mindspore() is None:
+        return {}, []
+    from rec_summary.training import _mindspore
+
+    return _mindspore.take_operator_values()
+
+
 def _deliver() -> None:
     """Moves MindSpore's values to the mailboxes; the caller holds the lock."""
-    by_name, entries = _mindspore.take_operator_values()
+    by_name, entries = _take_values()
     if not (by_name or entries):
         return
     values: dict[Operator, Any] = {}

@@ -1,4 +1,4 @@
-"""MindSpore Tensors as numpy arrays.
+"""MindSpore Tensors, and numbers of any kind, as numpy arrays.
 
 On the CPU, `asnumpy` returns a view of memory that the next step may overwrite. Each function
 says whether its result is a copy.
@@ -9,33 +9,41 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import mindspore
 import numpy as np
 import numpy.typing as npt
-from mindspore import Parameter, Tensor, get_context
 
 from rec_summary.errors import three_part, verbatim
+from rec_summary.training import loaded
+
+if TYPE_CHECKING:
+    from mindspore import Tensor
 
 Array = npt.NDArray[Any]
 
-_DTYPES: Final = {
-    kind: np.dtype(name)
-    for name in ("float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8")
-    if (kind := getattr(mindspore, name, None)) is not None
-}
+_COPIED: Final = ("float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8")
 
 
 @functools.cache
 def is_on_cpu() -> bool:
-    """Whether MindSpore computes on the CPU."""
+    """Whether MindSpore computes on the CPU; MindSpore is loaded."""
     # Cached: the answer cannot change, and the call takes as long as all the rest of a snapshot.
-    return bool(get_context("device_target") == "CPU")
+    return bool(loaded.mindspore().get_context("device_target") == "CPU")
+
+
+@functools.cache
+def _dtypes() -> dict[Any, np.dtype[Any]]:
+    """Returns the numpy types of MindSpore's types; MindSpore is loaded."""
+    kinds = {getattr(loaded.mindspore(), name, None): np.dtype(name) for name in _COPIED}
+    kinds.pop(None, None)
+    return kinds
 
 
 def as_array(value: Any, what: str) -> Array:
     """Returns a Tensor, Parameter, array or number as a numpy array, which may be a view.
+
+    An array is also whatever numpy can convert, such as a tensor of another framework.
 
     Raises:
         TypeError: `value` has another type. `what` names it in the message.
@@ -44,9 +52,9 @@ def as_array(value: Any, what: str) -> Array:
         array = np.asarray(value.asnumpy())
         # numpy can only convert a bfloat16 array, not compute with it.
         return array.astype(np.float32) if array.dtype.kind == "V" else array
-    if isinstance(value, (bool, int, float, np.ndarray, np.generic)):
+    if isinstance(value, (bool, int, float)) or hasattr(value, "__array__"):
         return np.asarray(value)
-    raise TypeError(three_part(what, type(value).__name__, "a Tensor or a number"))
+    raise TypeError(three_part(what, type(value).__name__, "a Tensor, an array or a number"))
 
 
 def copy_of(tensor: Tensor) -> Array | None:
@@ -55,7 +63,7 @@ def copy_of(tensor: Tensor) -> Array | None:
     On the CPU, MindSpore copies the bytes of a Tensor in a tenth of the time that numpy needs to
     inspect it.
     """
-    dtype = _DTYPES.get(tensor.dtype)
+    dtype = _dtypes().get(tensor.dtype)
     if dtype is None or not is_on_cpu():
         return None
     shape, data = tensor.shape, tensor.get_bytes()
@@ -76,7 +84,7 @@ def own_array(value: Any, what: str, rows: int | None = None) -> Array:
         TypeError: The elements are not real numbers.
         ValueError: A list has rows of different lengths.
     """
-    if rows is None and isinstance(value, Parameter):
+    if rows is None and loaded.is_parameter(value):
         copy = copy_of(value)
         if copy is not None:
             return copy

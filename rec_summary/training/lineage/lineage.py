@@ -20,12 +20,11 @@ from typing import Any, Final
 import mindspore
 import numpy as np
 from mindspore import nn
-from mindspore.communication import GlobalComm, get_group_size, get_rank
 
 from rec_summary._pb import lineage_pb2
 from rec_summary.records.failures import Troubles
 from rec_summary.records.format.names import this_host
-from rec_summary.training import _mindspore
+from rec_summary.training import _mindspore, loaded
 from rec_summary.training.online.stream import is_unbounded
 from rec_summary.training.step_view import StepView
 
@@ -57,14 +56,14 @@ class Environment:
 
 def this_environment() -> Environment:
     """Returns this process; it is rank 0 of 1 unless MindSpore's communication is initialised."""
-    distributed = bool(GlobalComm.INITED)
+    rank, rank_size = loaded.rank_and_size()
     try:
         own_version = version("rec_summary")
     except PackageNotFoundError:  # a checkout on PYTHONPATH
         own_version = "unknown"
     return Environment(
-        rank=int(get_rank()) if distributed else 0,
-        rank_size=int(get_group_size()) if distributed else 1,
+        rank=rank,
+        rank_size=rank_size,
         host=this_host(),
         pid=os.getpid(),
         mindspore_version=str(mindspore.__version__),

@@ -6,17 +6,16 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-from mindspore.nn import Cell
 
 from rec_summary.errors import three_part, verbatim
 from rec_summary.records.failures import Troubles
 from rec_summary.records.format.names import DEFAULT_PREFIX, DEFAULT_SUFFIX, check_affixes
 from rec_summary.records.writing.background import DEFAULT_FLUSH_SECS
 from rec_summary.records.writing.run_writer import Durability
-from rec_summary.training import operators
+from rec_summary.training import loaded, operators
 from rec_summary.training.checks import (
     check_bool,
     check_directory,
@@ -27,10 +26,12 @@ from rec_summary.training.checks import (
     create_directory,
 )
 from rec_summary.training.graphs import graph_record
-from rec_summary.training.lineage.lineage import this_environment
 from rec_summary.training.npy_export import NpyExporter, check_export_options
 from rec_summary.training.recorder import Recorder
 from rec_summary.training.summary_record.plugins import GRAPH, Pool, own_content
+
+if TYPE_CHECKING:
+    from mindspore.nn import Cell
 
 _INT64: Final = range(-(2**63), 2**63)
 
@@ -40,9 +41,10 @@ PluginFilter = Callable[[str], bool]
 class SummaryRecord:
     """Writes the values of a custom training loop, one record for each step.
 
-    A drop-in for `mindspore.SummaryRecord`, with the same argument names. Several may be open at
-    once, also on one directory: each writes its own files. `add_value` only makes a copy. A thread
-    of its own computes histograms, encodes images and writes files.
+    A drop-in for `mindspore.SummaryRecord`, with the same argument names. It also works without
+    MindSpore, for the loops of other frameworks. Several may be open at once, also on one
+    directory: each writes its own files. `add_value` only makes a copy. A thread of its own
+    computes histograms, encodes images and writes files.
 
     Example:
         with SummaryRecord("records", network=network) as record:
@@ -71,7 +73,7 @@ class SummaryRecord:
             file_prefix: The beginning of the names of the files.
             file_suffix: The end of the name of the summary file.
             num_process: Has no effect; MindSpore has it. One thread writes the records.
-            network: Its compiled graph is recorded once, as soon as it exists.
+            network: A Cell. Its compiled graph is recorded once, as soon as it exists.
             max_file_size: The size in bytes at which the next summary file begins; None for no
                 limit. No file is deleted.
             raise_exception: Whether the next `record`, `flush` or `close` raises a failure to
@@ -88,7 +90,7 @@ class SummaryRecord:
         directory = check_directory("log_dir", log_dir)
         check_affixes(file_prefix, file_suffix)
         check_int("num_process", num_process)
-        check_type("network", network, (Cell, type(None)), "a Cell or None")
+        _check_network("network", network)
         check_bool("raise_exception", raise_exception)
         retention = check_retention(max_file_size, None, None)
         exports = check_export_options(export_options)
@@ -107,7 +109,7 @@ class SummaryRecord:
             prefix=file_prefix,
             suffix=file_suffix,
         )
-        self._recorder.start(this_environment().rank)
+        self._recorder.start(loaded.rank_and_size()[0])
         self._path = str(self._recorder.path)
         self._mailbox = operators.Mailbox(self._troubles)
         self._mode = "train"
@@ -191,7 +193,7 @@ class SummaryRecord:
 
         Args:
             step: The step of the values.
-            train_network: Its compiled graph is recorded once, if `network` has none.
+            train_network: A Cell. Its compiled graph is recorded once, if `network` has none.
             plugin_filter: Returns whether the values of a plugin are written, from the plugin's
                 name; other values are dropped. None writes all.
 
@@ -208,7 +210,7 @@ class SummaryRecord:
         step = int(step)
         if step not in _INT64:
             raise ValueError(three_part("step", step, "an int of 64 bits"))
-        check_type("train_network", train_network, (Cell, type(None)), "a Cell or None")
+        _check_network("train_network", train_network)
         if plugin_filter is not None and not callable(plugin_filter):
             expected = "a function of a plugin's name, or None"
             raise TypeError(three_part("plugin_filter", plugin_filter, expected))
@@ -292,6 +294,11 @@ class SummaryRecord:
             raise failure
         if failure is not None:
             raise RuntimeError(f"{type(failure).__name__}: {failure}") from failure
+
+
+def _check_network(name: str, network: object) -> None:
+    if network is not None and not loaded.is_cell(network):
+        raise TypeError(three_part(name, network, "a Cell or None"))
 
 
 class _Failures(Troubles):

@@ -268,7 +268,7 @@ def test_odd_losses_are_recorded_or_refused_and_training_goes_on(tmp_path, kind,
         assert collector.troubles == {"loss": 3, "graph": 1}
         warnings = [r for r in caplog.records if "rec_summary: loss" in r.message]
         assert len(warnings) == 1
-        assert "Expected: a Tensor or a number" in warnings[0].message
+        assert "Expected: a Tensor, an array or a number" in warnings[0].message
         assert lineage(tmp_path, "train_lineage")[-1].run_state.troubles["loss"] == 3
     else:
         assert len(losses) == 3
