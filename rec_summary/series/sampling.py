@@ -217,6 +217,8 @@ class RunSampler:
             sampler.forget(restart.step)
         for others in self._others.values():
             others.forget(restart.step)
+        for record in restart.again:
+            self.add(record)
 
     def scalars(self) -> Iterator[tuple[str, npt.NDArray[Any]]]:
         """Yields the tags of scalars, and their points as `ScalarSampler.points` returns them."""

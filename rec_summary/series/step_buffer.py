@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import itertools
 import zlib
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -44,10 +45,13 @@ class Restart(NamedTuple):
     Attributes:
         step: The step from which training went on.
         origin: The first record of the new start.
+        again: Values of the new start that were passed on before it was recognised, such as images
+            that were recorded before the first scalar. The restart does not supersede them.
     """
 
     step: int
     origin: Record
+    again: Sequence[Record] = ()
 
 
 Finished = Batch | Restart
@@ -70,6 +74,9 @@ class StepBuffer:
     A series of scalars or histograms whose steps go back means that training was started
     again, from a checkpoint or from the beginning: what was recorded from there on is
     superseded. Other kinds, such as landscapes, may be recorded at any time for any step.
+
+    A new start may begin with such values. So the values at the beginning of a file, or behind a
+    step back, are remembered until the next value of a known series of scalars or histograms.
     """
 
     def __init__(self, run: str, report: Report, state: BufferState | None = None) -> None:
@@ -93,6 +100,10 @@ class StepBuffer:
         self._held_bytes = 0
         # Checksums of what `flush` passed on.
         self._passed = {(kind, tag): checksum for kind, tag, checksum in state.passed}
+        self._path = ""
+        # The values, by series and step, since a new start may have begun; None if none has.
+        self._recent: dict[tuple[str, str, int], Recorded] | None = None
+        self._recent_bytes = 0
         self._finished: list[Finished] = []
 
     @property
@@ -102,6 +113,9 @@ class StepBuffer:
 
     def add(self, batch: Batch) -> list[Finished]:
         """Takes the selected values of a batch; returns what is finished."""
+        if batch.path != self._path:
+            self._path = batch.path
+            self._remember()
         while (count := len(batch)) > 1:
             body = batch.part(0, int(np.searchsorted(batch.steps, batch.steps[-1])))
             if not len(body):
@@ -136,6 +150,9 @@ class StepBuffer:
             return int(np.searchsorted(steps, steps[0], "right"))
         series = {each: span for each, span in batch.series().items() if each[0] in STEADY}
         last = self._last
+        if self._recent is not None:
+            known = [span.place for each, span in series.items() if each in last]
+            return min(known, default=len(batch) - 1) + 1
         if len(last) + sum(each not in last for each in series) > MOST_SERIES:
             return len(batch)
         back = [
@@ -165,9 +182,12 @@ class StepBuffer:
         if step != self._step:
             self._release()
             self._passed.clear()
+            if self._recent is None and self._step is not None and step < self._step:
+                self._remember()
             self._step = step
         last = self._last
         taken = []
+        is_known = False
         for recorded in record.values:
             kind, tag, _, _ = recorded
             if len(tag) > LONGEST_TAG:
@@ -179,12 +199,20 @@ class StepBuffer:
                     what = f"a tag beyond the first {MOST_SERIES:,} of the run; skipped: {tag!r}"
                     self._report.problem(record.path, record.offset, what)
                     continue
+                is_known |= reached is not None
                 if reached is not None and reached > step and self._is_in_force(kind, tag, reached):
                     self._go_back(record)
                 last[kind, tag] = step
                 if self._restarts:
                     self._since[kind, tag] = self._restarts[-1][0]
             taken.append(recorded)
+        if is_known:
+            self._recent = None
+        elif self._recent is not None:
+            self._recent.update({(*each[:2], step): each for each in taken})
+            self._recent_bytes += record.nbytes
+            if self._recent_bytes > _HELD_BYTES:
+                self._remember()
         held = self._held
         for recorded in taken:
             key = recorded[:2]
@@ -216,12 +244,22 @@ class StepBuffer:
                 f"{max(self._last.values())} to {step}); TensorBoard shows the later values from "
                 "there on"
             )
+        recent = [each for each in (self._recent or {}).values() if each.origin.step >= step]
+        self._recent = None
+        numbers = {id(each) for each in recent}
+        held = {key: each for key, each in self._held.items() if id(each) in numbers}
+        numbers -= {id(each) for each in held.values()}
+        for key in held:
+            del self._held[key]
         self._release()
+        self._held = held
         number = self._restarts[-1][0] + 1 if self._restarts else 1
         while self._restarts and self._restarts[-1][1] >= step:
             self._restarts.pop()  # what that one supersedes, this one does
         self._restarts.append((number, step))
-        self._finished.append(Restart(step, record))
+        origin = recent[0].origin if recent else record
+        again = _records(each for each in recent if id(each) in numbers)
+        self._finished.append(Restart(step, origin, list(again)))
 
     def _is_in_force(self, kind: str, tag: str, reached: int) -> bool:
         """Whether no restart has superseded the last step of a series.
@@ -244,11 +282,20 @@ class StepBuffer:
         self._passed[key] = checksum
         return True
 
+    def _remember(self) -> None:
+        """Begins to remember values, unless there are none that a restart could supersede."""
+        self._recent = {} if self._last else None
+        self._recent_bytes = 0
+
     def _release(self) -> None:
-        for record, group in itertools.groupby(self._held.values(), lambda each: each.origin):
-            self._finished.append(record.of(list(group)))
+        self._finished.extend(_records(self._held.values()))
         self._held.clear()
         self._held_bytes = 0
+
+
+def _records(values: Iterable[Recorded]) -> Iterator[Record]:
+    for record, group in itertools.groupby(values, lambda each: each.origin):
+        yield record.of(list(group))
 
 
 def _too_long(tag: str) -> str:

@@ -25,7 +25,7 @@ from rec_summary.series.limits import Count, Rank, Seconds
 from rec_summary.series.lineage import EVALUATION, lineage_events, metrics_of, numeric
 from rec_summary.series.options import EVERYTHING, ExportOptions, Selection
 from rec_summary.series.report import Report
-from rec_summary.series.step_buffer import STEADY, Finished, Restart, StepBuffer
+from rec_summary.series.step_buffer import Finished, Restart, StepBuffer
 from rec_summary.series.text import valid
 
 _OVERLAP_SECS: Final = 5.0  # more than a clock that is set right jumps, less than a training
@@ -194,7 +194,7 @@ def _restarts(run: Run, files: Iterable[RecordFile]) -> list[_Place]:
     buffer = StepBuffer(run.name, Report())
     for number, file in enumerate(files):
         for batch in read_batches(file, Report()):
-            for item in buffer.add(batch.select(EVERYTHING, STEADY)):
+            for item in buffer.add(batch.select(EVERYTHING)):
                 if isinstance(item, Restart):
                     while found and found[-1].step >= item.step:
                         found.pop()

@@ -16,7 +16,15 @@ from rec_summary.series.overview.inspection import inspect_run
 from rec_summary.series.overview.tail import Tail
 from rec_summary.series.report import Report
 from rec_summary.series.values import History, finished, recorded_values
-from tests.support.record_dirs import START, event, histo, scalar, summary_name, write_payloads
+from tests.support.record_dirs import (
+    START,
+    event,
+    histo,
+    scalar,
+    summary_name,
+    write_payloads,
+    write_segment,
+)
 
 KINDS = ("scalar_value", "histogram")
 
@@ -60,6 +68,13 @@ def test_a_restart_that_goes_back_behind_an_earlier_one(tmp_path: Path) -> None:
     write(tmp_path / "run", *range(1, 101), *range(50, 81), *range(20, 31), 200)
     expected = [*range(1, 31), 200]
     assert read(only(tmp_path / "run")) == {("run", kind): expected for kind in KINDS}
+
+
+def test_values_before_the_first_scalar_of_a_new_start_count(tmp_path: Path) -> None:
+    write(tmp_path / "run", 1, 2, 3)
+    pictures = event(2, histo("new", [1]), at=START + 60)
+    write_segment(tmp_path / "run", pictures, event(2, scalar("a", 1), at=START + 61))
+    assert read(only(tmp_path / "run"))["run", "histogram"] == [1, 2]
 
 
 def test_two_writers_at_the_same_time_are_two_runs(tmp_path: Path) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from PIL import Image
 from tensorboard.compat.proto import summary_pb2 as tensorboard_pb2
+from tensorboard.util.tensor_util import make_tensor_proto
 
 from rec_summary._pb.summary_pb2 import Summary
 from rec_summary.errors import three_part, verbatim
@@ -64,6 +65,12 @@ def encoded(tag: str, data: bytes, channels: int, height: int = 0, width: int = 
         height=height, width=width, colorspace=channels, encoded_image_string=data
     )
     return Point(tag, IMAGES, tensorboard_pb2.Summary.Value(image=image))
+
+
+def no_image(tag: str) -> Any:
+    """Returns a value of an image series that holds a size, and no image."""
+    size = make_tensor_proto([b"0", b"0"], shape=[2])
+    return tensorboard_pb2.Summary.Value(tag=tag, tensor=size)
 
 
 def drawn(tag: str, picture: Image.Image) -> Point:

@@ -17,6 +17,7 @@ from rec_summary.series.step_buffer import BufferState, Finished, Restart, StepB
 from rec_summary.series.text import check_unicode, printable, reason
 from rec_summary.tensorboard import dashboards
 from rec_summary.tensorboard.dashboards.graphs.graph_def import tagged_graph
+from rec_summary.tensorboard.dashboards.images import IMAGES, no_image
 from rec_summary.tensorboard.dashboards.layout import layout_point
 from rec_summary.tensorboard.dashboards.points import Plugin, Point
 from rec_summary.tensorboard.event_files.event_file import EventFile, FilePosition
@@ -172,6 +173,7 @@ class TensorBoardRun:
         self._buffer = StepBuffer(name, report, state.steps)
         self._tags = Tags(name, report, state.tags)
         self._file = EventFile(logdir, name, state.file)
+        self._emptied: dict[str, Restart] = {}  # by the tags of images without any since then
         for kind in state.memories.keys() & self._mappers.keys():
             self._mappers[kind].memory.update(state.memories[kind])
 
@@ -285,6 +287,7 @@ class TensorBoardRun:
         if self._sampler is not None:
             for batch in self._sampler.drain():
                 self._write_batch(batch)
+        self._fill()
         self._file.flush()
 
     def settle(self) -> None:
@@ -348,6 +351,21 @@ class TensorBoardRun:
         self._state.layout = 0  # one of the loaders forgets it, too
         if self.begun:
             self._file.write_restart(restart.step, restart.origin.wall_time)
+            self._emptied = dict.fromkeys(self._tags.of(IMAGES.name), restart)
+            for record in restart.again:
+                self._write_record(record)
+                self._report.exported.subtract(each.kind for each in record.values)
+
+    def _fill(self) -> None:
+        """Writes an image without content under each tag that may have none since a restart.
+
+        The image page of TensorBoard's Python loader fails for all runs if there is a tag without
+        any event. An event without a sample is shown on no page.
+        """
+        for tag, restart in self._emptied.items():
+            step = max(restart.step, self._buffer.step or restart.step)
+            self._file.write(step, restart.origin.wall_time, [no_image(tag)])
+        self._emptied.clear()
 
     def _write_batch(self, batch: Batch) -> None:
         """Writes records: as they are framed in the batch where possible, else one by one.
@@ -367,8 +385,9 @@ class TensorBoardRun:
                 if frames is None:
                     break
                 self._file.write_framed(frames)
-                for (kind, _), span in part.series().items():
+                for (kind, tag), span in part.series().items():
                     self._report.exported[kind] += span.values
+                    self._emptied.pop(tag, None)
             reached = min(framed + converted, count)
             for record in batch.part(framed, reached).records():
                 self._write_record(record)
@@ -416,4 +435,7 @@ class TensorBoardRun:
             self._file.write(step, wall_time, placed)
 
     def _placed(self, points: Iterable[Point], kind: str) -> list[Any]:
-        return [self._tags.place(point, kind) for point in points if self._wants(point.plugin)]
+        placed = [self._tags.place(point, kind) for point in points if self._wants(point.plugin)]
+        for value in placed if self._emptied else ():
+            self._emptied.pop(value.tag, None)
+        return placed

@@ -26,7 +26,9 @@ from rec_summary.tensorboard.event_files.logdir import LogDir
 from rec_summary.tensorboard.event_files.run_exporter import RunExporter
 from rec_summary.tensorboard.event_files.targets import Destination, Names
 from tests.support import cases, event_files
+from tests.support.corpus import image
 from tests.support.event_files import LAYOUT, shown
+from tests.support.python_loader import PythonPages
 from tests.support.record_dirs import (
     START,
     custom,
@@ -231,6 +233,71 @@ def test_both_loaders_see_a_restart(records: Path, logdir: Path) -> None:
         if each.HasField("session_log")
     ]
     assert starts == [1, 2]
+
+
+def _first_life(directory: Path) -> None:
+    events = (event(step, scalar("loss", step), image("batch", 1)) for step in range(1, 6))
+    write_segment(directory, *events)
+
+
+def test_images_before_the_first_scalar_of_a_new_start_stay(records: Path, logdir: Path) -> None:
+    _first_life(records / "run")
+    again = [event(1, image("batch", 2)), event(1, histo("new", [1])), event(1, scalar("loss", 9))]
+    write_segment(records / "run", *again, event(2, scalar("loss", 8)))
+    report = export_tensorboard(records, logdir)
+    assert (report.exported["image"], report.exported["histogram"]) == (6, 1)
+    assert PythonPages(logdir).images("run", "batch") == [(1, 2)]
+    found = {(tag, step) for _, tag, step in shown(logdir)}
+    assert {("batch", 1), ("new", 1), ("loss", 1), ("loss", 2)} <= found
+    assert ("loss", 5) not in found
+
+
+def test_images_that_were_exported_before_the_first_scalar_stay(
+    records: Path, logdir: Path
+) -> None:
+    """A live export sees the image of a new start before its scalar."""
+    _first_life(records / "run")
+    report = Report()
+    with LogDir(str(logdir)) as entered:
+        [run] = find_runs(str(records))
+        exporter = RunExporter(
+            run, Destination(Names([run.name]), entered, report, ExportOptions())
+        )
+        for _ in exporter.update(run, final=False):
+            pass
+        pictures = event(3, image("batch", 2)), event(4, image("batch", 3))
+        path, _ = write_segment(records / "run", *pictures)
+        for _ in exporter.update(*find_runs(str(records)), final=False):
+            pass
+        more = event(3, scalar("loss", 9)), event(4, scalar("loss", 8))
+        with path.open("ab") as file:
+            file.write(b"".join(frame(each.SerializeToString()) for each in more))
+        for _ in exporter.update(*find_runs(str(records))):
+            pass
+        exporter.close()
+    assert PythonPages(logdir).images("run", "batch") == [(1, 1), (2, 1), (3, 2), (4, 3)]
+    assert report.exported["image"] == 7
+
+
+@pytest.mark.parametrize("live", [False, True])
+def test_a_tag_of_images_that_a_restart_empties_does_not_break_the_page(
+    records: Path, logdir: Path, live: bool
+) -> None:
+    _first_life(records / "run")
+    write_segment(records / "other", event(1, image("batch", 1)))
+    if live:
+        export_tensorboard(records, logdir)
+    write_segment(records / "run", event(1, scalar("loss", 9)), event(2, scalar("loss", 8)))
+    export_tensorboard(records, logdir)
+    pages = PythonPages(logdir)
+    assert pages.tags() == {"other": {"batch": 1}, "run": {"batch": 0}}
+    assert pages.images("run", "batch") == []
+    # The tag has images again.
+    write_segment(records / "run", event(3, image("batch", 3), scalar("loss", 7)))
+    export_tensorboard(records, logdir)
+    pages = PythonPages(logdir)
+    assert pages.tags()["run"] == {"batch": 1}
+    assert pages.images("run", "batch") == [(3, 3)]
 
 
 def test_an_early_step_of_another_kind_is_not_a_restart(records: Path, logdir: Path) -> None:
