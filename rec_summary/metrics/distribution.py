@@ -10,81 +10,141 @@ import numpy as np
 import numpy.typing as npt
 
 from rec_summary.errors import three_part
-from rec_summary.metrics.hashing import mix
-from rec_summary.metrics.state import Arrays, State, check_int, register, take, take_int
+from rec_summary.metrics.hashing import hash_strings, mix
+from rec_summary.metrics.state import Arrays, State, check_int, register, take, take_int, take_sums
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 SMOOTHING: Final = 0.5
 _MOST_BUCKETS: Final = 2**20
+_MOST_CATEGORIES: Final = 4096
+_WEIGHT_UNIT: Final = 2.0**-20
+_MAX_WEIGHT: Final = 2.0**20
+_LEAST_COUNT: Final = 5  # of a category in a reference; of fewer, chance decides
+
+Counts = npt.NDArray[np.float64]
 
 
 @register
 class Distribution(State):
-    """Counts of values in bins; a mergeable state.
+    """Weights of values in bins; a mergeable state.
 
     Numbers fall between edges: bin i holds ``edges[i-1] <= x < edges[i]``; the first and the last
-    bin are open. Categories (integers) fall into buckets by a hash.
+    bin are open. Categories (integers, or strings by their hash) have a bin each if they are known,
+    and else fall into buckets by a hash.
 
     Attributes:
         edges: Ascending edges, (k,); empty for categories.
         buckets: The number of buckets; 0 for numbers.
-        counts: The number of values in each bin, (k + 1,) or (buckets,), and at the end the number
-            of NaN.
+        categories: The known categories, ascending int64, (c,); empty for numbers.
+        counts: The weight of the values in each bin, (k + 1,) or (c + buckets,), and at the end
+            that of NaN.
+        squares: The sum of the squares of all weights but that of NaN, (1,).
     """
 
-    _settings = ("edges", "buckets")
-    _sums = ("counts",)
+    _settings = ("edges", "buckets", "categories")
+    _sums = ("counts", "squares")
 
-    def __init__(self, edges: Sequence[float] | npt.NDArray[Any] = (), buckets: int = 0) -> None:
-        """Starts empty; give edges or buckets.
+    def __init__(
+        self,
+        edges: Sequence[float] | npt.NDArray[Any] = (),
+        buckets: int = 0,
+        categories: Sequence[int] | npt.NDArray[Any] = (),
+    ) -> None:
+        """Starts empty; give edges or buckets, and categories only with buckets.
 
         Raises:
-            TypeError, ValueError: Neither or both are given, the edges do not ascend or are not
-                finite, or there are fewer than two buckets.
+            TypeError, ValueError: Neither or both are given, the edges or categories do not ascend,
+                edges are not finite, or there are fewer than two bins.
         """
-        found = np.array(edges, np.float64)
+        found, known = np.array(edges, np.float64), np.array(categories, np.int64)
         check_int("buckets", buckets, 0, _MOST_BUCKETS)
-        if (found.size > 0) == (buckets > 0) or buckets == 1:
+        if (found.size > 0) == (buckets > 0) or buckets + known.size == 1:
             raise ValueError(
                 three_part("edges, buckets", (found.size, buckets), "edges, or 2 buckets or more")
             )
         if found.ndim != 1 or not np.isfinite(found).all() or (np.diff(found) <= 0).any():
             raise ValueError(three_part("edges", edges, "finite ascending numbers"))
+        if known.ndim != 1 or (known[1:] <= known[:-1]).any() or (known.size and found.size):
+            expected = "ascending integers, and none beside edges"
+            raise ValueError(three_part("categories", categories, expected))
         self.edges = found
         self.buckets = int(buckets)
-        self.counts = np.zeros((buckets or found.size + 1) + 1, np.int64)
+        self.categories = known
+        bins = known.size + buckets if buckets else found.size + 1
+        self.counts: Counts = np.zeros(bins + 1)
+        self.squares: Counts = np.zeros(1)
 
-    def add(self, values: npt.ArrayLike) -> None:
+    def add(self, values: npt.ArrayLike, weights: npt.NDArray[Any] | None = None) -> None:
         """Counts values of any shape.
 
+        Args:
+            values: The values; the first axis is that of the examples.
+            weights: The weight of each example, 0 to 2**20, rounded to multiples of 2**-20; others
+                count as 0. All are 1 if None.
+
         Raises:
-            TypeError: They are not numbers, or not integers where there are buckets.
+            TypeError: They are not numbers, or neither integers nor strings where there are
+                buckets.
         """
-        found = np.asarray(values).ravel()
+        given = np.asarray(values)
+        found = given.ravel()
         kinds = "iub" if self.buckets else "iubf"
         if not found.size:
             return
+        if self.buckets and found.dtype.kind in "USO":
+            found = hash_strings(found)
         if found.dtype.kind not in kinds:
             expected = "an integer dtype" if self.buckets else "a dtype of real numbers"
             raise TypeError(three_part("the dtype of the values", found.dtype, expected))
         if self.buckets:
-            places = (mix(found) % np.uint64(self.buckets)).astype(np.intp)
+            places = self._places(found.astype(np.int64))
         else:
             # numpy sorts NaN into the last bin.
             places = np.searchsorted(self.edges, found, side="right")
             if found.dtype.kind == "f":
                 places[np.isnan(found)] = self.counts.size - 1
-        self.counts += np.bincount(places, minlength=self.counts.size)
+        if weights is None:
+            self.counts += np.bincount(places, minlength=self.counts.size)
+            self.squares += np.count_nonzero(places < self.counts.size - 1)
+            return
+        usable = (weights >= 0) & (weights <= _MAX_WEIGHT)
+        heavy = np.rint(np.where(usable, weights, 0.0) / _WEIGHT_UNIT) * _WEIGHT_UNIT
+        heavy = np.repeat(heavy, found.size // len(heavy))
+        self.counts += np.bincount(places, heavy, self.counts.size)
+        self.squares += float((heavy * heavy)[places < self.counts.size - 1].sum())
+
+    def _places(self, found: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:
+        """Returns the bins of categories."""
+        hashed = (mix(found) % np.uint64(self.buckets)).astype(np.intp) + self.categories.size
+        if not self.categories.size:
+            return hashed
+        near = np.minimum(np.searchsorted(self.categories, found), self.categories.size - 1)
+        return np.where(self.categories[near] == found, near, hashed)
+
+    def sample(self) -> Counts:
+        """Returns the counts of a sample without weights that says as much, without that of NaN.
+
+        The weights of examples are scaled to Kish's effective size of the sample, the square of
+        their sum divided by the sum of their squares.
+        """
+        counts = self.counts[:-1]
+        squares = float(self.squares[0])
+        return counts * (float(counts.sum()) / squares) if squares else counts.copy()
 
     def equals(self, other: Distribution) -> bool:
         """Returns whether another distribution has the same bins and counts."""
         return (
             self.buckets == other.buckets
             and np.array_equal(self.edges, other.edges)
+            and np.array_equal(self.categories, other.categories)
             and np.array_equal(self.counts, other.counts)
         )
+
+    def empty(self) -> Distribution:
+        """Returns a distribution with the same bins and no values."""
+        return Distribution(self.edges, self.buckets, self.categories)
 
     @classmethod
     def from_arrays(cls, arrays: Arrays) -> Self:
@@ -94,21 +154,55 @@ class Distribution(State):
             ValueError: The arrays do not describe a distribution.
         """
         edges = take(arrays, "edges", np.float64, (None,))
-        new = cls(edges, take_int(arrays, "buckets", 0, _MOST_BUCKETS))
+        buckets = take_int(arrays, "buckets", 0, _MOST_BUCKETS)
+        if "counts" in arrays and arrays["counts"].dtype == np.int64:
+            # Of an earlier version, which knew neither categories nor weights.
+            new = cls(edges, buckets)
+            new.take_counts(take_sums(arrays, "counts", np.int64, new.counts.shape))
+            return new
+        new = cls(edges, buckets, take(arrays, "categories", np.int64, (None,)))
         new._take_contents(arrays)
         return new
 
+    def take_counts(self, counts: npt.NDArray[Any]) -> None:
+        """Takes counts of values without weights."""
+        self.counts = counts.astype(np.float64)
+        self.squares = np.array([self.counts[:-1].sum()])
+
+
+def categories_of(values: npt.NDArray[Any], buckets: int) -> Distribution:
+    """Returns an empty distribution for integers or strings like these values.
+
+    The most frequent values have a bin each: all of them if there are few, and else those that are
+    frequent enough for their share to be known. The rest is hashed.
+
+    Args:
+        values: The values, (n,).
+        buckets: The maximum number of buckets for the rest.
+    """
+    if values.dtype.kind in "USO":
+        values = hash_strings(values)
+    found, counts = np.unique(values.astype(np.int64), return_counts=True)
+    order = np.lexsort((found, -counts))
+    if len(found) > buckets:
+        order = order[counts[order] >= _LEAST_COUNT][:_MOST_CATEGORIES]
+    rest = int(counts.sum() - counts[order].sum())
+    return Distribution(
+        buckets=min(max(rest // (2 * _LEAST_COUNT), 2), buckets), categories=np.sort(found[order])
+    )
+
 
 def psi(
-    reference: npt.NDArray[np.integer[Any]],
-    counts: npt.NDArray[np.integer[Any]],
+    reference: npt.NDArray[Any],
+    counts: npt.NDArray[Any],
     smoothing: float = SMOOTHING,
 ) -> float:
     """Returns the population stability index of counts against a reference.
 
-    The sum of ``(q - p) * ln(q / p)`` over the bins, with the shares p and q of the smoothed
-    counts, ``(count + smoothing) / (total + smoothing * bins)``. Without smoothing it is infinite
-    if a bin is empty on one side only. A common reading: 0.1 is a small shift, 0.25 a large one.
+    The sum of ``(q - p) * ln(q / p)`` over the bins that are not empty on both sides, with
+    the shares p and q of the smoothed counts, ``(count + smoothing) / (total + smoothing * bins)``.
+    Without smoothing it is infinite if a bin is empty on one side only. A common reading: 0.1 is a
+    small shift, 0.25 a large one.
     Kullback and Leibler, On information and sufficiency, 1951 (their J).
 
     Args:
@@ -121,6 +215,8 @@ def psi(
     """
     if not reference.sum() or not counts.sum():
         return math.nan
+    occurred = (reference > 0) | (counts > 0)
+    reference, counts = reference[occurred], counts[occurred]
     p = (reference + smoothing) / (reference.sum() + smoothing * reference.size)
     q = (counts + smoothing) / (counts.sum() + smoothing * counts.size)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -128,9 +224,7 @@ def psi(
     return float(parts.sum())
 
 
-def psi_by_chance(
-    reference: npt.NDArray[np.integer[Any]], counts: npt.NDArray[np.integer[Any]]
-) -> float:
+def psi_by_chance(reference: npt.NDArray[Any], counts: npt.NDArray[Any]) -> float:
     """Returns the mean index of two samples of the same distribution.
 
     ``(bins - 1) * (1 / n + 1 / m)``, for samples of n and m with several values in each bin
@@ -141,16 +235,14 @@ def psi_by_chance(
         reference: Counts, (k,).
         counts: Counts in the same bins, (k,).
     """
-    n, m = int(reference.sum()), int(counts.sum())
+    n, m = float(reference.sum()), float(counts.sum())
     if not n or not m:
         return math.nan
     bins = int(np.count_nonzero(reference + counts))
     return (bins - 1) * (1 / n + 1 / m)
 
 
-def jensen_shannon(
-    reference: npt.NDArray[np.integer[Any]], counts: npt.NDArray[np.integer[Any]]
-) -> float:
+def jensen_shannon(reference: npt.NDArray[Any], counts: npt.NDArray[Any]) -> float:
     """Returns the Jensen-Shannon divergence of two distributions, in bits.
 
     It is the square of `scipy.spatial.distance.jensenshannon` with base 2. Empty bins need no

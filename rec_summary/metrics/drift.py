@@ -18,11 +18,13 @@ from rec_summary.errors import three_part
 from rec_summary.metrics.distribution import (
     SMOOTHING,
     Distribution,
+    categories_of,
     edges_of,
     jensen_shannon,
     psi,
     psi_by_chance,
 )
+from rec_summary.metrics.hashing import hash_strings
 from rec_summary.metrics.state import (
     Array,
     Arrays,
@@ -32,6 +34,7 @@ from rec_summary.metrics.state import (
     nested,
     register,
     take,
+    take_sums,
     unnested,
 )
 
@@ -50,7 +53,7 @@ class DriftReport:
     """The drift of one column.
 
     Attributes:
-        count: The number of values in the window.
+        count: The weight of the values in the window.
         psi: The population stability index, smoothed by one half.
         psi_by_chance: The mean index of samples of these sizes without any drift.
         jensen_shannon: The divergence in bits, 0 to 1.
@@ -59,7 +62,7 @@ class DriftReport:
         reference_rate: The same in the reference.
     """
 
-    count: int
+    count: float
     psi: float
     psi_by_chance: float
     jensen_shannon: float
@@ -81,23 +84,22 @@ class Drift(State):
 
     def __init__(self, reference: Mapping[str, Distribution]) -> None:
         self.reference = dict(reference)
-        self.window = {
-            name: Distribution(bins.edges, bins.buckets) for name, bins in reference.items()
-        }
+        self.window = {name: bins.empty() for name, bins in reference.items()}
 
-    def add(self, columns: Columns) -> None:
+    def add(self, columns: Columns, weights: npt.NDArray[Any] | None = None) -> None:
         """Counts the values of a batch.
 
         Args:
             columns: Values of any shape by column. Columns may be missing; those that the
                 reference does not have are skipped.
+            weights: The weight of each example; see `Distribution.add`.
 
         Raises:
             TypeError: The type of a column does not fit its bins.
         """
         for name, distribution in self.window.items():
             if name in columns:
-                distribution.add(columns[name])
+                distribution.add(columns[name], weights)
 
     def report(self, smoothing: float = SMOOTHING) -> dict[str, DriftReport]:
         """Returns the drift of each column.
@@ -107,8 +109,8 @@ class Drift(State):
         """
         found = {}
         for name, window in self.window.items():
-            then, now = self.reference[name].counts[:-1], window.counts[:-1]
-            values, missing = int(now.sum()), int(window.counts[-1])
+            then, now = self.reference[name].sample(), window.sample()
+            values, missing = float(window.counts[:-1].sum()), float(window.counts[-1])
             found[name] = DriftReport(
                 count=values,
                 psi=psi(then, now, smoothing),
@@ -145,7 +147,7 @@ class Drift(State):
         """Returns the reference and the counts of the window."""
         found = reference_arrays(self.reference)
         for name, window in self.window.items():
-            found[f"window.{name}"] = window.counts.copy()
+            found[f"window.{name}"] = np.append(window.counts, window.squares)
         return found
 
     @classmethod
@@ -157,8 +159,13 @@ class Drift(State):
         """
         new = cls(reference_from_arrays(arrays))
         for name, bins in new.reference.items():
-            counts = take(arrays, f"window.{name}", np.int64, bins.counts.shape)
-            new.window[name] = Distribution.from_arrays({**bins.arrays(), "counts": counts})
+            key = f"window.{name}"
+            if key in arrays and arrays[key].dtype == np.int64:  # of an earlier version
+                counts = take_sums(arrays, key, np.int64, bins.counts.shape)
+                new.window[name].take_counts(counts)
+            else:
+                sums = take_sums(arrays, key, np.float64, (bins.counts.size + 1,))
+                new.window[name].counts, new.window[name].squares = sums[:-1], sums[-1:]
         return new
 
     def _add(self, other: Self) -> None:
@@ -189,11 +196,14 @@ def reference_from_arrays(arrays: Arrays) -> dict[str, Distribution]:
     }
 
 
-class ReferenceBuilder:
-    """Builds the reference from the first examples.
+@register
+class ReferenceBuilder(State):
+    """Builds the reference from the first examples; a state, so that a restarted run goes on.
 
     It keeps their values, because the edges of the bins depend on all of them.
     """
+
+    _settings = ("_examples", "_bins", "_buckets")
 
     def __init__(self, examples: int, bins: int = _BINS, buckets: int = _BUCKETS) -> None:
         """Starts empty.
@@ -201,7 +211,8 @@ class ReferenceBuilder:
         Args:
             examples: The number of examples.
             bins: The number of bins of equal frequency for numbers.
-            buckets: The number of buckets for categories.
+            buckets: The number of buckets for the rest of the categories, and the number of
+                different values up to which each has its own bin.
 
         Raises:
             TypeError, ValueError: An argument is not an int, or too small.
@@ -210,6 +221,7 @@ class ReferenceBuilder:
         self._bins = check_int("bins", bins, 2)
         self._buckets = check_int("buckets", buckets, 2)
         self._columns: dict[str, list[npt.NDArray[Any]]] = {}
+        self._weights: list[npt.NDArray[Any]] = []
         self._have = 0
 
     @property
@@ -217,12 +229,13 @@ class ReferenceBuilder:
         """Whether there are enough examples."""
         return self._have >= self._examples
 
-    def add(self, columns: Columns) -> int:
+    def add(self, columns: Columns, weights: npt.NDArray[Any] | None = None) -> int:
         """Takes examples of a batch until there are enough.
 
         Args:
-            columns: Values by column; the first axis is that of the examples. Integers are
-                categories (except in the label), floats are numbers.
+            columns: Values by column; the first axis is that of the examples. Integers and strings
+                are categories (except in the label), floats are numbers.
+            weights: The weight of each example; see `Distribution.add`.
 
         Returns:
             How many examples of the batch were taken. The window begins after them.
@@ -240,7 +253,10 @@ class ReferenceBuilder:
         taken = min(sizes.pop(), self._examples - self._have)
         for name, array in batch.items():
             # A copy: a view would keep the whole batch.
-            self._columns.setdefault(name, []).append(array[:taken].ravel().copy())
+            values = hash_strings(array[:taken]) if array.dtype.kind in "USO" else array[:taken]
+            self._columns.setdefault(name, []).append(values.ravel().copy())
+        if weights is not None:
+            self._weights.append(weights[:taken].astype(np.float64))
         self._have += taken
         return taken
 
@@ -253,20 +269,59 @@ class ReferenceBuilder:
         if not self._have:
             raise ValueError(three_part("the reference", "no example", "one example or more"))
         found = {}
+        weights = np.concatenate(self._weights) if self._weights else None
         for name, parts in self._columns.items():
             values = np.concatenate(parts)
             if name == LABEL:
                 distribution = Distribution([0.5])
             elif values.dtype.kind in "iub":
-                distribution = Distribution(buckets=self._buckets)
+                distribution = categories_of(values, self._buckets)
             else:
                 distribution = Distribution(edges_of(values, self._bins))
-            distribution.add(values)
+            distribution.add(values, weights)
             found[name] = distribution
         return found
 
+    def arrays(self) -> dict[str, Array]:
+        """Returns the settings, the names of the columns, their values, and the weights."""
+        found: dict[str, Array] = {
+            "settings": np.array([self._examples, self._bins, self._buckets, self._have], np.int64),
+            "columns": np.array(list(self._columns), np.str_),
+            "weights": np.concatenate([np.zeros(0), *self._weights]),
+        }
+        for number, parts in enumerate(self._columns.values()):
+            found[f"values.{number}"] = np.concatenate(parts)
+        return found
 
-def _rate(counts: npt.NDArray[np.int64]) -> float:
+    @classmethod
+    def from_arrays(cls, arrays: Arrays) -> Self:
+        """Returns the state of these arrays.
+
+        Raises:
+            ValueError: The arrays do not describe such a state.
+        """
+        *settings, have = take_sums(arrays, "settings", np.int64, (4,)).tolist()
+        new = cls(*settings)
+        new._have = have
+        weights = take(arrays, "weights", np.float64, (None,), finite=False)
+        new._weights = [weights] if weights.size else []
+        for number, name in enumerate(take(arrays, "columns", np.str_, (None,)).tolist()):
+            key = f"values.{number}"
+            values = arrays.get(key)
+            if values is None or values.ndim != 1 or values.dtype.kind not in "iubf":
+                raise ValueError(three_part(f"The array {key!r} of a state", values, "numbers"))
+            new._columns[name] = [values.copy()]
+        return new
+
+    def copy(self) -> Self:
+        """Returns an independent copy."""
+        new = super().copy()
+        new._columns = {name: list(parts) for name, parts in self._columns.items()}
+        new._weights = list(self._weights)
+        return new
+
+
+def _rate(counts: npt.NDArray[Any]) -> float:
     """Returns the share of all bins except the first; NaN if all are empty."""
-    total = int(counts.sum())
-    return 1 - int(counts[0]) / total if total else math.nan
+    total = float(counts.sum())
+    return 1 - float(counts[0]) / total if total else math.nan

@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import entropy
 
 from rec_summary.metrics.drift import (
     LABEL,
     Drift,
+    DriftReport,
     ReferenceBuilder,
     reference_arrays,
     reference_from_arrays,
@@ -154,3 +156,91 @@ def test_invalid_columns() -> None:
 def test_a_reference_of_nothing() -> None:
     with pytest.raises(ValueError, match="one example or more"):
         ReferenceBuilder(10).reference()
+
+
+def drift_of(first: np.ndarray, then: np.ndarray, weights: np.ndarray | None = None) -> DriftReport:
+    builder = ReferenceBuilder(len(first))
+    builder.add({"feature": first})
+    found = Drift(builder.reference())
+    found.add({"feature": then}, weights)
+    return found.report()["feature"]
+
+
+def exact_psi(first: np.ndarray, then: np.ndarray) -> float:
+    """Returns the index of exact categories, smoothed by one half where one occurred."""
+    names, places = np.unique(np.concatenate([first, then]), return_inverse=True)
+    sides = [
+        np.bincount(part, minlength=names.size) + 0.5
+        for part in (places[: first.size], places[first.size :])
+    ]
+    p, q = (side / side.sum() for side in sides)
+    return float(entropy(p, q) + entropy(q, p))
+
+
+@pytest.mark.parametrize("values", [2, 7, 20, 200])
+def test_few_categories_have_no_drift_where_there_is_none(values: int) -> None:
+    random = np.random.default_rng(0)
+    first, then = (
+        random.integers(0, values, 10_000) * 1_000_003,
+        random.integers(0, values, 1_000) * 1_000_003,
+    )
+    found = drift_of(first, then)
+    assert found.psi < 1.5 * found.psi_by_chance + 0.005
+    assert found.psi == pytest.approx(exact_psi(first, then), rel=1e-9)
+
+
+def test_drift_of_many_categories_is_not_hidden() -> None:
+    random = np.random.default_rng(0)
+    shuffled = random.permutation(3_000)
+    draws = [np.minimum(random.zipf(1.3, 10_000), 3_000) - 1 for _ in range(3)]
+    same, moved = drift_of(draws[0], draws[1]), drift_of(draws[0], shuffled[draws[2]])
+    assert same.psi < 3 * same.psi_by_chance
+    assert moved.psi > 0.8 * exact_psi(draws[0], shuffled[draws[2]])
+
+
+def test_strings_are_categories() -> None:
+    names = np.array(["a", "b", "c"])
+    random = np.random.default_rng(0)
+    first, then = random.integers(0, 3, 1000), random.integers(0, 2, 500)
+    found = drift_of(names[first], names[then])
+    assert found.psi == pytest.approx(drift_of(first, then).psi)
+
+
+def test_drift_heeds_weights() -> None:
+    random = np.random.default_rng(0)
+    first, then = random.normal(0, 1, 20_000), random.normal(0.5, 1, 20_000)
+    # The ratio of the densities: with it, the second sample is one of the first distribution.
+    weights = np.exp(0.125 - 0.5 * then)
+    assert drift_of(first, then).psi > 0.2
+    weighted = drift_of(first, then, weights)
+    assert weighted.psi < 3 * weighted.psi_by_chance
+    scaled = drift_of(first, then, 64 * weights)
+    assert scaled.psi == pytest.approx(weighted.psi, rel=1e-4)
+    kept = then > 0
+    assert drift_of(first, then, kept.astype(float)).psi == pytest.approx(
+        drift_of(first, then[kept]).psi
+    )
+
+
+def test_a_state_of_an_earlier_version() -> None:
+    arrays = {
+        "columns": np.array(["country"]),
+        "reference.0.edges": np.zeros(0),
+        "reference.0.buckets": np.array(2),
+        "reference.0.counts": np.array([4, 6, 0]),
+        "window.country": np.array([7, 1, 0]),
+    }
+    found = Drift.from_arrays(arrays)
+    found.add({"country": [3]})
+    assert found.report()["country"].count == 9
+
+
+def test_a_reference_goes_on_after_a_restart() -> None:
+    whole, broken = ReferenceBuilder(1000), ReferenceBuilder(1000)
+    for seed in range(3):
+        whole.add(batch(seed), np.full(400, 0.5))
+        broken.add(batch(seed), np.full(400, 0.5))
+        broken = ReferenceBuilder.from_arrays(broken.arrays())
+    assert broken.complete
+    for name, distribution in whole.reference().items():
+        assert_equal_states(distribution, broken.reference()[name])

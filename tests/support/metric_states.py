@@ -92,12 +92,16 @@ _LAGS: Arrays = {
 _DISTRIBUTION: Arrays = {
     "edges": np.array([0.25, 0.75]),
     "buckets": _int(0),
-    "counts": _ints(5, 3, 2, 1),
+    "categories": _ints(),
+    "counts": np.array([5.0, 3, 2, 1]),
+    "squares": np.array([10.0]),
 }
 _CATEGORIES: Arrays = {
     "edges": np.zeros(0),
     "buckets": _int(2),
-    "counts": _ints(4, 6, 0),
+    "categories": _ints(-3, 7),
+    "counts": np.array([4, 6.5, 1, 0, 0]),
+    "squares": np.array([11.25]),
 }
 _TOUCHED: Arrays = {
     "size": _ints(10),
@@ -148,8 +152,18 @@ STORED: dict[str, tuple[str, Arrays]] = {
             "columns": np.array(["label", "country"]),
             **nested("reference.0", _DISTRIBUTION),
             **nested("reference.1", _CATEGORIES),
-            "window.label": _ints(1, 2, 3, 4),
-            "window.country": _ints(7, 0, 0),
+            "window.label": np.array([1.0, 2, 3, 4, 6]),
+            "window.country": np.array([7.0, 0, 0, 0, 0, 7]),
+        },
+    ),
+    "reference builder": (
+        "ReferenceBuilder",
+        {
+            "settings": _ints(10, 5, 256, 2),
+            "columns": np.array(["label", "country"]),
+            "weights": np.array([1.0, 0.5]),
+            "values.0": np.array([0, 1], np.float32),
+            "values.1": _ints(7, 9),
         },
     ),
     "throughput": (

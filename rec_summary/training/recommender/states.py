@@ -33,6 +33,7 @@ from rec_summary.training.tensors import Array
 
 _EXACT_ROWS: Final = 2**20  # two bytes of memory for each; larger tables are estimated
 _ROWS: Final = "rows"
+_BUILDER: Final = "reference_builder"
 _BUCKETS: Final = 16
 _MOST_REFUSED: Final = 0.01  # the share of examples from which on it is reported
 _LEAST_WEIGHT: Final = 2.0**-13  # rounded by less than 1 %
@@ -192,6 +193,8 @@ class RankMetrics:
         found[report.THROUGHPUT] = self._throughput
         if self._drift is not None:
             found[report.DRIFT] = self._drift
+        else:
+            found[_BUILDER] = self._builder
         return found
 
     def restore(self, stored: Mapping[str, State], examples: int) -> None:
@@ -221,6 +224,10 @@ class RankMetrics:
             self._drift is None or _same_reference(self._drift.reference, drift.reference)
         ):
             self._drift, self.reference = drift, drift.reference
+        builder = stored.get(_BUILDER)
+        if isinstance(builder, ReferenceBuilder) and self._drift is None:
+            builder.check_mergeable(self._builder)
+            self._builder = builder
         self.examples = examples
 
     def _groups(self) -> dict[str, dict[str, Any]]:
@@ -339,14 +346,16 @@ class RankMetrics:
                 columns[name] = feature
         if not columns:
             return
+        weights = self._flat(inputs.WEIGHTS, arrays)
         if self._drift is None:
-            taken = self._builder.add(columns)
+            taken = self._builder.add(columns, weights)
             if not self._builder.complete:
                 return
             self.set_reference(self._builder.reference())
             columns = {name: column[taken:] for name, column in columns.items()}
+            weights = None if weights is None else weights[taken:]
         assert self._drift is not None
-        self._drift.add(columns)
+        self._drift.add(columns, weights)
 
 
 def _windows(empty: Any, options: RecommenderMetrics, buckets: int) -> dict[str, Window[Any]]:
