@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
 import pytest
 
+import rec_summary
 from tools.docs_site import links
 from tools.docs_site.blocks import MarkError, blocks, replaced
 from tools.docs_site.run import HERE, Runner
@@ -53,6 +55,14 @@ def test_outputs_are_written_into_their_blocks(tmp_path: Path) -> None:
     path = page(tmp_path, "a\n\n<!-- output -->\n```text\nold\nolder\n```\nb\n")
     [block] = blocks(path)
     assert replaced(path, {block.line: "new"}) == "a\n\n<!-- output -->\n```text\nnew\n```\nb\n"
+
+
+def test_the_api_page_has_all_public_names() -> None:
+    shown = set(re.findall(r"^::: (\S+)$", (ROOT / "docs" / "api.md").read_text(), re.MULTILINE))
+    places = {
+        f"{rec_summary._HOME[name]}.{name}" for name in rec_summary.__all__ if name != "__version__"
+    }
+    assert places - shown == set()
 
 
 def test_what_pages_ask_for_is_there() -> None:
