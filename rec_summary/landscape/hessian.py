@@ -15,14 +15,17 @@ import numpy as np
 import numpy.typing as npt
 
 from rec_summary.errors import three_part
-from rec_summary.landscape.checkpoints import Trajectory
+from rec_summary.landscape.checkpoints import Trajectory, is_table
 from rec_summary.landscape.evaluate import Model, ModelError
 from rec_summary.landscape.options import HESSIAN
-from rec_summary.landscape.plane import Plane, Vector, last_point
+from rec_summary.landscape.plane import Plane, Vector, last_point, touched_rows
 
 Floats = npt.NDArray[np.float64]
 
-_STEP: Final = 1e-3  # of a difference, in units of one plus the norm of the parameters
+# Of a difference. It does not grow with the parameters: the norm of large tables says nothing of
+# how far the gradient is linear along an eigenvector, which is mostly one of other parameters.
+_STEP: Final = 5e-3
+_ROUNDING: Final = 1e-6  # of the norm of the parameters: float32 rounds a smaller step
 _TOLERANCE: Final = 1e-7
 _LEAST_RISE: Final = 0.1  # of the loss at the edge of the grid
 
@@ -36,18 +39,26 @@ class DifferentiableModel(Model, Protocol):
 
 
 def hessian_plane(
-    trajectory: Trajectory, names: Sequence[str], size: int, seed: int, model: Model
+    trajectory: Trajectory,
+    names: Sequence[str],
+    size: int,
+    seed: int,
+    model: Model,
+    *,
+    touched_only: bool = False,
 ) -> Plane:
     """Returns the plane of the two greatest eigenvalues at the last checkpoint.
 
     The grid ends where a parabola of the same curvature has twice the loss.
 
     Args:
-        trajectory: The checkpoints; only the last one is used.
+        trajectory: The checkpoints; the plane goes through the last one.
         names: The parameters that move; at least three numbers.
         size: The number of points along each side of the grid.
         seed: The seed of the first vector of the search.
         model: A `DifferentiableModel`.
+        touched_only: Whether rows of embedding tables that are equal in all checkpoints do not
+            move.
 
     Raises:
         ModelError: The model has no gradient.
@@ -62,7 +73,20 @@ def hessian_plane(
         model.set(name, value)
     loss = float(model.loss())
     start = _flat(origin, names)
-    step = _STEP * (1 + float(np.linalg.norm(start)))
+    step = max(_STEP, _ROUNDING * float(np.linalg.norm(start)))
+    moving = np.ones(start.size, bool)
+    if touched_only:
+        still = {
+            name: np.broadcast_to(_moving(trajectory, name, origin[name]), origin[name].shape)
+            for name in names
+        }
+        moving = _flat(still, names) > 0
+    free = np.flatnonzero(moving)
+
+    def spread(vector: Floats) -> Floats:
+        whole = np.zeros(start.size)
+        whole[free] = vector
+        return whole
 
     def gradient(point: Floats) -> Floats:
         for name, value in _split(point, origin, names).items():
@@ -74,12 +98,12 @@ def hessian_plane(
         length = float(np.linalg.norm(vector))
         if not length:
             return np.zeros_like(vector)
-        away = vector * (step / length)
+        away = spread(vector * (step / length))
         difference: Floats = gradient(start + away) - gradient(start - away)
-        return difference * (length / (2 * step))
+        return difference[free] * (length / (2 * step))
 
-    operator = LinearOperator((start.size, start.size), matvec=product, dtype=np.float64)
-    begin = np.random.default_rng(seed).standard_normal(start.size)
+    operator = LinearOperator((free.size, free.size), matvec=product, dtype=np.float64)
+    begin = np.random.default_rng(seed).standard_normal(start.size)[free]
     values, vectors = eigsh(operator, k=2, which="LA", v0=begin, tol=_TOLERANCE)
     order = np.argsort(values)[::-1]
     values, vectors = values[order], vectors[:, order]
@@ -87,7 +111,7 @@ def hessian_plane(
     vectors = vectors * np.sign(vectors[np.abs(vectors).argmax(axis=0), [0, 1]])
     axes = [_axis(float(value), loss, size) for value in values]
     first, second = (
-        {n: v.astype(np.float32) for n, v in _split(vectors[:, i], origin, names).items()}
+        {n: v.astype(np.float32) for n, v in _split(spread(vectors[:, i]), origin, names).items()}
         for i in (0, 1)
     )
     return Plane(
@@ -99,6 +123,13 @@ def hessian_plane(
         method=HESSIAN,
         eigenvalues=tuple(float(value) for value in values),
     )
+
+
+def _moving(trajectory: Trajectory, name: str, value: Floats) -> Floats:
+    """Returns 1 for each row that moves and 0 for the others; one number for all that move."""
+    if not is_table(name, value.shape):
+        return np.ones(())
+    return touched_rows(trajectory, name).astype(np.float64)[:, None]
 
 
 def _axis(eigenvalue: float, loss: float, size: int) -> Floats:

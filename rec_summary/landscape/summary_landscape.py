@@ -206,10 +206,11 @@ class _Computation:
         size, options = self.metadata.landscape_size, self.options
         if method == PCA:
             return pca_plane(trajectory, names, size)
-        if method == HESSIAN:
-            device = options.device_ids[0] if options.device_ids else None
-            return hessian_plane(trajectory, names, size, options.seed, self.make(device))
         touched = options.parameters == TOUCHED
+        if method == HESSIAN:
+            model = self.make(options.device_ids[0] if options.device_ids else None)
+            seed = options.seed
+            return hessian_plane(trajectory, names, size, seed, model, touched_only=touched)
         return random_plane(trajectory, names, size, options.seed, touched_only=touched)
 
     def _fill(self, tag: str, store: Store) -> None:
