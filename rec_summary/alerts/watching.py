@@ -24,9 +24,10 @@ from rec_summary.records.remote import Url, to_place
 from rec_summary.series.batch import SCALAR, SUMMARY, Batch, Columns, Record, concatenated, rows_of
 from rec_summary.series.limits import MOST_SERIES
 from rec_summary.series.lineage import metrics_of, numeric
+from rec_summary.series.new_records import PATIENCE_SECS, NewRecords
 from rec_summary.series.options import ArgumentError, ExportOptions, Selection, matching_runs
 from rec_summary.series.report import Problem, Report
-from rec_summary.series.run_poller import NewRecords, RunPoller
+from rec_summary.series.run_poller import RunPoller
 from rec_summary.series.text import valid
 
 INTERVAL_SECS: Final = 1.0
@@ -125,7 +126,8 @@ def watch(
         Transitions of alerts and problems as they come, and a report when everything that was
         there at the start has been judged; without `once`, another one at the end.
     """
-    watcher = _Watcher(to_place(source), rules, since, runs, stop)
+    patience = 0.0 if once else PATIENCE_SECS
+    watcher = _Watcher(to_place(source), rules, since, runs, stop, patience)
     for transition in watcher.catch_up(past=history):
         if history:
             yield transition
@@ -160,6 +162,7 @@ class _Watcher:
         since: Since | None,
         pattern: str | None,
         stop: threading.Event,
+        patience: float,
     ) -> None:
         self.engine = Engine(rules)
         self._source = source
@@ -168,6 +171,7 @@ class _Watcher:
         self._since = since or Since(wall_time=self._clock.now() - _RECENT_SECS)
         self._pattern = pattern
         self._stop = stop
+        self._patience = patience
         self._poller = RunPoller(source)
         self._selection = Selection(ExportOptions(tags=self.engine.tags))
         self._report = Report()
@@ -207,7 +211,10 @@ class _Watcher:
         begun = time.monotonic()
         for run in matching_runs(self._poller.poll(), self._pattern):
             name = self._names.setdefault(run.path, valid(run.name))
-            reader = self._readers.setdefault(run.path, RunReader(self._selection, self._report))
+            reader = self._readers.get(run.path)
+            if reader is None:
+                reader = RunReader(self._selection, self._report, self._patience)
+                self._readers[run.path] = reader
             skips = old and self._skips
             for news in reader.skip(run) if skips else ():
                 self.engine.take(name, news, self._clock.now(), old=True)
@@ -221,6 +228,8 @@ class _Watcher:
                     yield transition
                     if self._stop.is_set():
                         return
+            if reader.is_waiting:
+                self._poller.again(run)
         yield from self._forget_the_gone()
         self._is_late = time.monotonic() - begun > _LONG_SECS
 
@@ -243,18 +252,25 @@ class RunReader:
 
     Scalars are taken as they are recorded. Evaluations that are in the lineage only, as MindSpore's
     collector writes them, become values `eval/<metric>`, as those of our collector.
+
+    Attributes:
+        is_waiting: Whether reading stopped at damage that is soon tried again.
     """
 
-    def __init__(self, selection: Selection, report: Report) -> None:
+    def __init__(
+        self, selection: Selection, report: Report, patience: float = PATIENCE_SECS
+    ) -> None:
         """Begins at the beginning of every file.
 
         Args:
             selection: Which tags are read.
             report: Takes problems.
+            patience: As in `NewRecords`.
         """
+        self.is_waiting = False
         self._selection = selection
         self._report = report
-        self._records = NewRecords(report)
+        self._records = NewRecords(report, patience=patience)
         self._steps: dict[int, int] = {}  # the last step of each rank
         self._series: dict[tuple[int, str], bool] = {}  # by rank and tag: whether it has scalars
         self._is_full = False  # whether a series was left out
@@ -291,6 +307,7 @@ class RunReader:
                     joined, count = [], 0
             yield from _join(joined)
         self._records.keep(run.files)
+        self.is_waiting = self._records.is_waiting(run.files)
 
     def _merged(self, run: Run, rank: int, changed_after: float) -> Iterator[Batch]:
         """Yields batches of values and records of the lineage, each when it was written."""

@@ -77,10 +77,12 @@ def tail(
     terminal, a table is kept up to date. Elsewhere, and with --json, each new value is a line.
     With --since or --once, the last recorded value of each tag comes first. Ctrl-C ends it.
     """
+    from rec_summary.series.new_records import PATIENCE_SECS
     from rec_summary.series.options import matching_runs
     from rec_summary.series.overview.tail import Tail
 
-    reading = Tail(source, runs=runs, tags=tags, since=since)
+    patience = 0.0 if once else PATIENCE_SECS
+    reading = Tail(source, runs=runs, tags=tags, since=since, patience=patience)
     # With --once, it is an error if there are no records; else they may come later.
     known = choose_runs(source, runs) if once else awaited_runs(source, quiet=quiet)
     known = matching_runs(known, runs)

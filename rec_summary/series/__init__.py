@@ -17,6 +17,9 @@ the two a batch is, is decided once, when its piece of the file is scanned::
 `batch.series()` names the series with their steps, `batch.part(first, last)` is a slice, and
 `batch.frames()` returns the events of an event file, or None where values must be converted.
 
+`NewRecords` (module `new_records`) reads files time and again: what is new, and what could not be
+read before.
+
 `StepBuffer` (module `step_buffer`) takes selected batches of one writer and returns what is
 finished: batches in which the later value of a step has won, and restarts::
 

@@ -12,14 +12,14 @@ import logging
 import math
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
 from rec_summary.errors import SourceError
-from rec_summary.records.reading.reader import RecordReader
 from rec_summary.records.reading.runs import (
     DEEPEST,
+    FileStatus,
     RecordFile,
     Run,
     find_runs,
@@ -27,84 +27,10 @@ from rec_summary.records.reading.runs import (
     run_name,
 )
 from rec_summary.records.remote import NoSuchPlace, Url, to_place
-from rec_summary.series.batch import Batch
-from rec_summary.series.event_reader import EventReader
-from rec_summary.series.report import Report
 
 _SETTLED_SECS: Final = 2.0  # a directory may change again without a change of its time before
 _LIST_SECS: Final = 5.0  # a list of a URL takes a request for each thousand files
 _RESCAN_SECS: Final = 30.0  # not every file system reports that a directory has changed
-
-
-@dataclass
-class _Place:
-    """How far a file has been read.
-
-    Attributes:
-        offset: Where reading goes on, in bytes.
-        is_boundary: Whether a record begins there; else one may end behind it.
-        ended: Whether nothing behind `offset` can be read.
-    """
-
-    offset: int = 0
-    is_boundary: bool = True
-    ended: bool = False
-
-
-class NewRecords:
-    """Reads the new records of files, each from where reading stopped the last time."""
-
-    def __init__(self, report: Report) -> None:
-        """Creates a reader that begins at the start of every file.
-
-        Args:
-            report: Counts records and takes problems.
-        """
-        self._report = report
-        self._places: dict[str, _Place] = {}
-
-    def skip(self, file: RecordFile) -> None:
-        """Skips the records that a file has now; an incomplete record is read later."""
-        self._places[file.path] = _Place(file.nbytes, is_boundary=False)
-
-    def batches(
-        self, files: Iterable[RecordFile], changed_after: float = -math.inf
-    ) -> Iterator[Batch]:
-        """Yields new records, file after file.
-
-        Args:
-            files: The files.
-            changed_after: Files that have not changed since then, in seconds since the epoch,
-                are left out.
-        """
-        for file in files:
-            place, nbytes = self._places.setdefault(file.path, _Place()), file.nbytes
-            if nbytes < place.offset:  # it was replaced by another file
-                place = self._places[file.path] = _Place()
-            if place.ended or nbytes <= place.offset or file.changed < changed_after:
-                continue
-            if not place.is_boundary:
-                place.offset, place.is_boundary = _boundary(file.path, place.offset), True
-            with EventReader(file, self._report, place.offset) as reader:
-                for batch in reader:
-                    yield batch
-                    place.offset = reader.offset
-                place.offset, place.ended = reader.offset, reader.ended
-
-    def keep(self, files: Iterable[RecordFile]) -> None:
-        """Drops the state of all files but these."""
-        kept = {file.path for file in files}
-        self._places = {path: place for path, place in self._places.items() if path in kept}
-
-
-def _boundary(path: str, offset: int) -> int:
-    """Returns where the last record begins that does not end at an offset or before."""
-    try:
-        with RecordReader(path) as reader:
-            reader.skip_to(offset)
-            return reader.offset
-    except OSError:  # it is reported when the file is read
-        return 0
 
 
 logger = logging.getLogger("rec_summary")
@@ -118,7 +44,7 @@ class _Directory:
     listed: float = -1.0  # when that was, by the same clock
     below: list[str] = field(default_factory=list)
     files: tuple[RecordFile, ...] = ()
-    sizes: dict[str, int] = field(default_factory=dict)
+    statuses: dict[str, FileStatus] = field(default_factory=dict)
     is_new: bool = True  # listed again since the last poll of its files
 
 
@@ -136,21 +62,27 @@ class RunPoller:
         self._clock = clock
         self._directories: dict[str, _Directory] = {}
         self._next_list = -math.inf  # of a URL, by the monotonic clock
+        self._again: set[str] = set()  # the paths of runs
         self._failure = ""  # why the last list of a URL failed
 
     def poll(self) -> list[Run]:
-        """Returns the runs that are new, or have new files, or files that have grown.
+        """Returns the runs that are new, or have new files, or files that have changed.
 
         A run is named by its path below the source; the source itself by its base name.
         """
         if isinstance(self._source, Url):
             return self._poll_url(self._source)
+        again, self._again = self._again, set()
         changed = []
         for path in self._walk(self._source):
             directory = self._directories[path]
-            if directory.files and self._has_grown(directory):
+            if directory.files and (self._has_changed(directory) or path in again):
                 changed.append(self._run(path, directory))
         return changed
+
+    def again(self, run: Run) -> None:
+        """Makes the next poll return a run though nothing may have happened in it."""
+        self._again.add(run.path)
 
     def runs(self) -> list[Run]:
         """Returns all runs of the last poll."""
@@ -172,13 +104,14 @@ class RunPoller:
                 self._failure = str(error)
                 logger.warning("rec_summary: not up to date, trying again: %s", error)
             return []
+        again, self._again = self._again, set()
         changed = []
         for run in runs:
-            sizes = {file.path: file.nbytes for file in run.files}
+            statuses = {file.path: file.status for file in run.files}
             known = self._directories.setdefault(run.path, _Directory())
-            if sizes != known.sizes:
+            if statuses != known.statuses or run.path in again:
                 changed.append(run)
-            known.files, known.sizes = run.files, sizes
+            known.files, known.statuses = run.files, statuses
         for path in set(self._directories).difference(run.path for run in runs):
             del self._directories[path]
         return changed
@@ -203,27 +136,28 @@ class RunPoller:
             for gone in set(before).difference(known.below):
                 self._forget(gone)
             known.changed, known.listed = changed, now
-            known.sizes = {file.path: known.sizes.get(file.path, -1) for file in known.files}
+            here = {file.path for file in known.files}
+            known.statuses = {path: each for path, each in known.statuses.items() if path in here}
             known.is_new = True
         yield path
         for below in known.below if depth < DEEPEST else ():
             yield from self._walk(below, depth + 1)
 
-    def _has_grown(self, directory: _Directory) -> bool:
-        """Whether a file has another size than at the last poll."""
-        grown = False
+    def _has_changed(self, directory: _Directory) -> bool:
+        """Whether a file has another size, time or inode than at the last poll."""
+        changed = False
         newest: set[object] = set()
         for file in reversed(directory.files):
             writer = (file.name.kind, file.name.rank, file.name.prefix, file.name.host)
             if writer in newest and not directory.is_new:
                 continue
             newest.add(writer)
-            size = file.nbytes
-            if size != directory.sizes[file.path]:
-                directory.sizes[file.path] = size
-                grown = True
+            status = file.status
+            if status != directory.statuses.get(file.path):
+                directory.statuses[file.path] = status
+                changed = True
         directory.is_new = False
-        return grown
+        return changed
 
     def _forget(self, path: str) -> None:
         known = self._directories.pop(path, None)

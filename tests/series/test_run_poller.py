@@ -3,15 +3,12 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
-from rec_summary.records.format.names import Kind
-from rec_summary.records.reading.runs import DEEPEST, find_runs, list_files
-from rec_summary.series.report import Report
-from rec_summary.series.run_poller import NewRecords, RunPoller
+from rec_summary.records.reading.runs import DEEPEST, find_runs
+from rec_summary.series.run_poller import RunPoller
 from tests.support.record_dirs import event, scalar, summary_name, write_segment
 
 
@@ -161,41 +158,17 @@ def test_directories_nested_too_deeply_are_left_out(source: Path) -> None:
         subprocess.run(["rm", "-rf", str(source.parent)], check=True)  # shutil would recurse
 
 
-def steps(records: NewRecords, path: Path, **options: float) -> list[int]:
-    files = [file for file in list_files(str(path)) if file.name.kind is Kind.SUMMARY]
-    batches = records.batches(files, **options)
-    return [step for batch in batches if batch.count for step in batch.steps.tolist()]
-
-
-def test_new_records_are_read_once(source: Path) -> None:
-    path, _ = write_segment(source, *(event(step, scalar("loss", 1)) for step in range(1, 40)))
-    data, report = path.read_bytes(), Report()
-    path.chmod(0o600)
-    records = NewRecords(report)
-    seen = []
-    for end in (len(data) // 3, len(data) // 2, len(data) - 1, len(data)):
-        path.write_bytes(data[:end])
-        seen += steps(records, source)
-        assert steps(records, source) == []
-    assert seen == list(range(1, 40))
-    assert steps(NewRecords(report), source, changed_after=time.time() + 60) == []
-    assert report.problems == []
-
-
-@pytest.mark.parametrize("cut", [0, 1, 14, 30])
-def test_records_that_are_there_can_be_skipped_but_not_what_is_incomplete(
-    source: Path, cut: int
-) -> None:
-    path, _ = write_segment(source, *(event(step, scalar("loss", 1)) for step in (1, 2, 3, 4)))
-    data, report = path.read_bytes(), Report()
-    first = data.index(b"loss")
-    size = data.index(b"loss", first + 1) - first
-    path.chmod(0o600)
-    path.write_bytes(data[: len(data) - size - cut])
-    records = NewRecords(report)
-    for file in list_files(str(source)):
-        records.skip(file)
-    assert steps(records, source) == []
-    path.write_bytes(data)
-    assert steps(records, source) == ([4] if cut == 0 else [3, 4])
-    assert report.problems == []
+def test_a_file_that_is_repaired_is_seen_and_a_run_can_be_asked_for_again(source: Path) -> None:
+    path, _ = write_segment(source / "run", event(1, scalar("loss", 1)))
+    watch = RunPoller(str(source))
+    [run] = watch.poll()
+    os.utime(path, (100.0, 100.0))
+    assert names(watch) == ["run"]
+    path.rename(source / "old")
+    path.write_bytes((source / "old").read_bytes())
+    os.utime(path, (100.0, 100.0))
+    assert names(watch) == ["run"]
+    assert names(watch) == []
+    watch.again(run)
+    assert names(watch) == ["run"]
+    assert names(watch) == []

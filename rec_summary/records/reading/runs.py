@@ -8,7 +8,7 @@ import math
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from rec_summary.errors import SourceError, three_part
 from rec_summary.records.format.names import Kind, RecordName, parse_name
@@ -18,6 +18,20 @@ logger = logging.getLogger("rec_summary")
 
 DEEPEST: Final = 64
 """How deep directories of records may be nested; a path cannot be longer than 4 KiB anyway."""
+
+
+class FileStatus(NamedTuple):
+    """What changes when a file is written to or replaced.
+
+    Attributes:
+        size: Its size in bytes.
+        modified: Its time of modification, in nanoseconds; 0 at a URL.
+        inode: Its number in the file system; 0 at a URL.
+    """
+
+    size: int
+    modified: int = 0
+    inode: int = 0
 
 
 @dataclass(frozen=True)
@@ -37,12 +51,18 @@ class RecordFile:
     @property
     def nbytes(self) -> int:
         """Its size at this moment, 0 if it is gone; at a URL, its size when it was listed."""
+        return self.status.size
+
+    @property
+    def status(self) -> FileStatus:
+        """Its status at this moment, with a size of 0 if it is gone."""
         if self.entry is not None:
-            return self.entry.size
+            return FileStatus(self.entry.size)
         try:
-            return os.lstat(self.path).st_size
+            status = os.lstat(self.path)
         except OSError:
-            return 0
+            return FileStatus(0)
+        return FileStatus(status.st_size, status.st_mtime_ns, status.st_ino)
 
     @property
     def changed(self) -> float:

@@ -12,10 +12,11 @@ from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import RecordFile
 from rec_summary.series.batch import SCALAR, SUMMARY, Columns, by_tag, gathered, rows_of
 from rec_summary.series.lineage import lineage_of
+from rec_summary.series.new_records import PATIENCE_SECS, NewRecords
 from rec_summary.series.options import ExportOptions, Selection, matching_runs
 from rec_summary.series.overview.statistics import ScalarSeries
 from rec_summary.series.report import Report
-from rec_summary.series.run_poller import NewRecords, RunPoller
+from rec_summary.series.run_poller import RunPoller
 from rec_summary.series.text import valid
 from rec_summary.series.values import Writers
 
@@ -55,6 +56,7 @@ class Tail:
         runs: str | None = None,
         tags: str | None = None,
         since: int | None = None,
+        patience: float = PATIENCE_SECS,
     ) -> None:
         """Begins; nothing is read yet.
 
@@ -63,6 +65,7 @@ class Tail:
             runs: A pattern as of `fnmatch`: only these runs.
             tags: A regular expression: only tags in which it is found.
             since: Only values of this step or later.
+            patience: As in `NewRecords`.
 
         Raises:
             ArgumentError: `tags` does not compile.
@@ -73,7 +76,7 @@ class Tail:
         self.ignored = 0
         self.bytes_read = 0
         self._poller = RunPoller(source)
-        self._new = NewRecords(self.report)
+        self._new = NewRecords(self.report, patience=patience)
         self._writers: dict[str, Writers] = {}  # by the path of the run
         self._runs = runs
         self._selection = Selection(ExportOptions(tags=tags, since=since))
@@ -90,19 +93,22 @@ class Tail:
         for run in matching_runs(self._poller.poll(), self._runs):
             name = valid(run.name)
             writers = self._writers.setdefault(run.path, Writers([], {}))
-            for file in run.files:
-                if file.name.kind is Kind.SUMMARY:
-                    for columns in gathered(self._read(file, writers)):
-                        writer = writers.known(file)
-                        place = writer.name(name), writer.rank
-                        yield NewScalars(*place, self._add(place, columns))
+            files = [file for file in run.files if file.name.kind is Kind.SUMMARY]
+            newest = {file.name.rank: file for file in files}  # the last one of each rank
+            for file in files:
+                for columns in gathered(self._read(file, newest[file.name.rank], writers)):
+                    writer = writers.known(file)
+                    place = writer.name(name), writer.rank
+                    yield NewScalars(*place, self._add(place, columns))
+            if self._new.is_waiting(files):
+                self._poller.again(run)
             # Lineage files are small, and the last record counts.
             lineage = lineage_of(run, Report())
             for each in (name, *(writer.name(name) for writer in writers.writers)):
                 self.status[each] = RunState.Status.Name(lineage.status)
 
-    def _read(self, file: RecordFile, writers: Writers) -> Iterator[Columns]:
-        for batch in self._new.batches((file,)):
+    def _read(self, file: RecordFile, newest: RecordFile, writers: Writers) -> Iterator[Columns]:
+        for batch in self._new.batches((file,), newest=newest):
             self.bytes_read += batch.end_offset - batch.offset
             if batch.kind != SUMMARY:
                 continue

@@ -20,7 +20,8 @@ from msgspec import Struct, ValidationError, convert, to_builtins
 
 from rec_summary._pb.lineage_pb2 import TrainLineage
 from rec_summary.records.files import read_plain, temporary_name
-from rec_summary.series.limits import Count, Rank, Seconds, Step
+from rec_summary.series.limits import Rank, Seconds, Step
+from rec_summary.series.new_records import FilePlace
 from rec_summary.series.ranks import MergingState
 from rec_summary.series.values import Writers
 from rec_summary.tensorboard.event_files.description import DescriptionState
@@ -40,8 +41,7 @@ class Cursor(Struct):
         format: The version of this format.
         options: The fingerprint of the options in force.
         targets: The names of its TensorBoard runs.
-        files: How far each record file was read, in bytes, and whether nothing more can be
-            read from it.
+        files: How far each record file was read.
         outputs: The state of each TensorBoard run, by its name.
         writers: Who wrote which file.
         merging: What is known of the states of metrics.
@@ -55,7 +55,7 @@ class Cursor(Struct):
     format: Literal[2]
     options: str
     targets: TargetNames
-    files: dict[str, tuple[Count, bool]]
+    files: dict[str, FilePlace]
     outputs: dict[str, OutputState]
     writers: Writers
     merging: MergingState

@@ -165,6 +165,8 @@ class _Follower:
         except DestinationError as error:
             self._fail(followed, error)
             return
+        if followed.exporter.is_waiting:
+            self._watch.again(run)
         if followed.retry_at < math.inf:
             followed.retry_at = math.inf
             report.note(f"run {printable(run.name)}: can be written again")

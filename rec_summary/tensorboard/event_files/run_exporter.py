@@ -10,8 +10,8 @@ from rec_summary._pb.summary_pb2 import Event, Summary
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import RecordFile, Run
 from rec_summary.series.batch import SUMMARY, Batch, Record
-from rec_summary.series.event_reader import EventReader
 from rec_summary.series.lineage import EVALUATION, LINEAGE, Lineage, metrics_of, numeric, take
+from rec_summary.series.new_records import FilePlace, NewRecords
 from rec_summary.series.ranks import KIND, Merging, MergingState
 from rec_summary.series.text import printable, reason
 from rec_summary.series.values import Writers
@@ -65,6 +65,7 @@ class RunExporter:
         self._logdir = destination.logdir
         self._report = destination.report
         self._options = destination.options
+        self._records = NewRecords(self._report, frames=True)
         cursor = load_cursor(self._logdir, run.name)
         self._stale = list(cursor.outputs) if cursor else []  # its TensorBoard runs
         self._begin(cursor if cursor and self._is_in_force(cursor) else None)
@@ -73,6 +74,11 @@ class RunExporter:
     def has_records(self) -> bool:
         """Whether any record has ever been read."""
         return self._cursor.began is not None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the last update stopped at damage that is soon to be tried again."""
+        return self._records.is_waiting(self._run.files)
 
     def update(self, run: Run, *, final: bool = True) -> Iterator[int]:
         """Exports what is new; TensorBoard can read it when the update ends.
@@ -95,12 +101,12 @@ class RunExporter:
             DestinationError: Something cannot be written.
         """
         self._run = self._outputs.run = run
+        if self._is_replaced(self._cursor) and self._can_begin_again():
+            self._begin_again()
         yield from self._read_all(final=final)
         if not self._describe(final=final):
             if self._can_begin_again():
-                self._stale = self._outputs.give_up()
-                remove_cursor(self._logdir, run.name)
-                self._begin(None)
+                self._begin_again()
                 yield from self._read_all(final=final)
                 self._describe(final=final)
             else:
@@ -157,6 +163,11 @@ class RunExporter:
         self._description = Description(self._outputs, self._report, cursor.description)
         self._uncommitted = 0
 
+    def _begin_again(self) -> None:
+        self._stale = self._outputs.give_up()
+        remove_cursor(self._logdir, self._run.name)
+        self._begin(None)
+
     def _is_in_force(self, cursor: Cursor) -> bool:
         """Whether a cursor describes these records, these options and these event files."""
         run = self._run
@@ -164,17 +175,30 @@ class RunExporter:
             return False
         if not self._destination.names.fit(run, cursor.targets):
             return False
-        sizes = {os.path.basename(file.path): file.nbytes for file in run.files}
-        known = cursor.files.keys() & sizes.keys()
+        known = cursor.files.keys() & {os.path.basename(file.path) for file in run.files}
         # The oldest summary files may be gone, to make room on the disk. A lineage file is
         # never removed alone: if one is gone, these are the records of another training.
         gone = cursor.files.keys() - known
         if not known or any(name.endswith(Kind.LINEAGE.value) for name in gone):
             return False
-        if any(sizes[name] < cursor.files[name][0] for name in known):
+        if self._is_replaced(cursor):
             return False
         return all(
             is_intact(self._logdir, name, output.file) for name, output in cursor.outputs.items()
+        )
+
+    def _is_replaced(self, cursor: Cursor) -> bool:
+        """Whether record files have other bytes than those that were read, as far as is known."""
+        places = {
+            file: cursor.files[name]
+            for file in self._run.files
+            if (name := os.path.basename(file.path)) in cursor.files
+        }
+        if any(file.nbytes < place.offset for file, place in places.items()):
+            return True
+        # What was skipped is worth another export only if nothing is lost by it.
+        return len(places) == len(cursor.files) and any(
+            self._records.is_replaced(file, place) for file, place in places.items()
         )
 
     def _can_begin_again(self) -> bool:
@@ -186,37 +210,35 @@ class RunExporter:
     def _read_all(self, *, final: bool) -> Iterator[int]:
         for rank in self._run.ranks:
             for kind in (Kind.SUMMARY, Kind.LINEAGE):
-                for file in self._run.of(kind, rank):
-                    yield from self._read(file, final=final)
+                files = self._run.of(kind, rank)
+                for file in files:
+                    yield from self._read(file, newest=file is files[-1], final=final)
         for point in self._merging.points(self._run.files):
             # They are the run's own: the values of its ranks are in sub-runs.
             self._outputs.session().take(
                 _values_at(point.step, point.values, point.origin, point.nbytes)
             )
 
-    def _read(self, file: RecordFile, *, final: bool) -> Iterator[int]:
+    def _read(self, file: RecordFile, *, newest: bool, final: bool) -> Iterator[int]:
         name = os.path.basename(file.path)
-        start, ended = self._cursor.files.get(name, (0, False))
-        if ended or (0 < start == file.nbytes) or (not final and file.nbytes <= start):
+        place = self._cursor.files.get(name) or FilePlace()
+        if (0 < place.offset == file.nbytes) or (not final and file.nbytes <= place.offset):
             return
-        self._report.files += 1
-        reached = start
-        with EventReader(file, self._report, start, frames=True) as reader:
-            for batch in reader:
-                if self._cursor.began is None:
-                    self._cursor.began = float(batch.wall_times[0])
-                    # Before anything changes that an old cursor describes.
-                    remove_cursor(self._logdir, self._run.name)
-                self._cursor.files[name] = (batch.offset, False)  # this batch is not exported yet
-                self._uncommitted += reader.offset - reached
-                self._take(file, batch)
-                self._cursor.files[name] = (reader.offset, False)
-                yield reader.offset - reached
-                reached = reader.offset
-        self._cursor.files[name] = (reader.offset, reader.ended)
-        yield reader.offset - reached
-        if final and reader.unfinished is not None:
-            self._report.problem(file.path, reader.offset, reader.unfinished)
+        reached, again = place.offset, place.ended
+        for batch in self._records.read(file, place, newest=newest, final=final):
+            if self._cursor.began is None:
+                self._cursor.began = float(batch.wall_times[0])
+                # Before anything changes that an old cursor describes.
+                remove_cursor(self._logdir, self._run.name)
+            self._cursor.files[name] = place  # this batch is not exported yet
+            self._uncommitted += batch.end_offset - reached
+            self._take(file, batch)
+            place.offset = batch.end_offset
+            yield place.offset - reached
+            reached = place.offset
+        self._cursor.files[name] = place
+        self._report.files += not (again and place.ended)
+        yield place.offset - reached
 
     def _take(self, file: RecordFile, batch: Batch) -> None:
         if batch.kind == SUMMARY:

@@ -9,6 +9,7 @@ from rec_summary._pb.lineage_pb2 import TrainLineage
 from rec_summary.errors import DestinationError
 from rec_summary.records.files import temporary_name
 from rec_summary.series.lineage import Lineage, Metric
+from rec_summary.series.new_records import FilePlace
 from rec_summary.series.ranks import MergingState, Place
 from rec_summary.series.step_buffer import BufferState
 from rec_summary.series.values import Writer, Writers
@@ -57,7 +58,7 @@ def cursor(run: str = RUN) -> Cursor:
         format=2,
         options="{}",
         targets=TargetNames(True, {"rank 0": f"{run}/rank_0"}),
-        files={"x.events.\udce9": (17, False), "y": (5, True)},
+        files={"x.events.\udce9": FilePlace(17), "y": FilePlace(5, True, [(1, 2, 3)])},
         outputs={run: output, f"{run}/rank_0": output},
         writers=Writers([Writer(0, 1, 5.0)], {"y": 0}),
         merging=MergingState({1: [Place(0, -5, "y", 7, True)]}, 2, (0, -1)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -216,3 +217,18 @@ def test_what_grows_cannot_be_thinned(records: Path, logdir: Path) -> None:
         follow_tensorboard(
             records, logdir, stop=threading.Event(), options=ExportOptions(max_points=10)
         )
+
+
+def test_bytes_may_come_later_than_the_size_of_the_file(records: Path, logdir: Path) -> None:
+    path, _ = write_segment(records / "run", *(event(step, scalar("loss", 1)) for step in range(9)))
+    data, begun = path.read_bytes(), path.stat().st_mtime_ns
+    path.chmod(0o600)
+    path.write_bytes(data[:200] + bytes(len(data) - 200))
+    os.utime(path, ns=(begun, begun))
+    with Follower(records, logdir) as follower:
+        eventually(lambda: len(follower.told) > 2)
+        path.write_bytes(data)
+        os.utime(path, ns=(begun, begun))
+        eventually(lambda: len(losses(logdir / "run")) == 9)
+    assert follower.report is not None
+    assert follower.report.problems == ()

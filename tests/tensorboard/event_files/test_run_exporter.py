@@ -7,7 +7,7 @@ import json
 import math
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from rec_summary._pb import lineage_pb2
 from rec_summary.records.format.framing import frame
+from rec_summary.records.reading.repair import repair
 from rec_summary.records.reading.runs import find_runs
 from rec_summary.series.options import ExportOptions
 from rec_summary.series.report import Report
@@ -116,6 +117,63 @@ def test_series_keep_their_tags_and_their_memory(records: Path, logdir: Path) ->
         if value.HasField("metadata") and value.tag != LAYOUT
     ]
     assert sorted(described) == ["v", "v/nan_count", "w", "w/histograms"]
+
+
+def in_place(path: Path, data: bytes) -> None:
+    """Writes the right bytes, as a disk or a network file system that was late does."""
+    times = path.stat().st_mtime_ns
+    path.write_bytes(data)
+    os.utime(path, ns=(times, times))
+
+
+def repaired(path: Path, data: bytes) -> None:
+    """Replaces a file by what `repair` makes of it."""
+    target = path.parent.parent / "repaired"
+    repair(path.parent, target)
+    (target / path.name).replace(path)
+
+
+@pytest.mark.parametrize("mend", [in_place, repaired])
+@pytest.mark.parametrize("where", ["header", "data", "both"])
+@pytest.mark.parametrize("live", [False, True])
+def test_what_could_not_be_read_is_exported_once_it_can_be(
+    records: Path, logdir: Path, where: str, mend: Callable[[Path, bytes], None], live: bool
+) -> None:
+    path, _ = write_segment(records, *(event(step, scalar("loss", step)) for step in range(90)))
+    sound = path.read_bytes()
+    path.chmod(0o600)
+    size = sound.index(b"loss", sound.index(b"loss") + 1) - sound.index(b"loss")
+    data = bytearray(sound)
+    start = len(data) - 40 * size
+    if where in ("header", "both"):
+        data[start : start + 12] = bytes(12)
+    if where in ("data", "both"):
+        data[start - 4 * size + 30] ^= 1
+    path.write_bytes(data)
+    os.utime(path, (1e9, 1e9))
+    report, options = Report(), ExportOptions()
+    with LogDir(str(logdir)) as entered:
+        [run] = find_runs(records)
+        exporter = RunExporter(run, Destination(Names(), entered, report, options))
+        for final in (not live, not live):
+            list(exporter.update(run, final=final))
+        assert report.problem_count == (2 if where == "both" else 1)
+        exporter.commit()
+        mend(path, sound)
+        if not live:
+            exporter.close()
+            exporter = RunExporter(run, Destination(Names(), entered, report, options))
+        elif mend is in_place:
+            os.utime(path)
+        list(exporter.update(run, final=not live))
+        exporter.commit()
+        exporter.close()
+    assert report.problem_count == (2 if where == "both" else 1)
+    expected = export_tensorboard(records, logdir.parent / "fresh").exported["scalar_value"]
+    found = event_files.scalars(logdir / "records", "loss")
+    assert len(found) == expected >= 88
+    assert found == event_files.scalars(logdir.parent / "fresh" / "records", "loss")
+    assert export_tensorboard(records, logdir).runs == ()
 
 
 @pytest.mark.parametrize(

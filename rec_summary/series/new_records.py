@@ -1,0 +1,212 @@
+"""Reading record files time and again: what is new, and what could not be read before.
+
+Damage need not stay. On a network file system, the size of a file may arrive seconds before its
+bytes, and a damaged file may be replaced by a repaired one. So reading waits a few seconds at
+damage in the newest file, tries again where nothing more could be read, and remembers the bytes of
+records that it has skipped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from typing import Annotated, Final
+
+from msgspec import Meta, Struct
+
+from rec_summary.records.reading.reader import RecordReader
+from rec_summary.records.reading.runs import FileStatus, RecordFile
+from rec_summary.records.remote import open_binary
+from rec_summary.series.batch import Batch
+from rec_summary.series.event_reader import Damage, EventReader, Flaw
+from rec_summary.series.limits import Checksum, Count
+from rec_summary.series.report import Report
+
+PATIENCE_SECS: Final = 10.0
+_RECENT_SECS: Final = 600.0  # damage in a file that has rested for longer will stay
+_MOST_LOST: Final = 8  # skipped records of a file whose bytes are remembered
+_COMPARED_BYTES: Final = 1 << 20  # of each
+
+
+class FilePlace(Struct, array_like=True):
+    """How far a record file has been read; can be stored as it is.
+
+    Attributes:
+        offset: Where reading goes on, in bytes.
+        ended: Whether nothing behind `offset` could be read.
+        lost: Offset, size and checksum of the first records that were skipped.
+    """
+
+    offset: Count = 0
+    ended: bool = False
+    lost: Annotated[list[tuple[Count, Count, Checksum]], Meta(max_length=_MOST_LOST)] = []
+
+
+class NewRecords:
+    """Reads the new records of files, each from where reading stopped the last time.
+
+    At damage in the newest file of a writer, reading stops for a while and tries again. Damage
+    is reported once. Behind damage that makes the rest of a file unreadable, reading tries again
+    when the file has changed.
+    """
+
+    def __init__(
+        self,
+        report: Report,
+        *,
+        frames: bool = False,
+        patience: float = PATIENCE_SECS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Creates a reader that begins at the start of every file.
+
+        Args:
+            report: Counts records and takes problems.
+            frames: As in `EventReader`.
+            patience: How long to wait at damage in the newest file, in seconds.
+            clock: Returns the time, in seconds.
+        """
+        self._report = report
+        self._frames = frames
+        self._patience = patience
+        self._clock = clock
+        self._places: dict[str, FilePlace] = {}
+        self._inside: set[str] = set()  # files whose place may be inside a record
+        self._waiting: set[str] = set()
+        self._tried: dict[str, FileStatus] = {}  # of files without more to read
+        self._compared: dict[str, FileStatus] = {}  # of files with skipped records
+        self._unreadable: dict[str, int] = {}  # reported places
+        self._sizes: dict[str, tuple[int, int, float]] = {}
+
+    def skip(self, file: RecordFile) -> None:
+        """Skips the records that a file has now; an incomplete record is read later."""
+        self._places[file.path] = FilePlace(file.nbytes)
+        self._inside.add(file.path)
+
+    def batches(
+        self,
+        files: Iterable[RecordFile],
+        changed_after: float = -math.inf,
+        newest: RecordFile | None = None,
+    ) -> Iterator[Batch]:
+        """Yields new records, file after file.
+
+        Args:
+            files: The files of one writer, in order.
+            changed_after: Files that have not changed since then, in seconds since the epoch,
+                are left out.
+            newest: The newest file of the writer; the last of `files` by default.
+        """
+        files = tuple(files)
+        newest = newest or (files[-1] if files else None)
+        for file in files:
+            place, nbytes = self._places.setdefault(file.path, FilePlace()), file.nbytes
+            if nbytes < place.offset:  # it was replaced by another file
+                place = self._places[file.path] = FilePlace()
+            if nbytes <= place.offset or file.changed < changed_after:
+                continue
+            if file.path in self._inside:
+                place.offset = _boundary(file.path, place.offset)
+                self._inside.discard(file.path)
+            yield from self.read(file, place, newest=file == newest)
+
+    def read(
+        self, file: RecordFile, place: FilePlace, *, newest: bool, final: bool = False
+    ) -> Iterator[Batch]:
+        """Yields the new records of one file.
+
+        Args:
+            file: The file.
+            place: Where to begin; it is kept up to date. While a batch is in use, it is where the
+                batch begins.
+            newest: Whether this is the newest file of its writer.
+            final: Whether this is the last time for now: nothing is waited for, what could not be
+                read is tried again in any case, and an unfinished record is reported.
+        """
+        status = file.status
+        if place.ended and not final and self._tried.get(file.path) == status:
+            return
+        self._waiting.discard(file.path)
+        reported = place.offset if place.ended else self._unreadable.get(file.path, -1)
+        with EventReader(file, self._report, place.offset, frames=self._frames) as reader:
+            for item in reader.items():
+                if not isinstance(item, Damage):
+                    place.offset, place.ended = item.offset, False
+                    yield item
+                    place.offset = item.end_offset
+                    continue
+                if newest and not final and not self._is_settled(file, item.offset, status.size):
+                    self._waiting.add(file.path)
+                    return
+                if item.offset != reported:
+                    self._report.problem(file.path, item.offset, item.text)
+                if item.flaw is Flaw.UNREADABLE:
+                    self._unreadable[file.path] = item.offset
+                elif item.flaw is not Flaw.UNREACHABLE and len(place.lost) < _MOST_LOST:
+                    size = min(reader.offset - item.offset, _COMPARED_BYTES)
+                    place.lost.append((item.offset, size, _checksum(file, item.offset, size)))
+                place.offset = reader.offset
+            place.offset, place.ended = reader.offset, reader.ended
+            if reader.ended:
+                self._tried[file.path] = status
+            if final and reader.unfinished is not None:
+                self._report.problem(file.path, reader.offset, reader.unfinished)
+
+    def is_waiting(self, files: Iterable[RecordFile]) -> bool:
+        """Whether reading stopped in one of the files at damage that is soon tried again."""
+        return any(file.path in self._waiting for file in files)
+
+    def is_replaced(self, file: RecordFile, place: FilePlace) -> bool:
+        """Whether a file has other bytes where a record was skipped."""
+        status = file.status
+        if not place.lost or self._compared.get(file.path) == status:
+            return False
+        self._compared[file.path] = status
+        return any(
+            _checksum(file, offset, size) != checksum for offset, size, checksum in place.lost
+        )
+
+    def keep(self, files: Iterable[RecordFile]) -> None:
+        """Drops the state of all files but these."""
+        kept = {file.path for file in files}
+        self._places = {path: place for path, place in self._places.items() if path in kept}
+        self._waiting &= kept
+        self._inside &= kept
+        for each in (self._tried, self._compared, self._unreadable, self._sizes):
+            for path in each.keys() - kept:
+                del each[path]
+
+    def _is_settled(self, file: RecordFile, offset: int, size: int) -> bool:
+        """Whether damage in the newest file has been there for as long as we wait."""
+        if self._patience <= 0 or file.changed < time.time() - _RECENT_SECS:
+            return True
+        now = self._clock()
+        settled, known, since = self._sizes.get(file.path, (0, 0, now))
+        if now - since >= self._patience:
+            settled = known  # the file has been as large as that for so long
+        if offset >= known:
+            known, since = size, now
+        self._sizes[file.path] = settled, known, since
+        return offset < settled
+
+
+def _boundary(path: str, offset: int) -> int:
+    """Returns where the last record begins that does not end at an offset or before."""
+    try:
+        with RecordReader(path) as reader:
+            reader.skip_to(offset)
+            return reader.offset
+    except OSError:  # it is reported when the file is read
+        return 0
+
+
+def _checksum(file: RecordFile, offset: int, size: int) -> int:
+    """Returns the checksum of bytes of a file; of none if it cannot be read."""
+    try:
+        with contextlib.closing(open_binary(file.path)) as opened:
+            return zlib.crc32(opened.read_at(offset, size))
+    except OSError:
+        return 0

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from rec_summary.records.format.framing import frame
+from rec_summary.records.format.names import Kind
+from rec_summary.records.reading.runs import list_files
+from rec_summary.series.new_records import NewRecords
+from rec_summary.series.report import Report
+from tests.support.record_dirs import event, scalar, summary_name, write_segment
+
+BYTES = [frame(event(step, scalar("loss", step)).SerializeToString()) for step in range(1, 6)]
+DATA = b"".join(BYTES)
+THIRD = len(BYTES[0]) * 2
+
+
+class Clock:
+    """A clock that stands where it is put."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    return tmp_path / "records"
+
+
+def steps(records: NewRecords, path: Path, **options: float) -> list[int]:
+    files = [file for file in list_files(str(path)) if file.name.kind is Kind.SUMMARY]
+    batches = records.batches(files, **options)
+    return [step for batch in batches if batch.count for step in batch.steps.tolist()]
+
+
+def test_new_records_are_read_once(source: Path) -> None:
+    path, _ = write_segment(source, *(event(step, scalar("loss", 1)) for step in range(1, 40)))
+    data, report = path.read_bytes(), Report()
+    path.chmod(0o600)
+    records = NewRecords(report)
+    seen = []
+    for end in (len(data) // 3, len(data) // 2, len(data) - 1, len(data)):
+        path.write_bytes(data[:end])
+        seen += steps(records, source)
+        assert steps(records, source) == []
+    assert seen == list(range(1, 40))
+    assert steps(NewRecords(report), source, changed_after=time.time() + 60) == []
+    assert report.problems == []
+
+
+@pytest.mark.parametrize("cut", [0, 1, 14, 30])
+def test_records_that_are_there_can_be_skipped_but_not_what_is_incomplete(
+    source: Path, cut: int
+) -> None:
+    path, _ = write_segment(source, *(event(step, scalar("loss", 1)) for step in (1, 2, 3, 4)))
+    data, report = path.read_bytes(), Report()
+    first = data.index(b"loss")
+    size = data.index(b"loss", first + 1) - first
+    path.chmod(0o600)
+    path.write_bytes(data[: len(data) - size - cut])
+    records = NewRecords(report)
+    for file in list_files(str(source)):
+        records.skip(file)
+    assert steps(records, source) == []
+    path.write_bytes(data)
+    assert steps(records, source) == ([4] if cut == 0 else [3, 4])
+    assert report.problems == []
+
+
+def zeroed(first: int, last: int) -> bytes:
+    return DATA[:first] + bytes(last - first) + DATA[last:]
+
+
+LATE = {
+    "header": zeroed(THIRD, THIRD + 12),
+    "data": zeroed(THIRD + 20, THIRD + 24),
+    "the rest": zeroed(THIRD, len(DATA)),
+}
+
+
+@pytest.mark.parametrize("late", LATE)
+def test_bytes_may_come_later_than_the_size_of_the_file(source: Path, late: str) -> None:
+    """On a network file system; neither the time nor the size need change with them."""
+    source.mkdir()
+    path, report, clock = source / summary_name(), Report(), Clock()
+    records = NewRecords(report, clock=clock)
+    path.write_bytes(LATE[late])
+    times = path.stat().st_mtime_ns
+    assert steps(records, source) == [1, 2]
+    assert records.is_waiting(list_files(str(source)))
+    clock.now += 9
+    assert steps(records, source) == []
+    path.write_bytes(DATA)
+    os.utime(path, ns=(times, times))
+    assert steps(records, source) == [3, 4, 5]
+    assert not records.is_waiting(list_files(str(source)))
+    assert report.problems == []
+
+
+@pytest.mark.parametrize("late", LATE)
+def test_damage_that_stays_is_waited_for_once_and_reported_once(source: Path, late: str) -> None:
+    source.mkdir()
+    path, report, clock = source / summary_name(), Report(), Clock()
+    records = NewRecords(report, clock=clock)
+    data = LATE[late]
+    later = frame(event(6, scalar("loss", 6)).SerializeToString())
+    path.write_bytes(data[:-5] + b"\1" + data[-4:])  # the last record is damaged as well
+    assert steps(records, source) == [1, 2]
+    clock.now += 11
+    rest = [4] if late == "data" else []
+    assert steps(records, source) == rest
+    assert not records.is_waiting(list_files(str(source)))
+    assert len(report.problems) == (2 if rest else 1)
+    with path.open("ab") as file:
+        file.write(later)
+    assert steps(records, source) == ([6] if rest else [])
+    assert len(report.problems) == (2 if rest else 1)
+    if not rest:  # nothing behind it could be read: it is tried again when the file changes
+        path.write_bytes(DATA + later)
+        assert steps(records, source) == [3, 4, 5, 6]
+
+
+def test_only_the_newest_file_is_waited_for_and_only_while_it_is_new(source: Path) -> None:
+    source.mkdir()
+    old, new = source / summary_name(100), source / summary_name(200)
+    old.write_bytes(LATE["data"])
+    new.write_bytes(LATE["data"])
+    assert steps(NewRecords(Report()), source) == [1, 2, 4, 5, 1, 2]
+    assert steps(NewRecords(Report(), patience=0), source) == [1, 2, 4, 5] * 2
+    os.utime(new, (1e9, 1e9))
+    assert steps(NewRecords(Report()), source) == [1, 2, 4, 5] * 2
