@@ -21,7 +21,7 @@ from rec_summary.records.reading.runs import find_runs
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "docs" / "examples"
 NOTEBOOK = EXAMPLES / "records.ipynb"
-PROGRAMS = ("wide_deep", "deepfm", "two_tower", "custom_loop")
+PROGRAMS = ("wide_deep", "deepfm", "two_tower", "custom_loop", "one_table")
 STEPS = 30
 
 
@@ -85,7 +85,7 @@ def test_every_program_records_its_loss(records):
 
 def test_the_programs_with_a_collector_tell_how_they_ended(records):
     statuses = records.lineage()["status"].to_dict()
-    assert statuses["wide_deep"] == "STOPPED"  # its stream has no end
+    assert statuses["wide_deep"] == statuses["one_table"] == "STOPPED"  # their stream has no end
     assert statuses["deepfm"] == statuses["two_tower"] == "FINISHED"
 
 
@@ -97,6 +97,10 @@ def test_what_each_program_shows_is_recorded(records):
     assert list(of(records.evaluations(), "deepfm")["metric"].unique()) == ["accuracy", "eval_loss"]
     assert {"score", "item_embedding"} <= set(of(histograms, "custom_loop")["tag"])
     assert "score" in set(of(histograms, "wide_deep")["tag"])
+    table = of(scalars, "one_table").groupby("tag", observed=True)["value"].last()
+    assert table["recommender/table/embedding/ids"] == 7 * 64 * STEPS  # seven columns
+    assert table["recommender/table/embedding/out_of_range_share"] == 0
+    assert table["recommender/table/embedding/touched_share"] > 0.3  # with offsets, and not less
 
 
 def test_two_ranks_write_one_run(tmp_path):
