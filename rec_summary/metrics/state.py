@@ -82,6 +82,11 @@ class State:
             found.update(nested(name.lstrip("_"), getattr(self, name).arrays()))
         return found
 
+    def seal(self) -> None:
+        """Makes the state as small as it can be, because no more examples are expected."""
+        for name in self._parts:
+            getattr(self, name).seal()
+
     @classmethod
     def from_arrays(cls, arrays: Arrays) -> Self:
         """Returns the state that `arrays` returned these arrays for.

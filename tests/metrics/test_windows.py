@@ -7,8 +7,9 @@ from rec_summary.metrics.quality.grouped_auc import UserScores
 from rec_summary.metrics.quality.log_loss import LogLoss
 from rec_summary.metrics.quality.ratings import RatingErrors
 from rec_summary.metrics.quality.score_histogram import ScoreHistogram
+from rec_summary.metrics.quality.score_order import ScoreOrder
 from rec_summary.metrics.windows import Decayed, LastExamples, Lifetime
-from tests.support.click_streams import calibrated, states_equal
+from tests.support.click_streams import calibrated, exact_auc, states_equal
 
 
 @pytest.fixture(scope="module")
@@ -203,3 +204,18 @@ def test_arrays_of_one_kind_of_window_are_not_another():
         Lifetime.from_arrays(arrays)
     with pytest.raises(ValueError, match="is invalid"):
         Decayed.from_arrays({**arrays, "panes": np.array(4)})
+
+
+def test_buckets_that_are_full_are_small():
+    rng = np.random.default_rng(0)
+    window = LastExamples(ScoreOrder(64), 4000, 4)
+    columns = rng.random(4000), rng.random(4000) < 0.3
+    window.update(*columns)
+    sizes = [len(window.arrays()[f"pane{number}.codes"]) for number in range(4)]
+    assert max(sizes[:3]) <= 64 < sizes[3]
+    area = window.total().auc()
+    assert abs(area.value - exact_auc(*columns)) <= area.error_bound
+    cut = LastExamples(ScoreOrder(64), 4000, 4)
+    for start in range(0, 4000, 123):
+        cut.update(*(column[start : start + 123] for column in columns))
+    assert states_equal(cut, window)

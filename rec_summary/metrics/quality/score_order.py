@@ -9,9 +9,10 @@ scores within 1e-6 of each other have as many cells as scores from 1e-6 to 1.
 
 Cells of different times and ranks may contain each other. The order of a pair in such cells is
 unknown, as in one cell; `ScoreOrder.auc` returns the share of these pairs as the bound of its
-error. Cells become one only at certain places of the stream. The state of a stream therefore does
-not depend on how it is cut into batches, nor on reading and storing. Merging is exact as long as
-all cells fit; after that, the result depends on the order of merging, within the bound.
+error. Cells become one only at certain places of the stream, and at the ends of buckets. The state
+of a stream therefore does not depend on how it is cut into batches, nor on reading and storing.
+Merging is exact as long as all cells fit; after that, the result depends on the order of merging,
+within the bound.
 """
 
 from __future__ import annotations
@@ -196,6 +197,10 @@ class ScoreOrder(Scalable):
         check_factor(factor)
         self._compact()
         self._weights = on_weight_grid(self._weights * factor)
+
+    def seal(self) -> None:
+        """Makes neighbours one cell, if there are too many cells."""
+        self._reduce()
 
     def copy(self) -> Self:
         """Returns an independent copy."""
