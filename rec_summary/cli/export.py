@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -34,6 +35,7 @@ Examples:
   rec-summary export records tables --format parquet
   rec-summary export s3://bucket/records s3://bucket/logs --follow
 """
+_TENSORBOARD: Final = "http://localhost:6006/"
 _TABLES: Final = ("csv", "parquet", "jsonl")
 _EVENTS_ONLY: Final = ("follow", "jobs", "plugins", "max_points", "tensors", "projector")
 
@@ -109,7 +111,7 @@ def export(source: str, destination: str, **chosen: Any) -> None:
     else:
         silent = quiet or as_json
         report = _export_events(source, destination, quiet=quiet, silent=silent, **chosen)
-        summary = _event_summary(report, source, destination)
+        summary = _event_summary(report, source, destination, chosen["runs"])
     if as_json:
         print_json({"source": called(source), "destination": called(destination), **vars(report)})
     elif not quiet:
@@ -172,7 +174,9 @@ def _export_events(
         )
 
 
-def _event_summary(report: ExportReport, source: str, logdir: str) -> Iterator[str]:
+def _event_summary(
+    report: ExportReport, source: str, logdir: str, pattern: str | None
+) -> Iterator[str]:
     records = sum(report.records.values())
     yield (
         f"Exported {one_line(source)} to {one_line(logdir)}: {count_of(len(report.runs), 'run')}, "
@@ -203,6 +207,19 @@ def _event_summary(report: ExportReport, source: str, logdir: str) -> Iterator[s
             f"  {runs} replaced: restart a running TensorBoard, "
             "or it may still show the old event files"
         )
+    yield from _first_screen(source, logdir, pattern)
+
+
+def _first_screen(source: str, logdir: str, pattern: str | None) -> Iterator[str]:
+    """Yields how to see the event files, with the most important tags at the top."""
+    from rec_summary.series.options import matching_runs
+    from rec_summary.tensorboard.first_screen import page, pinned_tags, recorded_tags
+
+    found = matching_runs(awaited_runs(source, quiet=True), pattern)
+    tags = pinned_tags(recorded_tags(found))
+    if tags:
+        yield f"To see it: tensorboard --logdir {shlex.quote(one_line(called(logdir)))}"
+        yield f"  {page(_TENSORBOARD, tags)}"
 
 
 def _export_tables(

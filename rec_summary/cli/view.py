@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import webbrowser
 
 import click
 
@@ -23,7 +24,7 @@ _RELOADING = (
 )
 EXAMPLES = """\b
 Examples:
-  rec-summary view records
+  rec-summary view records --open
   rec-summary view s3://bucket/records
   rec-summary view records --port 8080 -- --window_title "click model"
 """
@@ -46,6 +47,7 @@ Examples:
     help="The port to listen at. [default: a free one from 6006 on]",
 )
 @options.runs
+@click.option("--open", "opens", is_flag=True, help="Open the page in a browser.")
 def view(
     source: str,
     arguments: tuple[str, ...],
@@ -53,6 +55,7 @@ def view(
     host: str,
     port: int | None,
     runs: str | None,
+    opens: bool,
     quiet: bool,
 ) -> None:
     """Show records in TensorBoard while they are written.
@@ -61,19 +64,30 @@ def view(
     files are kept in a cache, so the next start is quick. Ctrl-C ends both the export and
     TensorBoard.
 
+    The address pins the loss, the AUC, the calibration and an evaluation to the top of the page,
+    as far as there are records of them already.
+
     TensorBoard has no password. By default only programs on this machine can reach it; with
     another --host, everybody who can reach that address can see the records.
     """
+    from rec_summary.series.options import matching_runs
     from rec_summary.tensorboard.event_files.follow import follow_tensorboard
+    from rec_summary.tensorboard.first_screen import page, pinned_tags, recorded_tags
     from rec_summary.tensorboard.view import Viewer, exposed, wait_while_running
 
     logdir = _prepared(source, logdir)
-    awaited_runs(source, quiet=quiet)
+    found = matching_runs(awaited_runs(source, quiet=quiet), runs)
+    pinned = pinned_tags(recorded_tags(found))
+    count = sum(len(run.ranks) for run in found)
     address = exposed(host, arguments)
     if address is not None:
         click.echo(WARNING.format(one_line(address)), err=True)
-    with stopping() as stop, Viewer(logdir, host=host, port=port, arguments=arguments) as board:
-        click.echo(f"TensorBoard: {board.url} (Ctrl-C to stop)")
+    viewer = Viewer(logdir, host=host, port=port, runs=count, arguments=arguments)
+    with stopping() as stop, viewer as board:
+        url = page(board.url, pinned)
+        click.echo(f"TensorBoard: {url} (Ctrl-C to stop)")
+        if opens:
+            webbrowser.open(url)
         if not quiet:
             click.echo(_RELOADING, err=True)
         waiter = threading.Thread(target=wait_while_running, args=(board, stop), daemon=True)

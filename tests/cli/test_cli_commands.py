@@ -288,6 +288,26 @@ def test_view_shows_and_ends_with_everything(source: Path, tmp_path: Path) -> No
         opener.open(f"{found[0]}data/runs", timeout=5)
 
 
+def test_view_opens_the_address_that_it_prints(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    browser = tmp_path / "browser"
+    browser.write_text(f"#!/bin/sh\necho \"$1\" > '{tmp_path}/opened'\n")
+    browser.chmod(0o755)
+    monkeypatch.setenv("BROWSER", f"{browser} %s")
+    process = start("view", source, "--logdir", tmp_path / "logs", "--open")
+    assert process.stdout is not None
+    found = re.search(r"http://\S+", process.stdout.readline())
+    assert found is not None
+    assert "#timeseries" in found[0]
+    deadline = time.monotonic() + 30
+    while not (tmp_path / "opened").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 0
+    assert (tmp_path / "opened").read_text() == f"{found[0]}\n"
+
+
 def test_tensorboard_does_not_outlive_a_view_that_is_killed(source: Path, tmp_path: Path) -> None:
     process = start("view", source, "--logdir", tmp_path / "logs")
     assert process.stdout is not None

@@ -1,0 +1,90 @@
+"""What TensorBoard shows first: pinned cards of Time Series, and the metrics of HParams."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import urllib.parse
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from rec_summary.records.format.names import Kind
+from rec_summary.records.reading.runs import Run
+from rec_summary.series.batch import SCALAR
+from rec_summary.series.event_reader import read_batches
+from rec_summary.series.report import Report
+
+# The best tag first; of what is measured in several windows, one of the recent examples.
+_PINNED: Final = (
+    (r"loss/auto$", r"loss$", r"(?!eval/)(.*/)?[^/]*[lL]oss[^/]*(/auto)?$"),
+    tuple(rf"recommender/auc/{window}" for window in ("last_", "decayed_", "lifetime$")),
+    tuple(rf"recommender/calibration/{window}" for window in ("last_", "decayed_", "lifetime$")),
+    (r"eval/.*auc", r"eval/"),
+)
+_METRICS: Final = (
+    r"recommender/g?auc/",
+    r"(eval/)?(.*/)?[^/]*(auc|AUC)[^/]*$",
+    r"(eval/)?(.*/)?[^/]*[lL]oss[^/]*(/auto)?$",
+    r"eval/",
+)
+_NO_METRIC: Final = r"(telemetry|rec_summary|recommender_detail)/"
+_PEEKED_RUNS: Final = 20
+_PEEKED_BYTES: Final = 1 << 24
+
+
+def pinned_tags(tags: Iterable[str]) -> list[str]:
+    """Returns the tags to show first: of the loss, the AUC, the calibration and an evaluation.
+
+    Args:
+        tags: The tags of all scalars.
+    """
+    known = sorted(tags)
+    found: list[str] = []
+    for patterns in _PINNED:
+        matching = (tag for each in patterns for tag in known if re.match(each, tag))
+        found += itertools.islice(matching, 1)
+    return list(dict.fromkeys(found))
+
+
+def page(url: str, tags: Iterable[str]) -> str:
+    """Returns the address of the Time Series page with cards of `tags` at its top.
+
+    Args:
+        url: The address of a TensorBoard, with a slash at its end.
+        tags: The tags of scalars.
+    """
+    cards = [{"plugin": "scalars", "tag": tag} for tag in tags]
+    if not cards:
+        return f"{url}#timeseries"
+    text = json.dumps(cards, separators=(",", ":"))
+    return f"{url}?pinnedCards={urllib.parse.quote(text)}#timeseries"
+
+
+def recorded_tags(runs: Iterable[Run]) -> set[str]:
+    """Returns the tags of the scalars at the beginning of the records of the first runs."""
+    return {tag for run in itertools.islice(runs, _PEEKED_RUNS) for tag in _tags_of(run)}
+
+
+def metric_rank(tag: str, group: str = "") -> int | None:
+    """Returns the place of a metric among those of HParams; None if it is not shown there.
+
+    Args:
+        tag: The tag of a scalar.
+        group: The sub-run, with a slash before it: the metrics of `/eval` are evaluations.
+    """
+    name = f"{group}/{tag}".lstrip("/")
+    if re.match(_NO_METRIC, name):
+        return None
+    return next((i for i, each in enumerate(_METRICS) if re.match(each, name)), None)
+
+
+def _tags_of(run: Run) -> Iterator[str]:
+    nbytes = 0
+    for rank in run.ranks[:1]:
+        for file in run.of(Kind.SUMMARY, rank):
+            for batch in read_batches(file, Report()):
+                yield from (tag for kind, tag in batch.series() if kind == SCALAR)
+                nbytes += batch.end_offset - batch.offset
+                if nbytes > _PEEKED_BYTES:
+                    return

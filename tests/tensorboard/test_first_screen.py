@@ -1,0 +1,95 @@
+"""What is pinned, and which metrics HParams shows."""
+
+from __future__ import annotations
+
+import json
+import urllib.parse
+from pathlib import Path
+
+import pytest
+from tensorboard.plugins.hparams import api_pb2
+
+from rec_summary.records.reading.runs import find_runs
+from rec_summary.tensorboard.first_screen import page, pinned_tags, recorded_tags
+from rec_summary.tensorboard.server import chosen_metrics
+from rec_summary.tensorboard.view import scalar_samples
+from tests.support.record_dirs import event, histo, scalar, write_segment
+
+EVERY = {
+    "loss/auto",
+    "loss/deep",
+    "learning_rate/auto",
+    "rec_summary/bytes",
+    "recommender/auc/lifetime",
+    "recommender/auc/last_10000",
+    "recommender/calibration/lifetime",
+    "recommender/calibration/last_10000",
+    "recommender/calibration_error/last_10000",
+    "eval/auc",
+    "eval/mae",
+}
+
+
+@pytest.mark.parametrize(
+    ("tags", "expected"),
+    [
+        (
+            EVERY,
+            [
+                "loss/auto",
+                "recommender/auc/last_10000",
+                "recommender/calibration/last_10000",
+                "eval/auc",
+            ],
+        ),
+        (
+            {"recommender/auc/lifetime", "train_loss", "lr"},
+            ["train_loss", "recommender/auc/lifetime"],
+        ),
+        ({"eval/loss", "lr"}, ["eval/loss"]),
+        ({"lr"}, []),
+    ],
+)
+def test_the_best_tags_that_there_are_come_first(tags: set[str], expected: list[str]) -> None:
+    assert pinned_tags(tags) == expected
+
+
+def test_the_address_can_be_clicked(tmp_path: Path) -> None:
+    write_segment(tmp_path / "run", event(1, scalar("loss/auto", 1), histo("w loss", [1])))
+    tags = recorded_tags(find_runs(tmp_path))
+    assert tags == {"loss/auto"}
+    address = page("http://localhost:6006/", [*tags, 'a "b" ü'])
+    assert address.isascii()
+    assert not set(' "<>') & set(address)
+    query = urllib.parse.urlsplit(address)
+    [cards] = urllib.parse.parse_qs(query.query)["pinnedCards"]
+    assert [each["tag"] for each in json.loads(cards)] == ["loss/auto", 'a "b" ü']
+    assert query.fragment == "timeseries"
+    assert page("http://localhost:6006/", []) == "http://localhost:6006/#timeseries"
+
+
+def test_hparams_has_the_metrics_that_matter() -> None:
+    def infos(*names: tuple[str, str]) -> list[api_pb2.MetricInfo]:
+        return [
+            api_pb2.MetricInfo(name=api_pb2.MetricName(tag=tag, group=group))
+            for tag, group in names
+        ]
+
+    every = infos(*((tag, "") for tag in sorted(EVERY)), ("auc", "/eval"), ("hits", "/eval"))
+    chosen = [(each.name.group + "/" + each.name.tag).lstrip("/") for each in chosen_metrics(every)]
+    assert chosen == [
+        "recommender/auc/last_10000",
+        "recommender/auc/lifetime",
+        "eval/auc",
+        "eval/auc",
+        "loss/auto",
+        "eval/mae",
+        "eval/hits",
+    ]
+    others = infos(("rec_summary/bytes", ""), ("x", ""))
+    assert chosen_metrics(others) == others
+
+
+@pytest.mark.parametrize(("runs", "samples"), [(0, 10_000), (1, 10_000), (300, 400), (9_999, 100)])
+def test_many_runs_have_fewer_points_each(runs: int, samples: int) -> None:
+    assert scalar_samples(runs) == samples
