@@ -39,6 +39,12 @@ def masked(checksums: Any) -> Any:
     return (((checksums >> 15) | (checksums << 17)) + _MASK_DELTA) & _U32
 
 
+def crc32c(data: bytes, before: int = 0) -> int:
+    """Returns the CRC-32C, not masked, of `data` behind bytes that have the CRC `before`."""
+    crc: int = google_crc32c.extend(before, data)
+    return crc
+
+
 def masked_crc32c(data: bytes) -> int:
     """Returns the masked CRC-32C of `data`."""
     crc: int = masked(google_crc32c.value(data))

@@ -12,18 +12,20 @@ A TensorBoard that has read the file sees no change.
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import os
 import stat
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, Final
+from pathlib import Path
+from typing import IO, Annotated, Any, Final
 
 from msgspec import Meta, Struct
 from tensorboard.compat.proto import event_pb2
 
 from rec_summary.records.files import open_plain
 from rec_summary.records.format import framing
-from rec_summary.series.limits import Count
+from rec_summary.series.limits import Checksum, Count
 from rec_summary.series.report import Report
 from rec_summary.tensorboard.event_files.logdir import LogDir, event_file_name, ours, unusable
 
@@ -31,6 +33,7 @@ FILE_VERSION: Final = "brain.Event:2"
 _OPEN: Final = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _BUFFER_BYTES: Final = 1 << 18
 _LARGEST_EVENT: Final = 1 << 30
+_PIECE_BYTES: Final = 1 << 20  # that are read at a time
 
 
 class FilePosition(Struct):
@@ -40,11 +43,15 @@ class FilePosition(Struct):
         stamp: When the records were begun, in whole seconds; names the file.
         size: How many bytes of the file are right, whole events.
         last: Where the last of these events begins.
+        checksum: The CRC-32C of these bytes; None if it is not known.
+        mark: A text that is another one when the file was changed, or the machine restarted.
     """
 
     stamp: Annotated[int, Meta(ge=0)]
     size: Count = 0
     last: Count = 0
+    checksum: Checksum | None = None
+    mark: str = ""
 
     def __post_init__(self) -> None:
         if self.last > self.size or self.stamp >= 10**19:
@@ -75,6 +82,7 @@ class EventFile:
         self._logdir = logdir
         self._run = run
         self._file: io.BufferedWriter | None = None
+        self._used = False  # since it was closed
         self._unchecked = 0  # bytes behind the position that have not been compared
 
     @property
@@ -110,7 +118,7 @@ class EventFile:
         Raises:
             DestinationError: As in `write`.
         """
-        file = self._file or self._open()
+        file = self._opened()
         with self._reporting():
             for piece in pieces:
                 self._append(file, piece)
@@ -143,6 +151,19 @@ class EventFile:
         if self._file is not None:
             with self._reporting():
                 self._file.flush()
+                self.position.mark = _mark(os.fstat(self._file.fileno()))
+
+    def suspend(self) -> None:
+        """Flushes, and closes the file until it is written to again.
+
+        Raises:
+            OSError: It cannot be written; the file stays open.
+        """
+        if self._file is not None:
+            self._file.flush()
+            self.position.mark = _mark(os.fstat(self._file.fileno()))
+            self._file.close()
+            self._file = None
 
     def settle(self) -> None:
         """Flushes, and cuts off what an earlier export wrote beyond.
@@ -151,8 +172,8 @@ class EventFile:
             DestinationError: As in `write`.
         """
         self.flush()
-        if self._file is not None and self._unchecked:
-            self._cut(self._file)
+        if self._unchecked:
+            self._cut(self._opened())
 
     def discard(self) -> None:
         """Removes the file, and with it the TensorBoard run.
@@ -161,18 +182,27 @@ class EventFile:
             DestinationError: It cannot be removed.
         """
         self._close()
-        self.position.size = self.position.last = 0
+        position = self.position
+        position.size = position.last = 0
+        position.checksum, position.mark = None, ""
         self._logdir.remove(self._run)
 
     def close(self, report: Report) -> None:
         """Closes the file, and counts what was written; what has not been flushed is lost."""
-        if self._file is None:
+        if not self._used:
             return
         self._close()
         report.bytes_written += self.bytes_written
         report.runs.append(self._run)
         if self.replaced:
             report.replaced.append(self._run)
+
+    def _opened(self) -> io.BufferedWriter:
+        if self._file is None:
+            self._file = self._open()
+            self._used = True
+        self._logdir.open_files.use(self)
+        return self._file
 
     def _open(self) -> io.BufferedWriter:
         name, size = event_file_name(self.position.stamp), self.position.size
@@ -189,17 +219,19 @@ class EventFile:
                 raw.close()
                 raise OSError(f"{name} is not a file of its own")
             self._unchecked = max(os.fstat(fd).st_size - size, 0)
-            self._file = io.BufferedWriter(raw, _BUFFER_BYTES)
-            self._file.seek(size)
-            return self._file
+            file: io.BufferedWriter = io.BufferedWriter(raw, _BUFFER_BYTES)
+            file.seek(size)
+            return file
 
     def _close(self) -> None:
         if self._file is not None:
             self._file.raw.close()  # without writing what is buffered
         self._file = None
+        self._used, self._unchecked = False, 0
+        self._logdir.open_files.remove(self)
 
     def _write(self, event: Any) -> None:
-        file = self._file or self._open()
+        file = self._opened()
         events = [event]
         if not self.position.size:
             version = event_pb2.Event(wall_time=event.wall_time, file_version=FILE_VERSION)
@@ -211,8 +243,10 @@ class EventFile:
 
     def _append(self, file: io.BufferedWriter, data: bytes | memoryview) -> None:
         """Appends whole events; where the file has these bytes already, nothing is written."""
-        position, nbytes = self.position, len(data)
-        rest = self._compare(file, bytes(data)) if self._unchecked else data
+        position, nbytes, data = self.position, len(data), bytes(data)
+        rest = self._compare(file, data) if self._unchecked else data
+        if position.checksum is not None or not position.size:
+            position.checksum = framing.crc32c(data, position.checksum or 0)
         position.last = position.size
         position.size += nbytes
         self.bytes_written += nbytes
@@ -247,6 +281,9 @@ class EventFile:
 def is_intact(logdir: LogDir, run: str, position: FilePosition) -> bool:
     """Whether an event file still has what was written to it.
 
+    The last event is compared in any case. All bytes are compared if the file was changed since
+    it was written, or if the machine was restarted; the position is brought up to date then.
+
     Args:
         logdir: The log directory, entered.
         run: The run's name.
@@ -263,12 +300,45 @@ def is_intact(logdir: LogDir, run: str, position: FilePosition) -> bool:
             fd = open_plain(event_file_name(position.stamp), dir_fd=directory)
         except FileNotFoundError:
             return False
-        with os.fdopen(fd, "rb"):
-            if position.size > os.fstat(fd).st_size or nbytes > _LARGEST_EVENT:
+        with os.fdopen(fd, "rb") as file:
+            status = os.fstat(fd)
+            if position.size > status.st_size or nbytes > _LARGEST_EVENT:
                 return False
             event = os.pread(fd, nbytes, position.last)
-    payload = event[framing.HEADER_BYTES : -framing.FOOTER_BYTES]
-    return len(event) == nbytes and event == framing.frame(payload)
+            payload = event[framing.HEADER_BYTES : -framing.FOOTER_BYTES]
+            if len(event) != nbytes or event != framing.frame(payload):
+                return False
+            if position.checksum is None or position.mark != _mark(status):
+                checksum = _checksum(file, position.size)
+                if position.checksum not in (None, checksum):
+                    return False
+                position.checksum, position.mark = checksum, _mark(status)
+    return True
+
+
+def _checksum(file: IO[bytes], size: int) -> int:
+    """Returns the CRC-32C of the first bytes of a file."""
+    checksum = 0
+    while size and (data := file.read(min(size, _PIECE_BYTES))):
+        checksum = framing.crc32c(data, checksum)
+        size -= len(data)
+    return checksum
+
+
+def _mark(status: os.stat_result) -> str:
+    return f"{status.st_size}-{status.st_mtime_ns}-{status.st_ino}-{_boot()}"
+
+
+@functools.cache
+def _boot() -> str:
+    """Returns a text that is another one after a restart of the machine; "" if unknown.
+
+    A crash may leave zeros in a file whose size and time are right.
+    """
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
 
 
 def _start(step: int, wall_time: float) -> Any:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import os
 import resource
 import signal
 import struct
@@ -19,17 +21,18 @@ from tensorboard.compat.proto import event_pb2
 
 from rec_summary.errors import DestinationError
 from rec_summary.records.format import framing
-from rec_summary.records.format.framing import frame
+from rec_summary.records.format.framing import crc32c, frame
 from rec_summary.series.report import Report
 from rec_summary.tensorboard.dashboards.points import SCALARS
 from rec_summary.tensorboard.dashboards.scalars import scalar
+from rec_summary.tensorboard.event_files import event_file
 from rec_summary.tensorboard.event_files.event_file import (
     FILE_VERSION,
     EventFile,
     FilePosition,
     is_intact,
 )
-from rec_summary.tensorboard.event_files.logdir import LogDir, event_file_name
+from rec_summary.tensorboard.event_files.logdir import LogDir, OpenFiles, event_file_name
 
 NAME = event_file_name(1)
 STEPS = st.integers(min_value=-(2**63), max_value=2**63 - 1)
@@ -285,6 +288,93 @@ def test_intact_means_that_the_last_event_is_whole(logdir: LogDir, tmp_path: Pat
     assert not is_intact(logdir, "run", FilePosition(1, size, last))
     (tmp_path / "run" / NAME).write_bytes(first + bytes(len(second)))
     assert not is_intact(logdir, "run", FilePosition(1, size, last))
+
+
+def test_all_bytes_are_compared_once_the_file_was_changed(
+    logdir: LogDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = append(logdir, frame(b"first"), frame(bytes(range(250)) * 9000), frame(b"last"))
+    position = copy.copy(file.position)
+    read: list[int] = []
+    compute = event_file._checksum
+    monkeypatch.setattr(
+        event_file, "_checksum", lambda file, size: read.append(size) or compute(file, size)
+    )
+    assert is_intact(logdir, "run", copy.copy(position))
+    assert read == []
+    path = tmp_path / "run" / NAME
+    data = path.read_bytes()
+    path.write_bytes(data)  # by a copy, say
+    touched = copy.copy(position)
+    assert is_intact(logdir, "run", touched)
+    assert is_intact(logdir, "run", touched)
+    assert read == [len(data)]  # once
+    path.write_bytes(data[:5000] + bytes(4096) + data[9096:])
+    assert not is_intact(logdir, "run", touched)
+    status = path.stat()
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns - 1))
+    assert not is_intact(logdir, "run", touched)
+
+
+def test_all_bytes_are_compared_after_a_restart_of_the_machine(
+    logdir: LogDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = append(logdir, frame(b"first"), frame(b"last"))
+    path = tmp_path / "run" / NAME
+    status, data = path.stat(), path.read_bytes()
+    with path.open("r+b") as opened:
+        opened.write(bytes(8))
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    monkeypatch.setattr(event_file, "_boot", lambda: "later")
+    assert not is_intact(logdir, "run", file.position)
+    path.write_bytes(data)
+    assert is_intact(logdir, "run", file.position)
+
+
+def test_the_checksum_that_an_older_cursor_lacks_is_computed(logdir: LogDir) -> None:
+    first, last = frame(b"first"), frame(b"last")
+    append(logdir, first, last)
+    position = FilePosition(1, len(first + last), len(first))
+    assert is_intact(logdir, "run", position)
+    assert position.checksum == crc32c(first + last)
+    opened = EventFile(logdir, "run", position)
+    opened.write_framed([last])
+    assert position.checksum == crc32c(first + last + last)
+    opened.close(Report())
+
+
+def test_few_files_are_open_and_all_are_written(logdir: LogDir, tmp_path: Path) -> None:
+    logdir.open_files = OpenFiles(3)
+    files = [EventFile(logdir, f"run_{number}", FilePosition(1)) for number in range(8)]
+    before = len(os.listdir("/proc/self/fd"))
+    for step in range(3):
+        for file in files:
+            file.write(step, 1.0, [])
+            assert len(os.listdir("/proc/self/fd")) <= before + 3
+    for file in files:
+        file.settle()
+        assert is_intact(logdir, file._run, file.position)
+    report = Report()
+    for file in files:
+        file.close(report)
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert report.runs == [f"run_{number}" for number in range(8)]
+    contents = {path.read_bytes() for path in tmp_path.glob("*/*")}
+    assert len(contents) == 1
+    assert [len(unframed(each)) for each in contents] == [5]
+
+
+def test_a_file_that_is_opened_again_compares_on(logdir: LogDir, tmp_path: Path) -> None:
+    logdir.open_files = OpenFiles(1)
+    append(logdir, b"abcdefgh")
+    file, other = opened(logdir, 2), EventFile(logdir, "other", FilePosition(1))
+    for data in (b"cd", b"ef"):
+        file.write_framed([data])
+        other.write_framed([b"x"])
+    file.settle()
+    assert content(tmp_path) == b"abcdef"
+    file.close(Report())
+    assert file.replaced
 
 
 def test_closing_does_not_write_what_is_buffered(logdir: LogDir, tmp_path: Path) -> None:

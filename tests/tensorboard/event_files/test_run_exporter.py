@@ -177,7 +177,7 @@ def test_what_could_not_be_read_is_exported_once_it_can_be(
 
 
 @pytest.mark.parametrize(
-    "change", ["option", "missing file", "shorter file", "other file", "cursor"]
+    "change", ["option", "missing file", "shorter file", "other file", "zeroed block", "cursor"]
 )
 def test_an_export_that_cannot_be_continued_begins_again(
     records: Path, logdir: Path, change: str
@@ -192,6 +192,9 @@ def test_an_export_that_cannot_be_continued_begins_again(
         path.unlink()
     elif change == "shorter file":
         path.write_bytes(path.read_bytes()[:-1])
+    elif change == "zeroed block":
+        data = path.read_bytes()
+        path.write_bytes(data[:100] + bytes(40) + data[140:])
     elif change == "other file":
         path.write_bytes(bytes(len(path.read_bytes())))
     else:
