@@ -28,7 +28,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from rec_summary.errors import three_part, verbatim
-from rec_summary.series.options import ArgumentError
+from rec_summary.series.options import ArgumentError, tags_named
 from rec_summary.series.text import printable
 
 BUILTIN: Final[Mapping[str, str]] = MappingProxyType(
@@ -51,7 +51,6 @@ COMPARISONS: Final[Mapping[str, Callable[[Any, float], Any]]] = {
 SECONDS: Final[Mapping[str, int]] = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 STEPS: Final = "steps"
 
-_AUTOMATIC: Final = "/auto"  # collectors add it to the tags of values that they find themselves
 _WILD: Final = frozenset("*?[")
 _MOST_STEPS: Final = 1 << 63
 _LONGEST: Final = 2000
@@ -109,16 +108,14 @@ class Pattern:
         """A regular expression that finds something in the tags that match, and in no others.
 
         In quotation marks: the tag itself, nothing else. With one of `* ? [`: a pattern for
-        the whole tag, where `*` also matches `/`. Otherwise the tag itself, or its last part
-        or parts, where a trailing `/auto` does not count: `loss` matches `loss`, `loss/auto`
-        and `eval/loss`, but neither `loss/x` nor `total_loss`.
+        the whole tag, where `*` also matches `/`. Otherwise a short name, see `tags_named`.
         """
         literal = re.escape(self.text)
         if self.exact:
             return rf"\A{literal}\Z"
         if _WILD.intersection(self.text):
             return rf"\A(?:{literal}\Z|{fnmatch.translate(self.text)})"
-        return rf"\A(?s:.*/)?{literal}(?:{_AUTOMATIC})?\Z"
+        return tags_named(self.text)
 
     def matches(self, tag: str) -> bool:
         """Whether the rule is about a tag."""

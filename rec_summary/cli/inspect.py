@@ -65,7 +65,7 @@ def _print_run(summary: RunSummary, *, every: bool, quiet: bool) -> None:
     if summary.tags:
         shown = summary.tags if every else summary.tags[:_SHOWN]
         columns = {"tag": False, "kind": False, **dict.fromkeys(_NUMBERS, True)}
-        console().print(table_of(columns, map(_cells, shown)))
+        console().print(table_of(columns.items(), map(_cells, shown)))
         if len(shown) < len(summary.tags) and not quiet:
             click.echo(f"  and {len(summary.tags) - len(shown):,} more tags (--all shows them)")
     print_problems(summary.problems, summary.problem_count)

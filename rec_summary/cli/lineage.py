@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import click
@@ -12,13 +13,14 @@ import click
 from rec_summary.cli import options
 from rec_summary.cli.command import RecordsCommand, choose_runs
 from rec_summary.cli.output import (
-    console,
+    Column,
+    count_of,
     number_of,
     one_line,
     print_json,
     print_problems,
-    progress_shown,
-    table_of,
+    print_table,
+    reading_progress,
 )
 
 EXAMPLES = """\b
@@ -27,6 +29,27 @@ Examples:
   rec-summary lineage records --filter 'learning_rate<0.01' --filter 'network~Deep'
   rec-summary lineage records --columns run,learning_rate,auc --format csv > runs.csv
 """
+
+
+_FIRST_METRICS = 3  # in front of the parameters in which runs differ
+_LISTED = 8  # columns that do not fit
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """What was asked for.
+
+    Attributes:
+        rows: The rows, in order.
+        known: All columns.
+        named: The columns by which rows are sorted and filtered.
+        chosen: The columns that were chosen; None if none were.
+    """
+
+    rows: Sequence[Mapping[str, Any]]
+    known: Sequence[str]
+    named: Sequence[str]
+    chosen: Sequence[str] | None
 
 
 @click.command(cls=RecordsCommand, epilog=EXAMPLES, quiet="Print no progress and no hints.")
@@ -50,96 +73,121 @@ Examples:
     default="table",
     help="What to print.",
 )
+@options.wide
 @options.as_json("Print JSON, as --format json.")
 def lineage(
     source: str,
     runs: str | None,
     form: str,
+    wide: bool,
     as_json: bool,
     quiet: bool,
     **query: Any,
 ) -> None:
     """Compare runs: hyper-parameters, data and results.
 
-    SRC is a tree of record directories, or a URL; each run is a row.
+    SRC is a tree of record directories, or a URL; each run is a row. The loss is the mean of the
+    last tenth of the recorded losses, at most 100. Of metrics, there is the last value and, with
+    .best behind the name, the best one. A column of a metric is found by its short name: auc is
+    recommender/auc/lifetime.
     """
-    from rec_summary.series.lineage import rows
+    from rec_summary.series.overview.rows import rows
     from rec_summary.series.report import Report
 
     form = "json" if as_json else form
-    prints = {"table": _print_table, "csv": _print_csv, "json": _print_json}
-    report, found = Report(), []
-    chosen = choose_runs(source, runs)
-    counted = "runs" if sys.stderr.isatty() else None
-    with progress_shown(quiet=quiet, counted=counted) as progress:
-        for done, run in enumerate(chosen):
-            progress(run.name, done, len(chosen))
-            found += rows([run], report)
-    names, answer = _query(found, form=form, quiet=quiet, **query)
-    prints[form](names, answer)
+    prints = {"csv": _print_csv, "json": _print_json}
+    chosen, report = choose_runs(source, runs), Report()
+    with reading_progress(sum(run.nbytes for run in chosen), quiet=quiet) as advance:
+        found = rows(chosen, report, advance)
+    answer = _query(found, **query)
+    if form == "table":
+        _print_table(answer, wide=wide, quiet=quiet)
+    else:
+        names = answer.known if answer.chosen is None else answer.chosen
+        prints[form](names, answer.rows)
     print_problems(report.problems, report.problem_count)
 
 
 def _query(
     found: Sequence[Mapping[str, Any]],
     *,
-    form: str,
-    quiet: bool,
     sort: str | None,
     filters: Sequence[str],
     columns: str | None,
     limit: int | None,
-) -> tuple[list[str], list[Mapping[str, Any]]]:
-    """Returns the chosen columns and rows."""
-    from rec_summary.series.lineage import DETAILS, column_names
-    from rec_summary.tables.query import check_columns, parse_filter, sort_rows
+) -> _Answer:
+    """Returns the chosen rows and columns."""
+    from rec_summary.series.overview.rows import column_names
+    from rec_summary.tables.query import column_of, parse_filter, sort_rows
 
     known = column_names(found)
     conditions = [parse_filter(text) for text in filters]
-    check_columns((condition.name for condition in conditions), known)
+    conditions = [replace(each, name=column_of(each.name, known)) for each in conditions]
     rows = [row for row in found if all(condition.accepts(row) for condition in conditions)]
+    named = [condition.name for condition in conditions]
     if sort is not None:
-        check_columns([sort if sort in known else sort.removeprefix("-")], known)
-        rows = sort_rows(rows, sort)
-    if columns is not None:
-        names = [name.strip() for name in columns.split(",")]
-        check_columns(names, known)
-    elif form == "table":
-        names = [name for name in known if name not in DETAILS]
-        named = {sort and sort.removeprefix("-"), *(condition.name for condition in conditions)}
-        names = _without_common(names, rows[:limit], named, quiet=quiet)
-    else:
-        names = known
-    return names, rows[:limit]
+        name = column_of(sort if sort in known else sort.removeprefix("-"), known)
+        named.insert(0, name)
+        rows = sort_rows(rows, name, descending=sort != name and sort.startswith("-"))
+    chosen = columns and [column_of(name.strip(), known) for name in columns.split(",")]
+    return _Answer(rows[:limit], known, named, chosen or None)
 
 
-def _without_common(
-    names: Sequence[str],
-    rows: Sequence[Mapping[str, Any]],
-    named: Container[str | None],
-    *,
-    quiet: bool,
-) -> list[str]:
-    """Prints what is the same in all runs; returns the other columns."""
-    if len(rows) < 2:
-        return list(names)
-    common = {
-        name: rows[0].get(name)
+def _print_table(answer: _Answer, *, wide: bool, quiet: bool) -> None:
+    from rec_summary.series.overview.rows import BEST, DETAILS, LAST_RECORD, is_metric
+    from rec_summary.series.text import utc
+    from rec_summary.tables.query import short_names
+
+    rows = answer.rows
+    names, hidden = answer.chosen, {}
+    if names is None:
+        metrics = [name for name in answer.known if is_metric(name, answer.known)]
+        metrics.sort(key=lambda name: name.endswith(BEST))
+        # When the last record came matters while a run goes on.
+        running = LAST_RECORD if any(row["status"] == "RUNNING" for row in rows) else "status"
+        first = ["run", "status", running, *answer.named, "loss", "step", *metrics[:_FIRST_METRICS]]
+        others = [name for name in answer.known if name not in (*metrics, LAST_RECORD, *DETAILS)]
+        order = dict.fromkeys((*first, *others, *metrics, LAST_RECORD))
+        names = [name for name in order if name in answer.known]
+        kept = {*answer.named, *metrics, "loss", "step", LAST_RECORD}
+        if len(rows) == 1:
+            kept |= {*first}
+        hidden = {
+            name: rows[0].get(name)
+            for name in names
+            if rows and name not in kept and len({repr(row.get(name)) for row in rows}) == 1
+        }
+    short = short_names(answer.known)
+    if hidden and not quiet:
+        parts = (f"{one_line(short[name])} {_cell(name, each)}" for name, each in hidden.items())
+        click.echo("The same in all runs: " + ", ".join(parts))
+    columns = [
+        Column(
+            short[name] if answer.chosen is None else name,
+            all(isinstance(row.get(name, 0), int | float) for row in rows),
+            [_cell(name, row.get(name)) for row in rows],
+        )
         for name in names
-        if name not in named and len({repr(row.get(name)) for row in rows}) == 1
-    }
-    if common and not quiet:
-        texts = (f"{one_line(name)} {one_line(number_of(value))}" for name, value in common.items())
-        click.echo("The same in all runs: " + ", ".join(texts))
-    return [name for name in names if name not in common]
+        if name not in hidden
+    ]
+    left_out = print_table(columns, wide=wide)
+    if left_out and not quiet:
+        count, listed = count_of(len(left_out), "more column"), ", ".join(left_out[:_LISTED])
+        more = ", …" if len(left_out) > _LISTED else ""
+        click.echo(f"{count} (--wide shows all, --columns some): {listed}{more}")
+    for row in () if quiet else rows:
+        if "silent_since" in row:
+            since = utc(row["silent_since"])
+            click.echo(f"{one_line(row['run'])}: no sign of life since {since}")
 
 
-def _print_table(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
-    columns = {
-        name: all(isinstance(row.get(name, 0), int | float) for row in rows) for name in names
-    }
-    cells = ([number_of(row.get(name)) for name in names] for row in rows)
-    console().print(table_of(columns, cells))
+def _cell(name: str, value: Any) -> str:
+    from rec_summary.series.overview.rows import TIMES
+    from rec_summary.series.text import utc
+
+    if name in TIMES and value is not None:
+        return utc(value).removesuffix(" UTC")[:-3]
+    return one_line(number_of(value))
 
 
 def _print_csv(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:

@@ -33,6 +33,11 @@ interval: Final = option(
 )
 
 
+wide: Final = click.option(
+    "--wide", is_flag=True, help="Show all columns at full width, however wide the terminal is."
+)
+
+
 def as_json(what: str = "Print JSON.") -> Decorator:
     """Returns the option `--json`, with its help."""
     return click.option("--json", "as_json", is_flag=True, help=what)

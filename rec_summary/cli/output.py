@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
@@ -16,6 +17,11 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 _WIDE: Final = 10_000
+_LONGEST_NAME: Final = 30  # beside a progress bar
+_PADDING: Final = 2  # of each column
+_LEAST_HEAD: Final = 8  # characters of the head of a column of numbers
+_COMMON: Final = 8  # characters of what all names begin or end with, if they are long
+_LEAST_NAME: Final = 16  # characters of a name
 SHOWN: Final = 20  # problems and notes that are printed; others are only counted
 VERBOSE: Final = "rec_summary.verbose"  # the key of -v in click's context
 
@@ -71,20 +77,21 @@ def number_of(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def console() -> Console:
+def console(*, wide: bool = False) -> Console:
     """Returns the console of tables; where it is not a terminal, tables are as wide as needed."""
     from rich.console import Console
 
-    return Console(width=None if sys.stdout.isatty() else _WIDE, highlight=False, soft_wrap=False)
+    fits = sys.stdout.isatty() and not wide
+    return Console(width=None if fits else _WIDE, highlight=False, soft_wrap=False)
 
 
 def table_of(
-    columns: Mapping[str, bool], rows: Iterable[Iterable[str | Text]], *, fold: bool = True
+    columns: Iterable[tuple[str, bool]], rows: Iterable[Iterable[str | Text]], *, fold: bool = True
 ) -> Table:
     """Returns a table for `console`.
 
     Args:
-        columns: Whether each column is aligned to the right, by its head.
+        columns: The head of each column, and whether it is aligned to the right.
         rows: The cells of each row; a string may come from records.
         fold: Whether long cells are folded to several lines; else they are cut.
     """
@@ -92,7 +99,7 @@ def table_of(
     from rich.text import Text
 
     table = Table(box=None, header_style="bold")
-    for name, right in columns.items():
+    for name, right in columns:
         table.add_column(
             Text(one_line(name)),
             justify="right" if right else "left",
@@ -102,6 +109,113 @@ def table_of(
     for row in rows:
         table.add_row(*(Text(one_line(cell)) if isinstance(cell, str) else cell for cell in row))
     return table
+
+
+class Column(NamedTuple):
+    """A column of a table.
+
+    Attributes:
+        head: Its name.
+        is_number: Whether it is aligned to the right, and none of its cells is cut.
+        cells: Its cells; a string may come from records, and a `Text` is never cut.
+    """
+
+    head: str
+    is_number: bool
+    cells: Sequence[str | Text]
+
+
+def print_table(columns: Sequence[Column], *, wide: bool = False) -> list[str]:
+    """Prints a table that fits the terminal; returns the names of columns that do not fit."""
+    out = console(wide=wide)
+    table, left_out = fitted_table(columns, out.size.width)
+    out.print(table)
+    return left_out
+
+
+def fitted_table(columns: Sequence[Column], room: int) -> tuple[Table, list[str]]:
+    """Returns a table, and the names of the columns that do not fit.
+
+    Long names are cut in the middle, and columns at the end are left out; numbers stay whole.
+
+    Args:
+        columns: The columns, the most important first.
+        room: How wide the table may be.
+    """
+    from rich.cells import cell_len
+
+    columns = [each if each.is_number else _shortened(each, room) for each in columns]
+    natural = [max(cell_len(_plain(cell)) for cell in (each.head, *each.cells)) for each in columns]
+    widths: list[int] = []
+    for column, width in zip(columns, natural, strict=True):
+        content = max((cell_len(_plain(cell)) for cell in column.cells), default=0)
+        least = max(content, _LEAST_HEAD) if column.is_number else _distinct_width(column)
+        least = min(width, least, max(room - _PADDING, 1) if not widths else width)
+        if widths and least + _PADDING > room:
+            break
+        widths.append(least)
+        room -= least + _PADDING
+    for index, width in enumerate(widths):
+        more = max(0, min(room, natural[index] - width))
+        widths[index], room = width + more, room - more
+    shown = columns[: len(widths)]
+    cells = [
+        [middle_cut(cell, width) if isinstance(cell, str) else cell for cell in column.cells]
+        for column, width in zip(shown, widths, strict=True)
+    ]
+    heads = [
+        (middle_cut(column.head, width), column.is_number)
+        for column, width in zip(shown, widths, strict=True)
+    ]
+    table = table_of(heads, zip(*cells, strict=True))
+    return table, [one_line(column.head) for column in columns[len(shown) :]]
+
+
+def _shortened(column: Column, room: int) -> Column:
+    """Cuts what all names of a column begin and end with, if they are long."""
+    texts = [_plain(cell) for cell in column.cells]
+    if len(set(texts)) < 2 or max(map(len, texts)) <= room // 3:
+        return column
+    start = _common(texts)
+    end = _common([text[start:][::-1] for text in texts])
+    cells = [
+        middle_cut(text[:start], _COMMON)
+        + text[start : len(text) - end]
+        + middle_cut(text[len(text) - end :], _COMMON)
+        for text in texts
+    ]
+    return column._replace(cells=cells)
+
+
+def _common(texts: Sequence[str]) -> int:
+    """Returns how many characters all texts begin with."""
+    columns = zip(*texts, strict=False)
+    return sum(1 for _ in itertools.takewhile(lambda letters: len(set(letters)) == 1, columns))
+
+
+def _distinct_width(column: Column) -> int:
+    """Returns a width to which names can be cut so that they still differ."""
+    texts = {_plain(cell) for cell in column.cells}
+    width = _LEAST_NAME
+    while len({middle_cut(text, width) for text in texts}) < len(texts):
+        width += 4
+    return width
+
+
+def _plain(cell: str | Text) -> str:
+    return one_line(cell) if isinstance(cell, str) else cell.plain
+
+
+def middle_cut(text: str, width: int) -> str:
+    """Returns text for one line, without its middle if it is wider than that on a terminal."""
+    from rich.cells import cell_len, set_cell_size
+
+    text = one_line(text)
+    if cell_len(text) <= width:
+        return text
+    back = max(0, width - 1) // 2
+    end = set_cell_size(text[::-1], back)[::-1]
+    return f"{set_cell_size(text, max(0, width - 1 - back))}…{end}"
 
 
 def print_json(found: object, *, indent: int | None = 2) -> None:
@@ -169,7 +283,8 @@ def progress_shown(
         task = bar.add_task("", rate="")
 
         def show(name: str, done: int, total: int) -> None:
-            bar.update(task, description=one_line(name), completed=done, total=total)
+            name = middle_cut(name, _LONGEST_NAME)
+            bar.update(task, description=name, completed=done, total=total)
             speed = bar.tasks[0].speed
             if speed:
                 rate = f"{speed:.3g} {counted}" if counted else size_of(speed)

@@ -169,7 +169,7 @@ def _table(reading: Tail, height: int | None) -> RenderableType:
         notes.append("no scalars yet")
     if len(shown) < len(ordered):
         notes.append(f"and {len(ordered) - len(shown):,} more series")
-    return Group(table_of(_COLUMNS, _rows(reading, shown), fold=False), *notes)
+    return Group(table_of(_COLUMNS.items(), _rows(reading, shown), fold=False), *notes)
 
 
 def _rows(reading: Tail, shown: Sequence[ScalarSeries]) -> Iterator[list[str | Text]]:

@@ -1,7 +1,7 @@
 """The lineage of runs: status, hyper-parameters, custom data and metrics.
 
 Lineage is written several times while a run goes on; the last record counts. `Lineage` merges the
-records of one rank, and `rows` makes a row of a table for each run.
+records of one rank.
 """
 
 from __future__ import annotations
@@ -9,10 +9,13 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import re
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
+
+import numpy as np
 
 from rec_summary._pb.lineage_pb2 import (
     EvaluationLineage,
@@ -24,29 +27,28 @@ from rec_summary._pb.lineage_pb2 import (
 from rec_summary.errors import three_part
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import Run
-from rec_summary.series.batch import Record
+from rec_summary.series.batch import Floats, Record
 from rec_summary.series.event_reader import read_batches
 from rec_summary.series.limits import LONGEST_METRICS, LONGEST_TAG, LONGEST_TEXT, MOST_ENTRIES
 from rec_summary.series.report import Report
 from rec_summary.series.text import reason, shown, valid
 
 Plain = str | bool | int | float
-Row = dict[str, Plain]
 
 EVALUATION: Final = "evaluation_lineage"
 
-DETAILS: Final = ("start_time", "last_update", "reason", "host", "train_dataset_path")
-"""Columns that an overview of runs leaves out."""
+_ERRORS: Final = re.compile(r"loss|error|entropy|perplexity|(?<![a-z])(?:r?m[as]e|ne)(?![a-z])")
 
 # Our own maps come last: for readers that do not know them, MindSpore's hold a stand-in.
 _CUSTOM_MAPS: Final = ("map_double", "map_int32", "map_str", "map_bool", "map_int64")
 
 
 class Metric(NamedTuple):
-    """The last value of an evaluation metric, and the step it belongs to."""
+    """The last value of an evaluation metric, the step it belongs to, and the best value."""
 
     step: int
     value: str
+    best: float | None = None
 
 
 @dataclass
@@ -121,7 +123,12 @@ class Lineage:
 
     def take_evaluation(self, evaluation: EvaluationLineage, step: int, wall_time: float) -> None:
         """Adds an evaluation made at `step`."""
-        found = {name: Metric(step, _shown(value)) for name, value in metrics_of(evaluation)}
+        found = {}
+        for name, value in metrics_of(evaluation):
+            known = self.metrics.get(name)
+            numbers = [known.best if known else None, numeric(value)]
+            best = best_of(name, np.array([each for each in numbers if each is not None]))
+            found[name] = Metric(step, _shown(value), best)
         self.last_time = wall_time
         self.evaluations += 1
         data = evaluation.valid_dataset
@@ -158,6 +165,25 @@ def numeric(value: Any) -> float | None:
         return float(value)
     except OverflowError:
         return math.inf if value > 0 else -math.inf
+
+
+def best_of(metric: str, values: Floats) -> float | None:
+    """Returns the best finite value of a metric, by its name; None if there is none.
+
+    Of losses and errors the least is best, of a calibration the nearest to 1, of a bias the nearest
+    to 0, and of anything else the greatest.
+    """
+    values = values[np.isfinite(values)]
+    if not len(values):
+        return None
+    name = metric.lower()
+    if _ERRORS.search(name):
+        costs = values
+    elif "calibration" in name:
+        costs = abs(values - 1)
+    else:
+        costs = abs(values) if "bias" in name else -values
+    return float(values[costs.argmin()])
 
 
 def _shown(value: Any) -> str:
@@ -251,44 +277,6 @@ def shortest(number: float) -> float:
     return number
 
 
-def rows(runs: Iterable[Run], report: Report) -> list[Row]:
-    """Returns a row for each run; unknown values are left out.
-
-    The names are `run`, `status`, the hyper-parameters as TensorBoard shows them, `loss` (the
-    last one), `step`, `samples`, `start_time` and `last_update` in seconds since the epoch,
-    `host`, then metrics and custom data by their own names. If a name is taken, a metric has
-    the prefix `metric.`, and custom data the prefix `custom.`.
-
-    Args:
-        runs: The runs.
-        report: Takes what cannot be read.
-    """
-    return [row(run, lineage_of(run, report)) for run in runs]
-
-
-def row(run: Run, lineage: Lineage) -> Row:
-    """Returns the row of a run with a lineage."""
-    found: Row = {"run": valid(run.name), "status": RunState.Status.Name(lineage.status)}
-    found.update(recorded_parameters(lineage))
-    train = lineage.train
-    if train is not None:
-        state = train.run_state
-        if train.algorithm.HasField("loss"):
-            found["loss"] = shortest(train.algorithm.loss)
-        for name in ("step", "samples", "start_time"):
-            if state.HasField(name):
-                found[name] = getattr(state, name)
-        found["last_update"] = lineage.train_time
-        for name in ("host", "reason"):
-            if getattr(state, name):
-                found[name] = valid(getattr(state, name))
-    metrics = {name: _number(metric.value) for name, metric in lineage.metrics.items()}
-    for prefix, values in (("metric.", metrics), ("custom.", lineage.custom)):
-        for name, value in values.items():
-            found[prefix + name if name in found else name] = value
-    return found
-
-
 def lineage_of(run: Run, report: Report) -> Lineage:
     """Returns the lineage of the lowest rank that has one of training; else of any rank."""
     lineages = []
@@ -332,15 +320,3 @@ def take(lineage: Lineage, decoded: Record, report: Report) -> bool:
         what = f"this {kind} cannot be read: {reason(error)}; skipped"
         report.problem(decoded.path, decoded.offset, what)
     return False
-
-
-def column_names(table: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Returns the names in any of the rows, in the order of their first appearance."""
-    return list(dict.fromkeys(name for each in table for name in each))
-
-
-def _number(text: str) -> Any:
-    try:
-        return float(text)
-    except ValueError:
-        return text

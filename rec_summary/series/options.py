@@ -21,6 +21,7 @@ from rec_summary.series.text import printable
 
 TENSOR_FILES: Final = ("npy",)
 _FEWEST_POINTS: Final = 10
+_AUTOMATIC: Final = r"(?:/auto|/lifetime)?"  # added to tags by collectors and by metrics
 
 
 class ArgumentError(ValueError):
@@ -138,6 +139,16 @@ def compiled(pattern: str, what: str) -> re.Pattern[str]:
     except (re.error, OverflowError, RecursionError) as error:
         expected = f"a regular expression that compiles ({error})"
         raise ArgumentError(three_part(what, pattern, expected)) from error
+
+
+def tags_named(name: str) -> str:
+    """Returns a regular expression that finds something in the tags with a short name only.
+
+    A short name is a tag, or its last part or parts, where a trailing `/auto` or `/lifetime` does
+    not count: `loss` is `loss`, `loss/auto` and `eval/loss`, but neither `loss/x` nor `total_loss`;
+    `auc` is `recommender/auc/lifetime`.
+    """
+    return rf"\A(?s:.*/)?{re.escape(name)}{_AUTOMATIC}\Z"
 
 
 def matching_runs(found: Iterable[Run], pattern: str | None) -> list[Run]:

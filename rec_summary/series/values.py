@@ -9,6 +9,7 @@ is of no use.
 from __future__ import annotations
 
 import bisect
+import copy
 import itertools
 import operator
 import os
@@ -131,11 +132,14 @@ class History:
 
     Attributes:
         files: The writers and their summary files, in order.
+        last_steps: The step of the last record of each writer, by its rank and number.
     """
 
     def __init__(self, run: Run) -> None:
         """Reads the steps and times of a run; what cannot be read is not reported."""
         self.files: list[tuple[Writer, list[RecordFile]]] = []
+        self.last_steps: dict[tuple[int, int], int] = {}
+        self._run = run
         self._restarts: dict[str, tuple[int, list[_Place]]] = {}  # by path, with its number
         writers = Writers([], {})
         files: dict[tuple[int, int], list[RecordFile]] = {}  # by rank and number of the writer
@@ -152,6 +156,7 @@ class History:
                     if steps[0] < highest.get(key, steps[0]):
                         restarted.add(key)
                     highest[key] = max(highest.get(key, steps[-1]), steps[-1])
+                    self.last_steps[key] = int(steps[-1])
             if writer is None:  # it has no values
                 self.files.append((Writer(rank, 1, 0.0), [file]))
             else:
@@ -165,6 +170,32 @@ class History:
                     file.path: (number, found) for number, file in enumerate(files[key])
                 }
 
+    def writers(self) -> list[tuple[Run, History]]:
+        """Returns the run of the first writers of all ranks, and one for each further number.
+
+        These have the names that the values of further writers have: `<run>/writer_2`. A lineage
+        file belongs to the writer whose summary file has the same name otherwise.
+        """
+        numbers: dict[Any, int] = {}
+        for writer, files in self.files:
+            for file in files:
+                numbers[file] = numbers[_pair(file)] = writer.number
+        found = []
+        for number in sorted({1, *numbers.values()}):
+            chosen = [
+                file
+                for file in self._run.files
+                if numbers.get(file, numbers.get(_pair(file), 1)) == number
+            ]
+            name = Writer(0, number, 0.0).name(self._run.name)
+            history = copy.copy(self)
+            history.files = [each for each in self.files if each[0].number == number]
+            history.last_steps = {
+                writer: step for writer, step in self.last_steps.items() if writer[1] == number
+            }
+            found.append((Run(name, self._run.path, tuple(chosen)), history))
+        return found
+
     def in_force(self, batch: Batch) -> Batch:
         """Returns the values of a batch that no later restart supersedes."""
         number, restarts = self._restarts.get(batch.path, (0, []))
@@ -172,6 +203,11 @@ class History:
         if index == len(restarts):
             return batch
         return batch.select(Selection(ExportOptions(until=restarts[index].step - 1)))
+
+
+def _pair(file: RecordFile) -> tuple[str, int, int, str]:
+    """Returns what the names of a summary file and its lineage file have in common."""
+    return file.name.prefix, file.name.stamp, file.name.rank, file.name.host
 
 
 class _Place(NamedTuple):
@@ -226,6 +262,7 @@ def finished(
     selection: Selection,
     report: Report,
     advance: Callable[[int], None] = lambda nbytes: None,
+    history: History | None = None,
 ) -> Iterator[tuple[Writer, Batch]]:
     """Yields the values of some kinds that count, as batches, writer after writer.
 
@@ -238,8 +275,9 @@ def finished(
         selection: Which tags and steps.
         report: Takes what cannot be read.
         advance: Called with the number of bytes after each batch that was read.
+        history: The history of the run, if it is known.
     """
-    wanted, history = frozenset(kinds), History(run)
+    wanted, history = frozenset(kinds), history or History(run)
     for writer, files in history.files:
         buffer = StepBuffer(run.name, report)
         for file in files:

@@ -23,7 +23,7 @@ from rec_summary.records.files import write_atomically
 from rec_summary.records.reading.runs import Run, find_runs
 from rec_summary.records.remote import to_place
 from rec_summary.series.batch import HISTOGRAM, SCALAR, Columns, concatenated
-from rec_summary.series.lineage import column_names, rows
+from rec_summary.series.lineage import lineage_of
 from rec_summary.series.options import (
     EVERYTHING,
     ArgumentError,
@@ -32,6 +32,7 @@ from rec_summary.series.options import (
     check_apart,
     some_matching_runs,
 )
+from rec_summary.series.overview.rows import column_names, rows
 from rec_summary.series.report import Problem, Report
 from rec_summary.series.text import printable, valid
 from rec_summary.series.values import Value, evaluations, finished
@@ -220,7 +221,8 @@ def _write_lineage(runs: Sequence[Run], report: Report, tables: _Tables) -> None
         if found:
             tables.write("evaluations", found)
     # These files have been read before: their problems are not reported twice.
-    found = [row for row in rows(runs, Report()) if row["status"] != "UNKNOWN" or len(row) > 2]
+    described = [run for run in runs if not lineage_of(run, Report()).empty]
+    found = rows(described, Report())
     if found:
         tables.schemas["lineage"] = {
             name: _type_of([row[name] for row in found if name in row])

@@ -15,13 +15,13 @@ from rec_summary.records.reading.runs import Run, find_runs
 from rec_summary.records.remote import to_place
 from rec_summary.series.batch import Columns, concatenated, rows_of
 from rec_summary.series.limits import MOST_CELLS
-from rec_summary.series.lineage import column_names, rows
 from rec_summary.series.options import (
     ArgumentError,
     ExportOptions,
     Selection,
     some_matching_runs,
 )
+from rec_summary.series.overview.rows import column_names, rows
 from rec_summary.series.report import Problem, Report
 from rec_summary.series.text import printable, valid
 from rec_summary.series.values import Value, evaluations, finished_scalars, recorded_values

@@ -15,8 +15,15 @@ import numpy as np
 
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.batch import by_tag
-from rec_summary.series.lineage import DETAILS, column_names, lineage_of, row
 from rec_summary.series.options import Selection
+from rec_summary.series.overview.rows import (
+    DETAILS,
+    TIMES,
+    Row,
+    column_names,
+    rows_of,
+    stated_row,
+)
 from rec_summary.series.overview.statistics import ScalarSeries, relative_heights
 from rec_summary.series.report import Report
 from rec_summary.series.text import printable, utc, valid
@@ -29,7 +36,6 @@ _MOST_ROWS: Final = 200
 _WIDTH, _HEIGHT = 120, 24
 _COLOURS: Final = {"FINISHED": "#2e7d32", "RUNNING": "#1565c0", "FAILED": "#c62828"}
 _IN_TITLE: Final = ("run", "status", "reason")
-_TIMES: Final = ("start_time", "last_update")
 
 
 class RunView:
@@ -45,11 +51,14 @@ class RunView:
 
     def __init__(self, run: Run, selection: Selection) -> None:
         """Use `Records.run`."""
-        report = Report()
-        self.lineage: dict[str, Any] = dict(row(run, lineage_of(run, report)))
+        report, again = Report(), Report()
+        self.lineage: dict[str, Any] = dict(next(rows_of(run, again)))
         self.run = str(self.lineage["run"])
         self.status = str(self.lineage["status"])
         self.series: tuple[ScalarSeries, ...] = tuple(series_of(run, selection, report))
+        for each in again.problems:
+            if each not in report.problems:  # of the lineage: the values are read twice
+                report.problem(each.path, each.offset, each.text)
         self.problems = tuple(report.problems)
         self._notes = _problem_notes(report)
 
@@ -74,16 +83,21 @@ def series_of(run: Run, selection: Selection, report: Report) -> list[ScalarSeri
 
 def overview_html(source: str, runs: Sequence[Run], selection: Selection) -> str:
     """Returns the HTML of a list of runs: their lineage and, of small records, their loss."""
-    report, rows, trends = Report(), [], []
+    report = Report()
+    rows: list[Row] = []
+    trends: list[ScalarSeries | None] = []
     small = sum(run.nbytes for run in runs) <= READ_BYTES
     for run in runs:
-        rows.append(row(run, lineage_of(run, report)))
-        series = series_of(run, selection, report) if small else []
-        trends.append(next((each for each in series if each.tag in _LOSS), (*series, None)[0]))
+        found = list(rows_of(run, report)) if small else [stated_row(run, report)]
+        series = series_of(run, selection, Report()) if small else []
+        for row in found:
+            own = [each for each in series if each.run == row["run"]]
+            trends.append(next((each for each in own if each.tag in _LOSS), (*own, None)[0]))
+        rows += found
     names = [name for name in column_names(rows) if name not in DETAILS]
     cells = [
         [
-            *(_badge(each[name]) if name == "status" else each.get(name) for name in names),
+            *(_badge(each[name]) if name == "status" else _fact(name, each) for name in names),
             "" if trend is None else _titled(trend),
         ]
         for each, trend in zip(rows, trends, strict=True)
@@ -106,17 +120,13 @@ def run_html(row: Mapping[str, Any], series: Sequence[ScalarSeries], notes: Iter
     """Returns the status of one run, its lineage, and a row for each tag.
 
     Args:
-        row: The lineage, as `series.lineage.row` returns it.
+        row: The lineage, as `series.overview.rows` returns it.
         series: The run's scalars.
         notes: Sentences for below the table.
     """
     reason = f" ({_html(row['reason'])})" if row.get("reason") else ""
-    title = _Html(f"<b>{_html(row['run'])}</b> {_badge(row.get('status'))}{reason}")
-    facts = _table(
-        [name, utc(value) if name in _TIMES and isinstance(value, int | float) else value]
-        for name, value in row.items()
-        if name not in _IN_TITLE
-    )
+    title = _Html(f"<b>{_html(row['run'])}</b> {_badge(row.get('status'))}{reason}{_silence(row)}")
+    facts = _table([name, _fact(name, row)] for name in row if name not in _IN_TITLE)
     ranks = {each.rank for each in series} - {0}
     cells = [
         [
@@ -134,6 +144,17 @@ def run_html(row: Mapping[str, Any], series: Sequence[ScalarSeries], notes: Iter
         _more(cells, "tags"),
         *notes,
     )
+
+
+def _silence(row: Mapping[str, Any]) -> str:
+    since = row.get("silent_since")
+    return "" if since is None else f", no sign of life since {utc(since)}"
+
+
+def _fact(name: str, row: Mapping[str, Any]) -> Any:
+    """Returns what a table shows of a column of the lineage."""
+    value = row.get(name)
+    return utc(value) if name in TIMES and isinstance(value, int | float) else value
 
 
 def sparkline(series: ScalarSeries) -> _Html:

@@ -6,12 +6,14 @@ import difflib
 import math
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from rec_summary.errors import three_part
-from rec_summary.series.options import ArgumentError, compiled
+from rec_summary.series.options import ArgumentError, compiled, tags_named
+from rec_summary.series.overview.rows import BEST
 
 _PARTS: Final = re.compile(r"\s*(?P<name>.+?)\s*(?P<operator>!=|<=|>=|=|<|>|~)\s*(?P<value>.*?)\s*")
 _NUMERIC: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
@@ -83,25 +85,58 @@ def parse_filter(text: str) -> Filter:
     return Filter(match["name"], match["operator"], match["value"])
 
 
-def check_columns(names: Iterable[str], known: Sequence[str]) -> None:
-    """Checks that columns exist.
+def column_of(name: str, known: Sequence[str]) -> str:
+    """Returns the column that has a name, or the one tag that has it as its short name.
+
+    `auc` is the column `recommender/auc/lifetime`, and `auc.best` the best value of it.
 
     Raises:
-        ArgumentError: A column does not exist; the message has similar names.
+        ArgumentError: There is no such column, or several; the message has similar names.
     """
-    for name in names:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, 3) or known
-            expected = f"one of the columns, such as {', '.join(near[:12])}"
-            raise ArgumentError(three_part("a column", name, expected))
+    if name in known:
+        return name
+    short = re.compile(tags_named(name.removesuffix(BEST)))
+    is_best = name.endswith(BEST)
+    found = [
+        each
+        for each in known
+        if each.endswith(BEST) == is_best and short.search(each.removesuffix(BEST))
+    ]
+    if len(found) == 1:
+        return found[0]
+    near = found or difflib.get_close_matches(name, known, 3) or known
+    expected = f"one of the columns, such as {', '.join(near[:12])}"
+    raise ArgumentError(three_part("a column", name, expected))
 
 
-def sort_rows(rows: Iterable[Mapping[str, Any]], column: str) -> list[Mapping[str, Any]]:
-    """Returns rows sorted by a column; in descending order if its name begins with `-`.
+def short_names(known: Sequence[str]) -> dict[str, str]:
+    """Returns the shortest name of each column by which `column_of` finds it."""
+    candidates = {name: list(_endings(name)) for name in known}
+    counts = Counter(each for endings in candidates.values() for each in endings)
+    return {
+        name: next((each for each in endings if counts[each] == 1), name)
+        for name, endings in candidates.items()
+    }
+
+
+def _endings(name: str) -> Iterator[str]:
+    """Yields the short names of a tag, the shortest first, and the tag itself."""
+    tag = name.removesuffix(BEST)
+    end = name[len(tag) :]
+    parts = re.sub("/(?:auto|lifetime)$", "", tag).split("/")
+    for count in range(1, len(parts) + 1):
+        yield "/".join(parts[-count:]) + end
+    if len("/".join(parts)) < len(tag):
+        yield name
+
+
+def sort_rows(
+    rows: Iterable[Mapping[str, Any]], name: str, *, descending: bool = False
+) -> list[Mapping[str, Any]]:
+    """Returns rows sorted by a column.
 
     Numbers come before text; rows without a value, or with NaN, are last in either order.
     """
-    name = column.removeprefix("-")
 
     def missing(row: Mapping[str, Any]) -> bool:
         value = row.get(name)
@@ -114,7 +149,7 @@ def sort_rows(rows: Iterable[Mapping[str, Any]], column: str) -> list[Mapping[st
 
     found = list(rows)
     present = [row for row in found if not missing(row)]
-    present.sort(key=key, reverse=column.startswith("-"))
+    present.sort(key=key, reverse=descending)
     return [*present, *(row for row in found if missing(row))]
 
 

@@ -124,7 +124,8 @@ def test_lineage_answers_which_run_was_best(source: Path) -> None:
 def test_lineage_tells_once_what_all_runs_share(source: Path) -> None:
     first, *rest = run("lineage", source).stdout.splitlines()
     assert first.startswith("The same in all runs: status FINISHED, network DeepFM")
-    assert table(rest[0]) == [["run", "learning_rate", "auc"]]
+    found = ["run", "loss", "step", "auc", "auc.best", "learning_rate", "last_record"]
+    assert table(rest[0]) == [found]
 
 
 def test_lineage_filters(source: Path) -> None:

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from rich.console import Console
 
-from rec_summary.cli.output import print_json, progress_shown, reading_progress
+from rec_summary.cli.output import (
+    Column,
+    fitted_table,
+    middle_cut,
+    one_line,
+    print_json,
+    progress_shown,
+    reading_progress,
+)
 from rec_summary.series.overview.statistics import TagSummary
 
 
@@ -47,3 +60,40 @@ def test_nothing_if_quiet_or_only_for_a_terminal(capsys: pytest.CaptureFixture[s
         advance("a", 5)
         advance("a", 7)
     assert capsys.readouterr().err == ""
+
+
+NAMES = Column("run", False, [f"experiments/deepfm-lr{rate}-2026" for rate in ("0.1", "0.01")])
+NUMBERS = Column("a_long_name", True, ["123456789", "1"])
+
+
+def drawn(columns: list[Column], width: int) -> tuple[list[str], list[str]]:
+    out = Console(width=width, file=io.StringIO())
+    table, left_out = fitted_table(columns, width)
+    out.print(table)
+    return out.file.getvalue().splitlines(), left_out  # type: ignore[attr-defined]
+
+
+def test_a_table_fits_with_whole_numbers_and_names_that_differ() -> None:
+    lines, left_out = drawn([NAMES, NUMBERS, NUMBERS], 36)
+    assert max(map(len, lines)) <= 36
+    assert lines[1].endswith("123456789 ")
+    assert lines[1].split()[0] != lines[2].split()[0]
+    assert left_out == ["a_long_name"]
+
+
+def test_a_wide_table_is_whole() -> None:
+    lines, left_out = drawn([NAMES, NUMBERS, NUMBERS], 200)
+    assert lines[1].split() == [NAMES.cells[0], "123456789", "123456789"]
+    assert left_out == []
+
+
+@given(st.text(max_size=20), st.integers(1, 12))
+def test_a_name_is_cut_in_the_middle(text: str, width: int) -> None:
+    found = middle_cut(text, width)
+    assert cell_len(found) <= width
+    if cell_len(one_line(text)) <= width:
+        assert found == one_line(text)
+
+
+def test_both_ends_of_a_name_stay() -> None:
+    assert middle_cut("beginning/end", 8) == "begi…end"

@@ -24,8 +24,8 @@ from rec_summary.errors import SourceError
 from rec_summary.records.format.framing import frame
 from rec_summary.records.reading.repair import repair
 from rec_summary.records.reading.runs import find_runs
-from rec_summary.series.lineage import rows
 from rec_summary.series.overview.inspection import inspect_run
+from rec_summary.series.overview.rows import rows
 from rec_summary.series.overview.verify import verify_file
 from rec_summary.series.report import Report
 from rec_summary.tables.formats import export_tables

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rec_summary.series.options import ArgumentError
-from rec_summary.tables.query import Filter, check_columns, parse_filter, sort_rows
+from rec_summary.tables.query import Filter, column_of, parse_filter, short_names, sort_rows
 
 ROWS: list[dict[str, Any]] = [
     {"run": "a", "lr": 0.1, "optimizer": "Adam", "auc": 0.7},
@@ -54,11 +54,15 @@ def test_names_may_hold_spaces_and_dots() -> None:
     assert parse_filter("custom.my name = x y") == Filter("custom.my name", "=", "x y")
 
 
+def ordered(rows: list[dict[str, Any]], column: str) -> list[Any]:
+    return sort_rows(rows, column.removeprefix("-"), descending=column.startswith("-"))
+
+
 @pytest.mark.parametrize(
     ("column", "runs"), [("lr", "cbad"), ("-lr", "abcd"), ("-auc", "dabc"), ("optimizer", "adbc")]
 )
 def test_order(column: str, runs: str) -> None:
-    found = "".join(row["run"] for row in sort_rows(ROWS, column))
+    found = "".join(row["run"] for row in ordered(ROWS, column))
     if column == "optimizer":  # text, as it is
         assert found == "adbc"[0] + found[1:]
         assert sorted(found) == list("abcd")
@@ -70,10 +74,37 @@ def test_order(column: str, runs: str) -> None:
 def test_any_values_can_be_ordered(values: list[Any]) -> None:
     rows = [{"x": value} if value is not None else {} for value in values]
     for column in ("x", "-x"):
-        assert len(sort_rows(rows, column)) == len(rows)
+        assert len(ordered(rows, column)) == len(rows)
 
 
 def test_an_unknown_column_names_near_ones() -> None:
     with pytest.raises(ArgumentError, match=r"Received: 'learning_rat'.*learning_rate"):
-        check_columns(["learning_rat"], ["run", "learning_rate"])
-    check_columns(["run"], ["run"])
+        column_of("learning_rat", ["run", "learning_rate"])
+    assert column_of("run", ["run"]) == "run"
+
+
+METRICS = ["run", "recommender/auc/lifetime", "recommender/auc/lifetime.best", "eval/loss/auto"]
+
+
+@pytest.mark.parametrize(
+    ("name", "column"),
+    [("auc", METRICS[1]), ("auc.best", METRICS[2]), ("recommender/auc", METRICS[1])],
+)
+def test_a_short_name_finds_the_column_of_a_metric(name: str, column: str) -> None:
+    assert column_of(name, METRICS) == column
+
+
+def test_a_column_of_that_name_comes_before_a_short_name() -> None:
+    assert column_of("auc", [*METRICS, "auc"]) == "auc"
+
+
+def test_a_short_name_of_several_columns_is_refused_with_all_of_them() -> None:
+    with pytest.raises(ArgumentError, match=r"a/loss, b/loss"):
+        column_of("loss", ["a/loss", "b/loss"])
+
+
+def test_short_names_are_those_that_are_found() -> None:
+    known = [*METRICS, "a/x", "b/x", "x", "c/y"]
+    found = short_names(known)
+    assert list(found.values()) == ["run", "auc", "auc.best", "loss", "a/x", "b/x", "x", "y"]
+    assert [column_of(short, known) for short in found.values()] == known

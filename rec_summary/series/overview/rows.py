@@ -1,0 +1,233 @@
+"""A table of runs: lineage, the last and best values of metrics, and signs of life."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import os
+import time
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from rec_summary._pb.lineage_pb2 import RunState
+from rec_summary.records.format.names import this_host
+from rec_summary.records.reading.runs import Run
+from rec_summary.series.batch import SCALAR, Floats, by_tag, gathered
+from rec_summary.series.lineage import (
+    Lineage,
+    Plain,
+    best_of,
+    lineage_of,
+    recorded_parameters,
+    shortest,
+)
+from rec_summary.series.options import ExportOptions, Selection, tags_named
+from rec_summary.series.report import Report
+from rec_summary.series.text import valid
+from rec_summary.series.values import History, finished
+
+Row = dict[str, Plain]
+
+TIMES: Final = ("start_time", "last_update", "last_record", "silent_since")
+"""Columns in seconds since the epoch."""
+
+DETAILS: Final = (
+    *("start_time", "last_update", "silent_since"),
+    *("reason", "host", "train_dataset_path"),
+)
+"""Columns that an overview of runs leaves out."""
+
+LAST_RECORD: Final = "last_record"
+"""The column that says when the last record came."""
+
+BEST: Final = ".best"
+"""The end of the name of a column that has the best value of a metric."""
+
+_RECOMMENDER: Final = (
+    r"\Arecommender/(?:auc|gauc|log_loss|normalised_entropy|calibration|calibration_error|rmse|mae"
+    r"|bias)/"
+)
+_EVALUATION: Final = "eval/"
+_LOSS: Final = Selection(ExportOptions(tags=tags_named("loss")))
+_RESULTS: Final = Selection(
+    ExportOptions(tags=rf"{_RECOMMENDER}|\A{_EVALUATION}|{tags_named('loss')}")
+)
+_WINDOW: Final = 100  # losses, of which the mean is shown; of few losses, a tenth
+_SILENT_SECS: Final = 600.0  # without a record from another host, as the built-in rule `stall`
+
+
+def rows(
+    runs: Iterable[Run],
+    report: Report,
+    advance: Callable[[str, int], None] = lambda name, nbytes: None,
+) -> list[Row]:
+    """Returns a row for each run, and for each further writer; unknown values are left out.
+
+    The names are `run`, `status`, the hyper-parameters as TensorBoard shows them, `loss` (the mean
+    of the last tenth of the recorded losses, at most 100), `step`, `samples`, `start_time`,
+    `last_update` (of the lineage) and `last_record` in seconds since the epoch, `silent_since`
+    (the last record of a run that should be running and gives no sign of life), `host`, then
+    metrics and custom data by their own names. A metric is the last value; its best one has the
+    same name with `.best` behind it. If a name is taken, a metric has the prefix `metric.`, and
+    custom data the prefix `custom.`.
+
+    Args:
+        runs: The runs.
+        report: Takes what cannot be read.
+        advance: Called with a run's name and the number of bytes that were read.
+    """
+    return [row for run in runs for row in rows_of(run, report, advance)]
+
+
+def rows_of(
+    run: Run,
+    report: Report,
+    advance: Callable[[str, int], None] = lambda name, nbytes: None,
+) -> Iterator[Row]:
+    """Yields the row of a run, and one for each further writer (see `rows`)."""
+    for part, history in History(run).writers():
+        ranks = sorted({rank for rank, number in history.last_steps})
+        last = max((writer.last for writer, _ in history.files), default=0.0)
+        step = history.last_steps[min(history.last_steps)] if history.last_steps else None
+        history.files = [each for each in history.files if each[0].rank in ranks[:1]]
+        results = _Results()
+        read = functools.partial(advance, run.name)
+        batches = finished(part, (SCALAR,), _RESULTS, report, read, history)
+        for columns in gathered(batch.scalars() for _, batch in batches):
+            for tag, values in by_tag(columns):
+                results.take(tag, values.values)
+        yield _row(part, lineage_of(part, report), results, last, step)
+
+
+def stated_row(run: Run, report: Report) -> Row:
+    """Returns the row of a run from its lineage alone; its values are not read."""
+    return _row(run, lineage_of(run, report), _Results())
+
+
+class _Results:
+    """The last and the best values of the metrics, and the last losses."""
+
+    def __init__(self) -> None:
+        self.last: dict[str, float] = {}
+        self.best: dict[str, float] = {}
+        self._losses: dict[str, Floats] = {}
+        self._counts: collections.Counter[str] = collections.Counter()
+
+    def take(self, tag: str, values: Floats) -> None:
+        """Adds values, of which there is at least one."""
+        if _LOSS.tag(tag) and not tag.startswith(_EVALUATION):
+            known = self._losses.get(tag, values[:0])
+            self._losses[tag] = np.concatenate([known, values[-_WINDOW:]])[-_WINDOW:]
+            self._counts[tag] += len(values)
+            return
+        self.last[tag] = float(values[-1])
+        numbers = np.append(values, self.best.get(tag, np.nan))
+        best = best_of(tag, numbers)
+        if best is not None:
+            self.best[tag] = best
+
+    @property
+    def loss(self) -> float | None:
+        """The mean of the last losses; NaN if one of them is not a number."""
+        if not self._losses:
+            return None
+        tag = min(self._losses, key=lambda tag: (tag.count("/"), tag))
+        window = min(_WINDOW, max(1, self._counts[tag] // 10))
+        return float(self._losses[tag][-window:].mean())
+
+
+def _row(
+    run: Run,
+    lineage: Lineage,
+    results: _Results,
+    last_value: float = 0.0,
+    last_step: int | None = None,
+) -> Row:
+    found: Row = {"run": valid(run.name), "status": RunState.Status.Name(lineage.status)}
+    found.update(recorded_parameters(lineage))
+    state = RunState() if lineage.train is None else lineage.train.run_state
+    loss = results.loss
+    if loss is None and lineage.train is not None and lineage.train.algorithm.HasField("loss"):
+        loss = shortest(lineage.train.algorithm.loss)
+    if loss is not None:
+        found["loss"] = loss
+    stated = {name: getattr(state, name) for name in _STATED if state.HasField(name)}
+    # The one that was written later knows more.
+    if last_step is not None and ("step" not in stated or last_value > lineage.train_time):
+        stated["step"] = last_step
+    found.update({name: stated[name] for name in _STATED if name in stated})
+    if lineage.train is not None:
+        found["last_update"] = lineage.train_time
+    last = max(last_value, lineage.last_time)
+    if last:
+        found["last_record"] = last
+        if not shows_life(state, last):
+            found["silent_since"] = last
+    for name in ("host", "reason"):
+        if getattr(state, name):
+            found[name] = valid(getattr(state, name))
+    for name, (value, best) in _metrics(lineage, results).items():
+        free = f"metric.{name}" if name in found else name
+        found[free] = value
+        if best is not None:
+            found[free + BEST] = best
+    for name, value in lineage.custom.items():
+        found[f"custom.{name}" if name in found else name] = value
+    return found
+
+
+_STATED: Final = ("step", "samples", "start_time")
+
+
+def _metrics(lineage: Lineage, results: _Results) -> Mapping[str, tuple[Any, float | None]]:
+    """Returns the last and the best value of each metric by name."""
+    found: dict[str, tuple[Any, float | None]] = {
+        name: (_number(metric.value), metric.best) for name, metric in lineage.metrics.items()
+    }
+    for tag, last in results.last.items():
+        # An evaluation is in the lineage and, of our collector, among the scalars as well.
+        if tag.removeprefix(_EVALUATION) not in lineage.metrics:
+            found[tag] = (last, results.best.get(tag))
+    return found
+
+
+def shows_life(state: RunState, last: float) -> bool:
+    """Whether a run that should be running has a process, as far as can be known.
+
+    On the host of the run, the process counts. Elsewhere the run must have recorded in the last ten
+    minutes.
+
+    Args:
+        state: What the run states.
+        last: When its last record came, in seconds since the epoch.
+    """
+    if state.status != RunState.RUNNING:
+        return True
+    if state.HasField("pid") and state.host == this_host():
+        try:
+            os.kill(state.pid, 0)
+        except ProcessLookupError:
+            return False
+        except OSError:  # it is another user's
+            return True
+        return True
+    return time.time() - last < _SILENT_SECS
+
+
+def is_metric(name: str, known: Container[str]) -> bool:
+    """Whether a column is a metric, or the best value of one."""
+    return name.endswith(BEST) or name + BEST in known
+
+
+def column_names(table: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Returns the names in any of the rows, in the order of their first appearance."""
+    return list(dict.fromkeys(name for each in table for name in each))
+
+
+def _number(text: str) -> Any:
+    try:
+        return float(text)
+    except ValueError:
+        return text

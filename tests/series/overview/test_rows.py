@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rec_summary._pb.lineage_pb2 import EvaluationLineage, RunState
+from rec_summary.records.format.names import this_host
+from rec_summary.records.reading.runs import find_runs
+from rec_summary.series.lineage import best_of
+from rec_summary.series.overview.rows import rows, shows_life
+from rec_summary.series.report import Report
+from tests.support.corpus import finished, losses, put
+from tests.support.record_dirs import START, event, lineage, scalar, train, write_segment
+
+AUC = "recommender/auc/lifetime"
+
+
+def row_of(source: Path) -> dict[str, Any]:
+    [row] = rows(find_runs(source), Report())
+    return row
+
+
+def test_metrics_have_their_last_and_their_best_value(tmp_path: Path) -> None:
+    values = {AUC: (0.5, 0.75, 0.625), "recommender/log_loss/last_100": (0.5, 0.25, 0.375)}
+    values["recommender/calibration/lifetime"] = (2.0, 1.25, 0.5)
+    values["recommender/table/item/ids"] = (1, 2, 3)
+    for step in range(3):
+        write_segment(
+            tmp_path, event(step + 1, *(scalar(tag, each[step]) for tag, each in values.items()))
+        )
+    row = row_of(tmp_path)
+    assert (row[AUC], row[f"{AUC}.best"]) == (0.625, 0.75)
+    assert row["recommender/log_loss/last_100.best"] == 0.25
+    assert row["recommender/calibration/lifetime.best"] == 1.25
+    assert "recommender/table/item/ids" not in row
+
+
+def test_evaluations_have_their_best_value_and_are_there_once(tmp_path: Path) -> None:
+    write_segment(
+        tmp_path,
+        event(1, scalar("eval/auc", 0.75), scalar("eval/own", 0.5)),
+        lineage(evaluation_lineage=EvaluationLineage(metric='{"auc": 0.75, "Loss": 1}')),
+        lineage(evaluation_lineage=EvaluationLineage(metric='{"auc": 0.5, "Loss": 2}')),
+    )
+    row = row_of(tmp_path)
+    assert (row["auc"], row["auc.best"]) == (0.5, 0.75)
+    assert (row["Loss"], row["Loss.best"]) == (2, 1)
+    assert (row["eval/own"], "eval/auc" in row) == (0.5, False)
+
+
+def test_a_metric_with_the_name_of_another_column_takes_its_best_value_along(
+    tmp_path: Path,
+) -> None:
+    write_segment(
+        tmp_path,
+        lineage(train_lineage=train()),
+        lineage(evaluation_lineage=EvaluationLineage(metric='{"loss": 2.0}')),
+    )
+    row = row_of(tmp_path)
+    assert (row["loss"], row["metric.loss"], row["metric.loss.best"]) == (0.25, 2.0, 2.0)
+
+
+def test_loss_and_step_come_from_the_records(tmp_path: Path) -> None:
+    values = [event(step, scalar("loss/auto", step)) for step in range(1, 61)]
+    described = train(status=RunState.RUNNING, step=1)
+    write_segment(tmp_path, lineage(START, train_lineage=described), *values)
+    row = row_of(tmp_path)
+    assert (row["loss"], row["step"]) == (sum(range(55, 61)) / 6, 60)
+    assert row["last_record"] == row["silent_since"] == START + 15
+
+
+def test_a_later_lineage_knows_a_later_step(tmp_path: Path) -> None:
+    last = lineage(START + 99, train_lineage=train(status=RunState.FINISHED, step=65))
+    write_segment(tmp_path, event(60, scalar("loss", 1.0)), last)
+    row = row_of(tmp_path)
+    assert (row["step"], row["last_record"], "silent_since" in row) == (65, START + 99, False)
+
+
+def test_a_loss_that_is_nan_is_shown(tmp_path: Path) -> None:
+    write_segment(tmp_path, *(event(n, scalar("loss", math.nan)) for n in range(1, 3)))
+    assert math.isnan(row_of(tmp_path)["loss"])
+
+
+def test_what_a_restart_supersedes_does_not_count(tmp_path: Path) -> None:
+    write_segment(tmp_path, *(event(n, scalar(AUC, n / 8)) for n in range(1, 8)))
+    write_segment(tmp_path, *(event(n, scalar(AUC, 0.25), at=START + 99) for n in range(2, 5)))
+    row = row_of(tmp_path)
+    assert (row[AUC], row[f"{AUC}.best"], row["step"]) == (0.25, 0.25, 4)
+
+
+def test_a_second_writer_has_a_row_with_its_own_lineage(tmp_path: Path) -> None:
+    put(tmp_path / "run", *losses(range(1, 200)), finished(50, 199))
+    put(tmp_path / "run", *losses(range(1, 99), salt=1, after=0.5), finished(51, 98), stamp=1)
+    found = rows(find_runs(tmp_path), Report())
+    assert [(row["run"], row["step"]) for row in found] == [("run", 199), ("run/writer_2", 98)]
+
+
+def test_the_lowest_rank_stands_for_the_run(tmp_path: Path) -> None:
+    for rank in (1, 0):
+        write_segment(tmp_path, event(1, scalar(AUC, rank / 2)), rank=rank)
+    assert row_of(tmp_path)[AUC] == 0
+
+
+@pytest.mark.parametrize(
+    ("metric", "best"),
+    [("auc", 4.0), ("Loss", -3.0), ("rmse", -3.0), ("ne", -3.0), ("calibration", 0.5)],
+)
+def test_what_is_best_depends_on_the_name(metric: str, best: float) -> None:
+    import numpy as np
+
+    assert best_of(metric, np.array([4.0, math.nan, 0.5, -3.0, math.inf])) == best
+    assert best_of(metric, np.array([math.nan])) is None
+
+
+def state(status: Any = RunState.RUNNING, host: str = "", pid: int | None = None) -> RunState:
+    return RunState(status=status, host=host or this_host(), pid=pid)
+
+
+def test_signs_of_life() -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    now = time.time()
+    assert shows_life(state(pid=os.getpid()), 0.0)
+    assert not shows_life(state(pid=gone.pid), now)
+    assert shows_life(state(pid=gone.pid, host="elsewhere"), now - 60)
+    assert not shows_life(state(host="elsewhere"), now - 3600)
+    assert shows_life(state(RunState.FINISHED, host="elsewhere"), now - 3600)
