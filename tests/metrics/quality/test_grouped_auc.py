@@ -2,6 +2,7 @@ import math
 
 import numpy as np
 import pytest
+from sklearn.metrics import roc_auc_score
 
 from rec_summary.metrics.quality.grouped_auc import UserScores
 from tests.support.click_streams import calibrated, exact_auc
@@ -179,3 +180,22 @@ def test_users_may_be_strings():
     numbered.update(users, scores, labels)
     assert named.gauc().users == numbered.gauc().users
     assert named.gauc().value == pytest.approx(numbered.gauc().value, rel=1e-12)
+
+
+@pytest.mark.parametrize("middle", [-4, 0, 3])
+def test_gauc_is_the_mean_of_the_aucs_of_scikit_learn(middle):
+    rng = np.random.default_rng(7)
+    scores, labels = calibrated(rng, 20_000, middle)
+    users = rng.integers(0, 300, 20_000)
+    aucs, sizes = [], []
+    for user in range(300):
+        mine = users == user
+        if 0 < labels[mine].sum() < mine.sum():
+            aucs.append(roc_auc_score(labels[mine], scores[mine]))
+            sizes.append(mine.sum())
+    state = UserScores()
+    state.update(users, scores, labels)
+    found = state.gauc()
+    error = abs(found.value - np.average(aucs, weights=sizes))
+    assert error <= min(0.002, found.bin_error_bound)
+    assert (found.users, found.standard_error) == (len(aucs), 0.0)

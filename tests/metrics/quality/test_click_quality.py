@@ -1,0 +1,50 @@
+"""The numbers of a click model beside those of scikit-learn, on streams of all click rates."""
+
+import numpy as np
+import pytest
+from sklearn.calibration import calibration_curve
+from sklearn.metrics import log_loss, roc_auc_score
+
+from rec_summary.metrics.quality import score_quality
+from rec_summary.metrics.quality.click_quality import ClickQuality
+
+
+@pytest.fixture(params=[1e-4, 0.03, 0.5, 0.9999], scope="module")
+def stream(request):
+    rng = np.random.default_rng(11)
+    rate = request.param
+    scores = 1 / (1 + np.exp(-rng.normal(np.log(rate / (1 - rate)), 0.5, 300_000)))
+    labels = rng.random(300_000) < scores
+    return scores.astype(np.float32), labels, rng.integers(1, 9, 300_000) / 4
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_numbers_are_those_of_scikit_learn(stream, weighted):
+    scores, labels, weights = stream
+    weights = weights if weighted else None
+    state = ClickQuality()
+    state.update(scores, labels, weights)
+    exact = scores.astype(np.float64)
+    area = state.order.auc()
+    assert area.value == pytest.approx(
+        roc_auc_score(labels, exact, sample_weight=weights), abs=min(2e-4, area.error_bound)
+    )
+    loss = log_loss(labels, exact, sample_weight=weights)
+    assert state.loss.log_loss() == pytest.approx(loss, rel=1e-6)
+    rate = np.average(labels, weights=weights)
+    entropy = log_loss(labels, np.full(len(labels), rate), sample_weight=weights)
+    assert state.loss.normalised_entropy() == pytest.approx(loss / entropy, rel=1e-6)
+    expected = np.average(exact, weights=weights) / rate
+    assert score_quality.calibration(state.scores) == pytest.approx(expected, rel=1e-6)
+
+
+def test_reliability_is_near_that_of_scikit_learn(stream):
+    scores, labels, _ = stream
+    state = ClickQuality(65_536)
+    state.update(scores, labels)
+    observed, predicted = calibration_curve(labels, scores, n_bins=5, strategy="quantile")
+    found = score_quality.reliability(state.scores, 5)
+    if len(found.weights) < 5:  # scores near 1 share the bins of the histogram
+        pytest.skip("the histogram has too few bins here")
+    np.testing.assert_allclose(found.predicted, predicted, rtol=0.01)
+    np.testing.assert_allclose(found.observed, observed, rtol=0.1)
