@@ -1,4 +1,4 @@
-"""The programs and the notebook in docs/examples run, and record what they say."""
+"""The programs and the notebook in docs/examples and the README run, and record what they say."""
 
 import os
 import socket
@@ -17,6 +17,7 @@ import nbformat
 
 import rec_summary
 from rec_summary.records.reading.runs import find_runs
+from tools.docs_site.blocks import blocks
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "docs" / "examples"
@@ -101,6 +102,19 @@ def test_what_each_program_shows_is_recorded(records):
     assert table["recommender/table/embedding/ids"] == 7 * 64 * STEPS  # seven columns
     assert table["recommender/table/embedding/out_of_range_share"] == 0
     assert table["recommender/table/embedding/touched_share"] > 0.3  # with offsets, and not less
+
+
+def test_the_readme_begins_with_fifteen_lines_that_run(tmp_path):
+    first = next(block for block in blocks(ROOT / "README.md") if block.language == "python")
+    assert len(first.text.splitlines()) <= 15
+    assert not first.marks  # it needs no lines before it
+    (tmp_path / "first.py").write_text(first.text)
+    run([sys.executable, "first.py"], tmp_path)
+    scalars = rec_summary.load(tmp_path / "records").scalars()
+    values = scalars.groupby("tag", observed=True)["value"].agg(["first", "last"])
+    loss, auc = values.loc["loss/auto"], values.loc["recommender/auc/last_10000"]
+    assert loss["last"] < 0.5 < loss["first"]
+    assert auc["last"] > 0.8 > auc["first"]
 
 
 def test_two_ranks_write_one_run(tmp_path):

@@ -1,4 +1,4 @@
-"""Takes pictures of the demo in TensorBoard: `… screenshots LOGDIR FOLDER`."""
+"""Takes pictures of the demo in TensorBoard: `… screenshots LOGDIR RECORDS FOLDER`."""
 
 from __future__ import annotations
 
@@ -7,25 +7,34 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
+from rec_summary.records.reading.runs import find_runs
+from rec_summary.tensorboard import first_screen
 from tools.tensorboard_pages import pages
 from tools.tensorboard_pages.browser import Browser
 from tools.tensorboard_pages.server import TensorBoardServer
 
-_MODEL: Final = "Default/network-ClickLoss/scorer-WideDeep"
+_MODEL: Final = "Default/network-ClickEvaluation/scorer-WideDeep"
+# The settings of Time Series take a quarter of the page.
+_WITHOUT_SETTINGS: Final = """
+const toggle = document.querySelector('.settings-button.checked, settings-view-close');
+if (toggle) toggle.click();
+"""
 
 
-def main(logdir: Path, folder: Path) -> None:
+def main(logdir: Path, records: Path, folder: Path) -> None:
     """Writes one picture for each page."""
     with (
         tempfile.TemporaryDirectory() as scratch,
         TensorBoardServer(logdir, Path(scratch) / "log", load_fast=True) as server,
-        Browser(height=800) as browser,
+        Browser(width=1600, height=800) as browser,
     ):
         for page, shows in (
-            (pages.time_series("^(loss|user_emb)"), ("loss/auto", "Smoothed", "user_embedding")),
+            (_first_screen(records), ("loss/auto", "recommender/auc/last", "Smoothed")),
             (
-                pages.time_series("recommender/(auc|calibration)/last", "recommender"),
-                ("recommender/auc/last", "Smoothed"),
+                pages.time_series(
+                    "recommender/(gauc|calibration|normalised_entropy)/last", "recommender"
+                ),
+                ("recommender/gauc/last", "Smoothed"),
             ),
             (pages.PR_CURVES, ("recommender/pr_curve",)),
             (pages.histograms("embedding"), ("embedding",)),
@@ -35,9 +44,11 @@ def main(logdir: Path, folder: Path) -> None:
             (pages.GRAPHS, ("Default", "Gradients")),
             (pages.IMAGES, ("/contour",)),
         ):
-            pages.photograph(browser, server, page, shows, folder)
+            browser.open(f"{server.url}/?{page.query}#{page.fragment}", shows)
+            browser.run(_WITHOUT_SETTINGS)
+            browser.picture(folder / f"{page.name}.png")
             if page is pages.GRAPHS:
-                for scope in ("Default", "Default/network-ClickLoss", _MODEL):
+                for scope in ("Default", "Default/network-ClickEvaluation", _MODEL):
                     browser.double_click_node(scope)
                 browser.picture(folder / f"{page.name}.png")
             print(folder / f"{page.name}.png")
@@ -45,5 +56,12 @@ def main(logdir: Path, folder: Path) -> None:
             pages.photograph(square, server, pages.MESH, ("landscape_", "step 0"), folder)
 
 
+def _first_screen(records: Path) -> pages.Page:
+    """Returns the page that `rec-summary view` opens, with the noise of single batches smoothed."""
+    tags = first_screen.pinned_tags(first_screen.recorded_tags(find_runs(records)))
+    query = first_screen.page("", tags).removeprefix("?").removesuffix("#timeseries")
+    return pages.Page("timeseries", "timeseries", f"{query}&smoothing=0.9")
+
+
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    main(*(Path(each) for each in sys.argv[1:]))
