@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from rec_summary.errors import three_part, verbatim
@@ -28,6 +29,19 @@ def check_bool(name: str, value: object) -> bool:
         TypeError: It is not a bool.
     """
     return bool(check_type(name, value, bool, "a bool"))
+
+
+def check_choice(name: str, value: object, choices: Sequence[str]) -> str:
+    """Returns a str that is one of `choices`.
+
+    Raises:
+        TypeError: It is not a str.
+        ValueError: It is another one.
+    """
+    expected = f"one of {', '.join(map(repr, choices))}"
+    if check_type(name, value, str, expected) not in choices:
+        raise ValueError(three_part(name, value, expected))
+    return str(value)
 
 
 def check_int(name: str, value: object, least: int = 1, most: int | None = None) -> int:

@@ -70,6 +70,9 @@ class Recorder:
 
     A failure to create the files is reported once, and training continues without telemetry.
     Each later opening tries again.
+
+    Attributes:
+        directory: The record directory. A change has an effect at the next opening.
     """
 
     def __init__(
@@ -94,7 +97,7 @@ class Recorder:
             prefix: The beginning of the names of the files.
             suffix: The end of the names of summary files.
         """
-        self._directory = directory
+        self.directory = directory
         self._retention = retention
         self._flush_secs = flush_secs
         self._durability = durability
@@ -128,7 +131,7 @@ class Recorder:
         if self._writer is not None:
             return
         self._files = RunWriter(
-            self._directory,
+            self.directory,
             rank,
             self._retention,
             prefix=self._prefix,

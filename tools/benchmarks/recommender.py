@@ -88,9 +88,9 @@ def batch(work: str, times: int) -> dict[str, float]:
     troubles = Troubles()
     recorder = Recorder(work, Retention(), 1.0, Durability(), troubles)
     recorder.open(0)
-    telemetry = RecommenderTelemetry(options, work, recorder, troubles)
+    telemetry = RecommenderTelemetry(options, recorder, troubles)
     view = StepView(Context(network=network, train_network=network))
-    telemetry.begin(view, this_environment())
+    telemetry.begin(view, this_environment(), work)
     thread, wall, began = [], [], time.process_time()
     for step in range(1, times + 1):
         inputs, outputs = steps[step % len(steps)]

@@ -58,6 +58,11 @@ class SegmentWriter:
         self._linked = os.fstat(self._fd).st_nlink > 0  # not every file system counts names
 
     @property
+    def is_open(self) -> bool:
+        """Whether `close` has not been called."""
+        return self._fd >= 0
+
+    @property
     def size(self) -> int:
         """The size of the file, in bytes, once everything is flushed."""
         return self.bytes_written + self._pending_bytes
@@ -176,6 +181,11 @@ class SegmentWriter:
 
 
 _open_segments: weakref.WeakSet[SegmentWriter] = weakref.WeakSet()
+
+
+def is_open_here(path: str) -> bool:
+    """Returns whether this process writes a file."""
+    return any(segment.path == path and segment.is_open for segment in list(_open_segments))
 
 
 def _abandon_all() -> None:

@@ -18,6 +18,7 @@ from rec_summary.records.writing.run_writer import Durability
 from rec_summary.training import operators
 from rec_summary.training.checks import (
     check_bool,
+    check_choice,
     check_directory,
     check_durability,
     check_int,
@@ -34,6 +35,7 @@ from rec_summary.training.collector.options import (
     check_specified,
 )
 from rec_summary.training.collector.session import Totals, TrainRun
+from rec_summary.training.collector.settings import training_settings
 from rec_summary.training.collector.snapshots import metric_values
 from rec_summary.training.graphs import dataset_graph, graph_record
 from rec_summary.training.landscape.checkpoints import LandscapeCheckpoints
@@ -48,6 +50,14 @@ from rec_summary.training.npy_export import NpyExporter, check_export_options
 from rec_summary.training.recommender.config import RecommenderMetrics
 from rec_summary.training.recommender.telemetry import RecommenderTelemetry
 from rec_summary.training.recorder import Recorder, StepRecord
+from rec_summary.training.run_directory import (
+    SIBLING,
+    WAYS,
+    Choice,
+    Participant,
+    announce,
+    chosen,
+)
 from rec_summary.training.step_view import StepView
 
 logger = logging.getLogger("rec_summary.training")
@@ -83,6 +93,10 @@ class SummaryCollector(Callback):
     The train lineage is written when training starts, refreshed on a schedule and by `flush`, and
     completed with a status when training ends for any reason.
 
+    A training that is started again with the same directory, network, data and hyper-parameters
+    goes on there. Another training does not mix with it: it records in a directory beside it, and
+    one line says so. `docs/options.md` describes the choice.
+
     Steps never restart within one collector: a second call of `train` continues the count.
     `docs/options.md` compares each option with MindSpore's.
 
@@ -110,6 +124,7 @@ class SummaryCollector(Callback):
         max_histogram_values: int | None = MOST_HISTOGRAM_VALUES,
         durability: Durability | None = None,
         recommender: RecommenderMetrics | None = None,
+        run_directory: str = SIBLING,
     ) -> None:
         """Checks the arguments and creates the directory.
 
@@ -147,6 +162,11 @@ class SummaryCollector(Callback):
                 too slow; None for the defaults of `Durability`.
             recommender: Metrics of recommenders: the quality of predictions, the health of
                 embedding tables, throughput, drift. None for none.
+            run_directory: Where a training records. `"sibling"`: in `summary_dir`; if that holds
+                the records of another training, beside it, in `<summary_dir>-2` and so on.
+                `"same"`: in `summary_dir` in any case; you say that this training continues the
+                one there. `"new"`: in a directory of its own below `summary_dir`, with the time
+                as its name.
 
         Raises:
             TypeError: An argument has the wrong type.
@@ -170,6 +190,7 @@ class SummaryCollector(Callback):
             lineage_secs=check_seconds("lineage_secs", lineage_secs),
             lineage_on_all_ranks=check_bool("lineage_on_all_ranks", lineage_on_all_ranks),
             durability=check_durability(durability),
+            run_directory=check_choice("run_directory", run_directory, WAYS),
         )
         expected = "a rec_summary.RecommenderMetrics or None"
         check_type("recommender", recommender, (RecommenderMetrics, type(None)), expected)
@@ -184,8 +205,9 @@ class SummaryCollector(Callback):
             self._troubles,
         )
         self._health = Health(self._recorder)
+        self._metrics = recommender
         self._recommender = (
-            RecommenderTelemetry(recommender, directory, self._recorder, self._troubles)
+            RecommenderTelemetry(recommender, self._recorder, self._troubles)
             if recommender is not None
             else None
         )
@@ -195,13 +217,13 @@ class SummaryCollector(Callback):
         self._interrupted: str | None = None  # by a signal, or by an exception like it
         self._evaluated: Mapping[str, Any] | None = None  # the last recorded evaluation
         self._writes_lineage = True
-        self._exporter = NpyExporter(directory) if self._options.export_npy else None
+        self._exporter: NpyExporter | None = None
         self._checkpoints: LandscapeCheckpoints | None = None
 
     @property
     def summary_dir(self) -> str:
-        """The record directory, as an absolute path."""
-        return self._options.summary_dir
+        """The record directory as an absolute path; when training begins, the one it chose."""
+        return self._recorder.directory
 
     @property
     def troubles(self) -> dict[str, int]:
@@ -250,12 +272,17 @@ class SummaryCollector(Callback):
     def on_train_begin(self, run_context: Any) -> None:
         """Opens the files and writes the first lineage."""
         view, environment = StepView(run_context), lineage.this_environment()
-        self._open(environment)
         run = TrainRun(view, environment, self._totals, self._options, self._troubles)
+        choice = self._begin(view, environment, run)
         self._run = run
         if self._recommender is not None:
             with self._troubles.attempt("recommender metrics"):
-                self._recommender.begin(view, environment)
+                self._recommender.begin(
+                    view,
+                    environment,
+                    choice.path if choice.other is None else None,
+                    resume=choice.resumes,
+                )
         if self._options.custom_lineage:
             with self._troubles.attempt("custom lineage"):
                 self._write_lineage(custom_lineage(self._options.custom_lineage))
@@ -333,13 +360,37 @@ class SummaryCollector(Callback):
         """Records the metrics of the evaluation."""
         self._record_evaluation(StepView(run_context))
 
+    def _begin(self, view: StepView, environment: lineage.Environment, run: TrainRun) -> Choice:
+        """Chooses the directory of a training, and opens the files."""
+        if self._totals is not None or self._recorder.is_open:  # this collector goes on
+            self._open(environment)
+            return Choice(self.summary_dir)
+        options = self._options
+        settings = training_settings(
+            view,
+            run.data,
+            run.optimizers,
+            options.custom_lineage,
+            self._metrics,
+            self._troubles,
+        )
+        who = Participant(environment.rank, environment.rank_size, settings)
+        lock = options.durability.lock
+        with chosen(options.summary_dir, options.run_directory, who, lock) as choice:
+            self._recorder.directory = choice.path
+            self._open(environment)
+        announce(options.summary_dir, choice, environment.rank)
+        return choice
+
     def _open(self, environment: lineage.Environment) -> None:
         self._recorder.open(environment.rank)
+        if self._exporter is None and self._options.export_npy:
+            self._exporter = NpyExporter(self.summary_dir)
         self._writes_lineage = environment.rank == 0 or self._options.lineage_on_all_ranks
         landscape = self._options.collect.landscape
         if landscape is not None and environment.rank == 0 and self._checkpoints is None:
             self._checkpoints = LandscapeCheckpoints(
-                self._options.summary_dir,
+                self.summary_dir,
                 landscape,
                 self._troubles,
                 self._options.durability.lock,

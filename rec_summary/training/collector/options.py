@@ -97,6 +97,7 @@ class CollectorOptions:
         lineage_secs: The time between two refreshes of the train lineage, in seconds.
         lineage_on_all_ranks: Whether every rank writes lineage, and not only rank 0.
         durability: When files are synchronised, and what happens when the queue is full.
+        run_directory: Where a training records if the directory may hold another one.
     """
 
     summary_dir: str
@@ -110,6 +111,7 @@ class CollectorOptions:
     lineage_secs: float
     lineage_on_all_ranks: bool
     durability: Durability
+    run_directory: str
 
 
 def check_specified(

@@ -86,6 +86,8 @@ class TrainRun:
     Attributes:
         reached_end: Whether training reached its end hook.
         snapshots: Reads the values of its steps.
+        optimizers: Its optimizers.
+        data: Its data set.
     """
 
     def __init__(
@@ -110,14 +112,14 @@ class TrainRun:
         self._environment = environment
         self._options = options
         self._troubles = troubles
-        self._optimizers: list[Any] = []
+        self.optimizers: list[Any] = []
         with troubles.attempt("optimizers"):
-            self._optimizers = find_optimizers(view)
-        self.snapshots = Snapshots(options.collect, view, self._optimizers, troubles)
+            self.optimizers = find_optimizers(view)
+        self.snapshots = Snapshots(options.collect, view, self.optimizers, troubles)
         self._tensors = TensorSchedule(
             options.collect_freq, options.collect_tensor_freq, view.total_steps
         )
-        self._data = describe_dataset(view.get("train_dataset"), troubles)
+        self.data = describe_dataset(view.get("train_dataset"), troubles)
         before = before or Totals(0, 0, time.time())
         self._offset = before.step - view.step
         self._step = before.step
@@ -156,7 +158,7 @@ class TrainRun:
         self._step = step
         self._steps_seen += 1
         if self._steps_seen == 1 and batch:
-            self._data = describe_dataset(view.get("train_dataset"), self._troubles, batch)
+            self.data = describe_dataset(view.get("train_dataset"), self._troubles, batch)
         return step
 
     def due(self) -> tuple[bool, bool]:
@@ -196,7 +198,7 @@ class TrainRun:
             learning_rate=self._last_learning_rate(),
             troubles=troubles,
         )
-        return train_lineage(self._view, self._data, self._optimizers, self._environment, progress)
+        return train_lineage(self._view, self.data, self.optimizers, self._environment, progress)
 
     def _last_loss(self) -> float | None:
         if self._view.get("net_outputs") is None:

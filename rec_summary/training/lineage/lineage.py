@@ -174,7 +174,7 @@ def train_lineage(
     progress: Progress,
 ) -> lineage_pb2.LineageEvent:
     """Returns the current train lineage. A field that the callback arguments lack stays empty."""
-    loss_fn, parallel_mode = _loss_function(view), view.get("parallel_mode")
+    loss_fn, parallel_mode = loss_function(view), view.get("parallel_mode")
     checkpoint = _latest_checkpoint(view)
     # protobuf leaves out a field that is None.
     message = lineage_pb2.TrainLineage(
@@ -246,7 +246,7 @@ def _epochs(view: StepView) -> int:
     return _clip(planned if known else view.epoch)
 
 
-def _loss_function(view: StepView) -> Any:
+def loss_function(view: StepView) -> Any:
     named = view.get("loss_fn")
     if named is not None or view.network is None:
         return named

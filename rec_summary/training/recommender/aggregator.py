@@ -54,20 +54,23 @@ class Aggregator:
         self,
         options: RecommenderMetrics,
         sizes: Mapping[str, int | None],
-        directory: str,
+        directory: str | None,
         rank: int,
         rank_size: int,
         troubles: Troubles,
+        *,
+        resume: bool = True,
     ) -> None:
         """Starts empty, or continues from the stored state of an earlier process.
 
         Args:
             options: The metrics.
             sizes: The number of rows of each table; None if it is open.
-            directory: The record directory.
+            directory: The record directory; None to store and restore no state.
             rank: The rank of this process.
             rank_size: The number of processes that train together.
             troubles: Receives every failure.
+            resume: Whether to continue from a stored state.
         """
         self._options = options
         self._directory = directory
@@ -80,7 +83,7 @@ class Aggregator:
         self._last_scalars: set[str] = set()
         self._reference_saved = False
         self._metrics = RankMetrics(options, sizes, troubles)
-        self._restore()
+        self._restore(resume)
 
     def work(self, batches: list[Batch], request: ReportRequest | None) -> bytes:
         """Counts batches; returns the serialised event of the report, or nothing."""
@@ -90,10 +93,11 @@ class Aggregator:
             if request is None:
                 return b""
             event = self._event(request, repeated=request.step == self._last_step and not batches)
-            if request.final or time.monotonic() - self._saved >= self._options.state_secs:
+            due = request.final or time.monotonic() - self._saved >= self._options.state_secs
+            if due and self._directory is not None:
                 self._saved = time.monotonic()
                 with self._troubles.attempt("recommender metrics: saving the state"):
-                    self._save(request)
+                    self._save(self._directory, request)
             return event
 
     def _event(self, request: ReportRequest, *, repeated: bool) -> bytes:
@@ -155,17 +159,17 @@ class Aggregator:
         )
         return message.SerializeToString()
 
-    def _save(self, request: ReportRequest) -> None:
+    def _save(self, directory: str, request: ReportRequest) -> None:
         """Writes the state for a restart, and once the reference for drift."""
         states = persistence.pack(self._metrics.states()) + self._description(request)
-        persistence.save(persistence.state_path(self._directory, self._rank), states)
+        persistence.save(persistence.state_path(directory, self._rank), states)
         reference = self._metrics.reference
         if reference is not None and not self._reference_saved:
-            path = persistence.reference_path(self._directory, self._rank)
+            path = persistence.reference_path(directory, self._rank)
             persistence.save_reference(path, reference)
             self._reference_saved = True
 
-    def _restore(self) -> None:
+    def _restore(self, resume: bool) -> None:
         """Loads the reference of the options, and the state of an earlier process."""
         errors = (OSError, RecSummaryError, ValueError)
         try:
@@ -174,7 +178,7 @@ class Aggregator:
                 self._metrics.set_reference(persistence.load_reference(path))
         except errors as error:
             self._troubles.report("recommender metrics: the reference", error)
-        if not self._options.resume:
+        if not resume or self._directory is None:
             return
         path = persistence.state_path(self._directory, self._rank)
         what = "recommender metrics: the state of an earlier run"

@@ -35,7 +35,6 @@ class RecommenderTelemetry:
     def __init__(
         self,
         options: RecommenderMetrics,
-        directory: str,
         recorder: Recorder,
         troubles: Troubles,
     ) -> None:
@@ -43,12 +42,10 @@ class RecommenderTelemetry:
 
         Args:
             options: The metrics.
-            directory: The record directory.
             recorder: Receives the tasks for the writer's thread.
             troubles: Receives every failure.
         """
         self._options = options
-        self._directory = directory
         self._recorder = recorder
         self._troubles = troubles
         self._roles = Roles(options)
@@ -66,8 +63,17 @@ class RecommenderTelemetry:
         self._ended = self._began = 0.0
         self._is_compiled = False
 
-    def begin(self, view: StepView, environment: Environment) -> None:
-        """Finds the tables, and restores the state of an earlier process."""
+    def begin(
+        self, view: StepView, environment: Environment, directory: str | None, resume: bool = True
+    ) -> None:
+        """Finds the tables, and restores the state of an earlier process.
+
+        Args:
+            view: The callback arguments of the training that begins.
+            environment: The process that trains.
+            directory: The record directory, for the state; None to store and restore none.
+            resume: Whether the state in the directory is of this training.
+        """
         network = view.network
         parameters = network_parameters(network) if network is not None else []
         if self._aggregator is None:
@@ -76,10 +82,11 @@ class RecommenderTelemetry:
             self._aggregator = Aggregator(
                 self._options,
                 {name: table.size for name, table in tables.items()},
-                self._directory,
+                directory,
                 environment.rank,
                 environment.rank_size,
                 self._troubles,
+                resume=resume and self._options.resume,
             )
         columns = column_names(view.get("train_dataset"))
         self._reader = Reader(self._roles, columns, self._troubles, on_host=is_on_cpu())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -28,10 +29,13 @@ from rec_summary.training.checks import (
 from rec_summary.training.graphs import graph_record
 from rec_summary.training.npy_export import NpyExporter, check_export_options
 from rec_summary.training.recorder import Recorder
+from rec_summary.training.run_directory import came_second, other_writer
 from rec_summary.training.summary_record.plugins import GRAPH, Pool, own_content
 
 if TYPE_CHECKING:
     from mindspore.nn import Cell
+
+logger = logging.getLogger("rec_summary.training")
 
 _INT64: Final = range(-(2**63), 2**63)
 
@@ -109,7 +113,11 @@ class SummaryRecord:
             prefix=file_prefix,
             suffix=file_suffix,
         )
-        self._recorder.start(loaded.rank_and_size()[0])
+        rank = loaded.rank_and_size()[0]
+        other = other_writer(directory, rank)
+        if other is not None:
+            logger.warning("SummaryRecord: %s", came_second(other, directory))
+        self._recorder.start(rank)
         self._path = str(self._recorder.path)
         self._mailbox = operators.Mailbox(self._troubles)
         self._mode = "train"

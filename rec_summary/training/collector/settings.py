@@ -1,0 +1,134 @@
+"""The settings of a training: what makes a restart the same training.
+
+The number of epochs, the step, the host, versions and the number of ranks are no settings: they
+may change when a training is started again.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+from mindspore import Tensor, nn
+
+from rec_summary.records.failures import Troubles
+from rec_summary.training.lineage.custom import CustomValue
+from rec_summary.training.lineage.lineage import DatasetInfo, backbone, loss_function
+from rec_summary.training.recommender.config import RecommenderMetrics
+from rec_summary.training.step_view import StepView
+
+_RECOMMENDER: Final = (
+    *("task", "logits", "predictions", "labels", "weights", "users", "ids", "features"),
+)
+_LONGEST: Final = 200
+
+
+def training_settings(
+    view: StepView,
+    data: DatasetInfo,
+    optimizers: Sequence[Any],
+    custom: Mapping[str, CustomValue],
+    recommender: RecommenderMetrics | None,
+    troubles: Troubles,
+) -> dict[str, str]:
+    """Returns the settings as text, by name. What cannot be read is left out.
+
+    Args:
+        view: The callback arguments of a training that begins.
+        data: Its data set.
+        optimizers: Its optimizers.
+        custom: The custom lineage data.
+        recommender: The metrics of recommenders, of which those settings count that change the
+            meaning of the metrics.
+        troubles: Receives a failure.
+    """
+    found: dict[str, str] = {}
+    with troubles.attempt("settings of the network"):
+        network = backbone(view)
+        if network is not None:
+            found["network"] = type(network).__name__
+            found["parameters"] = _parameters(network)
+        loss = loss_function(view)
+        if loss is not None:
+            found["loss_function"] = type(loss).__name__
+    with troubles.attempt("settings of the optimizer"):
+        for number, optimizer in enumerate(optimizers):
+            prefix = "" if len(optimizers) == 1 else f"optimizer_{number}."
+            found |= {prefix + name: _text(value) for name, value in _optimizer(optimizer)}
+    with troubles.attempt("settings of the data set"):
+        if data.path is not None:
+            found["train_dataset_path"] = data.path
+        if data.batch_size > 1:  # a generator of whole batches reports 1
+            found["batch_size"] = str(data.batch_size)
+        dataset = view.get("train_dataset")
+        if dataset is not None:
+            found["train_dataset"] = " of ".join(_pipeline(dataset))
+    found |= {f"custom.{name}": _text(value) for name, value in custom.items()}
+    if recommender is not None:
+        for name in _RECOMMENDER:
+            found[f"recommender.{name}"] = _text(getattr(recommender, name))
+    return found
+
+
+def _parameters(network: nn.Cell) -> str:
+    shapes = [
+        f"{name} {getattr(each, 'shape', None)} {getattr(each, 'dtype', None)}"
+        for name, each in network.parameters_and_names()
+    ]
+    digest = zlib.crc32("\n".join(sorted(shapes)).encode())
+    return f"{len(shapes)} parameters, checksum {digest:08x}"
+
+
+def _optimizer(optimizer: Any) -> Iterator[tuple[str, Any]]:
+    """Yields the arguments that an optimizer was made with, but its parameters."""
+    yield "optimizer", type(optimizer).__name__
+    # MindSpore keeps the arguments of most optimizers. Others have the current learning rate only.
+    rate = getattr(optimizer, "init_learning_rate", None)
+    yield "learning_rate", optimizer.learning_rate if rate is None else rate
+    yield from sorted((getattr(optimizer, "init_args", None) or {}).items())
+    groups = (getattr(optimizer, "init_params", None) or {}).get("params") or ()
+    for number, group in enumerate(groups):
+        if isinstance(group, Mapping):
+            for name in ("lr", "weight_decay"):
+                if name in group:
+                    yield f"group_{number}.{name}", group[name]
+
+
+def _pipeline(dataset: Any) -> Iterator[str]:
+    """Yields the operations of a data set, from the last one to its first source."""
+    while dataset is not None:
+        yield type(dataset).__name__.removesuffix("Dataset")
+        children = getattr(dataset, "children", None)
+        dataset = children[0] if children else None
+
+
+def _text(value: Any) -> str:
+    """Returns a text that is the same in the next process; long ones end in a checksum."""
+    if isinstance(value, nn.Cell):  # a schedule of learning rates
+        numbers = {
+            name: number
+            for name, number in sorted(vars(value).items())
+            if not name.startswith("_") and type(number) in (int, float)
+        }
+        text = f"{type(value).__name__}({_joined(f'{k}={v}' for k, v in numbers.items())})"
+    elif isinstance(value, Tensor):
+        text = _text(value.asnumpy().tolist())
+    elif isinstance(value, Mapping):
+        text = _joined(f"{key}: {_text(each)}" for key, each in value.items())
+    elif isinstance(value, (list, tuple)):
+        text = _joined(map(_text, value))
+    elif isinstance(value, float):
+        text = f"{value:.7g}"  # float32 has no more digits
+    elif isinstance(value, (str, int, np.generic, type(None))):
+        text = str(value)
+    else:  # its text may have an address
+        text = str(getattr(value, "__qualname__", type(value).__name__))
+    if len(text) <= _LONGEST:
+        return text
+    return f"{text[: _LONGEST // 2]}… (checksum {zlib.crc32(text.encode()):08x})"
+
+
+def _joined(texts: Iterable[str]) -> str:
+    return ", ".join(texts)

@@ -1,0 +1,318 @@
+"""The directory of a training: that of the training which it continues, or one of its own.
+
+Each rank of a training chooses by itself, and all come to the same directory. For that, a hidden
+file of the directory has the settings of each rank that has recorded there, and a lock lets one
+process choose at a time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import shlex
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from google.protobuf.message import DecodeError
+
+from rec_summary._pb.lineage_pb2 import LineageEvent, RunState, TrainLineage
+from rec_summary.errors import RecordError
+from rec_summary.records.files import FILE_MODE, make_directory, read_plain, write_atomically
+from rec_summary.records.format.names import Kind, this_host
+from rec_summary.records.liveness import open_record_files, writer_is_alive
+from rec_summary.records.locks import file_lock
+from rec_summary.records.reading.reader import RecordReader
+from rec_summary.records.reading.runs import list_files
+from rec_summary.records.writing.segment import is_open_here
+
+logger = logging.getLogger("rec_summary.training")
+
+SETTINGS_NAME: Final = ".rec_summary.settings"
+LOCK_NAME: Final = ".rec_summary.settings.lock"
+
+SIBLING: Final = "sibling"
+SAME: Final = "same"
+NEW: Final = "new"
+WAYS: Final = (SIBLING, SAME, NEW)
+
+_LOCK_SECS: Final = 10.0
+_JOIN_SECS: Final = 600.0  # between the starts of two ranks of one training
+_MOST_BYTES: Final = 1 << 22
+
+_NETWORK: Final = ("network", "parameters")  # the settings that say what is trained
+_LONGEST_SHOWN: Final = 40
+
+Settings = Mapping[str, str]
+Differences = dict[str, tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The directory of a training.
+
+    Attributes:
+        path: The directory.
+        differences: The settings that differ from those of the training in the directory that
+            was named: the earlier and the new value by name.
+        resumes: Whether the state of metrics in `path` is that of this training.
+        other: Another process that records as the same rank in `path` at this moment, in words;
+            None if there is none.
+    """
+
+    path: str
+    differences: Differences = field(default_factory=dict)
+    resumes: bool = True
+    other: str | None = None
+
+
+@dataclass(frozen=True)
+class Participant:
+    """A rank of a training.
+
+    Attributes:
+        rank: Its rank.
+        rank_size: The number of ranks.
+        settings: The settings of its training.
+    """
+
+    rank: int
+    rank_size: int
+    settings: Settings
+
+
+@contextlib.contextmanager
+def chosen(named: str, way: str, who: Participant, lock: str | None) -> Iterator[Choice]:
+    """Chooses the directory of a training; no other process chooses meanwhile.
+
+    Open the record files in the context: a rank that chooses next sees that this one is alive.
+    Where a directory cannot be made, the choice is `named`.
+
+    Args:
+        named: The directory that the user has named; it exists.
+        way: `SIBLING` for `named` if it holds no other training, else the next sibling; `SAME` for
+            `named` in any case; `NEW` for a directory below `named`.
+        who: The rank that begins to train.
+        lock: The kind of lock (see `records.locks`).
+    """
+    with contextlib.ExitStack() as stack:
+        # Without locks, two processes that start at the same time may choose differently.
+        with contextlib.suppress(OSError, NotImplementedError):
+            path = os.path.join(named, LOCK_NAME)
+            stack.enter_context(file_lock(path, timeout=_LOCK_SECS, kind=lock))
+        differences = {} if way == NEW else _differences(named, who)
+        path = named
+        with contextlib.suppress(OSError):
+            if way == NEW:
+                path = _below(named, who)
+            elif differences and way == SIBLING:
+                path = _sibling(named, who)
+        other = other_writer(path, who.rank)
+        _store(path, who)
+        resumes = path != named or not differences.keys() & _NETWORK
+        yield Choice(path, differences, resumes, other)
+
+
+def other_writer(directory: str, rank: int) -> str | None:
+    """Returns who records as this rank in a directory at this moment, or None."""
+    paths = open_record_files(directory, rank)
+    if not paths:
+        return None
+    if any(is_open_here(path) for path in paths):
+        return f"another recorder of this process (pid {os.getpid()}, host {this_host()})"
+    known = _stored(directory).get(rank)
+    if known is not None and known["host"]:
+        return f"the process {known['pid']} on the host {known['host']}"
+    return f"the process that writes {os.path.basename(paths[-1])}"
+
+
+def announce(named: str, choice: Choice, rank: int) -> None:
+    """Logs where a training records, and what is unusual about it.
+
+    Args:
+        named: The directory that the user has named.
+        choice: The directory of the training.
+        rank: The rank of this process; the others repeat only that they came second.
+    """
+    path = choice.path
+    if choice.other is not None:
+        text = "SummaryCollector: %s; the state of recommender metrics stays that of the first"
+        logger.warning(text, came_second(choice.other, path))
+    if rank:
+        return
+    changes = ", ".join(
+        f"{name} {_short(before)} -> {_short(now)}"
+        for name, (before, now) in choice.differences.items()
+    )
+    if changes and path != named:
+        logger.warning(
+            "SummaryCollector: %s holds the records of another training (%s): this training is "
+            "recorded in %s. If it continues the other one, use "
+            "SummaryCollector(..., run_directory='same')",
+            named,
+            changes,
+            path,
+        )
+    elif changes:
+        again = "" if choice.resumes else "; the state of recommender metrics begins again"
+        logger.warning(
+            "SummaryCollector: this training continues the one in %s with other settings (%s)%s",
+            path,
+            changes,
+            again,
+        )
+    text = f"SummaryCollector: records are in {path}; to see them: "
+    text += f"rec-summary view {shlex.quote(path)}"
+    if logger.hasHandlers():
+        logger.info(text)
+    else:  # Python's default shows warnings only
+        sys.stderr.write(text + "\n")
+
+
+def came_second(other: str, directory: str) -> str:
+    """Returns the warning for a recorder that finds another one in its directory."""
+    return (
+        f"{other} records in {directory} at this moment: readers show its values and these as "
+        "two runs. Use a directory for each"
+    )
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
+
+
+def _differences(directory: str, who: Participant) -> Differences:
+    """Returns the settings that differ from those of the training in a directory.
+
+    A rank is compared with itself, since ranks may differ from each other, for example in their
+    data. A rank that has not recorded there is compared with rank 0, or joins it.
+    """
+    stored = _stored(directory)
+    known = stored.get(who.rank)
+    if known is None and who.rank:
+        known = stored.get(0)
+        if known is not None and _is_joinable(directory, 0, known, who):
+            return {}
+    before = {} if stored else _recorded(directory)
+    if known is not None:
+        before = known["settings"]
+    return {
+        name: (before[name], value)
+        for name, value in who.settings.items()
+        if name in before and before[name] != value
+    }
+
+
+def _sibling(named: str, who: Participant) -> str:
+    """Returns the first sibling with the same settings, or the first that does not exist."""
+    for number in range(2, 1 << 31):
+        path = f"{named}-{number}"
+        if not os.path.isdir(path):
+            if not os.path.lexists(path):
+                break
+        elif _stored(path) and not _differences(path, who):
+            return path
+    try:
+        make_directory(path)
+    except OSError:  # the user may write to the named directory only
+        return _below(named, who)
+    return path
+
+
+def _below(named: str, who: Participant) -> str:
+    """Returns a directory below: one that another rank of this training has made, or the next."""
+    if who.rank_size > 1:
+        with os.scandir(named) as entries:
+            below = sorted(e.path for e in entries if e.is_dir(follow_symlinks=False))
+        for path in reversed(below):
+            stored = _stored(path)
+            if (
+                stored
+                and who.rank not in stored
+                and any(_is_joinable(path, rank, known, who) for rank, known in stored.items())
+            ):
+                return path
+    first = path = os.path.join(named, time.strftime("%Y-%m-%d_%H-%M-%S"))
+    number = 1
+    while os.path.lexists(path):
+        number += 1
+        path = f"{first}-{number}"
+    make_directory(path)
+    return path
+
+
+def _is_joinable(directory: str, rank: int, known: dict[str, Any], who: Participant) -> bool:
+    """Whether a rank that has recorded in a directory trains together with `who`."""
+    if known["rank_size"] != who.rank_size or who.rank_size == 1:
+        return False
+    state = RunState(rank=rank, host=known["host"], pid=known["pid"])
+    alive = writer_is_alive(directory, state)
+    if alive is None:  # on another host
+        return time.time() - known["time"] < _JOIN_SECS
+    return alive
+
+
+def _stored(directory: str) -> dict[int, dict[str, Any]]:
+    """Returns what each rank has stored in a directory; nothing if it cannot be read."""
+    try:
+        content = json.loads(read_plain(os.path.join(directory, SETTINGS_NAME), _MOST_BYTES))
+        return {
+            int(rank): {
+                "settings": {str(k): str(v) for k, v in each["settings"].items()},
+                "rank_size": int(each["rank_size"]),
+                "host": str(each["host"]),
+                "pid": int(each["pid"]),
+                "time": float(each["time"]),
+            }
+            for rank, each in content.items()
+        }
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return {}
+
+
+def _store(directory: str, who: Participant) -> None:
+    """Stores the settings of a rank. Where that fails, the next training compares lineage."""
+    own = {
+        "settings": dict(who.settings),
+        "rank_size": who.rank_size,
+        "host": this_host(),
+        "pid": os.getpid(),
+        "time": time.time(),
+    }
+    content = json.dumps({**_stored(directory), who.rank: own}, indent=1)
+    with (
+        contextlib.suppress(OSError),
+        write_atomically(os.path.join(directory, SETTINGS_NAME), FILE_MODE) as file,
+    ):
+        file.write(content.encode("utf-8", "replace"))
+
+
+def _recorded(directory: str) -> dict[str, str]:
+    """Returns the settings in the last train lineage: of MindSpore, or of an earlier version."""
+    last: TrainLineage | None = None
+    with contextlib.suppress(OSError):
+        for file in list_files(directory):
+            if file.name.kind is Kind.LINEAGE:
+                last = _last_lineage(file.path) or last
+    if last is None:
+        return {}
+    found = {
+        "network": last.algorithm.network,
+        "optimizer": last.hyper_parameters.optimizer,
+        "loss_function": last.hyper_parameters.loss_function,
+        "train_dataset_path": last.train_dataset.train_dataset_path,
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def _last_lineage(path: str) -> TrainLineage | None:
+    last = None
+    with contextlib.suppress(OSError, RecordError, DecodeError), RecordReader(path) as reader:
+        for record in reader:
+            event = LineageEvent.FromString(record.payload)
+            last = event.train_lineage if event.HasField("train_lineage") else last
+    return last

@@ -1,0 +1,299 @@
+"""The directory of a training: who goes on where, each rank by itself."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rec_summary._pb.lineage_pb2 import LineageEvent
+from rec_summary.records.writing.run_writer import RunWriter
+from rec_summary.records.writing.task import MessageRecord
+from rec_summary.training import run_directory
+from rec_summary.training.run_directory import (
+    NEW,
+    SAME,
+    SETTINGS_NAME,
+    SIBLING,
+    Choice,
+    Participant,
+    announce,
+    chosen,
+    other_writer,
+)
+
+SETTINGS = {"network": "Net", "learning_rate": "0.1", "batch_size": "64"}
+OTHER = {**SETTINGS, "learning_rate": "0.01"}
+
+
+class Training:
+    """Trainings in one directory, each rank of which chooses and writes like a process."""
+
+    def __init__(self, named: Path, way: str) -> None:
+        self.named, self.way = named, way
+        self._writers: list[RunWriter] = []
+        named.mkdir(exist_ok=True)
+
+    def begin(
+        self, settings: dict[str, str], rank: int = 0, size: int = 1, way: str | None = None
+    ) -> Choice:
+        who = Participant(rank, size, settings)
+        with chosen(str(self.named), way or self.way, who, None) as choice:
+            self._writers.append(RunWriter(choice.path, rank))
+        return choice
+
+    def end(self) -> None:
+        while self._writers:
+            self._writers.pop().close()
+
+    def once(self, settings: dict[str, str], way: str | None = None) -> Choice:
+        choice = self.begin(settings, way=way)
+        self.end()
+        return choice
+
+    def ranks(self, *settings: dict[str, str], order: tuple[int, ...] = (0, 1)) -> list[str]:
+        """Returns the names of the directories of a training with a rank for each setting."""
+        found = {rank: self.begin(settings[rank], rank, len(settings)).path for rank in order}
+        self.end()
+        return [os.path.relpath(found[rank], self.named.parent) for rank in sorted(found)]
+
+
+@pytest.fixture
+def training(tmp_path: Path) -> Iterator[Training]:
+    training = Training(tmp_path / "run-1", SIBLING)
+    yield training
+    training.end()
+
+
+def names(training: Training) -> list[str]:
+    return sorted(path.name for path in training.named.parent.iterdir())
+
+
+def test_a_restart_goes_on_and_another_training_gets_a_sibling(training: Training) -> None:
+    assert training.once(SETTINGS) == Choice(str(training.named))
+    assert training.once(SETTINGS) == Choice(str(training.named))
+    sibling = training.once(OTHER)
+    assert sibling.path == f"{training.named}-2"
+    assert sibling.differences == {"learning_rate": ("0.1", "0.01")}
+    assert sibling.resumes
+    assert training.once({**SETTINGS, "network": "Wide"}).path == f"{training.named}-3"
+    assert training.once(OTHER).path == f"{training.named}-2"
+    assert training.once(SETTINGS).path == str(training.named)
+    assert names(training) == ["run-1", "run-1-2", "run-1-3"]
+
+
+def test_what_only_one_of_them_has_is_no_difference(training: Training) -> None:
+    training.once(SETTINGS)
+    assert training.once({"network": "Net", "custom.team": "ads"}).differences == {}
+
+
+def test_an_empty_directory_and_one_with_other_files_are_used(training: Training) -> None:
+    (training.named / "notes.txt").write_text("mine")
+    RunWriter(training.named).close()  # values without lineage: of a SummaryRecord
+    assert training.once(SETTINGS).path == str(training.named)
+
+
+def test_a_sibling_with_files_of_the_user_is_left_alone(training: Training) -> None:
+    training.once(SETTINGS)
+    taken = training.named.parent / "run-1-2"
+    taken.mkdir()
+    (taken / "model.ckpt").write_bytes(b"mine")
+    (training.named.parent / "run-1-3").write_bytes(b"a file")
+    assert training.once(OTHER).path == f"{training.named}-4"
+    assert os.listdir(taken) == ["model.ckpt"]
+
+
+def test_the_user_says_that_it_is_a_restart(training: Training) -> None:
+    training.once(SETTINGS)
+    same = training.once(OTHER, way=SAME)
+    assert (same.path, same.resumes) == (str(training.named), True)
+    assert same.differences == {"learning_rate": ("0.1", "0.01")}
+    assert training.once(OTHER).differences == {}  # from now on, these are its settings
+    other = training.once({**OTHER, "network": "Wide"}, way=SAME)
+    assert (other.path, other.resumes) == (str(training.named), False)
+
+
+def test_each_training_in_a_directory_below(training: Training) -> None:
+    paths = [training.once(SETTINGS, way=NEW).path for _ in range(3)]
+    assert len(set(paths)) == 3
+    assert {os.path.dirname(path) for path in paths} == {str(training.named)}
+
+
+def test_below_where_no_sibling_can_be_made(
+    training: Training, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training.once(SETTINGS)
+    make = run_directory.make_directory
+
+    def refuse(path: str) -> None:
+        if path == f"{training.named}-2":
+            raise PermissionError(13, "Permission denied", path)
+        make(path)
+
+    monkeypatch.setattr(run_directory, "make_directory", refuse)
+    assert os.path.dirname(training.once(OTHER).path) == str(training.named)
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_all_ranks_come_to_the_same_directory(training: Training, order: tuple[int, ...]) -> None:
+    assert training.ranks(SETTINGS, SETTINGS, order=order) == ["run-1"] * 2
+    assert training.ranks(OTHER, OTHER, order=order) == ["run-1-2"] * 2
+    assert training.ranks(SETTINGS, SETTINGS, order=order) == ["run-1"] * 2
+    assert training.ranks(OTHER, OTHER, order=order) == ["run-1-2"] * 2
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_ranks_with_settings_of_their_own(training: Training, order: tuple[int, ...]) -> None:
+    def each(**settings: str) -> list[dict[str, str]]:
+        return [{**SETTINGS, **settings, "train_dataset_path": str(rank)} for rank in range(2)]
+
+    assert training.ranks(*each(), order=order) == ["run-1"] * 2
+    assert training.ranks(*each(), order=order) == ["run-1"] * 2
+    assert training.ranks(*each(learning_rate="1"), order=order) == ["run-1-2"] * 2
+    assert training.ranks(*each(learning_rate="1"), order=order) == ["run-1-2"] * 2
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_two_ranks_after_one(training: Training, order: tuple[int, ...]) -> None:
+    training.once(SETTINGS)
+    assert training.ranks(OTHER, OTHER, order=order) == ["run-1-2"] * 2
+    assert training.ranks(SETTINGS, SETTINGS, order=order) == ["run-1"] * 2  # goes on with more
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_all_ranks_come_to_the_same_directory_below(
+    training: Training, order: tuple[int, ...]
+) -> None:
+    training.way = NEW
+    first, second = (training.ranks(SETTINGS, SETTINGS, order=order) for _ in range(2))
+    assert first[0] == first[1] != second[0] == second[1]
+
+
+def _begin(named: str, rank: int, gate: Any, results: Any, done: Any) -> None:
+    gate.wait()
+    with chosen(named, SIBLING, Participant(rank, 2, OTHER), None) as choice:
+        writer = RunWriter(choice.path, rank)
+    results.put(choice.path)
+    done.wait()
+    writer.close()
+
+
+def test_two_processes_that_start_together(training: Training) -> None:
+    training.once(SETTINGS)
+    context = multiprocessing.get_context("spawn")
+    gate, results, done = context.Barrier(2), context.Queue(), context.Event()
+    processes = [
+        context.Process(target=_begin, args=(str(training.named), rank, gate, results, done))
+        for rank in range(2)
+    ]
+    for process in processes:
+        process.start()
+    assert [results.get(timeout=60) for _ in processes] == [f"{training.named}-2"] * 2
+    done.set()
+    for process in processes:
+        process.join()
+
+
+def record_lineage(directory: Path, network: str) -> None:
+    event = LineageEvent(wall_time=1.0)
+    event.train_lineage.algorithm.network = network
+    event.train_lineage.hyper_parameters.learning_rate = 0.5  # the last one, not the first
+    with_lineage = RunWriter(directory)
+    with_lineage.write(MessageRecord(event))
+    with_lineage.close()
+
+
+def test_records_of_others_have_lineage_only(training: Training) -> None:
+    record_lineage(training.named, "Net")
+    assert training.once(SETTINGS).path == str(training.named)
+    (training.named / SETTINGS_NAME).unlink()
+    record_lineage(training.named, "Deep")
+    assert training.once(SETTINGS).differences == {"network": ("Deep", "Net")}
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"[]", b"{", b'{"0": 1}', b'{"0": {"settings": []}}', b'{"x": {}}', b"\xff"]
+)
+def test_a_damaged_file_is_replaced(training: Training, content: bytes) -> None:
+    (training.named / SETTINGS_NAME).write_bytes(content)
+    assert training.once(SETTINGS).path == str(training.named)
+    assert training.once(OTHER).path == f"{training.named}-2"
+
+
+def test_a_second_writer_is_told_who_the_first_is(training: Training) -> None:
+    assert training.begin(SETTINGS).other is None
+    second = training.begin(SETTINGS)
+    assert second.path == str(training.named)
+    assert second.other is not None
+    assert second.other.startswith(f"another recorder of this process (pid {os.getpid()}, host ")
+    assert training.begin(SETTINGS, rank=1, size=2).other is None
+    training.end()
+    assert training.begin(SETTINGS).other is None
+
+
+PROGRAM = """
+import sys
+from rec_summary.training.run_directory import SIBLING, Participant, chosen
+from rec_summary.records.writing.run_writer import RunWriter
+if sys.argv[2] == "collector":
+    with chosen(sys.argv[1], SIBLING, Participant(0, 1, {}), None) as choice:
+        writer = RunWriter(choice.path)
+else:
+    writer = RunWriter(sys.argv[1])
+print("open", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("kind", ["collector", "record"])
+def test_another_process_is_named(training: Training, kind: str) -> None:
+    child = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(training.named), kind],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert child.stdout is not None
+    child.stdout.readline()
+    other = other_writer(str(training.named), 0)
+    child.communicate()
+    assert other is not None
+    if kind == "collector":
+        assert other.startswith(f"the process {child.pid} on the host ")
+    else:
+        assert other.startswith("the process that writes events.out.events.summary.")
+    assert other_writer(str(training.named), 0) is None
+
+
+def test_lines(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    announce("/r/run", Choice("/r/run"), 0)
+    announce("/r/run", Choice("/r/run"), 1)
+    assert caplog.messages == [
+        "SummaryCollector: records are in /r/run; to see them: rec-summary view /r/run"
+    ]
+    caplog.clear()
+    announce("/r/run", Choice("/r/run-2", {"custom.x": ("a" * 50, "b")}), 0)
+    assert caplog.messages[0] == (
+        "SummaryCollector: /r/run holds the records of another training "
+        f"(custom.x {'a' * 40}… -> b): this training is recorded in /r/run-2. If it continues "
+        "the other one, use SummaryCollector(..., run_directory='same')"
+    )
+    assert caplog.records[0].levelno == logging.WARNING
+    assert caplog.messages[1].endswith("rec-summary view /r/run-2")
+
+
+def test_without_logging_the_line_is_on_the_standard_error(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_directory.logger, "hasHandlers", lambda: False)
+    announce("/r/a b", Choice("/r/a b"), 0)
+    assert capsys.readouterr().err == (
+        "SummaryCollector: records are in /r/a b; to see them: rec-summary view '/r/a b'\n"
+    )
