@@ -112,7 +112,8 @@ def chosen(named: str, way: str, who: Participant, lock: str | None) -> Iterator
             elif differences and way == SIBLING:
                 path = _sibling(named, who)
         other = other_writer(path, who.rank)
-        _store(path, who)
+        if other is None:  # otherwise its settings stay
+            _store(path, who)
         resumes = path != named or not differences.keys() & _NETWORK
         yield Choice(path, differences, resumes, other)
 
@@ -182,6 +183,8 @@ def came_second(other: str, directory: str) -> str:
 
 
 def _short(text: str) -> str:
+    # The earlier value comes from a file that anybody may have written.
+    text = "".join(each if each.isprintable() else "?" for each in text)
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
 
 

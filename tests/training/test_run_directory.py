@@ -261,6 +261,7 @@ def test_another_process_is_named(training: Training, kind: str) -> None:
     )
     assert child.stdout is not None
     child.stdout.readline()
+    training.once({})
     other = other_writer(str(training.named), 0)
     child.communicate()
     assert other is not None

@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import itertools
 import logging
 import math
 import os
@@ -10,6 +11,7 @@ import resource
 import subprocess
 import sys
 import threading
+import time
 import urllib.parse
 from pathlib import Path
 
@@ -24,13 +26,14 @@ from mindspore.train import lineage_pb2 as their_lineage
 from mindspore.train import summary_pb2 as their_summary
 from PIL import Image
 
-from rec_summary import SummaryRecord
+from rec_summary import SummaryRecord, export_tensorboard
 from rec_summary._pb import anf_ir_pb2, lineage_pb2, summary_pb2
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.reader import RecordReader
 from rec_summary.records.reading.runs import find_runs
 from rec_summary.training.summary_record import plugins, summary_record
 from rec_summary.values.tensor import from_tensor
+from tests.support import event_files
 from tests.support.programs.drive_summary_record import drive
 from tests.support.training_records import events, histograms, lineage, messages, scalars
 from tests.support.versions import skip_without_their_collector
@@ -362,6 +365,26 @@ def test_several_are_open_at_once_on_one_directory_and_lose_nothing(tmp_path):
     for number, record in enumerate(records):
         record.close()
         assert scalars(tmp_path, f"x{number}") == {step: float(step) for step in range(1, 11)}
+
+
+def test_two_at_once_with_the_same_tags_are_two_runs(tmp_path, monkeypatch, caplog):
+    clock = itertools.count(1_700_000_000.0, 10.0)
+    monkeypatch.setattr(time, "time", lambda: next(clock))
+    folder = tmp_path / "records" / "run"
+    with SummaryRecord(folder) as first, SummaryRecord(folder) as second:
+        for step in range(1, 6):
+            for number, record in enumerate((first, second)):
+                record.add_value("image", "pic", np.full((1, 4, 4, 3), step, np.uint8))
+                record.add_value("scalar", "x", 100 * number + step)
+                record.record(step)
+    assert caplog.text.count("another recorder of this process") == 1
+    export_tensorboard(tmp_path / "records", tmp_path / "logs")
+    for number, name in enumerate(("run", "run/writer_2")):
+        run = tmp_path / "logs" / name
+        expected = [(step, 100.0 * number + step) for step in range(1, 6)]
+        assert event_files.scalars(run, "x") == expected
+        pictures = [step for step, _, value in event_files.values(run) if value.tag == "pic"]
+        assert pictures == [1, 2, 3, 4, 5]
 
 
 def test_closing_twice_is_harmless_and_what_comes_later_is_noted_once(tmp_path, caplog):
