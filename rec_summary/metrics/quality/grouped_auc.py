@@ -64,7 +64,7 @@ class GroupedAuc:
         bias_bound: The bias of a ratio of unbiased sums is at most its standard error times the
             coefficient of variation of its denominator; both are estimated from the sample.
         bin_error_bound: An upper bound of the difference from the value of the same users with
-            exact scores; see `score_quality.auc_error_bound`.
+            exact scores: half of the share of pairs within one bin.
     """
 
     value: float
