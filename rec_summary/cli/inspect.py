@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -11,16 +11,16 @@ import click
 from rec_summary.cli import options
 from rec_summary.cli.command import RecordsCommand, choose_runs
 from rec_summary.cli.output import (
-    console,
+    Column,
     count_of,
     counts_of,
     number_of,
     one_line,
     print_json,
     print_problems,
+    print_table,
     reading_progress,
     size_of,
-    table_of,
 )
 
 if TYPE_CHECKING:
@@ -33,15 +33,21 @@ Examples:
   rec-summary inspect records
   rec-summary inspect records --json | jq '.runs[].status'
 """
-_NUMBERS: Final = ("values", "steps", "size", "last", "least", "greatest", "not finite")
+_HEADS: Final = (
+    *("tag", "kind", "last", "least", "greatest"),
+    *("steps", "values", "not finite", "size"),
+)
 
 
 @click.command(cls=RecordsCommand, epilog=EXAMPLES, quiet="Print no progress and no hints.")
 @options.source
 @options.runs
 @click.option("--all", "every", is_flag=True, help=f"Show all tags, not {_SHOWN} of each run.")
+@options.wide
 @options.as_json()
-def inspect(source: str, runs: str | None, every: bool, as_json: bool, quiet: bool) -> None:
+def inspect(
+    source: str, runs: str | None, every: bool, wide: bool, as_json: bool, quiet: bool
+) -> None:
     """List the content of records: runs, tags, kinds, steps, sizes, times, status.
 
     SRC is a record directory or a tree of them, or a URL.
@@ -50,22 +56,27 @@ def inspect(source: str, runs: str | None, every: bool, as_json: bool, quiet: bo
 
     chosen = choose_runs(source, runs)
     with reading_progress(sum(run.nbytes for run in chosen), quiet=quiet) as advance:
-        found = [inspect_run(run, functools.partial(advance, run.name)) for run in chosen]
+        found = [
+            each
+            for run in chosen
+            for each in inspect_run(run, functools.partial(advance, run.name))
+        ]
     if as_json:
         print_json({"runs": found})
         return
     for each in found:
-        _print_run(each, every=every, quiet=quiet)
+        _print_run(each, every=every, wide=wide, quiet=quiet)
 
 
-def _print_run(summary: RunSummary, *, every: bool, quiet: bool) -> None:
+def _print_run(summary: RunSummary, *, every: bool, wide: bool, quiet: bool) -> None:
     click.secho(one_line(summary.run), bold=True)
     for what, text in _facts(summary):
         click.echo(f"  {what:<10} {text}")
     if summary.tags:
         shown = summary.tags if every else summary.tags[:_SHOWN]
-        columns = {"tag": False, "kind": False, **dict.fromkeys(_NUMBERS, True)}
-        console().print(table_of(columns.items(), map(_cells, shown)))
+        left_out = print_table(_columns(shown), wide=wide)
+        if left_out and not quiet:
+            click.echo(f"  not shown: {', '.join(left_out)} (--wide shows all)")
         if len(shown) < len(summary.tags) and not quiet:
             click.echo(f"  and {len(summary.tags) - len(shown):,} more tags (--all shows them)")
     print_problems(summary.problems, summary.problem_count)
@@ -76,7 +87,9 @@ def _facts(summary: RunSummary) -> Iterator[tuple[str, str]]:
     from rec_summary.series.text import utc
 
     reason = f" ({one_line(summary.reason)})" if summary.reason else ""
-    yield "status", summary.status + reason
+    silent = summary.silent_since
+    silence = "" if silent is None else f", no sign of life since {utc(silent)}"
+    yield "status", summary.status + reason + silence
     if summary.host:
         process = "" if summary.pid is None else f", process {summary.pid}"
         yield "host", one_line(summary.host) + process
@@ -107,13 +120,23 @@ def _health(health: Mapping[str, float]) -> str:
     return ", ".join(parts)
 
 
+def _columns(tags: Sequence[TagSummary]) -> list[Column]:
+    """Returns the columns of the table, without those that are empty."""
+    columns = zip(*map(_cells, tags), strict=True)
+    return [
+        Column(head, head not in _HEADS[:2], cells)
+        for head, cells in zip(_HEADS, columns, strict=True)
+        if any(cells)
+    ]
+
+
 def _cells(summary: TagSummary) -> list[str]:
     return [
         summary.tag,
         summary.kind.replace("_", " "),
-        f"{summary.values:,}",
-        f"{summary.first_step:,}–{summary.last_step:,}",
-        size_of(summary.nbytes),
         *map(number_of, (summary.last, summary.least, summary.greatest)),
+        f"{summary.first_step:,}–{summary.last_step:,}",
+        f"{summary.values:,}",
         f"{summary.not_finite:,}" if summary.not_finite else "",
+        size_of(summary.nbytes),
     ]

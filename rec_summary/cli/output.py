@@ -117,7 +117,7 @@ class Column(NamedTuple):
     Attributes:
         head: Its name.
         is_number: Whether it is aligned to the right, and none of its cells is cut.
-        cells: Its cells; a string may come from records, and a `Text` is never cut.
+        cells: Its cells; a string may come from records.
     """
 
     head: str
@@ -133,7 +133,9 @@ def print_table(columns: Sequence[Column], *, wide: bool = False) -> list[str]:
     return left_out
 
 
-def fitted_table(columns: Sequence[Column], room: int) -> tuple[Table, list[str]]:
+def fitted_table(
+    columns: Sequence[Column], room: int, least: int = _LEAST_NAME
+) -> tuple[Table, list[str]]:
     """Returns a table, and the names of the columns that do not fit.
 
     Long names are cut in the middle, and columns at the end are left out; numbers stay whole.
@@ -141,6 +143,7 @@ def fitted_table(columns: Sequence[Column], room: int) -> tuple[Table, list[str]
     Args:
         columns: The columns, the most important first.
         room: How wide the table may be.
+        least: Names that are longer than this may be cut to it.
     """
     from rich.cells import cell_len
 
@@ -149,18 +152,18 @@ def fitted_table(columns: Sequence[Column], room: int) -> tuple[Table, list[str]
     widths: list[int] = []
     for column, width in zip(columns, natural, strict=True):
         content = max((cell_len(_plain(cell)) for cell in column.cells), default=0)
-        least = max(content, _LEAST_HEAD) if column.is_number else _distinct_width(column)
-        least = min(width, least, max(room - _PADDING, 1) if not widths else width)
-        if widths and least + _PADDING > room:
+        kept = max(content, _LEAST_HEAD) if column.is_number else _distinct_width(column, least)
+        kept = min(width, kept, max(room - _PADDING, 1) if not widths else width)
+        if widths and kept + _PADDING > room:
             break
-        widths.append(least)
-        room -= least + _PADDING
+        widths.append(kept)
+        room -= kept + _PADDING
     for index, width in enumerate(widths):
         more = max(0, min(room, natural[index] - width))
         widths[index], room = width + more, room - more
     shown = columns[: len(widths)]
     cells = [
-        [middle_cut(cell, width) if isinstance(cell, str) else cell for cell in column.cells]
+        [_like(cell, middle_cut(_plain(cell), width)) for cell in column.cells]
         for column, width in zip(shown, widths, strict=True)
     ]
     heads = [
@@ -171,6 +174,13 @@ def fitted_table(columns: Sequence[Column], room: int) -> tuple[Table, list[str]
     return table, [one_line(column.head) for column in columns[len(shown) :]]
 
 
+def _like(cell: str | Text, text: str) -> str | Text:
+    """Returns text in the style of a cell."""
+    from rich.text import Text
+
+    return text if isinstance(cell, str) else Text(text, style=cell.style)
+
+
 def _shortened(column: Column, room: int) -> Column:
     """Cuts what all names of a column begin and end with, if they are long."""
     texts = [_plain(cell) for cell in column.cells]
@@ -179,10 +189,13 @@ def _shortened(column: Column, room: int) -> Column:
     start = _common(texts)
     end = _common([text[start:][::-1] for text in texts])
     cells = [
-        middle_cut(text[:start], _COMMON)
-        + text[start : len(text) - end]
-        + middle_cut(text[len(text) - end :], _COMMON)
-        for text in texts
+        _like(
+            cell,
+            middle_cut(text[:start], _COMMON)
+            + text[start : len(text) - end]
+            + middle_cut(text[len(text) - end :], _COMMON),
+        )
+        for cell, text in zip(column.cells, texts, strict=True)
     ]
     return column._replace(cells=cells)
 
@@ -193,10 +206,9 @@ def _common(texts: Sequence[str]) -> int:
     return sum(1 for _ in itertools.takewhile(lambda letters: len(set(letters)) == 1, columns))
 
 
-def _distinct_width(column: Column) -> int:
+def _distinct_width(column: Column, width: int) -> int:
     """Returns a width to which names can be cut so that they still differ."""
     texts = {_plain(cell) for cell in column.cells}
-    width = _LEAST_NAME
     while len({middle_cut(text, width) for text in texts}) < len(texts):
         width += 4
     return width

@@ -13,14 +13,15 @@ import click
 from rec_summary.cli import options
 from rec_summary.cli.command import RecordsCommand, awaited_runs, choose_runs, stopping
 from rec_summary.cli.output import (
+    Column,
     console,
     count_of,
+    fitted_table,
     number_of,
     one_line,
     print_json,
     print_problems,
     progress_shown,
-    table_of,
 )
 
 if TYPE_CHECKING:
@@ -40,12 +41,8 @@ Examples:
   rec-summary tail records --json | jq 'select(.tag == "loss").value'
 """
 _SPARK: Final = 24
-_COLUMNS: Final = {
-    "run, tag": False,
-    **dict.fromkeys(("step", "last", "least", "greatest"), True),
-    "trend": False,
-    "age": True,
-}
+_LEAST_NAME: Final = 36  # characters of the name of a run or a tag
+_HEADS: Final = ("run, tag", "last", "trend", "step", "age", "least", "greatest")
 
 
 @click.command(cls=RecordsCommand, epilog=EXAMPLES, quiet="Print values, errors and problems only.")
@@ -59,6 +56,7 @@ _COLUMNS: Final = {
     help="Begin with the records of this step.  [default: new records; with --once: all]",
 )
 @click.option("--once", is_flag=True, help="Show what is there, and exit.")
+@click.option("--limit", metavar="N", type=click.IntRange(1), help="Only the first N series.")
 @options.interval
 @options.as_json("Print values as lines of JSON.")
 def tail(
@@ -67,6 +65,7 @@ def tail(
     tags: str | None,
     since: int | None,
     once: bool,
+    limit: int | None,
     interval: float,
     as_json: bool,
     quiet: bool,
@@ -100,48 +99,53 @@ def tail(
             )
     table = sys.stdout.isatty() and not as_json
     if once:
-        _print_all(reading, table=table, as_json=as_json)
+        _print_all(reading, limit, table=table, as_json=as_json)
     else:
         with stopping() as stop:
             if table:
-                _show_live(reading, stop, interval)
+                _show_live(reading, stop, interval, limit)
             else:
-                _print_lines(reading, stop, interval, as_json=as_json)
+                _print_lines(reading, stop, interval, limit, as_json=as_json)
     print_problems(reading.report.problems, reading.report.problem_count)
 
 
-def _print_all(reading: Tail, *, table: bool, as_json: bool) -> None:
+def _print_all(reading: Tail, limit: int | None, *, table: bool, as_json: bool) -> None:
     if table:
-        console().print(_table(reading, None))
+        console().print(_table(reading, None, limit))
         return
-    for _, series in sorted(reading.series.items()):
+    for _, series in sorted(reading.series.items())[:limit]:
         place = (series.run, series.rank, series.tag)
         _print_value(*place, series.step, series.wall_time, series.last, as_json=as_json)
 
 
-def _print_lines(reading: Tail, stop: threading.Event, interval: float, *, as_json: bool) -> None:
-    _print_all(reading, table=False, as_json=as_json)
+def _print_lines(
+    reading: Tail, stop: threading.Event, interval: float, limit: int | None, *, as_json: bool
+) -> None:
+    _print_all(reading, limit, table=False, as_json=as_json)
     sys.stdout.flush()
     while not stop.wait(interval):
         for run, rank, columns in reading.poll():
+            shown = {key[2] for key in sorted(reading.series)[:limit] if key[:2] == (run, rank)}
             for code, *value in zip(*(each.tolist() for each in columns[1:]), strict=True):
+                if columns.tags[code] not in shown:
+                    continue
                 _print_value(run, rank, columns.tags[code], *value, as_json=as_json)
             sys.stdout.flush()
 
 
-def _show_live(reading: Tail, stop: threading.Event, interval: float) -> None:
+def _show_live(reading: Tail, stop: threading.Event, interval: float, limit: int | None) -> None:
     from rich.live import Live
 
     out = console()
     # On the alternate screen a table that is higher than the window would be cut anyway.
     with Live(console=out, auto_refresh=False, transient=True) as live:
         while True:
-            live.update(_table(reading, out.size.height - 2), refresh=True)
+            live.update(_table(reading, out.size.height - 2, limit), refresh=True)
             if stop.wait(interval):
                 break
             for _ in reading.poll():
                 pass
-    out.print(_table(reading, None))
+    out.print(_table(reading, None, limit))
 
 
 def _print_value(
@@ -158,18 +162,23 @@ def _name(run: str, rank: int) -> str:
     return one_line(run) + (f" rank {rank}" if rank else "")
 
 
-def _table(reading: Tail, height: int | None) -> RenderableType:
-    """Returns the table, at most `height` lines high."""
+def _table(reading: Tail, height: int | None, limit: int | None) -> RenderableType:
+    """Returns the table, at most `height` lines high, with at most `limit` series."""
     from rich.console import Group
 
     ordered = [series for _, series in sorted(reading.series.items())]
-    shown = ordered if height is None else _fitting(ordered, height - 2)
+    shown = (ordered if height is None else _fitting(ordered, height - 2))[:limit]
     notes = []
     if not ordered:
         notes.append("no scalars yet")
     if len(shown) < len(ordered):
         notes.append(f"and {len(ordered) - len(shown):,} more series")
-    return Group(table_of(_COLUMNS.items(), _rows(reading, shown), fold=False), *notes)
+    rows = list(_rows(reading, shown))
+    columns = [
+        Column(head, head not in ("run, tag", "trend"), [row[place] for row in rows])
+        for place, head in enumerate(_HEADS)
+    ]
+    return Group(fitted_table(columns, console().size.width, _LEAST_NAME)[0], *notes)
 
 
 def _rows(reading: Tail, shown: Sequence[ScalarSeries]) -> Iterator[list[str | Text]]:
@@ -182,16 +191,16 @@ def _rows(reading: Tail, shown: Sequence[ScalarSeries]) -> Iterator[list[str | T
         name = _name(series.run, series.rank)
         if name != before:
             status = reading.status.get(series.run, "UNKNOWN").lower()
-            yield [Text(f"{name} ({status})", style="bold")]
+            yield [Text(f"{name} ({status})", style="bold"), *[""] * (len(_HEADS) - 1)]
             before = name
         style = "" if math.isfinite(series.last) else "bold red"
         yield [
             f"  {series.tag}",
-            f"{series.step:,}",
             Text(number_of(series.last), style=style),
-            *map(number_of, (series.least, series.greatest)),
             Text(series.sparkline(width), style="cyan"),
+            f"{series.step:,}",
             _age(now - series.wall_time),
+            *map(number_of, (series.least, series.greatest)),
         ]
 
 

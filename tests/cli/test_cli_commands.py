@@ -19,8 +19,11 @@ from pathlib import Path
 import pytest
 
 from rec_summary._pb import lineage_pb2
+from rec_summary.records.reading.runs import find_runs
+from rec_summary.series.overview.inspection import inspect_run
 from tests.support import event_files
 from tests.support.command import PROGRAM, flat, run, start
+from tests.support.corpus import losses, put
 from tests.support.event_files import shown
 from tests.support.record_dirs import (
     START,
@@ -76,12 +79,37 @@ def test_inspect_tells_what_is_there(source: Path) -> None:
         "steps 1 to 3",
         "samples 192",
         "2 files",
-        "loss/auto scalar 3 1–3",
-        "w histogram 1 1–1",
+        "loss/auto scalar 0.5 0.5 0.7 1–3 3",
+        "w histogram 1–1 1",
         "time 2023-11-14 22:13:20 UTC",
     ):
         assert words in text
     assert "run_0" not in text
+
+
+def test_inspect_tells_apart_two_writers_and_puts_scalars_first(tmp_path: Path) -> None:
+    put(tmp_path / "run", *losses(range(1, 200)), event(199, histo("a", [1.0])), host="a")
+    put(tmp_path / "run", *losses(range(1, 99), salt=1, after=0.5), stamp=1, host="b")
+    [run] = find_runs(tmp_path)
+    found = list(inspect_run(run))
+    assert [(each.run, each.last_step) for each in found] == [("run", 199), ("run/writer_2", 98)]
+    assert [each.tag for each in found[0].tags] == ["loss", "a"]
+
+
+def test_inspect_says_when_a_run_gives_no_sign_of_life(tmp_path: Path) -> None:
+    described = train(status=RunState.RUNNING, host="elsewhere", pid=7)
+    write_segment(tmp_path, lineage(START, train_lineage=described))
+    done = run("inspect", tmp_path)
+    assert "status     RUNNING, no sign of life since 2023-11-14 22:13:20 UTC" in done.stdout
+    [found] = json.loads(run("inspect", tmp_path, "--json").stdout)["runs"]
+    assert found["silent_since"] == START
+
+
+def test_the_package_is_the_command() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "rec_summary", "--version"], capture_output=True, text=True
+    )
+    assert done.stdout.startswith("rec-summary, version")
 
 
 def test_inspect_as_json(source: Path) -> None:

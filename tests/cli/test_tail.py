@@ -204,3 +204,12 @@ def test_it_ends_quietly_when_nobody_reads(source: Path) -> None:
         done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=TIMEOUT)
         assert done.stderr == ""
         assert done.stdout.strip() in ("0", "1")
+
+
+def test_a_limit_of_series(source: Path) -> None:
+    done = run("tail", source, "--once", "--limit", "3")
+    assert [line.split()[:2] for line in done.stdout.splitlines()] == [
+        ["a", "auc"],
+        ["a", "loss"],
+        ["b", "auc"],
+    ]

@@ -124,7 +124,7 @@ def check_tools(file: RecordFile, folder: Path, before: set[bytes], broken: byte
     """Verifies, inspects, exports and repairs a damaged file."""
     verify_file(file.path)
     [run] = find_runs(folder)
-    inspect_run(run)
+    list(inspect_run(run))
     try:
         export_tensorboard(folder, folder.parent / f"{folder.name}-logs")
     except SourceError:  # nothing is left that could be exported

@@ -94,7 +94,7 @@ def everything(base: Path) -> None:
         runs = find_runs(source)
         rows(runs, Report())
         for run in runs:
-            inspect_run(run)
+            list(inspect_run(run))
     with documented, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         records = rec_summary.load(source)

@@ -59,7 +59,7 @@ def test_what_a_restart_supersedes_does_not_count_in_any_kind(tmp_path: Path) ->
     run = only(tmp_path / "run")
     expected = [1, 2, 3, 4, 8]
     assert read(run) == {("run", kind): expected for kind in KINDS}
-    assert {each.tag: each.values for each in inspect_run(run).tags} == {"a": 5, "w": 5}
+    assert {each.tag: each.values for each in next(inspect_run(run)).tags} == {"a": 5, "w": 5}
     late = Selection(ExportOptions(since=4, tags="^w"))
     assert read(run, late) == {("run", "histogram"): [4, 8]}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ from rec_summary.series.batch import SCALAR, SUMMARY, Batch, Columns, Series, by
 from rec_summary.series.event_reader import read_batches
 from rec_summary.series.limits import LONGEST_TAG, MOST_SERIES
 from rec_summary.series.lineage import Lineage, take
+from rec_summary.series.overview.rows import shows_life
 from rec_summary.series.overview.statistics import TagSummary
 from rec_summary.series.report import Problem, Report
 from rec_summary.series.text import shown, valid
@@ -45,6 +46,8 @@ class RunSummary:
         last_step: The highest step.
         records: The number of records by kind.
         tags: The tags, by kind and name.
+        silent_since: The time of the last record of a run that should be running and gives no sign
+            of life.
         samples: How many samples training has seen, if that is recorded.
         host: The host of the training, if that is recorded.
         pid: The number of the training's process.
@@ -68,6 +71,7 @@ class RunSummary:
     last_step: int | None = None
     records: dict[str, int] = field(default_factory=dict)
     tags: list[TagSummary] = field(default_factory=list)
+    silent_since: float | None = None
     samples: int | None = None
     host: str = ""
     pid: int | None = None
@@ -77,19 +81,26 @@ class RunSummary:
     problem_count: int = 0
 
 
-def inspect_run(run: Run, advance: Callable[[int], None] = lambda nbytes: None) -> RunSummary:
-    """Reads a run; memory is bounded by the number of its tags.
+def inspect_run(
+    run: Run, advance: Callable[[int], None] = lambda nbytes: None
+) -> Iterator[RunSummary]:
+    """Yields a run in short, and each further writer; memory is bounded by the number of tags.
 
-    Tags have the values that count: none that a restart supersedes.
+    Tags have the values that count: none that a restart supersedes. Scalars come first.
 
     Args:
         run: The run.
         advance: Called with the number of bytes after each batch of records.
     """
+    for part, history in History(run).writers():
+        yield _inspect(part, history, advance)
+
+
+def _inspect(run: Run, history: History, advance: Callable[[int], None]) -> RunSummary:
     report = Report()
     summary = RunSummary(valid(run.name), run.path, ranks=run.ranks, files=len(run.files))
     summary.nbytes = run.nbytes
-    tags, history = _Tags(report), History(run)
+    tags = _Tags(report)
     records: Counter[str] = Counter()
     lineages: dict[int, Lineage] = {}
     for file in run.files:
@@ -108,8 +119,10 @@ def inspect_run(run: Run, advance: Callable[[int], None] = lambda nbytes: None) 
                 tags.take(file.name.rank, history.in_force(batch))
     tags.release()
     summary.records = dict(sorted(records.items()))
-    summary.tags = sorted(tags.found.values(), key=lambda each: (each.kind, each.tag))
-    _add_lineages(summary, lineages)
+    summary.tags = sorted(
+        tags.found.values(), key=lambda each: (each.kind != "scalar", each.kind, each.tag)
+    )
+    _add_lineages(summary, lineages, max((writer.last for writer, _ in history.files), default=0.0))
     for counters in tags.health.values():
         for name, number in counters.items():
             before = summary.health.get(name, 0.0)
@@ -194,7 +207,7 @@ def _scalar_bytes(tag: str) -> int:
     return 1 + len(wire.varint(size)) + size + 1 + 4
 
 
-def _add_lineages(summary: RunSummary, lineages: Mapping[int, Lineage]) -> None:
+def _add_lineages(summary: RunSummary, lineages: Mapping[int, Lineage], last_value: float) -> None:
     for _, lineage in sorted(lineages.items(), reverse=True):  # that of the lowest rank counts
         if lineage.train is None:
             continue
@@ -204,5 +217,7 @@ def _add_lineages(summary: RunSummary, lineages: Mapping[int, Lineage]) -> None:
         summary.host = shown(state.host)
         summary.samples = state.samples if state.HasField("samples") else None
         summary.pid = state.pid if state.HasField("pid") else None
+        last = max(last_value, lineage.last_time)
+        summary.silent_since = None if shows_life(state, last) else last
         for kind, count in state.troubles.items():
             summary.troubles[kind] = summary.troubles.get(kind, 0) + count

@@ -57,7 +57,7 @@ def test_they_can_be_turned_off(tmp_path):
 def test_inspect_shows_them(tmp_path):
     train(tmp_path)
     [run] = find_runs(tmp_path)
-    summary = inspect_run(run)
+    summary = next(inspect_run(run))
     assert set(TAGS) == set(summary.health)
     assert summary.health["dropped"] == 0
     assert summary.health["records"] >= 10

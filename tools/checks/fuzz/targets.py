@@ -84,7 +84,7 @@ def export(data: bytes, base: Path) -> None:
         export_tensorboard(base / "records", base / "logs", tensors="npy")
     runs = find_runs(base / "records")
     rows(runs, Report())
-    inspect_run(runs[0])
+    list(inspect_run(runs[0]))
 
 
 def cursor(data: bytes, base: Path) -> None:
