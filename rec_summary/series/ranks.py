@@ -9,7 +9,9 @@ of the records are kept, so that memory does not grow with the states.
 
 from __future__ import annotations
 
+import bisect
 import math
+import operator
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -117,21 +119,19 @@ class Merging:
             return
         known = {os.path.basename(file.path): file for file in files}
         limit = min(_horizon(places[-1]) for places in self._state.places.values())
-        wanted = sorted(
-            {
-                place[:2]
-                for places in self._state.places.values()
-                for place in places
-                if self._state.done < place[:2] <= limit
-            }
-        )
+        wanted: set[tuple[int, int]] = set()
+        for places in self._state.places.values():
+            first, last = (_behind(places, each) for each in (self._state.done, limit))
+            wanted.update(place[:2] for place in places[first:last])
         latest: dict[int, tuple[Place, Record, dict[str, State]]] = {}
-        for start, step in wanted:
-            point = self._merged(start, step, known, latest)
-            self._state.done = (start, step)
+        try:
+            for start, step in sorted(wanted):
+                point = self._merged(start, step, known, latest)
+                self._state.done = (start, step)
+                if point is not None:
+                    yield point
+        finally:
             self._forget()
-            if point is not None:
-                yield point
 
     def _merged(
         self,
@@ -141,10 +141,10 @@ class Merging:
         latest: dict[int, tuple[Place, Record, dict[str, State]]],
     ) -> MergedPoint | None:
         for rank, places in self._state.places.items():
-            here = [each for each in places if each.start == start and each.step <= step]
-            if not here:
+            reached = _behind(places, (start, step))
+            if not reached or places[reached - 1].start != start:
                 return None  # this rank has not begun
-            place = here[-1]
+            place = places[reached - 1]
             if rank not in latest or latest[rank][0] != place:
                 found = self._load(place, files)
                 if found is None:
@@ -173,8 +173,7 @@ class Merging:
             return None
         # Read for a second time: the problems of the file are reported already.
         with EventReader(files[place.file], Report(), place.offset) as reader:
-            first = next(iter(reader), None)
-        decoded = None if first is None else next(first.records())
+            decoded = reader.read_one()
         if decoded is None or decoded.offset != place.offset:
             return None
         try:
@@ -202,8 +201,7 @@ class Merging:
     def _forget(self) -> None:
         """Drops the places that no later point needs."""
         for rank, places in self._state.places.items():
-            before = [index for index, each in enumerate(places) if each[:2] <= self._state.done]
-            self._state.places[rank] = places[before[-1] if before else 0 :]
+            self._state.places[rank] = places[max(_behind(places, self._state.done) - 1, 0) :]
 
     def _note(self, what: str) -> None:
         """Adds a note, one for each file or metric."""
@@ -211,6 +209,11 @@ class Merging:
         if kind not in self._noted:
             self._noted.add(kind)
             self._report.note(f"run {printable(self._run)}: metrics are not merged: {what}")
+
+
+def _behind(places: list[Place], point: tuple[int, float]) -> int:
+    """Returns the index of the first of the places, which ascend, behind a start and step."""
+    return bisect.bisect_right(places, point, key=operator.itemgetter(0, 1))
 
 
 def _horizon(place: Place) -> tuple[int, float]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import bisect
 import copy
+import functools
 import itertools
 import operator
 import os
@@ -86,7 +87,7 @@ class Writer(Struct, array_like=True):
         return run if self.number == 1 else f"{run}/writer_{self.number}"
 
 
-class Writers(Struct):
+class Writers(Struct, dict=True):
     """Knows the writer of each summary file of one run; can be stored as it is.
 
     Attributes:
@@ -115,12 +116,21 @@ class Writers(Struct):
         return self.writers[self.homes[os.path.basename(file.path)]]
 
     def _choose(self, rank: int, wall_time: float) -> int:
-        same = [index for index, writer in enumerate(self.writers) if writer.rank == rank]
+        same = self._by_rank.setdefault(rank, [])
         before = [i for i in same if self.writers[i].last <= wall_time + _OVERLAP_SECS]
         if before:
             return max(before, key=lambda index: self.writers[index].last)
-        self.writers.append(Writer(rank, len(same) + 1, wall_time))
-        return len(self.writers) - 1
+        same.append(len(self.writers))
+        self.writers.append(Writer(rank, len(same), wall_time))
+        return same[-1]
+
+    @functools.cached_property
+    def _by_rank(self) -> dict[int, list[int]]:
+        """The places of the writers of each rank: there may be thousands of ranks."""
+        found: dict[int, list[int]] = {}
+        for index, writer in enumerate(self.writers):
+            found.setdefault(writer.rank, []).append(index)
+        return found
 
 
 class History:

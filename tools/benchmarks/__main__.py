@@ -29,7 +29,7 @@ _GROUPS = {
     "landscape": {"landscape": "landscape:landscape"},
     "recommender": {"recommender": "recommender:recommender"},
     "training": {"training": "training:training"},
-    "growth": {"growth": "growth:growth"},
+    "growth": {"growth": "growth:growth", "curves": "curves:curves"},
     "soak": {"soak": "soak:soak"},
 }
 _BENCHMARKS = {name: place for group in _GROUPS.values() for name, place in group.items()}
@@ -70,10 +70,12 @@ def main(names: tuple[str, ...], pairs: int, size: float, quick: bool, page: boo
         )
         setting, found[name] = _benchmark(name)(settings)
         others = sorted(settings.disturbance)
-        disturbance = (
-            f"{len(found[name][0].ours)} rounds. Other processes took {median(others):.0%} of the "
-            f"machine in the median measurement, {others[-1]:.0%} at most."
-        )
+        disturbance = f"{len(found[name][0].ours)} rounds."
+        if others:
+            disturbance += (
+                f" Other processes took {median(others):.0%} of the machine in the median "
+                f"measurement, {others[-1]:.0%} at most."
+            )
         console.log(f"{name}: {disturbance}", highlight=False)
         if not quick:
             stored = merge(_JSON, name, f"{setting} {disturbance}", found[name], here)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import math
 import os
@@ -92,7 +93,7 @@ class Run:
     @property
     def ranks(self) -> tuple[int, ...]:
         """The ranks that have written files, ascending."""
-        return tuple(sorted({file.name.rank for file in self.files}))
+        return tuple(sorted({rank for _, rank in self._by_rank}))
 
     @property
     def nbytes(self) -> int:
@@ -101,7 +102,15 @@ class Run:
 
     def of(self, kind: Kind, rank: int) -> tuple[RecordFile, ...]:
         """The files of one kind and rank, in the order of creation."""
-        return tuple(f for f in self.files if f.name.kind is kind and f.name.rank == rank)
+        return tuple(self._by_rank.get((kind, rank), ()))
+
+    @functools.cached_property
+    def _by_rank(self) -> dict[tuple[Kind, int], list[RecordFile]]:
+        """The files of each kind and rank: there may be thousands of ranks."""
+        found: dict[tuple[Kind, int], list[RecordFile]] = {}
+        for file in self.files:
+            found.setdefault((file.name.kind, file.name.rank), []).append(file)
+        return found
 
 
 def list_files(path: str) -> tuple[RecordFile, ...]:

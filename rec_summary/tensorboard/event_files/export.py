@@ -162,10 +162,11 @@ def _exported_in_processes(
     names, logdir, report, options = destination
     # Not forked: this process may have threads.
     context = multiprocessing.get_context("spawn")
-    with concurrent.futures.ProcessPoolExecutor(workers, context, _end_with_parent) as pool:
+    place = names, logdir.path, options  # names of all runs: not for each task
+    with concurrent.futures.ProcessPoolExecutor(workers, context, _begin_work, place) as pool:
         # The largest first: no process is left with it at the end.
         order = sorted(runs, key=lambda run: run.nbytes, reverse=True)
-        tasks = {pool.submit(_export_one, run, names, logdir.path, options): run for run in order}
+        tasks = {pool.submit(_export_one, run): run for run in order}
         try:
             for task in concurrent.futures.as_completed(tasks):
                 part, has_records = task.result()
@@ -194,11 +195,21 @@ def _end_with_parent() -> None:
     threading.Thread(target=watch, name="rec_summary-parent", daemon=True).start()
 
 
-def _export_one(run: Run, names: Names, path: str, options: ExportOptions) -> tuple[Report, bool]:
+_place: list[tuple[Names, str, ExportOptions]] = []  # of a process of its own
+
+
+def _begin_work(names: Names, path: str, options: ExportOptions) -> None:
+    """Prepares a process for `_export_one`."""
+    _end_with_parent()
+    _place[:] = [(names, path, options)]
+
+
+def _export_one(run: Run) -> tuple[Report, bool]:
     """Exports one run, in a process of its own; returns the counts and whether it has records."""
+    [(names, path, options)] = _place
     report, has_records = Report(), False
     with LogDir(path, lock=False) as logdir:
-        destination = Destination(names, logdir, report, options)
+        destination = Destination(names.unclaimed(), logdir, report, options)
         for _, nbytes, is_readable in _exported([run], destination, 1):
             report.bytes_read += nbytes
             has_records |= is_readable

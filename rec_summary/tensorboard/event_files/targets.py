@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
+from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.lineage import lineage_events
 from rec_summary.series.options import ExportOptions
@@ -43,6 +44,12 @@ class Names:
     def add(self, names: Iterable[str]) -> None:
         """Adds names that are in use already."""
         self._taken.update(names)
+
+    def unclaimed(self) -> Names:
+        """Returns names that are reserved for the same runs, of which none is in use yet."""
+        names = Names()
+        names._runs = self._runs
+        return names
 
     def claim(self, name: str) -> str:
         """Returns `name`, with underscores added if it is taken."""
@@ -185,8 +192,9 @@ class TensorBoardRuns:
         if output is None:
             _, logdir, report, options = self._destination
             logdir.check(name)
-            own = rank is not None and name != self.run.name
-            files = [file for file in self.run.files if not own or file.name.rank == rank]
+            files = self.run.files
+            if rank is not None and name != self.run.name:
+                files = tuple(file for kind in Kind for file in self.run.of(kind, rank))
             stamp = min((file.name.stamp for file in files), default=0)
             output = TensorBoardRun(name, stamp, logdir, report, options, state)
             self._outputs[name] = output

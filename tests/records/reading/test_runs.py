@@ -1,3 +1,4 @@
+import dataclasses
 import os
 
 import pytest
@@ -98,3 +99,20 @@ def test_names_that_only_mindinsight_reads_make_a_run(tmp_path):
         (6, Kind.SUMMARY),
         (7, Kind.SUMMARY),
     ]
+
+
+def test_the_files_of_thousands_of_ranks_are_not_searched_for_each_rank(tmp_path):
+    class Counted(tuple):
+        count = 0
+
+        def __iter__(self):
+            Counted.count += 1
+            return super().__iter__()
+
+    for rank in range(50):
+        touch_run(tmp_path, rank=rank)
+    [run] = find_runs(tmp_path)
+    run = dataclasses.replace(run, files=Counted(run.files))
+    assert [len(run.of(Kind.SUMMARY, rank)) for rank in run.ranks] == [1] * 50
+    assert (run.of(Kind.LINEAGE, 0), run.of(Kind.SUMMARY, 50)) == ((), ())
+    assert Counted.count == 1

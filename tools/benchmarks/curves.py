@@ -1,0 +1,99 @@
+"""Whether the time grows faster than the input: each case at sizes n, 2n and 4n, in this process.
+
+The exponent is the slope of the logarithms: 1 is linear, 2 quadratic. It is measured between 2n and
+4n, where what does not depend on the size matters least.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from rec_summary import export_tensorboard
+from rec_summary._pb.summary_pb2 import Event, MetricStates, Summary
+from rec_summary.metrics.state import kind_of
+from rec_summary.metrics.throughput import Throughput
+from rec_summary.records.format.framing import frame
+from rec_summary.values.recommender import encode_state
+
+from .contest import Settings, temporary_directory
+from .results import Row
+
+_BEGUN = 1_700_000_000
+
+
+def curves(settings: Settings) -> tuple[str, list[Row]]:
+    """Measures each case, and prints its exponent."""
+    rows = []
+    for name, (least, make, run) in _CASES.items():
+        sizes = [settings.size(least, least // 10) * factor for factor in (1, 2, 4)]
+        seconds: list[list[float]] = []
+        for size in sizes:
+            with temporary_directory() as base:
+                make(base / "records", size)
+                seconds.append([])
+                for attempt in range(settings.rounds):
+                    begun = time.perf_counter()
+                    run(base / "records", base / f"logs_{attempt}")
+                    seconds[-1].append(time.perf_counter() - begun)
+        exponent = math.log2(min(seconds[2]) / min(seconds[1]))
+        settings.say(f"{name}: exponent {exponent:.2f}")
+        rows += [
+            Row(f"{size:,} {name}", "s", each) for size, each in zip(sizes, seconds, strict=True)
+        ]
+        rows.append(Row(f"{name}: exponent", "", [exponent]))
+    return "Exports of n, 2n and 4n of each, in one process but for `--jobs`.", rows
+
+
+def _write(folder: Path, rank: int, events: list[Event]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"events.out.events.summary.{_BEGUN}.{rank}.host_MS"
+    path.write_bytes(b"".join(frame(each.SerializeToString()) for each in events))
+
+
+def _scalar(step: int) -> Event:
+    value = Summary.Value(tag="loss", scalar_value=step)
+    return Event(step=step, wall_time=_BEGUN + step, summary=Summary(value=[value]))
+
+
+def _runs(folder: Path, count: int) -> None:
+    for number in range(count):
+        _write(folder / f"run_{number:06}", 0, [_scalar(step) for step in range(3)])
+
+
+def _ranks(folder: Path, count: int) -> None:
+    for rank in range(count):
+        _write(folder, rank, [_scalar(1)])
+
+
+def _states(folder: Path, count: int) -> None:
+    """Two ranks with states of a metric at each step."""
+    for rank in range(2):
+        events = []
+        for step in range(count):
+            state = Throughput()
+            message = MetricStates.FromString(
+                encode_state("throughput", kind_of(state), state.arrays())
+            )
+            message.rank_size = 2
+            value = Summary.Value(tag="states", metric_states=message)
+            events.append(Event(step=step, wall_time=_BEGUN + step, summary=Summary(value=[value])))
+        _write(folder, rank, events)
+
+
+def _export(records: Path, logs: Path) -> None:
+    export_tensorboard(records, logs)
+
+
+def _export_jobs(records: Path, logs: Path) -> None:
+    export_tensorboard(records, logs, jobs=2)
+
+
+_Case = tuple[int, Callable[[Path, int], None], Callable[[Path, Path], None]]
+_CASES: dict[str, _Case] = {
+    "runs, two jobs": (1_000, _runs, _export_jobs),
+    "ranks in one directory": (1_000, _ranks, _export),
+    "metric states of two ranks": (1_000, _states, _export),
+}
