@@ -166,7 +166,8 @@ class History:
                     if steps[0] < highest.get(key, steps[0]):
                         restarted.add(key)
                     highest[key] = max(highest.get(key, steps[-1]), steps[-1])
-                    self.last_steps[key] = int(steps[-1])
+                    # A landscape has step 0, and is computed after the training.
+                    self.last_steps[key] = int(steps[-1]) or self.last_steps.get(key, 0)
             if writer is None:  # it has no values
                 self.files.append((Writer(rank, 1, 0.0), [file]))
             else:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from rec_summary._pb.lineage_pb2 import EvaluationLineage, RunState
+from rec_summary._pb.summary_pb2 import LossLandscape, Summary
 from rec_summary.records.format.names import this_host
 from rec_summary.records.reading.runs import find_runs
 from rec_summary.series.lineage import best_of
@@ -74,6 +75,13 @@ def test_loss_and_step_come_from_the_records(tmp_path: Path) -> None:
     row = row_of(tmp_path)
     assert (row["loss"], row["step"]) == (sum(range(55, 61)) / 6, 60)
     assert row["last_record"] == row["silent_since"] == START + 15
+
+
+def test_a_landscape_that_is_computed_afterwards_is_no_step(tmp_path: Path) -> None:
+    write_segment(tmp_path, *losses(range(1, 4)))
+    landscape = Summary.Value(tag="landscape", loss_landscape=LossLandscape())
+    write_segment(tmp_path, event(0, landscape))
+    assert row_of(tmp_path)["step"] == 3
 
 
 def test_a_later_lineage_knows_a_later_step(tmp_path: Path) -> None:
