@@ -15,7 +15,7 @@ import operator
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 from msgspec import Meta, Struct
 
@@ -27,11 +27,14 @@ from rec_summary.series.batch import Record
 from rec_summary.series.event_reader import EventReader
 from rec_summary.series.limits import Count, Rank, Step
 from rec_summary.series.report import Report
-from rec_summary.series.text import printable
-from rec_summary.values.recommender import recommender_values, unpack_states
+from rec_summary.series.text import printable, reason
+from rec_summary.values.recommender import MOST_STATES, recommender_values, unpack_states
 
 KIND = "metric_states"
 """The field of `Summary.Value` that holds states; no dashboard shows them as they are."""
+
+
+_KEPT_BYTES: Final = 256 << 20  # of states of ranks that may be needed for the next step
 
 
 class Place(NamedTuple):
@@ -50,6 +53,22 @@ class Place(NamedTuple):
     file: str
     offset: Count
     final: bool
+
+
+class _Loaded(NamedTuple):
+    """States that were read again.
+
+    Attributes:
+        place: Where they were recorded.
+        record: Their record.
+        states: The states.
+        size: The size of their arrays, in bytes.
+    """
+
+    place: Place
+    record: Record
+    states: dict[str, State]
+    size: int
 
 
 class MergingState(Struct):
@@ -123,10 +142,14 @@ class Merging:
         for places in self._state.places.values():
             first, last = (_behind(places, each) for each in (self._state.done, limit))
             wanted.update(place[:2] for place in places[first:last])
-        latest: dict[int, tuple[Place, Record, dict[str, State]]] = {}
+        latest: dict[int, _Loaded] = {}
         try:
             for start, step in sorted(wanted):
-                point = self._merged(start, step, known, latest)
+                try:
+                    point = self._merged(start, step, known, latest)
+                except (ArithmeticError, MemoryError) as error:
+                    self._note(f"step {step}: {reason(error)}")
+                    point = None
                 self._state.done = (start, step)
                 if point is not None:
                     yield point
@@ -138,20 +161,33 @@ class Merging:
         start: int,
         step: int,
         files: Mapping[str, RecordFile],
-        latest: dict[int, tuple[Place, Record, dict[str, State]]],
+        latest: dict[int, _Loaded],
     ) -> MergedPoint | None:
-        for rank, places in self._state.places.items():
+        """Merges the states of one rank after another: all together may be too large."""
+        total: dict[str, State] = {}
+        origin: Record | None = None
+        nbytes = 0
+        for rank, places in sorted(self._state.places.items()):
             reached = _behind(places, (start, step))
             if not reached or places[reached - 1].start != start:
                 return None  # this rank has not begun
             place = places[reached - 1]
-            if rank not in latest or latest[rank][0] != place:
-                found = self._load(place, files)
-                if found is None:
+            loaded = latest.get(rank)
+            if loaded is None or loaded.place != place:
+                latest.pop(rank, None)
+                loaded = self._load(place, files)
+                if loaded is None:
                     return None
-                latest[rank] = (place, *found)
-        ranks = [latest[rank] for rank in sorted(self._state.places)]
-        readings = read(self._sum([states for _, _, states in ranks]), Detail())
+                if loaded.size + sum(each.size for each in latest.values()) <= _KEPT_BYTES:
+                    latest[rank] = loaded
+            if origin is None:
+                total = {key: state.copy() for key, state in loaded.states.items()}
+            else:
+                self._add(total, loaded.states)
+            if origin is None or loaded.record.wall_time > origin.wall_time:
+                origin = loaded.record
+            nbytes += loaded.record.nbytes
+        readings = read(total, Detail())
         encoded = recommender_values(
             readings.scalars,
             readings.histograms,
@@ -159,15 +195,12 @@ class Merging:
             readings.reliabilities,
             readings.tops,
         )
-        if not encoded:
+        if not encoded or origin is None:
             return None
         values = [Summary.Value.FromString(each) for each in encoded]
-        origin = max((decoded for _, decoded, _ in ranks), key=lambda each: each.wall_time)
-        return MergedPoint(step, values, origin, sum(each.nbytes for _, each, _ in ranks))
+        return MergedPoint(step, values, origin, nbytes)
 
-    def _load(
-        self, place: Place, files: Mapping[str, RecordFile]
-    ) -> tuple[Record, dict[str, State]] | None:
+    def _load(self, place: Place, files: Mapping[str, RecordFile]) -> _Loaded | None:
         if place.file not in files:
             self._note(f"{place.file} is gone, with states of its rank")
             return None
@@ -177,26 +210,21 @@ class Merging:
         if decoded is None or decoded.offset != place.offset:
             return None
         try:
-            states = _states(decoded)
-        except ValueError as error:
-            self._note(f"{place.file}, offset {place.offset}: {error}")
+            return _Loaded(place, decoded, *_states(decoded))
+        except (ValueError, ArithmeticError, MemoryError) as error:
+            self._note(f"{place.file}, offset {place.offset}: {reason(error)}")
             return None
-        return decoded, states
 
-    def _sum(self, ranks: list[dict[str, State]]) -> dict[str, State]:
-        total: dict[str, State] = {}
-        for key in ranks[0]:
-            if not all(key in states for states in ranks):
-                continue
+    def _add(self, total: dict[str, State], states: Mapping[str, State]) -> None:
+        """Adds the states of a rank; drops what it does not have, or has in another form."""
+        for key in list(total):
             try:
-                merged = ranks[0][key].copy()
-                for states in ranks[1:]:
-                    merged.merge(states[key])
+                if key in states:
+                    total[key].merge(states[key])
+                    continue
             except ValueError as error:
                 self._note(f"{key} differs from rank to rank. {error}")
-                continue
-            total[key] = merged
-        return total
+            del total[key]
 
     def _forget(self) -> None:
         """Drops the places that no later point needs."""
@@ -221,10 +249,12 @@ def _horizon(place: Place) -> tuple[int, float]:
     return place.start, math.inf if place.final else place.step
 
 
-def _states(decoded: Record) -> dict[str, State]:
+def _states(decoded: Record) -> tuple[dict[str, State], int]:
+    """Returns the states of a record, and the size of their arrays in bytes."""
     for value in decoded.event.summary.value:
         if value.WhichOneof("value") == KIND:
             message: MetricStates = value.metric_states
-            found = unpack_states(message)
-            return {key: restore(kind, arrays) for key, (kind, arrays) in found.items()}
-    return {}
+            found = unpack_states(message, MOST_STATES)
+            size = sum(each.nbytes for _, arrays in found.values() for each in arrays.values())
+            return {key: restore(kind, arrays) for key, (kind, arrays) in found.items()}, size
+    return {}, 0

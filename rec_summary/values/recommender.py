@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rec_summary._pb.summary_pb2 import MetricStates, PrCurve, Reliability, TopIds
-from rec_summary.errors import three_part
+from rec_summary.errors import three_part, verbatim
 from rec_summary.records.format import wire
 from rec_summary.values.histogram import encode_counted
 from rec_summary.values.summary import ScalarValue, encode_value
@@ -24,6 +24,9 @@ Arrays = Mapping[str, Array]
 
 _SMALL: Final = 256  # bytes; smaller arrays are not compressed
 _LARGEST: Final = 1 << 26  # bytes of one array; the size in a file is not trusted
+MOST_STATES: Final = 64 << 20
+"""Bytes of the arrays of all states in one record."""
+
 CURVE_ROWS: Final = (
     *("true_positives", "false_positives", "true_negatives", "false_negatives"),
     *("precision", "recall"),
@@ -131,19 +134,31 @@ def encode_state(key: str, kind: str, arrays: Arrays) -> bytes:
     return wire.bytes_field(_STATES, b"".join(parts))
 
 
-def unpack_states(message: MetricStates) -> dict[str, tuple[str, dict[str, npt.NDArray[Any]]]]:
+def unpack_states(
+    message: MetricStates, most: int | None = None
+) -> dict[str, tuple[str, dict[str, npt.NDArray[Any]]]]:
     """Returns kind and arrays of each state by its key.
 
+    Args:
+        message: The states.
+        most: How many bytes all arrays may take together.
+
     Raises:
-        ValueError: An array is damaged.
+        ValueError: An array is damaged, or all are too large together.
     """
+    forms = [_form(part) for state in message.states for part in state.arrays]
+    total = sum(math.prod(shape) * dtype.itemsize for dtype, shape in forms)
+    if most is not None and total > most:
+        received = verbatim(f"{total:,} bytes")
+        raise ValueError(three_part("the size of states", received, f"at most {most:,} bytes"))
     return {
         state.key: (state.kind, {part.name: _array(part) for part in state.arrays})
         for state in message.states
     }
 
 
-def _array(part: MetricStates.Array) -> npt.NDArray[Any]:
+def _form(part: MetricStates.Array) -> tuple[np.dtype[Any], tuple[int, ...]]:
+    """Returns the checked type and shape of an array."""
     shape = tuple(part.shape)
     try:
         dtype = np.dtype(part.dtype)
@@ -152,6 +167,12 @@ def _array(part: MetricStates.Array) -> npt.NDArray[Any]:
     size = math.prod(shape) * dtype.itemsize
     if dtype.kind not in "biufU" or any(each < 0 for each in shape) or size > _LARGEST:
         raise ValueError(three_part(f"the array {part.name!r}", f"{dtype} {shape}", "numbers"))
+    return dtype, shape
+
+
+def _array(part: MetricStates.Array) -> npt.NDArray[Any]:
+    dtype, shape = _form(part)
+    size = math.prod(shape) * dtype.itemsize
     data = part.data
     if part.deflated:
         try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -70,6 +72,18 @@ def test_damaged_arrays_are_refused(damage) -> None:
             setattr(array, name, value)
     with pytest.raises(ValueError, match=r"Received: .*Expected: "):
         unpack_states(message)
+
+
+def test_states_that_are_too_large_together_are_refused_before_they_are_unpacked() -> None:
+    arrays = {f"a{number}": np.zeros(1 << 20, np.uint8) for number in range(20)}
+    message = MetricStates.FromString(encode_state("key", "Kind", arrays))
+    assert message.ByteSize() < 1 << 18
+    assert len(unpack_states(message, 20 << 20)["key"][1]) == 20
+    tracemalloc.start()
+    with pytest.raises(ValueError, match="20,971,520 bytes"):
+        unpack_states(message, (20 << 20) - 1)
+    assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    tracemalloc.stop()
 
 
 def test_counted_bins_become_buckets() -> None:

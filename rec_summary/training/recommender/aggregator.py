@@ -21,11 +21,10 @@ from rec_summary.training.recommender.config import RecommenderMetrics
 from rec_summary.training.recommender.inputs import Batch, join
 from rec_summary.training.recommender.states import RankMetrics
 from rec_summary.training.tensors import Array
-from rec_summary.values.recommender import encode_states, recommender_values
+from rec_summary.values.recommender import MOST_STATES, encode_states, recommender_values
 from rec_summary.values.summary import encode_event
 
 STATES_TAG: Final = PREFIX + "states"
-_MOST_BYTES: Final = 64 << 20  # of states in one record, before compression
 
 
 @dataclass(frozen=True)
@@ -135,7 +134,7 @@ class Aggregator:
                 values.put(f"host/{name}", value)
 
     def _mergeable(self, states: Mapping[str, State], request: ReportRequest) -> bytes:
-        packed, room = [], _MOST_BYTES
+        packed, room = [], MOST_STATES
         for key, state in states.items():
             room -= sum(array.nbytes for array in state.arrays().values())
             if room < 0:

@@ -19,6 +19,7 @@ from rec_summary._pb import lineage_pb2
 from rec_summary.records.format.framing import frame
 from rec_summary.records.reading.repair import repair
 from rec_summary.records.reading.runs import find_runs
+from rec_summary.series import ranks
 from rec_summary.series.options import ExportOptions
 from rec_summary.series.report import Report
 from rec_summary.tensorboard.event_files.cursor import CURSOR_NAME
@@ -26,7 +27,7 @@ from rec_summary.tensorboard.event_files.export import export_tensorboard
 from rec_summary.tensorboard.event_files.logdir import LogDir
 from rec_summary.tensorboard.event_files.run_exporter import RunExporter
 from rec_summary.tensorboard.event_files.targets import Destination, Names
-from tests.support import cases, event_files
+from tests.support import cases, corpus, event_files
 from tests.support.corpus import image
 from tests.support.event_files import LAYOUT, shown
 from tests.support.python_loader import PythonPages
@@ -449,3 +450,27 @@ def test_an_update_that_is_stopped_can_be_committed_and_completed(
     at_once = export_tensorboard(records, tmp_path / "at once")
     assert report.exported == at_once.exported  # nothing twice
     assert shown(logdir) == shown(tmp_path / "at once")
+
+
+def test_states_of_ranks_that_do_not_fit_into_memory_together_are_read_again(
+    records: Path, logdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus.merged_ranks(records)
+    export_tensorboard(records, logdir)
+    expected = event_bytes(logdir)
+    monkeypatch.setattr(ranks, "_KEPT_BYTES", 0)
+    export_tensorboard(records, logdir.parent / "other")
+    assert event_bytes(logdir.parent / "other") == expected
+
+
+def test_states_for_which_there_is_no_memory_are_a_note(
+    records: Path, logdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    corpus.merged_ranks(records)
+    monkeypatch.setattr(ranks, "restore", fail)
+    report = export_tensorboard(records, logdir)
+    assert any("metrics are not merged" in note and "MemoryError" in note for note in report.notes)
+    assert report.exported["scalar_value"]
