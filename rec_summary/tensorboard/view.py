@@ -24,7 +24,7 @@ _STOP_SECS: Final = 10.0
 _ADDRESS: Final = re.compile(r" at (http://\S+)")
 # TensorBoard keeps a random sample of a series. It sends a tag of all runs in one answer, at about
 # 10 microseconds and 75 bytes for a point.
-_MOST_POINTS: Final = 120_000
+_MOST_POINTS: Final = 90_000
 _MOST_SAMPLES: Final = 10_000
 _LEAST_SAMPLES: Final = 100
 _OTHER_SAMPLES: Final = "histograms=500,images=100,text=100"

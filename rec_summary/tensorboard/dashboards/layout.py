@@ -32,7 +32,7 @@ _CHARTS: Final = (
 )
 _MORE_CHARTS: Final = (
     ("Values that are not finite", r".*/(nan|pos_inf|neg_inf)_count$"),
-    ("Telemetry", r"rec_summary/.*"),
+    ("Telemetry", r"(telemetry|rec_summary)/.*"),
 )
 
 

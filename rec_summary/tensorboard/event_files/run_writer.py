@@ -17,6 +17,7 @@ from rec_summary.series.step_buffer import BufferState, Finished, Restart, StepB
 from rec_summary.series.text import check_unicode, printable, reason
 from rec_summary.tensorboard import dashboards
 from rec_summary.tensorboard.dashboards.graphs.graph_def import tagged_graph
+from rec_summary.tensorboard.dashboards.groups import grouped
 from rec_summary.tensorboard.dashboards.images import IMAGES, no_image
 from rec_summary.tensorboard.dashboards.layout import layout_point
 from rec_summary.tensorboard.dashboards.points import Plugin, Point
@@ -63,7 +64,7 @@ class Tags:
     its first value. One tag for two kinds of value breaks the scalar page. So a series is known
     by the recorded tag, the plugin, and the kind of record. The first series with a tag keeps
     it. A later one gets the name of its plugin added, `loss` becomes `loss/histograms`, and
-    underscores if that tag exists too.
+    underscores if that tag exists too. Tags that few people look at are in groups of their own.
     """
 
     def __init__(
@@ -116,7 +117,7 @@ class Tags:
         return value
 
     def _choose(self, point: Point) -> str:
-        name = point.tag
+        name = grouped(point.tag)
         if name in self._taken or (name.startswith(_RESERVED) and not point.plugin.reserved):
             name = f"{name}/{point.plugin.name}"
             while name in self._taken:

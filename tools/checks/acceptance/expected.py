@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rec_summary._pb import anf_ir_pb2
+from rec_summary.tensorboard.dashboards.groups import grouped
 
 from .recorded import Value
 
@@ -105,7 +106,7 @@ def points(values: Iterable[Value]) -> Iterator[Point]:
             if series not in given:
                 # The first series that wants a tag has it.
                 taken = {tag for (run, *_), tag in given.items() if run == value.run}
-                tag = wanted
+                tag = grouped(wanted)
                 if tag in taken or tag.startswith("_hparams_/"):
                     tag = f"{tag}/{dashboard}"
                 while tag in taken:

@@ -1,0 +1,31 @@
+"""The groups of tags that few people look at.
+
+TensorBoard's pages group tags by what is before the first slash, in alphabetical order, and
+unfold the first groups. So what is recorded of each table and of each feature has a group of its
+own behind the metrics, and the counters of the telemetry come last. The records keep their tags.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+DETAIL: Final = "recommender_detail/"
+TELEMETRY: Final = "telemetry/"
+
+_DETAIL: Final = re.compile(
+    r"recommender/(?="
+    r"table/|host/|roc_error_bound/|grouped_|examples/|refused/"
+    r"|drift/(js|psi_by_chance)/|drift/psi/(?!label$|rating$|prediction$)"
+    r"|throughput/(?!samples_per_second$))"
+)
+_TELEMETRY: Final = re.compile(r"rec_summary/")
+
+
+def grouped(tag: str) -> str:
+    """Returns the tag under which TensorBoard shows what is recorded under `tag`."""
+    for pattern, group in ((_DETAIL, DETAIL), (_TELEMETRY, TELEMETRY)):
+        found = pattern.match(tag)
+        if found:
+            return group + tag[found.end() :]
+    return tag
