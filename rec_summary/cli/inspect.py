@@ -55,11 +55,9 @@ def inspect(
     from rec_summary.series.overview.inspection import inspect_run
 
     chosen = choose_runs(source, runs)
-    with reading_progress(sum(run.nbytes for run in chosen), quiet=quiet) as advance:
+    with reading_progress(sum(run.nbytes for run in chosen), quiet=quiet) as begin:
         found = [
-            each
-            for run in chosen
-            for each in inspect_run(run, functools.partial(advance, run.name))
+            each for run in chosen for each in inspect_run(run, functools.partial(begin, run.name))
         ]
     if as_json:
         print_json({"runs": found})

@@ -92,13 +92,13 @@ def lineage(
     recommender/auc/lifetime.
     """
     from rec_summary.series.overview.rows import rows
-    from rec_summary.series.report import Report
 
     form = "json" if as_json else form
     prints = {"csv": _print_csv, "json": _print_json}
-    chosen, report = choose_runs(source, runs), Report()
-    with reading_progress(sum(run.nbytes for run in chosen), quiet=quiet) as advance:
-        found = rows(chosen, report, advance)
+    chosen = choose_runs(source, runs)
+    with reading_progress(sum(run.nbytes for run in chosen), quiet=quiet) as begin:
+        report = begin(source)
+        found = rows(chosen, report)
     answer = _query(found, **query)
     if form == "table":
         _print_table(answer, wide=wide, quiet=quiet)

@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import json
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+    from rec_summary.series.report import Report
+
+_POLL_SECS: Final = 0.1  # the bar of rich is drawn as often
 _WIDE: Final = 10_000
 _LONGEST_NAME: Final = 30  # beside a progress bar
 _PADDING: Final = 2  # of each column
@@ -306,17 +310,30 @@ def progress_shown(
 
 
 @contextlib.contextmanager
-def reading_progress(total: int, *, quiet: bool) -> Iterator[Callable[[str, int], None]]:
-    """Gives a function that takes a name and the bytes read since; a terminal shows the sum."""
-    done = 0
+def reading_progress(total: int, *, quiet: bool) -> Iterator[Callable[[str], Report]]:
+    """Gives a function that returns a report for a name; a terminal shows what all have read."""
+    from rec_summary.series.report import Report
+
+    begun: list[tuple[str, Report]] = []
+    ended = threading.Event()
+
+    def begin(name: str) -> Report:
+        begun.append((name, Report()))
+        return begun[-1][1]
+
+    def poll() -> None:
+        while not ended.wait(_POLL_SECS):
+            done = sum(report.bytes_read for _, report in begun)
+            show(begun[-1][0] if begun else "", done, max(total, done))
+
     with progress_shown(quiet=quiet) as show:
-
-        def advance(name: str, nbytes: int) -> None:
-            nonlocal done
-            done += nbytes
-            show(name, done, max(total, done))
-
-        yield advance
+        thread = threading.Thread(target=poll, name="rec_summary-progress", daemon=True)
+        thread.start()
+        try:
+            yield begin
+        finally:
+            ended.set()
+            thread.join()
 
 
 class _Lines:

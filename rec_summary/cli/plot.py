@@ -82,7 +82,6 @@ def plot(
     'rec_summary[pictures]'.
     """
     from rec_summary.series.options import ExportOptions, Selection
-    from rec_summary.series.report import Report
     from rec_summary.tables.plot import PlotOptions, check_output, read_lines
     from rec_summary.tables.plot import plot as draw
 
@@ -90,9 +89,10 @@ def plot(
     look = PlotOptions(width=width, height=height, **choices)
     check_output(output)
     selection = Selection(ExportOptions(tags=tags, since=since, until=until))
-    chosen, report = choose_runs(source, runs), Report()
-    with reading_progress(sum(run.nbytes for run in chosen), quiet=quiet) as advance:
-        lines = read_lines(chosen, selection, report, advance)
+    chosen = choose_runs(source, runs)
+    with reading_progress(sum(run.nbytes for run in chosen), quiet=quiet) as begin:
+        report = begin(source)
+        lines = read_lines(chosen, selection, report)
     try:
         drawn = draw(lines, output, look)
     except ModuleNotFoundError as error:

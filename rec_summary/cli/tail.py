@@ -89,7 +89,8 @@ def tail(
         size = sum(run.nbytes for run in known)
         with progress_shown(quiet=quiet) as progress:
             for _ in reading.poll():
-                progress(source, reading.bytes_read, max(size, reading.bytes_read))
+                done = reading.report.bytes_read
+                progress(source, done, max(size, done))
     elif known:
         reading.skip()
         if not quiet:

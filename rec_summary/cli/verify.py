@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import os
 import sys
 from collections.abc import Sequence
@@ -49,10 +48,10 @@ def verify(source: str, runs: str | None, strict: bool, as_json: bool, quiet: bo
 
     reports, unreadable = [], []
     files = _files(source, runs)
-    with reading_progress(sum(files.values()), quiet=quiet) as advance:
+    with reading_progress(sum(files.values()), quiet=quiet) as begin:
         for path in files:
             try:
-                reports.append(verify_file(path, functools.partial(advance, path)))
+                reports.append(verify_file(path, begin(path)))
             except OSError as error:
                 unreadable.append((path, error.strerror or str(error)))
     damaged = sum(report.damaged for report in reports) + len(unreadable)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -99,7 +99,7 @@ class EventReader:
 
         Args:
             file: What to read.
-            report: Takes records and problems.
+            report: Counts what is read, and takes problems.
             offset: The record boundary to start at, in bytes.
             frames: Whether batches are to have the frames of an event file, see `Batch.frames`.
             steps_only: Whether batches of many records need no values, but steps and times only.
@@ -167,7 +167,8 @@ class EventReader:
         """Returns scanned records, and goes on behind them."""
         assert self._reader is not None  # it has been scanned
         block = Block(self._path, scanned, first, last)
-        self.offset = self._reader.offset = block.end_offset
+        self._reader.offset = block.end_offset
+        self._go_to(block.end_offset)
         self.unfinished = None
         self._wall_time = float(scanned.wall_times[last - 1])
         self._report.records[self._kind] += last - first
@@ -207,7 +208,7 @@ class EventReader:
         try:
             raw = reader.read()
         except LostRecord as error:
-            self.offset = reader.offset
+            self._go_to(reader.offset)
             return Damage(Flaw.LOST, error.offset, f"{error.reason}; skipped", error)
         except TruncatedRecord:
             self.unfinished = "incomplete record at the end (a writer may still be at work)"
@@ -219,12 +220,16 @@ class EventReader:
         except OSError as error:
             text = f"reading failed: {error.strerror}"
             return Damage(Flaw.UNREADABLE, reader.offset, text, error)
-        self.offset = reader.offset
+        self._go_to(reader.offset)
         if raw is not None:
             return self._decode(raw)
         if self.offset == 0:
             self.unfinished = "the file is empty (a writer may just have begun)"
         return None
+
+    def _go_to(self, offset: int) -> None:
+        self._report.bytes_read += offset - self.offset
+        self.offset = offset
 
     def _decode(self, raw: RawRecord) -> Record | Damage:
         offset, data = raw
@@ -250,24 +255,17 @@ def hint(offset: int) -> str:
     return " (is this a record file?)" if offset == 0 else ""
 
 
-def read_batches(
-    file: RecordFile, report: Report, advance: Callable[[int], None] = lambda nbytes: None
-) -> Iterator[Batch]:
+def read_batches(file: RecordFile, report: Report) -> Iterator[Batch]:
     """Yields all batches of a record file; damage is reported to `report` and skipped.
 
     An unfinished record at the end is reported as well.
 
     Args:
         file: What to read.
-        report: Takes the numbers of records, and problems.
-        advance: Called with the number of bytes after each batch.
+        report: Counts what is read, and takes problems.
     """
     report.files += 1
     with EventReader(file, report) as reader:
-        reached = 0
-        for batch in reader:
-            advance(reader.offset - reached)
-            reached = reader.offset
-            yield batch
+        yield from reader
         if reader.unfinished is not None:
             report.problem(file.path, reader.offset, reader.unfinished)

@@ -14,7 +14,7 @@ import functools
 import itertools
 import operator
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
@@ -272,7 +272,6 @@ def finished(
     kinds: Iterable[str],
     selection: Selection,
     report: Report,
-    advance: Callable[[int], None] = lambda nbytes: None,
     history: History | None = None,
 ) -> Iterator[tuple[Writer, Batch]]:
     """Yields the values of some kinds that count, as batches, writer after writer.
@@ -284,15 +283,14 @@ def finished(
         run: The run.
         kinds: Fields of `Summary.Value`, such as `scalar_value`.
         selection: Which tags and steps.
-        report: Takes what cannot be read.
-        advance: Called with the number of bytes after each batch that was read.
+        report: Counts what is read, and takes problems.
         history: The history of the run, if it is known.
     """
     wanted, history = frozenset(kinds), history or History(run)
     for writer, files in history.files:
         buffer = StepBuffer(run.name, report)
         for file in files:
-            for batch in read_batches(file, report, advance):
+            for batch in read_batches(file, report):
                 chosen = history.in_force(batch).select(selection, wanted)
                 yield from _batches(writer, buffer.add(chosen))
         yield from _batches(writer, buffer.flush())

@@ -184,17 +184,11 @@ def _write_values(
     tables: _Tables,
     progress: Progress | None,
 ) -> None:
-    total, done = sum(run.nbytes for run in runs), 0
+    total = sum(run.nbytes for run in runs)
     for run in runs:
-
-        def advance(nbytes: int, run: Run = run) -> None:
-            nonlocal done
-            done += nbytes
+        for writer, batch in finished(run, (SCALAR, *_OTHER_KINDS), selection, report):
             if progress is not None:
-                progress(run.name, done, max(total, done))
-
-        kinds = (SCALAR, *_OTHER_KINDS)
-        for writer, batch in finished(run, kinds, selection, report, advance):
+                progress(run.name, report.bytes_read, max(total, report.bytes_read))
             name, rank = writer.name(valid(run.name)), writer.rank
             tables.write_scalars(name, rank, batch.scalars())
             for record in batch.select(EVERYTHING, _OTHER_KINDS).records():

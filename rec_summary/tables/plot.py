@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -105,12 +104,7 @@ class Line:
     value: Array
 
 
-def read_lines(
-    runs: Sequence[Run],
-    selection: Selection,
-    report: Report,
-    advance: Callable[[str, int], None] = lambda name, nbytes: None,
-) -> list[Line]:
+def read_lines(runs: Sequence[Run], selection: Selection, report: Report) -> list[Line]:
     """Reads scalars; of a value that was recorded several times for a step, the last counts.
 
     Long series are downsampled while they are read. After a restart, earlier values of the steps
@@ -119,14 +113,12 @@ def read_lines(
     Args:
         runs: The runs.
         selection: Which tags and steps.
-        report: Takes what cannot be read.
-        advance: Called with a run's name and the number of bytes that were read.
+        report: Counts what is read, and takes problems.
     """
     lines = []
     for run in runs:
         samplers: dict[str, RunSampler] = {}
-        progress = functools.partial(advance, run.name)
-        for writer, batch in finished(run, (SCALAR,), selection, report, progress):
+        for writer, batch in finished(run, (SCALAR,), selection, report):
             name = writer.name(run.name)
             name += "" if run.ranks == (0,) else f" rank {writer.rank}"
             samplers.setdefault(name, RunSampler(_MOST_POINTS)).add(batch)

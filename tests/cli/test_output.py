@@ -56,9 +56,9 @@ def test_a_line_for_each_tenth_of_what_is_counted(capsys: pytest.CaptureFixture[
 def test_nothing_if_quiet_or_only_for_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     with progress_shown(quiet=True, doing="copying") as show:
         show("a", 0, 1)
-    with reading_progress(10, quiet=False) as advance:
-        advance("a", 5)
-        advance("a", 7)
+    with reading_progress(10, quiet=False) as begin:
+        begin("a").bytes_read += 5
+        begin("b").bytes_read += 7
     assert capsys.readouterr().err == ""
 
 

@@ -143,9 +143,9 @@ def test_mistakes_exit_with_2(source: Path, options: tuple[str, ...], words: str
 def test_reading_goes_on_where_it_was(source: Path) -> None:
     tail = Tail(str(source))
     assert sum(len(new.columns.codes) for new in tail.poll()) == 12
-    whole = tail.bytes_read
+    whole = tail.report.bytes_read
     assert list(tail.poll()) == []
-    assert tail.bytes_read == whole
+    assert tail.report.bytes_read == whole
     [path] = (source / "a").glob("*_MS")
     assert tail.series[("a", 0, "loss")].means.means().tolist() == [1.0, 0.5, 0.25]
     path.chmod(0o600)
@@ -153,7 +153,7 @@ def test_reading_goes_on_where_it_was(source: Path) -> None:
         file.write(b"half a record")
     assert list(tail.poll()) == []
     assert list(tail.poll()) == []
-    assert tail.bytes_read == whole
+    assert tail.report.bytes_read == whole
 
 
 def test_it_begins_at_the_end_unless_the_past_is_asked_for(source: Path) -> None:
@@ -170,10 +170,10 @@ def test_it_begins_at_the_end_unless_the_past_is_asked_for(source: Path) -> None
     found = [(new.run, new.columns.steps.tolist()) for new in tail.poll()]
     assert sorted(found) == [("a", [7]), ("b", [8])]
     assert tail.status == {"a": "FINISHED", "b": "FINISHED"}
-    new_bytes, tail = tail.bytes_read, Tail(str(source), tags="loss", since=4)
+    new_bytes, tail = tail.report.bytes_read, Tail(str(source), tags="loss", since=4)
     found = [(new.run, new.columns.steps.tolist()) for new in tail.poll()]
     assert sorted(found) == [("a", [4]), ("a", [7]), ("b", [4, 8])]
-    assert new_bytes < tail.bytes_read
+    assert new_bytes < tail.report.bytes_read
 
 
 def test_the_past_from_a_step_on_comes_first(source: Path) -> None:

@@ -46,11 +46,11 @@ def test_events_come_with_their_place_and_time(tmp_path: Path) -> None:
     assert (report.files, report.records, report.problems) == (1, {"summary": 3}, [])
 
 
-def test_progress_adds_up_to_the_file(tmp_path: Path) -> None:
+def test_the_bytes_read_add_up_to_the_file(tmp_path: Path) -> None:
     path = write_payloads(tmp_path / summary_name(), *PAYLOADS)
-    steps: list[int] = []
-    list(read_batches(record_file(path), Report(), steps.append))
-    assert steps == [SIZE] * 3
+    report = Report()
+    read = [report.bytes_read for _ in read_batches(record_file(path), report)]
+    assert read == [SIZE, 2 * SIZE, 3 * SIZE]
 
 
 def test_lineage_files_hold_lineage(tmp_path: Path) -> None:

@@ -129,7 +129,7 @@ def replay(work: str, kind: str, times: int) -> dict[str, float]:
 
     checkpoints = _checkpoints(work, replay=kind, num_samples=2048)
     batch = [Tensor(np.random.default_rng(0).integers(0, 9, (64, 26), dtype=np.int32))]
-    found = [_milliseconds(partial(checkpoints.see, batch)) for _ in range(times)]
+    found = [_milliseconds(partial(checkpoints.add_rows, batch)) for _ in range(times)]
     checkpoints.close()
     return {"median": statistics.median(found)}
 

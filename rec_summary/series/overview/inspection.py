@@ -81,30 +81,27 @@ class RunSummary:
     problem_count: int = 0
 
 
-def inspect_run(
-    run: Run, advance: Callable[[int], None] = lambda nbytes: None
-) -> Iterator[RunSummary]:
+def inspect_run(run: Run, new_report: Callable[[], Report] = Report) -> Iterator[RunSummary]:
     """Yields a run in short, and each further writer; memory is bounded by the number of tags.
 
     Tags have the values that count: none that a restart supersedes. Scalars come first.
 
     Args:
         run: The run.
-        advance: Called with the number of bytes after each batch of records.
+        new_report: Makes the report that counts what is read for one of them.
     """
     for part, history in History(run).writers():
-        yield _inspect(part, history, advance)
+        yield _inspect(part, history, new_report())
 
 
-def _inspect(run: Run, history: History, advance: Callable[[int], None]) -> RunSummary:
-    report = Report()
+def _inspect(run: Run, history: History, report: Report) -> RunSummary:
     summary = RunSummary(valid(run.name), run.path, ranks=run.ranks, files=len(run.files))
     summary.nbytes = run.nbytes
     tags = _Tags(report)
     records: Counter[str] = Counter()
     lineages: dict[int, Lineage] = {}
     for file in run.files:
-        for batch in read_batches(file, report, advance):
+        for batch in read_batches(file, report):
             records[batch.kind] += len(batch)
             times = batch.wall_times
             summary.first_time = _least(summary.first_time, float(times.min()))

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import collections
-import functools
 import os
 import time
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -58,11 +57,7 @@ _WINDOW: Final = 100  # losses, of which the mean is shown; of few losses, a ten
 _SILENT_SECS: Final = 600.0  # without a record from another host, as the built-in rule `stall`
 
 
-def rows(
-    runs: Iterable[Run],
-    report: Report,
-    advance: Callable[[str, int], None] = lambda name, nbytes: None,
-) -> list[Row]:
+def rows(runs: Iterable[Run], report: Report) -> list[Row]:
     """Returns a row for each run, and for each further writer; unknown values are left out.
 
     The names are `run`, `status`, the hyper-parameters as TensorBoard shows them, `loss` (the mean
@@ -75,17 +70,12 @@ def rows(
 
     Args:
         runs: The runs.
-        report: Takes what cannot be read.
-        advance: Called with a run's name and the number of bytes that were read.
+        report: Counts what is read, and takes problems.
     """
-    return [row for run in runs for row in rows_of(run, report, advance)]
+    return [row for run in runs for row in rows_of(run, report)]
 
 
-def rows_of(
-    run: Run,
-    report: Report,
-    advance: Callable[[str, int], None] = lambda name, nbytes: None,
-) -> Iterator[Row]:
+def rows_of(run: Run, report: Report) -> Iterator[Row]:
     """Yields the row of a run, and one for each further writer (see `rows`)."""
     for part, history in History(run).writers():
         ranks = sorted({rank for rank, number in history.last_steps})
@@ -93,8 +83,7 @@ def rows_of(
         step = history.last_steps[min(history.last_steps)] if history.last_steps else None
         history.files = [each for each in history.files if each[0].rank in ranks[:1]]
         results = _Results()
-        read = functools.partial(advance, run.name)
-        batches = finished(part, (SCALAR,), _RESULTS, report, read, history)
+        batches = finished(part, (SCALAR,), _RESULTS, report, history)
         for columns in gathered(batch.scalars() for _, batch in batches):
             for tag, values in by_tag(columns):
                 results.take(tag, values.values)

@@ -44,9 +44,8 @@ class Tail:
         series: The scalars so far, by run, rank and tag; a second process that records as the same
             rank at the same time has the run `<run>/writer_2`.
         status: The status of each run, by its name, as in `rec-summary lineage`.
-        report: What could not be read.
+        report: How much was read, and what could not be read.
         ignored: How many values were ignored because there are too many tags.
-        bytes_read: The size of the records that were read.
     """
 
     def __init__(
@@ -74,7 +73,6 @@ class Tail:
         self.status: dict[str, str] = {}
         self.report = Report()
         self.ignored = 0
-        self.bytes_read = 0
         self._poller = RunPoller(source)
         self._new = NewRecords(self.report, patience=patience)
         self._writers: dict[str, Writers] = {}  # by the path of the run
@@ -109,7 +107,6 @@ class Tail:
 
     def _read(self, file: RecordFile, newest: RecordFile, writers: Writers) -> Iterator[Columns]:
         for batch in self._new.batches((file,), newest=newest):
-            self.bytes_read += batch.end_offset - batch.offset
             if batch.kind != SUMMARY:
                 continue
             writers.of(file, batch)

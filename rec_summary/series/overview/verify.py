@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -15,14 +14,13 @@ from rec_summary.records.format.bounds import MOST_PARTS
 from rec_summary.records.format.names import Kind, RecordName, parse_name
 from rec_summary.records.reading.reader import BadLength, LostRecord
 from rec_summary.records.reading.runs import RecordFile
-from rec_summary.series.batch import SUMMARY, UNKNOWN, Batch, Floats, Integers
+from rec_summary.series.batch import SUMMARY, UNKNOWN, Batch, Floats, Integers, Record
 from rec_summary.series.event_reader import Damage, EventReader, Flaw, hint
 from rec_summary.series.report import Report
 
 DAMAGE: Final = "damage"
 WARNING: Final = "warning"
 _VERSION: Final = "MindSpore.Event:"
-_NO_VERSION: Final = "the first record does not state the version"
 _UNNAMED: Final = RecordName(0, 0, "", Kind.SUMMARY)  # what a file of any other name holds
 _KEPT: Final = 1000
 
@@ -76,26 +74,7 @@ class FileReport:
         return any(finding.severity == DAMAGE for finding in self.findings)
 
 
-@dataclass
-class _Findings:
-    """Collects findings, and what they are about."""
-
-    found: list[Finding] = field(default_factory=list)
-
-    def damage(self, offset: int, text: str) -> None:
-        self._add(Finding(offset, DAMAGE, text))
-
-    def warning(self, offset: int, text: str) -> None:
-        self._add(Finding(offset, WARNING, text))
-
-    def _add(self, finding: Finding) -> None:
-        if len(self.found) < _KEPT:
-            self.found.append(finding)
-
-
-def verify_file(
-    path: str | os.PathLike[str], advance: Callable[[int], None] = lambda nbytes: None
-) -> FileReport:
+def verify_file(path: str | os.PathLike[str], report: Report | None = None) -> FileReport:
     """Reads a record file from end to end.
 
     Checked are the checksums of lengths and data, whether each record is an event of the
@@ -103,82 +82,92 @@ def verify_file(
 
     Args:
         path: A record file, of any name; one that ends in `_lineage` holds lineage.
-        advance: Called with the number of bytes after each record.
+        report: Counts what is read.
 
     Raises:
         OSError: The file cannot be read.
     """
     path = os.fspath(path)
     name = parse_name(os.path.basename(path)) or _UNNAMED
-    findings, records = _Findings(), Counter[str]()
-    steps, times = _Order("step"), _Order("wall time")
-    sound_bytes = done = 0
-    is_first = True
-    with EventReader(RecordFile(path, name), Report()) as reader:
+    check = _Check(name.kind)
+    with EventReader(RecordFile(path, name), Report() if report is None else report) as reader:
         for item in reader.items():
-            if isinstance(item, Damage):
-                _take_damage(item, name.kind, findings)
-            else:
-                sound_bytes += item.end_offset - item.offset
-                records[item.kind] += len(item)
-                _take_batch(item, steps, times, findings, is_first=is_first)
-            is_first = False
-            advance(reader.offset - done)
-            done = reader.offset
+            check.take(item)
         nbytes = reader.size
         torn = reader.unfinished is not None and nbytes > 0
         if torn:
             what = "the file ends in the middle of a record: a writer is at work, or was killed"
-            findings.warning(reader.offset, what)
+            check.find(reader.offset, WARNING, what)
     if not nbytes:
-        findings.warning(0, "the file is empty: a writer has just begun, or was killed")
+        what = "the file is empty: a writer has just begun, or was killed"
+        check.find(0, WARNING, what)
     return FileReport(
         path=path,
         nbytes=nbytes,
-        sound_bytes=sound_bytes,
-        records=dict(sorted(records.items())),
-        findings=tuple(findings.found),
-        first_step=steps.least,
-        last_step=steps.greatest,
-        first_time=times.first,
-        last_time=times.last,
+        sound_bytes=check.sound_bytes,
+        records=dict(sorted(check.records.items())),
+        findings=tuple(check.findings),
+        first_step=check.steps.least,
+        last_step=check.steps.greatest,
+        first_time=check.times.first,
+        last_time=check.times.last,
         torn=torn,
     )
 
 
-def _take_damage(damage: Damage, kind: Kind, findings: _Findings) -> None:
+class _Check:
+    """Collects what is found in a file; see `FileReport`."""
+
+    def __init__(self, kind: Kind) -> None:
+        self.findings: list[Finding] = []
+        self.records: Counter[str] = Counter()
+        self.sound_bytes = 0
+        self.steps, self.times = _Order("step"), _Order("wall time")
+        self._kind = kind
+        self._is_first = True
+
+    def find(self, offset: int, severity: str, text: str) -> None:
+        """Adds a finding unless there are very many already."""
+        if len(self.findings) < _KEPT:
+            self.findings.append(Finding(offset, severity, text))
+
+    def take(self, item: Batch | Damage) -> None:
+        """Checks what comes next in the file."""
+        if isinstance(item, Damage):
+            self.find(item.offset, DAMAGE, _loss(item, self._kind))
+        else:
+            self._take_batch(item)
+        self._is_first = False
+
+    def _take_batch(self, batch: Batch) -> None:
+        self.sound_bytes += batch.end_offset - batch.offset
+        self.records[batch.kind] += len(batch)
+        version, times = "", batch.wall_times
+        if isinstance(batch, Record):  # its time as recorded may not be finite
+            version, times = str(batch.event.version), np.array([batch.event.wall_time])
+        if self._is_first and not version.startswith(_VERSION):
+            self.find(batch.offset, WARNING, "the first record does not state the version")
+        found = list(self.times.take(times))
+        if batch.kind == SUMMARY:
+            found += self.steps.take(batch.steps)
+        elif batch.kind == UNKNOWN:
+            found.append((0, "a record of a kind that this release does not know"))
+        for place, text in found:
+            self.find(batch.part(place, place + 1).offset, WARNING, text)
+
+
+def _loss(damage: Damage, kind: Kind) -> str:
     error = damage.error
     if isinstance(error, OSError):
         raise error
     if isinstance(error, LostRecord):
-        what = f"{error.reason}: this record is lost"
-    elif isinstance(error, BadLength):
-        what = f"{error.reason}: the records behind it cannot be found"
-        what += f"{hint(error.offset)}; `rec-summary repair` searches for them"
-    elif damage.flaw is Flaw.TOO_MANY_PARTS:
-        what = f"more than {MOST_PARTS:,} parts: no reader takes it"
-    else:
-        what = f"not a {kind.name.lower()} record, though its checksums are right"
-    findings.damage(damage.offset, what)
-
-
-def _take_batch(
-    batch: Batch, steps: _Order, times: _Order, findings: _Findings, *, is_first: bool
-) -> None:
-    if len(batch) > 1:  # scanned: these are summaries with finite times
-        if is_first:
-            findings.warning(batch.offset, _NO_VERSION)
-        times.take_all(batch.wall_times, batch, findings)
-        steps.take_all(batch.steps, batch, findings)
-        return
-    [record] = batch.records()
-    if is_first and not str(record.event.version).startswith(_VERSION):
-        findings.warning(batch.offset, _NO_VERSION)
-    times.take(record.event.wall_time, batch.offset, findings)
-    if batch.kind == SUMMARY:
-        steps.take(record.step, batch.offset, findings)
-    elif batch.kind == UNKNOWN:
-        findings.warning(batch.offset, "a record of a kind that this release does not know")
+        return f"{error.reason}: this record is lost"
+    if isinstance(error, BadLength):
+        what = f"{error.reason}: the records behind it cannot be found{hint(error.offset)}"
+        return f"{what}; `rec-summary repair` searches for them"
+    if damage.flaw is Flaw.TOO_MANY_PARTS:
+        return f"more than {MOST_PARTS:,} parts: no reader takes it"
+    return f"not a {kind.name.lower()} record, though its checksums are right"
 
 
 class _Order:
@@ -192,29 +181,20 @@ class _Order:
         self._what = what
         self._has_gone_back = False
 
-    def take(self, number: float, offset: int, findings: _Findings) -> None:
-        if not math.isfinite(number):
-            findings.warning(offset, f"the {self._what} is {number}")
+    def take(self, numbers: Integers | Floats) -> Iterator[tuple[int, str]]:
+        """Takes the numbers of a batch; yields what is wrong, and the record's place in it."""
+        if not np.isfinite(numbers).all():  # that of a single record
+            yield 0, f"the {self._what} is {numbers[0]}"
             return
-        if self.last is not None and number < self.last and not self._has_gone_back:
-            self._has_gone_back = True
-            what = f"the {self._what} goes back from {self.last} to {number}"
-            findings.warning(offset, f"{what} (reported once)")
         if self.first is None:
-            self.first = self.least = self.greatest = number
-        self.last = number
-        self.least, self.greatest = min(self.least, number), max(self.greatest, number)
-
-    def take_all(self, numbers: Integers | Floats, batch: Batch, findings: _Findings) -> None:
-        """Takes the finite numbers of a batch, one of each record."""
-        self.take(numbers[0].item(), batch.offset, findings)
-        if not self._has_gone_back:
-            falls = np.flatnonzero(numbers[1:] < numbers[:-1])
-            if len(falls):
-                at = int(falls[0])
-                self.last = numbers[at].item()
-                place = batch.part(at + 1, at + 2).offset
-                self.take(numbers[at + 1].item(), place, findings)
+            self.first = self.last = self.least = self.greatest = numbers[0].item()
+        known = np.concatenate([[self.last], numbers])
+        falls = np.flatnonzero(numbers < known[:-1])
+        if len(falls) and not self._has_gone_back:
+            self._has_gone_back = True
+            at = int(falls[0])
+            what = f"the {self._what} goes back from {known[at]} to {known[at + 1]}"
+            yield at, f"{what} (reported once)"
         self.last = numbers[-1].item()
         self.least = min(self.least, numbers.min().item())
         self.greatest = max(self.greatest, numbers.max().item())

@@ -30,8 +30,8 @@ __all__ = ["ArgumentError", "Progress", "export_tensorboard"]
 Progress = Callable[[str, int, int], None]
 """Takes the progress of an export: the current run, the bytes read so far, the bytes in total."""
 
-_Exported = Generator[tuple[str, int, bool], None, None]
-"""A run's name, the bytes of it that were read since the last time, and whether it has records."""
+_Exported = Generator[tuple[str, bool], None, None]
+"""The name of the run that is exported, and whether it has records."""
 
 _PROGRESS_BYTES: Final = 1 << 20
 
@@ -108,9 +108,8 @@ def export_tensorboard(
         destination = Destination(names, entered, report, options)
         exported = _exported(chosen, destination, min(jobs, len(chosen)))
         with contextlib.closing(exported):
-            for run, nbytes, is_readable in exported:
+            for run, is_readable in exported:
                 has_records |= is_readable
-                report.bytes_read += nbytes
                 if progress is not None and (run != shown or report.bytes_read >= due):
                     shown, due = run, report.bytes_read + _PROGRESS_BYTES
                     # A live file may have grown since its size was taken.
@@ -132,8 +131,7 @@ def export_tensorboard(
 def _exported(runs: Sequence[Run], destination: Destination, workers: int) -> _Exported:
     """Exports runs: one after another, or several at a time, each in a process of its own.
 
-    The report of the destination counts everything but the bytes that are read. The lock of
-    the log directory stays with this process.
+    The lock of the log directory stays with this process.
 
     Raises:
         DestinationError: Something cannot be written. What was written of other runs stays.
@@ -146,14 +144,14 @@ def _exported(runs: Sequence[Run], destination: Destination, workers: int) -> _E
         yield from _exported_in_processes(runs, destination, workers)
         return
     for run, exporter in [(run, RunExporter(run, destination)) for run in runs]:
-        yield run.name, 0, exporter.has_records  # the progress shows the run before it is read
+        yield run.name, exporter.has_records  # the progress shows the run before it is read
         try:
-            for nbytes in exporter.update(run):
-                yield run.name, nbytes, exporter.has_records
+            for _ in exporter.update(run):
+                yield run.name, exporter.has_records
             exporter.commit()
         finally:
             exporter.close()
-        yield run.name, 0, exporter.has_records
+        yield run.name, exporter.has_records
 
 
 def _exported_in_processes(
@@ -170,10 +168,9 @@ def _exported_in_processes(
         try:
             for task in concurrent.futures.as_completed(tasks):
                 part, has_records = task.result()
-                nbytes, part.bytes_read = part.bytes_read, 0
+                yield tasks[task].name, has_records
                 report.add(part)
-                yield tasks[task].name, 0, has_records
-                yield tasks[task].name, nbytes, has_records
+                yield tasks[task].name, has_records
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
@@ -210,7 +207,6 @@ def _export_one(run: Run) -> tuple[Report, bool]:
     report, has_records = Report(), False
     with LogDir(path, lock=False) as logdir:
         destination = Destination(names.unclaimed(), logdir, report, options)
-        for _, nbytes, is_readable in _exported([run], destination, 1):
-            report.bytes_read += nbytes
+        for _, is_readable in _exported([run], destination, 1):
             has_records |= is_readable
     return report, has_records

@@ -157,8 +157,7 @@ class _Follower:
         try:
             if followed.exporter is None:
                 followed.exporter = RunExporter(run, self._destination)
-            for nbytes in followed.exporter.update(run, final=final):
-                report.bytes_read += nbytes
+            for _ in followed.exporter.update(run, final=final):
                 if not final and self._stop.is_set():
                     self._interrupted = True
                     break

@@ -80,7 +80,7 @@ class RunExporter:
         """Whether the last update stopped at damage that is soon to be tried again."""
         return self._records.is_waiting(self._run.files)
 
-    def update(self, run: Run, *, final: bool = True) -> Iterator[int]:
+    def update(self, run: Run, *, final: bool = True) -> Iterator[None]:
         """Exports what is new; TensorBoard can read it when the update ends.
 
         The session of the HParams dashboard, and the table beside it, are those of the
@@ -94,8 +94,7 @@ class RunExporter:
                 or an unfinished lineage is not reported.
 
         Yields:
-            How many bytes were read since the last time. The update can be stopped there; a later
-            export completes it.
+            Nothing, after each part. The update can be stopped there; a later export completes it.
 
         Raises:
             DestinationError: Something cannot be written.
@@ -207,7 +206,7 @@ class RunExporter:
             os.path.basename(file.path) for file in self._run.files
         }
 
-    def _read_all(self, *, final: bool) -> Iterator[int]:
+    def _read_all(self, *, final: bool) -> Iterator[None]:
         for rank in self._run.ranks:
             for kind in (Kind.SUMMARY, Kind.LINEAGE):
                 files = self._run.of(kind, rank)
@@ -219,26 +218,25 @@ class RunExporter:
                 _values_at(point.step, point.values, point.origin, point.nbytes)
             )
 
-    def _read(self, file: RecordFile, *, newest: bool, final: bool) -> Iterator[int]:
+    def _read(self, file: RecordFile, *, newest: bool, final: bool) -> Iterator[None]:
         name = os.path.basename(file.path)
         place = self._cursor.files.get(name) or FilePlace()
         if (0 < place.offset == file.nbytes) or (not final and file.nbytes <= place.offset):
             return
-        reached, again = place.offset, place.ended
+        again = place.ended
         for batch in self._records.read(file, place, newest=newest, final=final):
             if self._cursor.began is None:
                 self._cursor.began = float(batch.wall_times[0])
                 # Before anything changes that an old cursor describes.
                 remove_cursor(self._logdir, self._run.name)
             self._cursor.files[name] = place  # this batch is not exported yet
-            self._uncommitted += batch.end_offset - reached
+            self._uncommitted += batch.end_offset - batch.offset
             self._take(file, batch)
             place.offset = batch.end_offset
-            yield place.offset - reached
-            reached = place.offset
+            yield
         self._cursor.files[name] = place
         self._report.files += not (again and place.ended)
-        yield place.offset - reached
+        yield
 
     def _take(self, file: RecordFile, batch: Batch) -> None:
         if batch.kind == SUMMARY:
