@@ -135,9 +135,9 @@ def choose_runs(source: str, pattern: str | None) -> list[Run]:
         ArgumentError: No run matches.
     """
     from rec_summary.records.reading.runs import find_runs
-    from rec_summary.series.options import some_matching_runs
+    from rec_summary.series.overview.choice import chosen_runs
 
-    return some_matching_runs(find_runs(source), pattern)
+    return chosen_runs(find_runs(source), pattern)
 
 
 def awaited_runs(source: str, *, quiet: bool) -> list[Run]:

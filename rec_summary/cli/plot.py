@@ -78,11 +78,15 @@ def plot(
 ) -> None:
     """Draw scalars: all runs in one picture, a panel for each tag.
 
+    Without --tags, the loss, AUC, calibration, learning rate and evaluations are drawn, or what
+    there is, at most six panels.
+
     SRC is a record directory or a tree of them, or a URL. Needs matplotlib: pip install
     'rec_summary[pictures]'.
     """
     from rec_summary.series.options import ExportOptions, Selection
-    from rec_summary.tables.plot import PlotOptions, check_output, read_lines
+    from rec_summary.series.overview.choice import check_tags
+    from rec_summary.tables.plot import PlotOptions, check_output, important, read_lines
     from rec_summary.tables.plot import plot as draw
 
     width, height = _read_size(size)
@@ -90,9 +94,12 @@ def plot(
     check_output(output)
     selection = Selection(ExportOptions(tags=tags, since=since, until=until))
     chosen = choose_runs(source, runs)
+    check_tags(chosen, tags)
     with reading_progress(sum(run.nbytes for run in chosen), quiet=quiet) as begin:
         report = begin(source)
         lines = read_lines(chosen, selection, report)
+    if tags is None:
+        lines = important(lines)
     try:
         drawn = draw(lines, output, look)
     except ModuleNotFoundError as error:

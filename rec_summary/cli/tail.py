@@ -78,6 +78,7 @@ def tail(
     """
     from rec_summary.series.new_records import PATIENCE_SECS
     from rec_summary.series.options import matching_runs
+    from rec_summary.series.overview.choice import check_tags
     from rec_summary.series.overview.tail import Tail
 
     patience = 0.0 if once else PATIENCE_SECS
@@ -85,6 +86,8 @@ def tail(
     # With --once, it is an error if there are no records; else they may come later.
     known = choose_runs(source, runs) if once else awaited_runs(source, quiet=quiet)
     known = matching_runs(known, runs)
+    if once:
+        check_tags(known, tags)
     if once or since is not None:
         size = sum(run.nbytes for run in known)
         with progress_shown(quiet=quiet) as progress:

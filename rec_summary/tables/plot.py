@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -15,7 +16,7 @@ from rec_summary.errors import DestinationError, RecSummaryError, three_part, ve
 from rec_summary.records.files import write_atomically
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.batch import SCALAR
-from rec_summary.series.options import ArgumentError, Selection
+from rec_summary.series.options import ArgumentError, Selection, tags_named
 from rec_summary.series.report import Report
 from rec_summary.series.sampling import RunSampler
 from rec_summary.series.text import printable
@@ -29,6 +30,16 @@ FORMATS: Final = ("png", "svg", "pdf")
 X: Final = ("step", "time", "relative")
 LOG: Final = ("none", "x", "y", "both")
 MOST_PANELS: Final = 16
+_PANELS: Final = 6  # of a picture for which no tags were chosen
+_IMPORTANT: Final = (
+    (tags_named("loss"), 1),
+    (r"\Arecommender/auc/", 1),
+    (r"\Arecommender/calibration/", 1),
+    (tags_named("learning_rate"), 1),
+    (r"\Aeval/", 2),
+    (r"(?i)\A(?!rec_summary/|recommender/).*(?:loss|auc)", 2),
+)
+_HEALTH: Final = "rec_summary/"
 _LEGEND: Final = 20  # lines; the names of more lines are not readable
 _MOST_POINTS: Final = 20_000  # of a line; more cannot be distinguished, and make files huge
 _MOST_PIXELS: Final = 20_000
@@ -128,6 +139,20 @@ def read_lines(runs: Sequence[Run], selection: Selection, report: Report) -> lis
                 columns = (points[last][field] for field in ("step", "wall_time", "value"))
                 lines.append(Line(name, tag, *columns))
     return lines
+
+
+def important(lines: Sequence[Line]) -> list[Line]:
+    """Returns the lines of the tags that matter most, at most `_PANELS` of them."""
+    tags = sorted({line.tag for line in lines})
+    if len(tags) <= _PANELS:
+        return list(lines)
+    found: dict[str, None] = {}
+    for pattern, most in _IMPORTANT:
+        matching = [tag for tag in tags if re.search(pattern, tag) and tag not in found]
+        found.update(dict.fromkeys(matching[:most]))
+    others = [tag for tag in tags if not tag.startswith(_HEALTH)]
+    chosen = list(found or dict.fromkeys(others or tags))[:_PANELS]
+    return [line for line in lines if line.tag in chosen]
 
 
 def check_output(path: str) -> str:
@@ -231,13 +256,21 @@ def _figure(lines: Sequence[Line], tags: Sequence[str], options: PlotOptions) ->
         # that begin with `_`.
         labels = [f" {printable(name)}" for name in handles]
         legend = figure.legend(
-            list(handles.values()), labels, loc="outside lower center", ncols=min(len(labels), 4)
+            list(handles.values()),
+            labels,
+            loc="outside lower center",
+            ncols=_legend_columns(labels, options),
         )
         for text in legend.get_texts():
             text.set_parse_math(False)
     if options.title:
         figure.suptitle(printable(options.title)).set_parse_math(False)
     return figure
+
+
+def _legend_columns(labels: Sequence[str], options: PlotOptions) -> int:
+    """Returns how many names fit beside each other."""
+    return max(1, min(len(labels), 4, int(options.width * 12 / (max(map(len, labels)) + 6))))
 
 
 def _draw(axis: Axes, line: Line, colour: Any, options: PlotOptions) -> Any:

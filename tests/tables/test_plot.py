@@ -12,7 +12,7 @@ from rec_summary.records.reading.runs import find_runs
 from rec_summary.series.options import EVERYTHING
 from rec_summary.series.report import Report
 from rec_summary.tables import plot
-from rec_summary.tables.plot import read_lines
+from rec_summary.tables.plot import Line, important, read_lines
 from tests.support.record_dirs import event, scalar, write_segment
 
 
@@ -47,3 +47,13 @@ def test_a_restart_replaces_the_steps_that_come_again(
         [line] = read_lines(find_runs(str(path)), EVERYTHING, Report())
         assert (line.step[0], line.step[-1], line.value[-1]) == (1, 90, 119)
         assert (np.diff(line.value) > 0).all()  # no value of a step that came again
+
+
+def test_without_a_choice_of_tags_what_matters_is_drawn() -> None:
+    tags = ["loss/auto", "recommender/auc/lifetime", "recommender/calibration/lifetime"]
+    tags += ["learning_rate/auto", "eval/auc"]
+    others = ["rec_summary/records", "recommender/table/a/ids"]
+    none = np.zeros(0)
+    lines = [Line("run", tag, none.astype(np.int64), none, none) for tag in (*others, *tags)]
+    assert {line.tag for line in important(lines)} == set(tags)
+    assert important(lines[:2]) == lines[:2]

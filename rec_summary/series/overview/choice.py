@@ -1,0 +1,80 @@
+"""The user's choice of runs and tags; one that leaves nothing is explained."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Iterator, Sequence
+
+from rec_summary.errors import three_part
+from rec_summary.records.format.names import Kind
+from rec_summary.records.reading.runs import Run
+from rec_summary.series.batch import SCALAR
+from rec_summary.series.event_reader import read_batches
+from rec_summary.series.options import ArgumentError, compiled, some_matching_runs
+from rec_summary.series.report import Report
+from rec_summary.series.text import printable
+
+_NAMED = 5  # tags and runs in a message
+
+
+def chosen_runs(found: Sequence[Run], pattern: str | None) -> list[Run]:
+    """Returns the runs whose names match a pattern as of `fnmatch`; all of them for None.
+
+    Raises:
+        ArgumentError: None matches; if tags match, the message says so.
+    """
+    try:
+        return some_matching_runs(found, pattern)
+    except ArgumentError as error:
+        tags = [tag for tag in _tags(found) if pattern and _finds(pattern, tag)]
+        if not tags:
+            raise
+        names = ", ".join(map(printable, tags[:_NAMED]))
+        raise ArgumentError(f"{error} Tags match it, not runs: {names}. Use --tags.") from error
+
+
+def check_tags(runs: Sequence[Run], pattern: str | None) -> None:
+    """Checks that a regular expression finds something in the tag of a scalar.
+
+    Raises:
+        ArgumentError: There are scalars, and it does not; if runs match, the message says so.
+    """
+    if pattern is None:
+        return
+    wanted, others = compiled(pattern, "the choice of tags"), []
+    for tag in _tags(runs):
+        if wanted.search(tag):
+            return
+        others.append(tag)
+    if not others:
+        return
+    names = ", ".join(map(printable, others[:_NAMED]))
+    more = f" and {len(others) - _NAMED:,} more" if len(others) > _NAMED else ""
+    expected = f"a pattern that is found in a tag; there are: {names}{more}"
+    matching = [printable(run.name) for run in runs if _finds(pattern, run.name)]
+    hint = f" Runs match it, not tags: {', '.join(matching[:_NAMED])}. Use --runs."
+    message = three_part("the choice of tags", pattern, expected)
+    raise ArgumentError(message + (hint if matching else ""))
+
+
+def _tags(runs: Sequence[Run]) -> Iterator[str]:
+    """Yields the tags of the scalars of runs, each once."""
+    known: set[str] = set()
+    for run in runs:
+        for file in run.files:
+            if file.name.kind is not Kind.SUMMARY:
+                continue
+            for batch in read_batches(file, Report()):
+                new = {tag for kind, tag in batch.series() if kind == SCALAR} - known
+                known |= new
+                yield from sorted(new)
+
+
+def _finds(pattern: str, name: str) -> bool:
+    if fnmatch.fnmatchcase(name, pattern):
+        return True
+    try:
+        return re.search(pattern, name) is not None
+    except (re.error, OverflowError, RecursionError):
+        return False

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rec_summary.records.reading.runs import find_runs
+from rec_summary.series.options import ArgumentError
+from rec_summary.series.overview.choice import check_tags, chosen_runs
+from tests.support.record_dirs import event, scalar, write_segment
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    for name in ("deepfm", "dcn"):
+        write_segment(tmp_path / name, event(1, scalar("loss/auto", 1), scalar("auc", 1)))
+    return tmp_path
+
+
+def test_a_choice_that_leaves_something(source: Path) -> None:
+    runs = find_runs(source)
+    assert chosen_runs(runs, None) == runs
+    assert [run.name for run in chosen_runs(runs, "d*m")] == ["deepfm"]
+    check_tags(runs, None)
+    check_tags(runs, "lo..")
+
+
+@pytest.mark.parametrize("pattern", ["loss*", "auc"])
+def test_a_pattern_of_runs_that_matches_tags_says_so(source: Path, pattern: str) -> None:
+    with pytest.raises(ArgumentError, match=r"there are: dcn, deepfm.*Tags match.*Use --tags"):
+        chosen_runs(find_runs(source), pattern)
+
+
+def test_a_pattern_that_matches_nothing(source: Path) -> None:
+    with pytest.raises(ArgumentError, match=r"there are: dcn, deepfm.$"):
+        chosen_runs(find_runs(source), "nothing")
+    with pytest.raises(ArgumentError, match=r"there are: auc, loss/auto.$"):
+        check_tags(find_runs(source), "nothing")
+
+
+@pytest.mark.parametrize("pattern", ["deep", "d*"])
+def test_a_pattern_of_tags_that_matches_runs_says_so(source: Path, pattern: str) -> None:
+    if pattern == "d*":  # finds nothing in every tag
+        check_tags(find_runs(source), pattern)
+        return
+    with pytest.raises(ArgumentError, match=r"Runs match it, not tags: deepfm. Use --runs"):
+        check_tags(find_runs(source), pattern)
