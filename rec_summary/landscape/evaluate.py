@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from rec_summary.errors import RecSummaryError, three_part, verbatim
 from rec_summary.landscape.store import read_plane
+from rec_summary.processes import end_with_parent, reporting_killed_workers
 
 ENGINES: Final = ("loky", "sequential", "dask", "ray", "spark")
 _AT_ONCE: Final = 1 << 20  # numbers
@@ -107,6 +108,7 @@ def evaluate(
 
     Raises:
         ModelError: The model cannot be created or evaluated.
+        WorkerError: A worker process was killed.
     """
     if not len(indices):
         return
@@ -119,14 +121,21 @@ def evaluate(
         workers = joblib.effective_n_jobs(engine.jobs)
         blocks = np.array_split(np.asarray(indices), min(len(indices), workers * _BLOCKS_EACH))
         parallel = joblib.Parallel(n_jobs=engine.jobs, return_as="generator_unordered")
-        yield from parallel(
-            joblib.delayed(_evaluate_block)(task, block.tolist(), points[block]) for block in blocks
-        )
+        with reporting_killed_workers("points that are finished are kept"):
+            yield from parallel(
+                joblib.delayed(_evaluate_block)(task, engine, block.tolist(), points[block])
+                for block in blocks
+            )
 
 
 def _evaluate_block(
-    task: EvaluationTask, indices: list[int], points: npt.NDArray[np.float64]
+    task: EvaluationTask,
+    engine: EvaluationEngine,
+    indices: list[int],
+    points: npt.NDArray[np.float64],
 ) -> tuple[list[int], list[float]]:
+    if engine.name == "loky":  # workers of a cluster are not ours to end
+        end_with_parent()
     return indices, _evaluate(task, points)
 
 

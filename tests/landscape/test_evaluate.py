@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rec_summary.landscape.checkpoints import Trajectory
 from rec_summary.landscape.evaluate import (
     EvaluationTask,
     _claim_device,
@@ -16,10 +15,9 @@ from rec_summary.landscape.evaluate import (
     forget,
     release_devices,
 )
-from rec_summary.landscape.plane import pca_plane
 from rec_summary.landscape.store import Store, read_plane
 from tests.support import quadratic
-from tests.support.quadratic import Maker, write_run
+from tests.support.quadratic import Maker, plane_store
 
 
 def test_each_worker_gets_a_device_of_its_own(tmp_path: Path) -> None:
@@ -32,11 +30,7 @@ def test_each_worker_gets_a_device_of_its_own(tmp_path: Path) -> None:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    metadata = write_run(tmp_path / "run", size=5)
-    with Trajectory(metadata, metadata.groups[0]) as trajectory:
-        plane = pca_plane(trajectory, trajectory.names, 5)
-    (tmp_path / "store").mkdir()
-    return Store(str(tmp_path / "store"), plane, {"n": 1})
+    return plane_store(tmp_path)
 
 
 def test_a_store_holds_the_plane_for_all_workers(store: Store) -> None:

@@ -12,8 +12,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rec_summary.landscape.checkpoints import Trajectory
 from rec_summary.landscape.metadata import Metadata, read_metadata
 from rec_summary.landscape.options import Options
+from rec_summary.landscape.plane import pca_plane
+from rec_summary.landscape.store import Store
 from rec_summary.landscape.summary_landscape import SummaryLandscape
 from rec_summary.tables.frames import load
 from rec_summary.values.landscape import Landscape
@@ -163,3 +166,12 @@ def compute(
     metadata = write_run(folder) if not folder.exists() else read_metadata(folder)
     SummaryLandscape(folder).compute(make or Maker(), replace(metadata, **changes), options)
     return {each.tag: each.landscape for each in load(folder).landscapes()}
+
+
+def plane_store(folder: Path) -> Store:
+    """Writes a run, and returns a store with a plane of 5 × 5 points of it."""
+    metadata = write_run(folder / "run", size=5)
+    with Trajectory(metadata, metadata.groups[0]) as trajectory:
+        plane = pca_plane(trajectory, trajectory.names, 5)
+    (folder / "store").mkdir()
+    return Store(str(folder / "store"), plane, {"n": 1})

@@ -7,11 +7,11 @@ import contextlib
 import copy
 import multiprocessing
 import os
-import threading
 from collections.abc import Callable, Generator, Sequence
 from typing import Final
 
 from rec_summary.errors import SourceError, three_part, verbatim
+from rec_summary.processes import end_with_parent, reporting_killed_workers
 from rec_summary.records.reading.runs import Run, find_runs
 from rec_summary.records.remote import to_place
 from rec_summary.series.options import (
@@ -64,9 +64,10 @@ def export_tensorboard(
     records, exported at once, give the same bytes. After several exports, only the layout of the
     Custom Scalars page differs: it is at another place, or there several times. A run is exported
     again from the beginning, and its event file replaced, if the options are different, if the
-    records are those of another training, or if its hyper-parameters or its final status have
-    changed. A TensorBoard that is running may show that only after a restart. Event files of other
-    writers are never changed.
+    records are those of another training, if records can be read that were damaged before, if
+    the event file is damaged, or if its hyper-parameters or its final status have changed. A
+    TensorBoard that is running may show that only after a restart. Event files of other writers
+    are never changed.
 
     Args:
         source: A record directory, or a tree of them.
@@ -92,6 +93,7 @@ def export_tensorboard(
         SourceError: There are no records, or none that can be read.
         DestinationError: `logdir` cannot be written to, another export is using it, or a
             run directory in it has event files of another writer.
+        WorkerError: One of the processes of `jobs` was killed.
     """
     source, logdir = to_place(source), os.fspath(logdir)
     options = ExportOptions(tags, plugins, since, until, max_points, tensors)
@@ -141,7 +143,8 @@ def _exported(runs: Sequence[Run], destination: Destination, workers: int) -> _E
         trial = destination._replace(names=copy.deepcopy(destination.names), report=Report())
         for run in runs:
             RunExporter(run, trial)
-        yield from _exported_in_processes(runs, destination, workers)
+        with reporting_killed_workers("it goes on where this one stopped"):
+            yield from _exported_in_processes(runs, destination, workers)
         return
     for run, exporter in [(run, RunExporter(run, destination)) for run in runs]:
         yield run.name, exporter.has_records  # the progress shows the run before it is read
@@ -176,28 +179,12 @@ def _exported_in_processes(
             raise
 
 
-def _end_with_parent() -> None:
-    """Ends this process when its parent dies.
-
-    The lock of the log directory is released when the parent dies, and the next export may begin
-    at once. It must not meet another writer.
-    """
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-
-    def watch() -> None:
-        parent.join()
-        os._exit(1)
-
-    threading.Thread(target=watch, name="rec_summary-parent", daemon=True).start()
-
-
 _place: list[tuple[Names, str, ExportOptions]] = []  # of a process of its own
 
 
 def _begin_work(names: Names, path: str, options: ExportOptions) -> None:
     """Prepares a process for `_export_one`."""
-    _end_with_parent()
+    end_with_parent()  # the lock of the log directory is released with the parent
     _place[:] = [(names, path, options)]
 
 
