@@ -5,6 +5,7 @@ Source: `mindspore.SummaryLandscape`.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shutil
@@ -273,11 +274,8 @@ def _fill_points(points: Any, x: Any, y: Any, z: Any) -> None:
 
 
 def _record(directory: str, tag: str, message: LossLandscape) -> None:
-    writer = RunWriter(directory)
-    try:
+    with contextlib.closing(RunWriter(directory)) as writer:
         value = Summary.Value(tag=tag, loss_landscape=message)
         writer.write(
             MessageRecord(Event(wall_time=time.time(), step=0, summary=Summary(value=[value])))
         )
-    finally:
-        writer.close()

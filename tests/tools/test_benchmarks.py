@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.benchmarks import event_files, exports, made_records, report
+from tools.benchmarks import event_files, exports, landscape, made_records, report
 from tools.benchmarks.contest import Contestant, MeasurementFailed, Settings, alternate, measure
 from tools.benchmarks.results import Row, Target, cost, merge, rows_from, speed
 
@@ -117,3 +117,10 @@ def test_a_benchmark_gives_rows_with_all_rounds() -> None:
     setting, [row] = exports.export_jobs(Settings(1, quick=True, say=lambda text: None))
     assert "6 runs" in setting
     assert len(row.ours) == len(row.peer) == len(row.ratio) == 1
+
+
+@pytest.mark.mindspore
+@pytest.mark.parametrize("kind", ["first", "reservoir"])
+def test_a_batch_for_the_replay_buffer_is_measured(tmp_path: Path, kind: str) -> None:
+    pytest.importorskip("mindspore")
+    assert landscape.replay(str(tmp_path), kind, 1)["median"] > 0

@@ -12,7 +12,6 @@ import json
 import sys
 import time
 from collections.abc import Callable
-from types import TracebackType
 
 RESULT = "RESULT "
 
@@ -24,12 +23,7 @@ class Stopwatch:
         self._cpu, self._began = time.process_time(), time.perf_counter()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.seconds = time.perf_counter() - self._began
         self.cpu = time.process_time() - self._cpu
 

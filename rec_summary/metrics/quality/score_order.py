@@ -62,14 +62,6 @@ def keys_of(scores: Floats) -> Keys:
     return keys.view(np.uint64)
 
 
-def scores_of(keys: Keys) -> Floats:
-    """Returns the score of each key."""
-    bits = keys.view(np.int64)
-    above = bits > _HALF
-    small = np.ascontiguousarray(np.where(above, 2 * _HALF - bits, bits)).view(np.float64)
-    return np.where(above, 1.0 - small, small)
-
-
 class OrderBatch(NamedTuple):
     """A batch for `ScoreOrder.count`; every array has shape (examples,).
 

@@ -110,7 +110,7 @@ def packed_varints(numbers: npt.NDArray[Any]) -> bytes:
     """Returns integers of any width, one after the other, as a packed field has them."""
     if not numbers.size:
         return b""
-    rest = numbers.astype(np.uint64) if numbers.dtype.kind == "u" else _as_unsigned(numbers)
+    rest = numbers.astype(np.uint64 if numbers.dtype.kind == "u" else np.int64).view(np.uint64)
     rows = np.zeros((rest.size, 10), np.uint8)
     lengths = np.ones(rest.size, np.intp)
     for place in range(10):
@@ -122,7 +122,3 @@ def packed_varints(numbers: npt.NDArray[Any]) -> bytes:
         rows[more, place] |= 0x80
         lengths += more
     return rows[np.arange(10) < lengths[:, None]].tobytes()
-
-
-def _as_unsigned(numbers: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
-    return numbers.astype(np.int64).view(np.uint64).copy()

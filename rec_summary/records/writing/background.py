@@ -153,11 +153,6 @@ class BackgroundWriter(Generic[Item]):
             self._troubles.report("close", f"the writer is still busy after {timeout} s")
 
     @property
-    def queue_length(self) -> int:
-        """How many records are waiting right now."""
-        return len(self._waiting)
-
-    @property
     def accepted(self) -> int:
         """How many records were taken into the queue."""
         return self._accepted

@@ -153,20 +153,16 @@ class RunWriter:
             Exception: Whatever `record.encode` raises; nothing is written then.
         """
         payload = record.encode()
-        failure: OSError | None = None
         try:
             self._replace_lost()
             if record.kind is Kind.SUMMARY and self._is_full():
                 self._rotate()
-        except OSError as error:  # the current file still takes the record
-            failure = error
-        if record.kind is Kind.LINEAGE:
-            self._lineage.write(payload)
-        else:
-            self._keeps = self._keeps or record.once
-            self._summary.write(payload)
-        if failure is not None:
-            raise failure
+        finally:  # the current file takes the record in any case
+            if record.kind is Kind.LINEAGE:
+                self._lineage.write(payload)
+            else:
+                self._keeps = self._keeps or record.once
+                self._summary.write(payload)
 
     def flush(self) -> None:
         """Passes all records to the operating system.
@@ -174,15 +170,11 @@ class RunWriter:
         Raises:
             OSError: A file cannot be written; its records are kept for the next try.
         """
-        failure: OSError | None = None
+        sync = (SegmentWriter.sync,) if self._durability.fsync == "flush" else ()
         try:
             self._replace_lost()
-        except OSError as error:  # the other file is flushed all the same
-            failure = error
-        sync = (SegmentWriter.sync,) if self._durability.fsync == "flush" else ()
-        self._both(SegmentWriter.flush, *sync)
-        if failure is not None:
-            raise failure
+        finally:  # the other file is flushed in any case
+            self._both(SegmentWriter.flush, *sync)
 
     def close(self) -> None:
         """Flushes and closes the files.

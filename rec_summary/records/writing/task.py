@@ -67,10 +67,11 @@ class Sink(Protocol[Taken]):
 class MessageRecord:
     """A record that is a protobuf message."""
 
-    def __init__(self, message: Any, *, once: bool = False) -> None:
+    once = False
+
+    def __init__(self, message: Any) -> None:
         """Takes a `summary_pb2.Event` or `lineage_pb2.LineageEvent`; do not change it later."""
         self._message = message
-        self.once = once
         self.nbytes = int(message.ByteSize())
 
     @property

@@ -173,7 +173,7 @@ def test_the_queue_is_bounded_in_bytes_but_lets_one_giant_through(sink, troubles
     sink.gate.clear()
     writer = BackgroundWriter(sink, troubles, capacity_bytes=1000, block_secs=0.05)
     writer.write(Item("giant", 5000))
-    wait_until(lambda: writer.queue_length == 0)  # the thread holds it
+    wait_until(lambda: not writer._waiting)  # the thread holds it
     writer.write(Item("first in line", 10))
     writer.write(Item("over budget", 900))
     assert troubles.counts == {"record dropped": 1}
@@ -256,7 +256,7 @@ def test_a_record_that_waited_for_room_while_another_thread_closed_is_counted(si
     sink.gate.clear()
     writer = BackgroundWriter(sink, troubles, capacity=1, block_secs=60)
     writer.write(Item(1))
-    wait_until(lambda: writer.queue_length == 0)
+    wait_until(lambda: not writer._waiting)
     writer.write(Item(2))
     waiting = threading.Thread(target=writer.write, args=(Item(3),))
     waiting.start()
