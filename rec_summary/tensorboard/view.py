@@ -154,16 +154,24 @@ def cache_directory(source: str) -> str:
 def prepare_cache(source: str) -> str:
     """Creates `cache_directory(source)`, readable by this user only (mode 0700); returns it.
 
-    Record directories are private, and event files have the same content.
+    Record directories are private, and event files have the same content. The directory of all
+    caches may be a link; the mode of its target is not changed.
 
     Raises:
-        OSError: It cannot be made.
+        OSError: It cannot be made, or is a link.
     """
     path = cache_directory(source)
-    os.makedirs(os.path.dirname(os.path.dirname(path)), exist_ok=True)
-    for each in (os.path.dirname(path), path):
+    caches = os.path.dirname(path)
+    os.makedirs(os.path.dirname(caches), exist_ok=True)
+    for each in (caches, path):
         os.makedirs(each, mode=0o700, exist_ok=True)
-        os.chmod(each, 0o700)  # an earlier release made it readable for all users
+        if each == caches and os.path.islink(caches):
+            continue
+        directory = os.open(each, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            os.fchmod(directory, 0o700)  # an earlier release made it readable for all users
+        finally:
+            os.close(directory)
     return path
 
 

@@ -56,6 +56,27 @@ def test_the_cache_is_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert place.parent.stat().st_mode & 0o777 == 0o700
 
 
+def test_the_mode_of_what_a_link_leads_to_is_not_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    shared, place = tmp_path / "shared", Path(cache_directory(str(tmp_path)))
+    place.parent.parent.mkdir()
+    shared.mkdir()
+    shared.chmod(0o755)
+    place.parent.symlink_to(shared)
+    assert prepare_cache(str(tmp_path)) == str(place)
+    assert shared.stat().st_mode & 0o777 == 0o755
+    assert place.stat().st_mode & 0o777 == 0o700
+    place.rmdir()
+    other = tmp_path / "other"
+    other.mkdir(mode=0o755)
+    place.symlink_to(other)
+    with pytest.raises(OSError, match=place.name):
+        prepare_cache(str(tmp_path))
+    assert other.stat().st_mode & 0o777 == 0o755
+
+
 def test_exposure_is_told_before_it_begins(tmp_path: Path) -> None:
     write(tmp_path / "records" / "run", good())
     with socket.socket() as taken:
