@@ -28,6 +28,7 @@ from rec_summary.series.overview.verify import verify_file
 from rec_summary.series.report import Report
 from rec_summary.tensorboard.event_files.export import export_tensorboard
 from tests.faults.ledger import Ledger, times
+from tests.support import event_files
 from tests.support.record_dirs import custom, event, histo, lineage, scalar, train, write_segment
 
 MOST_BYTES = 64 << 20  # far more than the files have, far less than a damaged length may say
@@ -160,3 +161,37 @@ def test_checkpoints_meet_damage(tmp_path: Path, ledger: Ledger) -> None:
         except RecordError:
             pass
         ledger.survived("damage to a checkpoint", 0, 0)
+
+
+def test_damage_that_is_mended_costs_nothing_in_the_end(
+    tmp_path: Path, originals: list[Path], ledger: Ledger
+) -> None:
+    """A record file and an event file are damaged, exported, and the record file put right."""
+    summary = originals[0]
+    content, records = summary.read_bytes(), records_of(summary)
+    fault = "damage that is mended, between exports"
+    (tmp_path / "whole").mkdir()
+    (tmp_path / "whole" / summary.name).write_bytes(content)
+    export_tensorboard(tmp_path / "whole", tmp_path / "expected")
+    expected = event_files.values(tmp_path / "expected" / "whole")
+    for seed in range(times(10, 1_000)):
+        chance = random.Random(seed)
+        ledger.tried(fault)
+        source = tmp_path / str(seed) / "whole"
+        source.mkdir(parents=True)
+        path = source / summary.name
+        broken = bytearray(content)
+        place = chance.randrange(len(records[0][1]) + 16, len(content))
+        broken[place : place + 40] = bytes(len(broken[place : place + 40]))
+        path.write_bytes(broken)
+        export_tensorboard(source, tmp_path / str(seed) / "logs")
+        path.write_bytes(content)
+        event_file = event_files.event_file(tmp_path / str(seed) / "logs" / "whole")
+        written = bytearray(event_file.read_bytes())
+        place = chance.randrange(len(written))
+        written[place : place + 40] = bytes(len(written[place : place + 40]))
+        event_file.write_bytes(written)
+        export_tensorboard(source, tmp_path / str(seed) / "logs")
+        found = event_files.values(tmp_path / str(seed) / "logs" / "whole")
+        assert found == expected, seed
+        ledger.survived(fault, len(records), len(records))
