@@ -181,7 +181,7 @@ def test_damage_that_is_mended_costs_nothing_in_the_end(
         source.mkdir(parents=True)
         path = source / summary.name
         broken = bytearray(content)
-        place = chance.randrange(len(records[0][1]) + 16, len(content))
+        place = chance.randrange(records[3][0], len(content))  # behind the first values
         broken[place : place + 40] = bytes(len(broken[place : place + 40]))
         path.write_bytes(broken)
         export_tensorboard(source, tmp_path / str(seed) / "logs")
