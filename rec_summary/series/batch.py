@@ -35,6 +35,7 @@ SUMMARY: Final = "summary"
 UNKNOWN: Final = "unknown"
 """The name of a kind that these protobufs do not know."""
 
+_GATHERED: Final = 16_384  # values
 _NO_INTEGERS: Final[Integers] = np.zeros(0, np.int64)
 _NO_FLOATS: Final[Floats] = np.zeros(0, np.float64)
 
@@ -303,8 +304,8 @@ def concatenated(parts: Sequence[Columns]) -> Columns:
     )
 
 
-def gathered(parts: Iterable[Columns], rows: int = 16_384) -> Iterator[Columns]:
-    """Yields the same values in columns of about `rows` values or more, except the last."""
+def gathered(parts: Iterable[Columns]) -> Iterator[Columns]:
+    """Yields the same values in columns of about 16,384 values or more, except the last."""
     held: list[Columns] = []
     count = 0
     for part in parts:
@@ -312,7 +313,7 @@ def gathered(parts: Iterable[Columns], rows: int = 16_384) -> Iterator[Columns]:
             continue
         held.append(part)
         count += len(part.codes)
-        if count >= rows:
+        if count >= _GATHERED:
             yield concatenated(held)
             held, count = [], 0
     if held:

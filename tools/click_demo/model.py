@@ -84,13 +84,8 @@ class ClickLoss(nn.Cell):
         return self.loss(self.scorer(user, item, context, genres, crosses), click)
 
 
-class ClickEvaluation(nn.Cell):
+class ClickEvaluation(ClickLoss):
     """The network to evaluate with: loss, probability of a click, and label."""
-
-    def __init__(self, scorer: WideDeep) -> None:
-        super().__init__(auto_prefix=False)
-        self.scorer = scorer
-        self.loss = nn.BCEWithLogitsLoss()
 
     def construct(
         self,
