@@ -188,13 +188,14 @@ class _Order:
             return
         if self.first is None:
             self.first = self.last = self.least = self.greatest = numbers[0].item()
-        known = np.concatenate([[self.last], numbers])
-        falls = np.flatnonzero(numbers < known[:-1])
-        if len(falls) and not self._has_gone_back:
-            self._has_gone_back = True
-            at = int(falls[0])
-            what = f"the {self._what} goes back from {known[at]} to {known[at + 1]}"
-            yield at, f"{what} (reported once)"
+        if not self._has_gone_back:
+            known = np.concatenate([[self.last], numbers])
+            falls = np.flatnonzero(numbers < known[:-1])
+            if len(falls):
+                self._has_gone_back = True
+                at = int(falls[0])
+                what = f"the {self._what} goes back from {known[at]} to {known[at + 1]}"
+                yield at, f"{what} (reported once)"
         self.last = numbers[-1].item()
         self.least = min(self.least, numbers.min().item())
         self.greatest = max(self.greatest, numbers.max().item())
