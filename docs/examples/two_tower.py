@@ -55,6 +55,7 @@ def main() -> None:
     """Trains one epoch of `--steps` batches, with a falling learning rate."""
     options = arguments(__doc__, "records/two_tower", 500)
     mindspore.set_seed(1)
+    mindspore.set_context(mode=mindspore.GRAPH_MODE)  # faster, and its graph is recorded
     clicks = Clicks(options.data, batch_size=128)
     network = TwoTower(clicks.vocabulary)
     rates = nn.cosine_decay_lr(1e-4, 5e-3, options.steps, 1, options.steps)

@@ -59,6 +59,7 @@ def main() -> None:
     """Trains until `--steps`; a real stream would be trained on until somebody stops it."""
     options = arguments(__doc__, "records/wide_deep", 500)
     mindspore.set_seed(1)
+    mindspore.set_context(mode=mindspore.GRAPH_MODE)  # faster, and its graph is recorded
     clicks = Clicks(options.data)
     network = ClickLoss(WideDeep(clicks.vocabulary))
     model = RecModel(network, optimizer=nn.Adam(network.trainable_params(), 2e-3))

@@ -111,10 +111,10 @@ def test_the_readme_begins_with_fifteen_lines_that_run(tmp_path):
     (tmp_path / "first.py").write_text(first.text)
     run([sys.executable, "first.py"], tmp_path)
     scalars = rec_summary.load(tmp_path / "records").scalars()
-    values = scalars.groupby("tag", observed=True)["value"].agg(["first", "last"])
-    loss, auc = values.loc["loss/auto"], values.loc["recommender/auc/last_10000"]
-    assert loss["last"] < 0.5 < loss["first"]
-    assert auc["last"] > 0.8 > auc["first"]
+    values = {tag: rows["value"] for tag, rows in scalars.groupby("tag", observed=True)}
+    loss, auc = values["loss/auto"], values["recommender/auc/last_10000"]
+    assert loss.tail(20).mean() < 0.55 < 0.65 < loss.head(20).mean()  # one batch is noisy
+    assert auc.iloc[-1] > 0.8 > auc.iloc[0]
 
 
 def test_two_ranks_write_one_run(tmp_path):
