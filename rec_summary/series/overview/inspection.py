@@ -215,6 +215,6 @@ def _add_lineages(summary: RunSummary, lineages: Mapping[int, Lineage], last_val
         summary.samples = state.samples if state.HasField("samples") else None
         summary.pid = state.pid if state.HasField("pid") else None
         last = max(last_value, lineage.last_time)
-        summary.silent_since = None if shows_life(state, last) else last
+        summary.silent_since = None if shows_life(summary.path, state, last) else last
         for kind, count in state.troubles.items():
             summary.troubles[kind] = summary.troubles.get(kind, 0) + count

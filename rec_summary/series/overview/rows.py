@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import os
 import time
 from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any, Final
@@ -11,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from rec_summary._pb.lineage_pb2 import RunState
-from rec_summary.records.format.names import this_host
+from rec_summary.records.liveness import writer_is_alive
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.batch import SCALAR, Floats, by_tag, gathered
 from rec_summary.series.lineage import (
@@ -54,7 +53,7 @@ _RESULTS: Final = Selection(
     ExportOptions(tags=rf"{_RECOMMENDER}|\A{_EVALUATION}|{tags_named('loss')}")
 )
 _WINDOW: Final = 100  # losses, of which the mean is shown; of few losses, a tenth
-_SILENT_SECS: Final = 600.0  # without a record from another host, as the built-in rule `stall`
+_SILENT_SECS: Final = 600.0  # without a record, as the built-in rule `stall`
 
 
 def rows(runs: Iterable[Run], report: Report) -> list[Row]:
@@ -152,7 +151,7 @@ def _row(
     last = max(last_value, lineage.last_time)
     if last:
         found["last_record"] = last
-        if not shows_life(state, last):
+        if not shows_life(run.path, state, last):
             found["silent_since"] = last
     for name in ("host", "reason"):
         if getattr(state, name):
@@ -182,27 +181,20 @@ def _metrics(lineage: Lineage, results: _Results) -> Mapping[str, tuple[Any, flo
     return found
 
 
-def shows_life(state: RunState, last: float) -> bool:
-    """Whether a run that should be running has a process, as far as can be known.
+def shows_life(directory: str, state: RunState, last: float) -> bool:
+    """Returns whether a run that should be running has a process, as far as can be known.
 
-    On the host of the run, the process counts. Elsewhere the run must have recorded in the last ten
-    minutes.
+    Where nothing is known of the process, the run must have recorded in the last ten minutes.
 
     Args:
+        directory: The run's directory.
         state: What the run states.
         last: When its last record came, in seconds since the epoch.
     """
     if state.status != RunState.RUNNING:
         return True
-    if state.HasField("pid") and state.host == this_host():
-        try:
-            os.kill(state.pid, 0)
-        except ProcessLookupError:
-            return False
-        except OSError:  # it is another user's
-            return True
-        return True
-    return time.time() - last < _SILENT_SECS
+    alive = writer_is_alive(directory, state)
+    return time.time() - last < _SILENT_SECS if alive is None else alive
 
 
 def is_metric(name: str, known: Container[str]) -> bool:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import subprocess
@@ -14,6 +15,7 @@ from rec_summary._pb.lineage_pb2 import EvaluationLineage, RunState
 from rec_summary._pb.summary_pb2 import LossLandscape, Summary
 from rec_summary.records.format.names import this_host
 from rec_summary.records.reading.runs import find_runs
+from rec_summary.records.writing.run_writer import RunWriter
 from rec_summary.series.lineage import best_of
 from rec_summary.series.overview.rows import rows, shows_life
 from rec_summary.series.report import Report
@@ -131,12 +133,16 @@ def state(status: Any = RunState.RUNNING, host: str = "", pid: int | None = None
     return RunState(status=status, host=host or this_host(), pid=pid)
 
 
-def test_signs_of_life() -> None:
+def test_signs_of_life(tmp_path: Path) -> None:
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     now = time.time()
-    assert shows_life(state(pid=os.getpid()), 0.0)
-    assert not shows_life(state(pid=gone.pid), now)
-    assert shows_life(state(pid=gone.pid, host="elsewhere"), now - 60)
-    assert not shows_life(state(host="elsewhere"), now - 3600)
-    assert shows_life(state(RunState.FINISHED, host="elsewhere"), now - 3600)
+    directory = str(tmp_path)
+    assert shows_life(directory, state(pid=os.getpid()), now - 60)
+    assert not shows_life(directory, state(pid=os.getpid()), 0.0)  # the number is another's by now
+    assert not shows_life(directory, state(pid=gone.pid), now)
+    assert shows_life(directory, state(pid=gone.pid, host="elsewhere"), now - 60)
+    assert not shows_life(directory, state(host="elsewhere"), now - 3600)
+    assert shows_life(directory, state(RunState.FINISHED, host="elsewhere"), now - 3600)
+    with contextlib.closing(RunWriter(tmp_path)):
+        assert shows_life(directory, state(pid=gone.pid, host="elsewhere"), 0.0)
