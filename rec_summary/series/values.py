@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
 
-from rec_summary.records.format.names import Kind
+from rec_summary.records.format.names import Kind, RecordName, parse_name
 from rec_summary.records.reading.runs import RecordFile, Run
 from rec_summary.series.batch import SCALAR, SUMMARY, Batch, Columns, Recorded, gathered
 from rec_summary.series.event_reader import EventReader, read_batches
@@ -30,7 +30,9 @@ from rec_summary.series.report import Report
 from rec_summary.series.step_buffer import Finished, Restart, StepBuffer
 from rec_summary.series.text import valid
 
-_OVERLAP_SECS: Final = 5.0  # more than a clock that is set right jumps, less than a training
+# How long two processes must record at the same time to be told apart: more than clocks differ.
+_OVERLAP_SECS: Final = 5.0
+_OVERLAP_SECS_ON_A_HOST: Final = 1.0
 
 
 class Value(NamedTuple):
@@ -106,7 +108,9 @@ class Writers(Struct, dict=True):
         """Returns the writer of a file, of which a batch was read."""
         name, wall_times = os.path.basename(file.path), batch.wall_times
         if name not in self.homes:
-            self.homes[name] = self._choose(file.name.rank, float(wall_times[0]))
+            chosen = self._choose(file.name, float(wall_times[0]))
+            self.homes[name] = chosen
+            self._hosts[chosen] = file.name.host
         writer = self.known(file)
         writer.last = max(writer.last, float(wall_times.max()))
         return writer
@@ -115,14 +119,25 @@ class Writers(Struct, dict=True):
         """Returns the writer of a file of which a batch was read before."""
         return self.writers[self.homes[os.path.basename(file.path)]]
 
-    def _choose(self, rank: int, wall_time: float) -> int:
-        same = self._by_rank.setdefault(rank, [])
-        before = [i for i in same if self.writers[i].last <= wall_time + _OVERLAP_SECS]
+    def _choose(self, name: RecordName, wall_time: float) -> int:
+        same = self._by_rank.setdefault(name.rank, [])
+        before = []
+        for index in same:
+            on_a_host = self._hosts.get(index) == name.host
+            overlap = self.writers[index].last - wall_time
+            if overlap <= (_OVERLAP_SECS_ON_A_HOST if on_a_host else _OVERLAP_SECS):
+                before.append(index)
         if before:
             return max(before, key=lambda index: self.writers[index].last)
         same.append(len(self.writers))
-        self.writers.append(Writer(rank, len(same), wall_time))
+        self.writers.append(Writer(name.rank, len(same), wall_time))
         return same[-1]
+
+    @functools.cached_property
+    def _hosts(self) -> dict[int, str]:
+        """The host of each writer, by its place: that of its latest file."""
+        names = ((index, parse_name(name)) for name, index in self.homes.items())
+        return {index: name.host for index, name in names if name is not None}
 
     @functools.cached_property
     def _by_rank(self) -> dict[int, list[int]]:

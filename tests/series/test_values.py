@@ -91,6 +91,26 @@ def test_two_writers_at_the_same_time_are_two_runs(tmp_path: Path) -> None:
     assert set(tail.status) == {"run", "run/writer_2"}
 
 
+@pytest.mark.parametrize(
+    ("overlap", "host", "runs"),
+    [
+        (2.0, "host", {"run", "run/writer_2"}),
+        (0.5, "host", {"run"}),
+        (2.0, "elsewhere", {"run"}),
+        (6.0, "elsewhere", {"run", "run/writer_2"}),
+    ],
+)
+def test_clocks_of_two_hosts_may_differ_by_seconds(
+    tmp_path: Path, overlap: float, host: str, runs: set[str]
+) -> None:
+    write(tmp_path / "run", *range(1, 11))
+    write(tmp_path / "run", *range(1, 11), stamp=8, began=START + 9 - overlap)
+    if host != "host":
+        name = tmp_path / "run" / summary_name(1_700_000_008)
+        name.rename(str(name).replace(".host_MS", f".{host}_MS"))
+    assert {run for run, _ in read(only(tmp_path / "run"))} == runs
+
+
 def test_a_file_without_values_is_reported(tmp_path: Path) -> None:
     write(tmp_path / "run", 1, 2)
     (tmp_path / "run" / summary_name(1_700_000_009)).write_bytes(frame(b"no event"))
