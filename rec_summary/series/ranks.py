@@ -20,7 +20,7 @@ from typing import Annotated, Final, NamedTuple
 from msgspec import Meta, Struct
 
 from rec_summary._pb.summary_pb2 import MetricStates, Summary
-from rec_summary.metrics.report import Detail, read
+from rec_summary.metrics.report import PREFIX, Detail, read
 from rec_summary.metrics.state import State, restore
 from rec_summary.records.reading.runs import RecordFile
 from rec_summary.series.batch import Record
@@ -165,6 +165,7 @@ class Merging:
     ) -> MergedPoint | None:
         """Merges the states of one rank after another: all together may be too large."""
         total: dict[str, State] = {}
+        lost: set[str] = set()
         origin: Record | None = None
         nbytes = 0
         for rank, places in sorted(self._state.places.items()):
@@ -187,7 +188,9 @@ class Merging:
             if origin is None or loaded.record.wall_time > origin.wall_time:
                 origin = loaded.record
             nbytes += loaded.record.nbytes
+            lost |= _lost(loaded.record)
         readings = read(total, Detail())
+        readings.scalars.update(dict.fromkeys(lost, math.nan))
         encoded = recommender_values(
             readings.scalars,
             readings.histograms,
@@ -247,6 +250,18 @@ def _behind(places: list[Place], point: tuple[int, float]) -> int:
 def _horizon(place: Place) -> tuple[int, float]:
     """Returns the last start and step up to which a rank has recorded all its states."""
     return place.start, math.inf if place.final else place.step
+
+
+def _lost(decoded: Record) -> set[str]:
+    """Returns the tags of metrics that a rank records as NaN.
+
+    Its network predicts NaN: the states only have the time before that.
+    """
+    return {
+        value.tag
+        for value in decoded.event.summary.value
+        if value.tag.startswith(PREFIX) and math.isnan(value.scalar_value)
+    }
 
 
 def _states(decoded: Record) -> tuple[dict[str, State], int]:

@@ -99,7 +99,8 @@ def test_records_keep_the_tags_that_event_files_group(tmp_path: Path) -> None:
     run = tmp_path / "logs" / "records"
     groups = ("telemetry/bytes", "recommender_detail/table/C1/ids", "telemetry/bytes/scalars")
     assert [len(scalars(run, tag)) for tag in groups] == [39, 39, 1]
-    recorded = {each.tag for each in inspect_run(find_runs(tmp_path / "records")[0]).tags}
+    [summary] = inspect_run(find_runs(tmp_path / "records")[0])
+    recorded = {each.tag for each in summary.tags}
     assert {"rec_summary/bytes", "recommender/table/C1/ids"} <= recorded
 
 

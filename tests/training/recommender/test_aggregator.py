@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -34,6 +35,7 @@ from tests.support.record_dirs import START
 from tests.support.training_records import events
 
 ROWS, BATCH = 50, 16
+EXAMPLES = "recommender_detail/examples/lifetime"  # as TensorBoard shows it
 OPTIONS = RecommenderMetrics(
     predictions=1,
     labels=2,
@@ -133,7 +135,7 @@ def write_ranks(folder: Path, engines: list[Aggregator], steps: range, *, final:
 def read_all(run: Path) -> dict[tuple[str, int], bytes]:
     found = {}
     for step, _, value in event_files.values(run):
-        if value.tag.startswith("recommender/"):
+        if value.tag.startswith(("recommender/", "recommender_detail/")):
             tag = value.tag
             value.ClearField("metadata")
             found[tag, step] = value.SerializeToString(deterministic=True)
@@ -185,6 +187,29 @@ def test_merged_values_follow_a_live_run(tmp_path) -> None:
     assert {step for _, step in read_all(live / "run")} == {5, 10, 15, 20}
 
 
+def test_ranks_of_which_one_predicts_nan_have_no_quality_together(tmp_path) -> None:
+    ranks = [engine(tmp_path / "state", rank, 2)[0] for rank in range(2)]
+    for rank in range(2):
+        files = RunWriter(tmp_path / "records" / "run", rank)
+        for step in (5, 10):
+            given = batch(step + rank)
+            if (rank, step) == (1, 10):
+                given.values["output", 1].fill(np.nan)
+            payload = ranks[rank].work([given], report(step, final=step == 10))
+            files.write(MessageRecord(Event.FromString(payload)))
+        files.close()
+    export_tensorboard(tmp_path / "records", tmp_path / "logs")
+    for name in ("auc", "log_loss", "gauc"):
+        (_, before), (_, after) = event_files.scalars(
+            tmp_path / "logs" / "run", f"recommender/{name}/lifetime"
+        )
+        assert (math.isnan(before), math.isnan(after)) == (False, True)
+    examples = event_files.scalars(
+        tmp_path / "logs" / "run", "recommender_detail/examples/lifetime"
+    )
+    assert examples == [(5, 32), (10, 48)]
+
+
 def test_a_rank_that_is_behind_is_waited_for_until_it_ends(tmp_path) -> None:
     records = tmp_path / "records"
     ranks = [engine(tmp_path / "state", rank, 2)[0] for rank in range(2)]
@@ -196,7 +221,9 @@ def test_a_rank_that_is_behind_is_waited_for_until_it_ends(tmp_path) -> None:
             files.write(MessageRecord(Event.FromString(payload)))
         files.close()
     export_tensorboard(records, tmp_path / "logs")
-    examples = event_files.scalars(tmp_path / "logs" / "run", "recommender/examples/lifetime")
+    examples = event_files.scalars(
+        tmp_path / "logs" / "run", "recommender_detail/examples/lifetime"
+    )
     assert examples == [(5, 32), (10, 64), (15, 80), (20, 96)]
 
 
