@@ -27,6 +27,7 @@ DESTINATION: Final = "the destination"
 _URL: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<rest>.*)", re.DOTALL)
 _LOCAL: Final = ("file", "local")
 _READ_AHEAD: Final = 1 << 22  # bytes; a request costs more time than so many bytes
+_TIMES: Final = ("LastModified", "mtime", "last_modified", "updated", "modified", "created")
 _PUT_SECS: Final = 15.0
 _EVENTS: Final = "tfevents"
 _OUR_EVENTS: Final = re.compile(r"events\.out\.tfevents\.\d{1,19}\.rec_summary")
@@ -118,11 +119,14 @@ class Entry(NamedTuple):
         size: Its size in bytes.
         modified: When it was modified, in seconds since the epoch; when it was listed, if the
             store does not say.
+        version: What changes when the file is written again, such as its ETag; empty if the
+            store does not say.
     """
 
     url: Url
     size: int
     modified: float
+    version: str = ""
 
 
 def to_place(source: str | os.PathLike[str]) -> str | Url:
@@ -183,12 +187,12 @@ def list_tree(url: Url, what: str = SOURCE) -> list[Entry]:
             logger.warning("rec_summary: %s: left out, not a name of a file: %r", url, name)
         elif isinstance(about.get("size"), int):
             place = url.child(name) if name else url
-            entries.append(Entry(place, about["size"], _modified(about)))
+            entries.append(Entry(place, about["size"], _modified(about), _version(about)))
     return entries
 
 
 def _modified(about: Mapping[str, Any]) -> float:
-    for key in ("LastModified", "mtime", "last_modified", "updated", "modified", "created"):
+    for key in _TIMES:
         value = about.get(key)
         with contextlib.suppress(ValueError):
             if isinstance(value, str):
@@ -198,6 +202,10 @@ def _modified(about: Mapping[str, Any]) -> float:
             if isinstance(value, int | float):
                 return float(value)
     return time.time()
+
+
+def _version(about: Mapping[str, Any]) -> str:
+    return next((str(about[key]) for key in ("ETag", "etag", *_TIMES) if about.get(key)), "")
 
 
 class RemoteFile:
@@ -290,16 +298,22 @@ def fetch_tree(url: Url, directory: str, progress: Progress | None = None) -> No
 class Upload:
     """Puts the files of a local directory to a URL, each as a whole.
 
-    A file at the URL with the same name is replaced; other files stay. There is no lock: of
-    two uploads to one URL, the last one counts.
+    A file at the URL with the same name is replaced; other files stay. There is no lock, but
+    what another process has put there since the last call is not replaced.
 
     Attributes:
         directory: The local directory.
     """
 
     def __init__(self, directory: str, url: Url) -> None:
-        """Takes a directory and where its files go; nothing is put yet."""
+        """Takes a directory and where its files go; nothing is put yet.
+
+        Raises:
+            DestinationError: The place cannot be listed.
+        """
         self.directory, self._url = directory, url
+        # Size and version of what is at the URL; None if that is unknown.
+        self._there: dict[str, tuple[int, str]] | None = _versions(self._listed())
         self._known: dict[str, tuple[int, int]] = {}  # size and time of what was put
         self._lock = threading.Lock()
 
@@ -317,24 +331,32 @@ class Upload:
             How many bytes were put.
 
         Raises:
-            DestinationError: The place cannot be written to, or a directory with an event
-                file of this package has one of another writer at the URL.
+            DestinationError: The place cannot be written to, a directory with an event file of
+                this package has one of another writer at the URL, or another process has put
+                files there since this object was created or this was last called.
         """
         with self._lock:
             here = self._local_files()
             due = {name: about for name, about in here.items() if self._known.get(name) != about}
-            stale = self._stale_events(here) if due else []
+            if not due:
+                return 0
+            stale = self._stale_events(here, self._listed())
             done, total = 0, sum(size for size, _ in due.values())
-            for name, about in due.items():
-                if progress is not None:
-                    progress(self._url, done, total)
-                self._put_file(name)
-                done += about[0]
-                self._known[name] = about
-            for each in stale:
-                with _errors_of(self._url, DESTINATION), contextlib.suppress(FileNotFoundError):
-                    fs, path = each.connect(DESTINATION)
-                    fs.rm_file(path)
+            try:
+                for name, about in due.items():
+                    if progress is not None:
+                        progress(self._url, done, total)
+                    self._put_file(name)
+                    done += about[0]
+                    self._known[name] = about
+                for each in stale:
+                    with _errors_of(self._url, DESTINATION), contextlib.suppress(FileNotFoundError):
+                        fs, path = each.connect(DESTINATION)
+                        fs.rm_file(path)
+            finally:
+                self._there = None
+                with contextlib.suppress(RecSummaryError):
+                    self._there = _versions(self._listed())
         return total
 
     @contextlib.contextmanager
@@ -374,18 +396,28 @@ class Upload:
                         found[relative] = (status.st_size, status.st_mtime_ns)
         return found
 
-    def _stale_events(self, here: dict[str, tuple[int, int]]) -> list[Url]:
+    def _listed(self) -> dict[str, Entry]:
+        return {entry.url.below: entry for entry in list_tree(self._url, DESTINATION)}
+
+    def _stale_events(self, here: Mapping[str, object], there: Mapping[str, Entry]) -> list[Url]:
+        """Returns event files to remove; raises `DestinationError` if others write to the URL."""
         directories = {name.rpartition("/")[0] for name in here if _EVENTS in name}
         stale = []
-        for entry in list_tree(self._url, DESTINATION) if directories else ():
-            directory, _, name = entry.url.below.rpartition("/")
-            if directory not in directories or _EVENTS not in name or entry.url.below in here:
+        for below, entry in there.items():
+            directory, _, name = below.rpartition("/")
+            is_event_file = directory in directories and _EVENTS in name
+            if not is_event_file and below not in here:
                 continue
-            if not _OUR_EVENTS.fullmatch(name):
+            if is_event_file and below not in here and not _OUR_EVENTS.fullmatch(name):
                 received = verbatim(f"{entry.url}, an event file of another writer")
                 expected = "one writer for each run directory: export elsewhere, or move it away"
                 raise DestinationError(three_part(DESTINATION, received, expected))
-            stale.append(entry.url)
+            if self._there is not None and self._there.get(below) != (entry.size, entry.version):
+                received = verbatim(f"{entry.url}, which another process has written meanwhile")
+                expected = "one writer for each URL: end the others, then export again"
+                raise DestinationError(three_part(DESTINATION, received, expected))
+            if below not in here:
+                stale.append(entry.url)
         return stale
 
     def _put_file(self, name: str) -> None:
@@ -394,6 +426,10 @@ class Upload:
             if not self._url.is_in_a_store:  # s3fs would make a bucket
                 fs.makedirs(path.rpartition("/")[0], exist_ok=True)
             fs.put_file(os.path.join(self.directory, *name.split("/")), path)
+
+
+def _versions(entries: Mapping[str, Entry]) -> dict[str, tuple[int, str]]:
+    return {name: (entry.size, entry.version) for name, entry in entries.items()}
 
 
 def _trimmed(url: str) -> str:

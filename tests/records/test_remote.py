@@ -254,6 +254,46 @@ def test_a_directory_with_event_files_of_others_is_not_written_to(
     assert there(place) == {"run/events.out.tfevents.7.theirs": b"theirs"}
 
 
+@pytest.mark.parametrize("name", [EVENTS, "run/events.out.tfevents.7.rec_summary"])
+def test_what_a_successor_has_put_is_not_replaced(
+    place: tuple[Url, Any, str], tmp_path: Path, name: str
+) -> None:
+    upload, suspended = (Upload(str(tmp_path), place[0]) for _ in range(2))
+    write(tmp_path, EVENTS, b"one")
+    upload.put()
+    write(tmp_path, EVENTS, b"one and two")
+    with pytest.raises(DestinationError, match="which another process has written meanwhile"):
+        suspended.put()
+    assert there(place) == {EVENTS: b"one"}
+    put(place, name, b"six")
+    with pytest.raises(DestinationError, match="which another process has written meanwhile"):
+        upload.put()
+    assert there(place) == {EVENTS: b"one", name: b"six"}
+    put(place, "other/events.out.tfevents.7.rec_summary", b"of another run")
+    Upload(str(tmp_path), place[0]).put()
+    assert there(place)[EVENTS] == b"one and two"
+
+
+def test_a_put_that_failed_halfway_is_no_foreign_one(
+    place: tuple[Url, Any, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upload = Upload(str(tmp_path), place[0])
+    write(tmp_path, EVENTS, b"one")
+    put_file = Upload._put_file
+
+    def broken(self: Upload, name: str) -> None:
+        put_file(self, name)
+        raise DestinationError("not allowed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Upload, "_put_file", broken)
+        with pytest.raises(DestinationError):
+            upload.put()
+    write(tmp_path, EVENTS, b"one and two")
+    assert upload.put() == 11
+    assert there(place) == {EVENTS: b"one and two"}
+
+
 def test_a_failed_put_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
