@@ -3,7 +3,7 @@
 Damage need not stay. On a network file system, the size of a file may arrive seconds before its
 bytes, and a damaged file may be replaced by a repaired one. So reading waits a few seconds at
 damage in the newest file, tries again where nothing more could be read, and remembers the bytes of
-records that it has skipped.
+records that it has skipped, and those where it stopped.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ PATIENCE_SECS: Final = 10.0
 _RECENT_SECS: Final = 600.0  # damage in a file that has rested for longer will stay
 _MOST_LOST: Final = 8  # skipped records of a file whose bytes are remembered
 _COMPARED_BYTES: Final = 1 << 20  # of each
+_TAIL_BYTES: Final = 1 << 12
 
 
 class FilePlace(Struct, array_like=True):
@@ -38,11 +39,13 @@ class FilePlace(Struct, array_like=True):
         offset: Where reading goes on, in bytes.
         ended: Whether nothing behind `offset` could be read.
         lost: Offset, size and checksum of the first records that were skipped.
+        tail: An offset up to which was read, and the checksum of the bytes before it.
     """
 
     offset: Count = 0
     ended: bool = False
     lost: Annotated[list[tuple[Count, Count, Checksum]], Meta(max_length=_MOST_LOST)] = []
+    tail: tuple[Count, Checksum] = (0, 0)
 
 
 class NewRecords:
@@ -147,7 +150,8 @@ class NewRecords:
                     self._unreadable[file.path] = item.offset
                 elif item.flaw is not Flaw.UNREACHABLE and len(place.lost) < _MOST_LOST:
                     size = min(reader.offset - item.offset, _COMPARED_BYTES)
-                    place.lost.append((item.offset, size, _checksum(file, item.offset, size)))
+                    checksum = _checksum(file, item.offset, size) or 0
+                    place.lost.append((item.offset, size, checksum))
                 place.offset = reader.offset
             place.offset, place.ended = reader.offset, reader.ended
             if reader.ended:
@@ -159,14 +163,24 @@ class NewRecords:
         """Whether reading stopped in one of the files at damage that is soon tried again."""
         return any(file.path in self._waiting for file in files)
 
+    def note_tail(self, file: RecordFile, place: FilePlace) -> None:
+        """Remembers the last bytes that were read of a local file, for `is_replaced`."""
+        if file.entry is None and place.offset:
+            start, size = _tail(place.offset)
+            place.tail = (place.offset, _checksum(file, start, size) or 0)
+
     def is_replaced(self, file: RecordFile, place: FilePlace) -> bool:
-        """Whether a file has other bytes where a record was skipped."""
+        """Whether a file has other bytes where a record was skipped, or where reading stopped."""
+        known = list(place.lost)
+        if place.tail[0]:
+            known.append((*_tail(place.tail[0]), place.tail[1]))
         status = file.status
-        if not place.lost or self._compared.get(file.path) == status:
+        if not known or self._compared.get(file.path) == status:
             return False
         self._compared[file.path] = status
+        found = [_checksum(file, offset, size) for offset, size, _ in known]
         return any(
-            _checksum(file, offset, size) != checksum for offset, size, checksum in place.lost
+            each not in (None, checksum) for each, (*_, checksum) in zip(found, known, strict=True)
         )
 
     def keep(self, files: Iterable[RecordFile]) -> None:
@@ -203,10 +217,16 @@ def _boundary(path: str, offset: int) -> int:
         return 0
 
 
-def _checksum(file: RecordFile, offset: int, size: int) -> int:
-    """Returns the checksum of bytes of a file; of none if it cannot be read."""
+def _tail(offset: int) -> tuple[int, int]:
+    """Returns where the bytes before an offset begin that are compared, and how many they are."""
+    size = min(offset, _TAIL_BYTES)
+    return offset - size, size
+
+
+def _checksum(file: RecordFile, offset: int, size: int) -> int | None:
+    """Returns the checksum of bytes of a file; None if it cannot be read."""
     try:
         with contextlib.closing(open_binary(file.path)) as opened:
             return zlib.crc32(opened.read_at(offset, size))
     except OSError:
-        return 0
+        return None

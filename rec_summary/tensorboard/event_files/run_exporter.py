@@ -195,7 +195,7 @@ class RunExporter:
         }
         if any(file.nbytes < place.offset for file, place in places.items()):
             return True
-        # What was skipped is worth another export only if nothing is lost by it.
+        # Other bytes are worth another export only if nothing is lost by it.
         return len(places) == len(cursor.files) and any(
             self._records.is_replaced(file, place) for file, place in places.items()
         )
@@ -234,6 +234,7 @@ class RunExporter:
             self._take(file, batch)
             place.offset = batch.end_offset
             yield
+        self._records.note_tail(file, place)
         self._cursor.files[name] = place
         self._report.files += not (again and place.ended)
         yield

@@ -19,7 +19,7 @@ from rec_summary._pb import lineage_pb2
 from rec_summary.records.format.framing import frame
 from rec_summary.records.reading.repair import repair
 from rec_summary.records.reading.runs import find_runs
-from rec_summary.series import ranks
+from rec_summary.series import new_records, ranks
 from rec_summary.series.options import ExportOptions
 from rec_summary.series.report import Report
 from rec_summary.tensorboard.event_files.cursor import CURSOR_NAME
@@ -175,6 +175,38 @@ def test_what_could_not_be_read_is_exported_once_it_can_be(
     assert len(found) == expected >= 88
     assert found == event_files.scalars(logdir.parent / "fresh" / "records", "loss")
     assert export_tensorboard(records, logdir).runs == ()
+
+
+@pytest.mark.parametrize("count", [79, 89])
+def test_a_record_file_with_other_records_in_the_same_places_is_exported_again(
+    records: Path, logdir: Path, count: int
+) -> None:
+    frames = [frame(event(step, scalar("loss", 1)).SerializeToString()) for step in range(1, 90)]
+    path, _ = write_segment(records)
+    path.chmod(0o600)
+    # One in the middle is missing, as after `repair`: all later ones are in other places.
+    path.write_bytes(b"".join(frames[:40] + frames[41:80]))
+    export_tensorboard(records, logdir)
+    path.write_bytes(b"".join(frames[:count]))
+    export_tensorboard(records, logdir)
+    found = [step for step, _ in event_files.scalars(logdir / "records", "loss")]
+    assert found == list(range(1, count + 1))
+    assert export_tensorboard(records, logdir).runs == ()
+
+
+def test_a_record_file_that_cannot_be_read_for_once_is_not_a_replaced_one(
+    records: Path, logdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_segment(records, *(event(step, scalar("loss", step)) for step in range(9)))
+    export_tensorboard(records, logdir)
+    before = event_bytes(logdir)
+
+    def broken(path: str) -> Any:
+        raise OSError(5, "no answer", path)
+
+    monkeypatch.setattr(new_records, "open_binary", broken)
+    export_tensorboard(records, logdir)
+    assert event_bytes(logdir) == before
 
 
 @pytest.mark.parametrize(
