@@ -24,6 +24,7 @@ from rec_summary.cli.output import (
 from rec_summary.series import DASHBOARDS
 
 if TYPE_CHECKING:
+    from rec_summary.records.reading.runs import Run
     from rec_summary.series.report import ExportReport
     from rec_summary.tables.formats import TableReport
 
@@ -102,8 +103,12 @@ def export(source: str, destination: str, **chosen: Any) -> None:
     URLs. Damaged records are skipped and listed. A second export adds the new records; it
     never changes event files of other programs.
     """
+    from rec_summary.series.overview.choice import check_tags
+
     form, quiet, as_json = (chosen.pop(name) for name in ("form", "quiet", "as_json"))
     _check_combination(form, {**chosen, "jobs": chosen["jobs"] > 1})
+    if chosen["tags"] is not None and not chosen["follow"]:
+        check_tags(_matching(source, chosen["runs"]), chosen["tags"], scalars=False)
     report: ExportReport | TableReport
     if form != "tensorboard":
         report = _export_tables(source, destination, form, quiet=quiet, **chosen)
@@ -111,7 +116,7 @@ def export(source: str, destination: str, **chosen: Any) -> None:
     else:
         silent = quiet or as_json
         report = _export_events(source, destination, quiet=quiet, silent=silent, **chosen)
-        summary = _event_summary(report, source, destination, chosen["runs"])
+        summary = _event_summary(report, source, destination, chosen)
     if as_json:
         print_json({"source": called(source), "destination": called(destination), **vars(report)})
     elif not quiet:
@@ -175,7 +180,7 @@ def _export_events(
 
 
 def _event_summary(
-    report: ExportReport, source: str, logdir: str, pattern: str | None
+    report: ExportReport, source: str, logdir: str, chosen: Mapping[str, Any]
 ) -> Iterator[str]:
     records = sum(report.records.values())
     yield (
@@ -207,19 +212,26 @@ def _event_summary(
             f"  {runs} replaced: restart a running TensorBoard, "
             "or it may still show the old event files"
         )
-    yield from _first_screen(source, logdir, pattern)
+    yield from _first_screen(source, logdir, chosen["runs"], chosen["tags"])
 
 
-def _first_screen(source: str, logdir: str, pattern: str | None) -> Iterator[str]:
+def _first_screen(source: str, logdir: str, pattern: str | None, tags: str | None) -> Iterator[str]:
     """Yields how to see the event files, with the most important tags at the top."""
-    from rec_summary.series.options import matching_runs
+    from rec_summary.series.options import ExportOptions, Selection
     from rec_summary.tensorboard.first_screen import page, pinned_tags, recorded_tags
 
-    found = matching_runs(awaited_runs(source, quiet=True), pattern)
-    tags = pinned_tags(recorded_tags(found))
-    if tags:
+    selection = Selection(ExportOptions(tags=tags))
+    recorded = recorded_tags(_matching(source, pattern))
+    pinned = pinned_tags(tag for tag in recorded if selection.tag(tag))
+    if pinned:
         yield f"To see it: tensorboard --logdir {shlex.quote(one_line(called(logdir)))}"
-        yield f"  {page(_TENSORBOARD, tags)}"
+        yield f"  {page(_TENSORBOARD, pinned)}"
+
+
+def _matching(source: str, pattern: str | None) -> list[Run]:
+    from rec_summary.series.options import matching_runs
+
+    return matching_runs(awaited_runs(source, quiet=True), pattern)
 
 
 def _export_tables(

@@ -34,16 +34,21 @@ def chosen_runs(found: Sequence[Run], pattern: str | None) -> list[Run]:
         raise ArgumentError(f"{error} Tags match it, not runs: {names}. Use --tags.") from error
 
 
-def check_tags(runs: Sequence[Run], pattern: str | None) -> None:
-    """Checks that a regular expression finds something in the tag of a scalar.
+def check_tags(runs: Sequence[Run], pattern: str | None, *, scalars: bool = True) -> None:
+    """Checks that a regular expression finds something in a tag.
+
+    Args:
+        runs: The runs.
+        pattern: The expression; None finds everything.
+        scalars: Whether only the tags of scalars count.
 
     Raises:
-        ArgumentError: There are scalars, and it does not; if runs match, the message says so.
+        ArgumentError: There are tags, and it does not; if runs match, the message says so.
     """
     if pattern is None:
         return
     wanted, others = compiled(pattern, "the choice of tags"), []
-    for tag in _tags(runs):
+    for tag in _tags(runs, scalars=scalars):
         if wanted.search(tag):
             return
         others.append(tag)
@@ -58,15 +63,16 @@ def check_tags(runs: Sequence[Run], pattern: str | None) -> None:
     raise ArgumentError(message + (hint if matching else ""))
 
 
-def _tags(runs: Sequence[Run]) -> Iterator[str]:
-    """Yields the tags of the scalars of runs, each once."""
+def _tags(runs: Sequence[Run], *, scalars: bool = True) -> Iterator[str]:
+    """Yields the tags of runs, or those of their scalars, each once."""
     known: set[str] = set()
     for run in runs:
         for file in run.files:
             if file.name.kind is not Kind.SUMMARY:
                 continue
             for batch in read_batches(file, Report()):
-                new = {tag for kind, tag in batch.series() if kind == SCALAR} - known
+                new = {tag for kind, tag in batch.series() if kind == SCALAR or not scalars}
+                new -= known | {""}
                 known |= new
                 yield from sorted(new)
 
