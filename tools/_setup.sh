@@ -17,7 +17,10 @@ _say() { printf '[%s] %s\n' "$(basename "$0")" "$*" >&2; }
 print_help() { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; }
 
 show_help() {
-    case "${1:-}" in -h | --help) print_help; exit 0 ;; esac
+    local each
+    for each in "$@"; do
+        case "$each" in -h | --help) print_help; exit 0 ;; esac
+    done
 }
 
 find_python() {
