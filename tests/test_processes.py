@@ -13,47 +13,18 @@ import psutil
 import pytest
 
 from rec_summary import export_tensorboard
-from rec_summary.landscape.evaluate import EvaluationEngine, EvaluationTask, evaluate
 from rec_summary.processes import WorkerError, end_with_parent
 from rec_summary.tensorboard.event_files import export
-from tests.support.quadratic import plane_store
+from tests.support.landscape_workers import landscape
 from tests.support.record_dirs import event, scalar, write_segment
 
 _EVALUATING = """
-import sys, time
-from tests.test_processes import landscape
+import sys
+from tests.support.landscape_workers import landscape
 from pathlib import Path
 if __name__ == "__main__":
     landscape(Path(sys.argv[1]), "sleep")
 """
-
-
-class Model:
-    """A model whose loss takes for ever, or whose evaluation kills its process."""
-
-    fingerprint = "model"
-
-    def __init__(self, does: str) -> None:
-        self.does = does
-
-    def __call__(self, device: int | None) -> Model:
-        return self
-
-    def set(self, name: str, value: Any) -> None:
-        pass
-
-    def loss(self) -> float:
-        if self.does == "die":
-            os.kill(os.getpid(), signal.SIGKILL)
-        print("evaluating", flush=True)
-        signal.pause()
-        return 0.0
-
-
-def landscape(folder: Path, does: str) -> None:
-    store = plane_store(folder)
-    task = EvaluationTask(Model(does), store.folder)
-    list(evaluate(task, store.points, range(9), EvaluationEngine(jobs=2)))
 
 
 def _die(run: Any) -> Any:
