@@ -244,7 +244,8 @@ class Record(Batch):
 
     def of(self, values: list[Recorded]) -> Record:
         """Returns the same record with only these of its values."""
-        return Record(self.path, self.offset, self.nbytes, self.wall_time, self.event, values)
+        kind = type(self)
+        return kind(self.path, self.offset, self.nbytes, self.wall_time, self.event, values)
 
     def select(self, selection: Selection, kinds: Collection[str] | None = None) -> Record:
         """Returns the values that are selected."""

@@ -16,54 +16,37 @@ import os
 from typing import Any, Final, Literal
 
 from google.protobuf.message import DecodeError
-from msgspec import Struct, ValidationError, convert, to_builtins
+from msgspec import ValidationError, convert, to_builtins
 
 from rec_summary._pb.lineage_pb2 import TrainLineage
 from rec_summary.records.files import read_plain, temporary_name
-from rec_summary.series.limits import Rank, Seconds, Step
-from rec_summary.series.new_records import FilePlace
-from rec_summary.series.ranks import MergingState
-from rec_summary.series.values import Writers
 from rec_summary.tensorboard.event_files.description import DescriptionState
 from rec_summary.tensorboard.event_files.logdir import LogDir
 from rec_summary.tensorboard.event_files.run_writer import OutputState
-from rec_summary.tensorboard.event_files.targets import TargetNames
+from rec_summary.tensorboard.outputs import TargetNames
+from rec_summary.tensorboard.run_reader import ReadingState
 
 MOST_BYTES: Final = 1 << 27  # a hundred thousand series take a tenth of that
 CURSOR_NAME: Final = ".rec_summary-export.json"
 _LONGEST_INTEGER: Final = 20  # digits; some versions of msgspec fail on very large integers
 
 
-class Cursor(Struct):
+class Cursor(ReadingState, kw_only=True):
     """How far the export of a run has come.
 
     Attributes:
         format: The version of this format.
         options: The fingerprint of the options in force.
         targets: The names of its TensorBoard runs.
-        files: How far each record file was read.
         outputs: The state of each TensorBoard run, by its name.
-        writers: Who wrote which file.
-        merging: What is known of the states of metrics.
         description: What is known of the run as a whole.
-        began: The time of the first record, in seconds since the epoch.
-        reached: The highest step of a summary.
-        furthest: The step that is furthest from zero.
-        evaluating_rank: The rank whose evaluations are shown.
     """
 
     format: Literal[2]
     options: str
     targets: TargetNames
-    files: dict[str, FilePlace]
     outputs: dict[str, OutputState]
-    writers: Writers
-    merging: MergingState
     description: DescriptionState
-    began: Seconds | None
-    reached: Step
-    furthest: Step
-    evaluating_rank: Rank | None
 
 
 def encode(cursor: Cursor) -> bytes:

@@ -23,7 +23,8 @@ from rec_summary.series.options import (
 from rec_summary.series.report import ExportReport, Report
 from rec_summary.tensorboard.event_files.logdir import LogDir
 from rec_summary.tensorboard.event_files.run_exporter import RunExporter
-from rec_summary.tensorboard.event_files.targets import Destination, Names
+from rec_summary.tensorboard.event_files.targets import Destination
+from rec_summary.tensorboard.outputs import Names
 
 __all__ = ["ArgumentError", "Progress", "export_tensorboard"]
 

@@ -20,7 +20,8 @@ from rec_summary.series.run_poller import RunPoller
 from rec_summary.series.text import printable
 from rec_summary.tensorboard.event_files.logdir import LogDir
 from rec_summary.tensorboard.event_files.run_exporter import RunExporter
-from rec_summary.tensorboard.event_files.targets import Destination, Names
+from rec_summary.tensorboard.event_files.targets import Destination
+from rec_summary.tensorboard.outputs import Names
 
 INTERVAL_SECS: Final = 0.25
 _COMMIT_SECS: Final = 5.0

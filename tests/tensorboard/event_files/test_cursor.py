@@ -26,7 +26,7 @@ from rec_summary.tensorboard.event_files.description import DescriptionState
 from rec_summary.tensorboard.event_files.event_file import FilePosition
 from rec_summary.tensorboard.event_files.logdir import LogDir
 from rec_summary.tensorboard.event_files.run_writer import OutputState
-from rec_summary.tensorboard.event_files.targets import TargetNames
+from rec_summary.tensorboard.outputs import TargetNames
 
 RUN = "group/run-\udce9"  # a name that is not UTF-8
 

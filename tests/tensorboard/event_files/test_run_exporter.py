@@ -26,7 +26,8 @@ from rec_summary.tensorboard.event_files.cursor import CURSOR_NAME
 from rec_summary.tensorboard.event_files.export import export_tensorboard
 from rec_summary.tensorboard.event_files.logdir import LogDir
 from rec_summary.tensorboard.event_files.run_exporter import RunExporter
-from rec_summary.tensorboard.event_files.targets import Destination, Names
+from rec_summary.tensorboard.event_files.targets import Destination
+from rec_summary.tensorboard.outputs import Names
 from tests.support import cases, corpus, event_files
 from tests.support.corpus import image
 from tests.support.event_files import LAYOUT, shown

@@ -21,7 +21,8 @@ from rec_summary.series.report import Report
 from rec_summary.tensorboard.dashboards.points import HISTOGRAMS, SCALARS, Plugin, Point
 from rec_summary.tensorboard.event_files.export import export_tensorboard
 from rec_summary.tensorboard.event_files.logdir import LogDir
-from rec_summary.tensorboard.event_files.run_writer import Tags, TensorBoardRun
+from rec_summary.tensorboard.event_files.run_writer import TensorBoardRun
+from rec_summary.tensorboard.outputs import Tags
 from rec_summary.values.tensor import to_tensor
 from tests.support import event_files
 from tests.support.record_dirs import event, histo, scalar, tree, write_segment

@@ -1,0 +1,442 @@
+"""The TensorBoard runs of a recorded run: what is shown where, whatever takes it.
+
+`RunOutput` is one TensorBoard run: it takes recorded values, and maps them to points with tags.
+`RunOutputs` has those of a recorded run, by their purpose, and names them. Event files and the
+data provider are the two kinds of both.
+"""
+
+from __future__ import annotations
+
+import abc
+import itertools
+import zlib
+from collections.abc import Iterable
+from typing import Any, Final
+
+from msgspec import Struct
+
+from rec_summary.records.format.names import Kind
+from rec_summary.records.reading.runs import Run
+from rec_summary.series.batch import Batch, Record, Recorded
+from rec_summary.series.limits import MOST_GRAPHS, Checksum
+from rec_summary.series.lineage import lineage_events
+from rec_summary.series.options import Selection
+from rec_summary.series.report import Report
+from rec_summary.series.step_buffer import BufferState, Finished, Restart, StepBuffer
+from rec_summary.series.text import printable, reason
+from rec_summary.tensorboard import dashboards
+from rec_summary.tensorboard.dashboards.groups import grouped
+from rec_summary.tensorboard.dashboards.points import Plugin, Point
+
+COMPUTATION: Final = "graph"
+EVALUATION_RUN: Final = "eval"
+# TensorBoard gives a meaning to tags that begin so: no recorded series may have one.
+_RESERVED: Final = "_hparams_/"
+_PEEKED: Final = 100  # records of lineage
+
+
+class Tags:
+    """Gives tags to the series of one TensorBoard run.
+
+    TensorBoard distinguishes the series of a run by tag alone, and takes the plugin of a tag from
+    its first value. One tag for two kinds of value breaks the scalar page. So a series is known
+    by the recorded tag, the plugin, and the kind of record. The first series with a tag keeps
+    it. A later one gets the name of its plugin added, `loss` becomes `loss/histograms`, and
+    underscores if that tag exists too. Tags that few people look at are in groups of their own.
+    """
+
+    def __init__(
+        self, run: str, report: Report, state: Iterable[tuple[str, str, str, str]] = ()
+    ) -> None:
+        """Begins with the series of an earlier export; their metadata is written already.
+
+        Args:
+            run: The name of the TensorBoard run.
+            report: Takes notes of tags that had to be changed.
+            state: Recorded tag, plugin, kind, and the tag that is shown, of each series.
+        """
+        self._run = run
+        self._report = report
+        self._shown = {(tag, plugin, kind): shown for tag, plugin, kind, shown in state}
+        self._taken = set(self._shown.values())
+        self._recorded = {tag for tag, _, _ in self._shown}
+
+    def knows(self, tag: str) -> bool:
+        """Whether a series that was recorded under `tag` has a tag."""
+        return tag in self._recorded
+
+    def keeps(self, tag: str, plugin: str, kind: str) -> bool:
+        """Whether a series has the tag that was recorded."""
+        return self._shown.get((tag, plugin, kind)) == tag
+
+    def of(self, plugin: str) -> list[str]:
+        """Returns the tags of all series of a plugin, as they are shown, in order."""
+        return sorted(shown for (_, name, _), shown in self._shown.items() if name == plugin)
+
+    def state(self) -> list[tuple[str, str, str, str]]:
+        """Returns what a later export begins with."""
+        return [(*series, shown) for series, shown in self._shown.items()]
+
+    def place(self, point: Point, kind: str) -> Any:
+        """Returns the point's value with its tag, and with metadata if it is the series' first.
+
+        Args:
+            point: The value; it is changed in place.
+            kind: The kind of record that it comes from.
+        """
+        value = point.value
+        value.tag, is_first = self.name(point, kind)
+        if is_first:
+            value.metadata.CopyFrom(point.plugin.metadata)
+        return value
+
+    def name(self, point: Point, kind: str) -> tuple[str, bool]:
+        """Returns the tag that a point is shown with, and whether it is the series' first."""
+        key = (point.tag, point.plugin.name, kind)
+        shown = self._shown.get(key)
+        if shown is not None:
+            return shown, False
+        shown = self._shown[key] = self._choose(point)
+        self._recorded.add(point.tag)
+        return shown, True
+
+    def _choose(self, point: Point) -> str:
+        name = grouped(point.tag)
+        if name in self._taken or (name.startswith(_RESERVED) and not point.plugin.reserved):
+            name = f"{name}/{point.plugin.name}"
+            while name in self._taken:
+                name += "_"
+            self._report.note(
+                f"run {printable(self._run)}: tag {printable(point.tag)!r} is used for more than "
+                f"one kind of value; what is for {point.plugin.name} is shown as "
+                f"{printable(name)!r}"
+            )
+        self._taken.add(name)
+        return name
+
+
+class RunOutput(abc.ABC):
+    """Takes the values of one TensorBoard run, and passes on the points that it shows.
+
+    Attributes:
+        name: The run's name.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        report: Report,
+        selection: Selection,
+        steps: BufferState | None = None,
+        tags: Iterable[tuple[str, str, str, str]] = (),
+        graphs: dict[str, list[Checksum]] | None = None,
+    ) -> None:
+        """Begins a run, or continues one.
+
+        Args:
+            name: The run's name.
+            report: Counts what is shown and what is not.
+            selection: What is shown.
+            steps: The state of an earlier step buffer.
+            tags: The state of earlier tags.
+            graphs: The checksums of graphs that are shown already, by kind; kept up to date.
+        """
+        self.name = name
+        self._report = report
+        self._selection = selection
+        self._mappers = {kind: make() for kind, make in dashboards.VALUES.items()}
+        self._buffer = StepBuffer(name, report, steps)
+        self._tags = Tags(name, report, tags)
+        self._graphs = {} if graphs is None else graphs
+
+    @property
+    def step(self) -> int | None:
+        """The current step."""
+        return self._buffer.step
+
+    def take(self, batch: Batch) -> None:
+        """Takes recorded values.
+
+        Values of kinds without a dashboard are counted only.
+
+        Raises:
+            DestinationError: They cannot be written.
+        """
+        chosen = batch.select(self._selection, self._mappers)
+        left_out = batch.count - chosen.count
+        if left_out:
+            for (kind, _), span in batch.series().items():
+                if kind not in self._mappers:
+                    self._report.unknown[kind] += span.values
+                    left_out -= span.values
+            self._report.left_out += left_out
+        self._pass_on(self._buffer.add(chosen))
+
+    def shows(self, tag: str) -> bool:
+        """Whether there is a value with this recorded tag."""
+        self._pass_on(self._buffer.flush())
+        return self._tags.knows(tag)
+
+    def put_graph(self, record: Record, graph: Any, kind: str = COMPUTATION) -> None:
+        """Shows a graph, unless the same graph is shown already.
+
+        A TensorBoard run has one computation graph. Further ones (training was started
+        again with another network) are shown beside it as `graph_2` and so on, and so are graphs
+        of another kind under the name of that kind.
+
+        Args:
+            record: The record that it was made of.
+            graph: A `GraphDef`.
+            kind: What it is a graph of.
+
+        Raises:
+            DestinationError: It cannot be written.
+        """
+        if not self._selection.plugin("graphs"):
+            return
+        serialized = graph.SerializeToString(deterministic=True)
+        known = self._graphs.setdefault(kind, [])
+        if zlib.crc32(serialized) in known:
+            return
+        if len(known) >= MOST_GRAPHS:
+            self._report.note(
+                f"run {printable(self.name)}: of its graphs, the first {MOST_GRAPHS} are shown"
+            )
+            return
+        known.append(zlib.crc32(serialized))
+        self._pass_on(self._buffer.flush())
+        if kind == COMPUTATION and len(known) == 1:
+            self._write_graph(record, serialized)
+        else:
+            tag = kind if len(known) == 1 else f"{kind}_{len(known)}"
+            self._write_tagged_graph(record, kind, tag, graph)
+
+    @abc.abstractmethod
+    def _restart(self, restart: Restart) -> None:
+        """Forgets what a restart supersedes."""
+
+    @abc.abstractmethod
+    def _write_framed(self, batch: Batch) -> bool:
+        """Writes values that are shown as they are recorded, under the tags they have.
+
+        Returns:
+            Whether that is possible; if not, they are converted one by one.
+        """
+
+    @abc.abstractmethod
+    def _write_points(self, record: Record, points: list[tuple[Recorded, Point]]) -> None:
+        """Writes the points of a record, each with the value that it was made of."""
+
+    @abc.abstractmethod
+    def _write_graph(self, record: Record, serialized: bytes) -> None:
+        """Writes the first computation graph of the run."""
+
+    @abc.abstractmethod
+    def _write_tagged_graph(self, record: Record, kind: str, tag: str, graph: Any) -> None:
+        """Writes another graph."""
+
+    def _pass_on(self, finished: Iterable[Finished]) -> None:
+        """Writes what is finished."""
+        for each in finished:
+            if isinstance(each, Restart):
+                self._restart(each)
+            else:
+                self._write_batch(each)
+
+    def _wants(self, plugin: Plugin) -> bool:
+        return self._selection.plugin(plugin.dashboard)
+
+    def _write_batch(self, batch: Batch) -> None:
+        """Writes records: as they are framed in the batch where possible, else one by one.
+
+        Most series have to be converted at their first record only, some always. So each time
+        that records have to be converted, twice as many are.
+        """
+        converted = 1
+        while (count := len(batch)) > 1:
+            places = [
+                span.place for each, span in batch.series().items() if not self._is_framed(*each)
+            ]
+            framed = min(places, default=count)
+            if framed:
+                part = batch.part(0, framed)
+                if not self._write_framed(part):
+                    break
+                for (kind, _), span in part.series().items():
+                    self._report.exported[kind] += span.values
+            reached = min(framed + converted, count)
+            for record in batch.part(framed, reached).records():
+                self._write_record(record)
+            batch = batch.part(reached, count)
+            converted *= 2
+        for record in batch.records():
+            self._write_record(record)
+
+    def _is_framed(self, kind: str, tag: str) -> bool:
+        """Whether all that is shown of a series is its values, under the tag that was recorded."""
+        mapper = self._mappers[kind]
+        return (
+            mapper.plugin is not None
+            and self._wants(mapper.plugin)
+            and self._tags.keeps(tag, mapper.plugin.name, kind)
+            and not mapper.shows_more(tag)
+        )
+
+    def _write_record(self, record: Record) -> None:
+        found: list[tuple[Recorded, Point]] = []
+        for recorded in record.values:
+            try:
+                points = self._points(record, recorded)
+            except (ValueError, ArithmeticError, MemoryError) as error:
+                what = f"{recorded.kind} {recorded.tag!r} cannot be shown: {reason(error)}"
+                self._report.problem(record.path, record.offset, what)
+                continue
+            found.extend((recorded, point) for point in points if self._wants(point.plugin))
+            self._report.exported[recorded.kind] += 1
+        if found:
+            self._write_points(record, found)
+
+    def _points(self, record: Record, recorded: Recorded) -> list[Point]:
+        """Returns the points of a recorded value.
+
+        Raises:
+            ValueError: It cannot be shown.
+        """
+        return list(self._mappers[recorded.kind](recorded.tag, recorded.value))
+
+
+class TargetNames(Struct):
+    """The names of the TensorBoard runs of a recorded run, by purpose.
+
+    Attributes:
+        several: Whether each rank has a sub-run.
+        names: The names.
+    """
+
+    several: bool
+    names: dict[str, str]
+
+
+class Names:
+    """Assigns the names of TensorBoard runs; each name is used once."""
+
+    def __init__(self, runs: Iterable[str] = ()) -> None:
+        """Reserves the names of recorded runs: no sub-run gets one of them."""
+        self._runs = set(runs)
+        self._taken: set[str] = set()
+
+    def add(self, names: Iterable[str]) -> None:
+        """Adds names that are in use already."""
+        self._taken.update(names)
+
+    def unclaimed(self) -> Names:
+        """Returns names that are reserved for the same runs, of which none is in use yet."""
+        names = Names()
+        names._runs = self._runs
+        return names
+
+    def claim(self, name: str) -> str:
+        """Returns `name`, with underscores added if it is taken."""
+        while name in self._taken or name in self._runs:
+            name += "_"
+        self._taken.add(name)
+        return name
+
+    def claim_run(self, name: str) -> str:
+        """Returns the name of a run that was found later: its own, if no sub-run has it."""
+        if name in self._taken:
+            name = self.claim(name)
+        self._runs.add(name)
+        return name
+
+    def release(self, names: Iterable[str]) -> None:
+        """Releases names, for other runs to use."""
+        self._taken.difference_update(names)
+
+    def fit(self, run: Run, state: TargetNames) -> bool:
+        """Whether a run would get the same names now as in an earlier export."""
+        if not state.several and is_parallel(run):
+            return False
+        return not any(name != run.name and name in self._runs for name in state.names.values())
+
+
+class RunOutputs(abc.ABC):
+    """The TensorBoard runs of one recorded run: its own, and its sub-runs.
+
+    Each is opened when it gets its first value.
+
+    Attributes:
+        run: The run, with its current files.
+        targets: The names in use, by purpose.
+    """
+
+    def __init__(self, run: Run, names: Names, targets: TargetNames) -> None:
+        """Begins, or continues with the runs of an earlier export.
+
+        Args:
+            run: The run.
+            names: Assigns names to TensorBoard runs.
+            targets: The names that are in use already; more are added.
+        """
+        self.run = run
+        self.targets = targets
+        self._assigned = names
+        names.add(self.names())
+
+    def names(self) -> list[str]:
+        """Returns all names in use."""
+        return [*self.targets.names.values(), self.run.name]
+
+    def session(self) -> RunOutput:
+        """Returns the TensorBoard run of the run itself; HParams shows it as a session."""
+        return self._open(self.run.name)
+
+    def evaluation(self) -> RunOutput:
+        """Returns the TensorBoard run of the metrics of evaluations."""
+        return self._open(self._evaluation_name())
+
+    def writer(self, rank: int, number: int = 1) -> RunOutput:
+        """Returns the TensorBoard run of a rank; its further writers have numbers from 2 on."""
+        return self._open(self._writer_name(rank, number), rank)
+
+    @abc.abstractmethod
+    def _open(self, name: str, rank: int | None = None) -> RunOutput:
+        """Returns the TensorBoard run of a name; `rank` is given if it belongs to one rank."""
+
+    def _stamp(self, name: str, rank: int | None) -> int:
+        """Returns when the records of a TensorBoard run were begun, in whole seconds."""
+        files = self.run.files
+        if rank is not None and name != self.run.name:
+            files = tuple(file for kind in Kind for file in self.run.of(kind, rank))
+        return min((file.name.stamp for file in files), default=0)
+
+    def _writer_name(self, rank: int, number: int = 1) -> str:
+        known, key = self.targets.names, f"rank {rank}"
+        if number > 1:
+            wanted = f"{self._writer_name(rank)}/writer_{number}"
+            return self._name(f"{key} writer {number}", wanted)
+        if not self.targets.several and not any(each.startswith("rank ") for each in known):
+            known[key] = self.run.name
+        return self._name(key, f"{self.run.name}/rank_{rank}")
+
+    def _evaluation_name(self) -> str:
+        return self._name("evaluation", f"{self.run.name}/{EVALUATION_RUN}")
+
+    def _name(self, key: str, wanted: str) -> str:
+        known = self.targets.names
+        if key not in known:
+            known[key] = self._assigned.claim(wanted)
+        return known[key]
+
+
+def is_parallel(run: Run) -> bool:
+    """Whether several ranks write to a run.
+
+    Several ranks have written files, or the lineage of the only one so far states that there
+    are more: a live export may find the first rank before the others start.
+    """
+    if len(run.ranks) > 1:
+        return True
+    files = (lineage_events(run, rank, Report()) for rank in run.ranks)
+    first = itertools.islice(itertools.chain.from_iterable(files), _PEEKED)
+    return any(each.event.train_lineage.run_state.rank_size > 1 for each in first)
