@@ -90,6 +90,22 @@ class Span(NamedTuple):
     last_step: int
 
 
+class Located(NamedTuple):
+    """Where the values of one series are, that are not scalars; the arrays are of shape [n].
+
+    Attributes:
+        series: The series.
+        steps: The training steps.
+        wall_times: Seconds since the epoch.
+        offsets: Where in the file the records begin, in bytes.
+    """
+
+    series: Series
+    steps: Integers
+    wall_times: Floats
+    offsets: Integers
+
+
 class Batch(abc.ABC):
     """Records in a row of one file.
 
@@ -148,6 +164,10 @@ class Batch(abc.ABC):
     @abc.abstractmethod
     def scalars(self) -> Columns:
         """Returns the scalars."""
+
+    @abc.abstractmethod
+    def located(self) -> Iterator[Located]:
+        """Yields where the values are that are not scalars; a series may come several times."""
 
     @abc.abstractmethod
     def frames(self) -> list[bytes | memoryview] | None:
@@ -283,6 +303,12 @@ class Record(Batch):
             np.full(count, self.wall_time, np.float64),
             np.array([each.value.scalar_value for each in scalars], np.float64),
         )
+
+    def located(self) -> Iterator[Located]:
+        """Yields where the values are that are not scalars: in this record."""
+        for series in self.series():
+            if series[0] != SCALAR:
+                yield Located(series, self.steps, self.wall_times, np.array([self.offset]))
 
     def frames(self) -> None:
         """Returns None: the values of a single record are converted one by one."""

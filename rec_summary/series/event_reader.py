@@ -250,6 +250,13 @@ class EventReader:
         return Record(self._path, offset, len(data), self._wall_time, event)
 
 
+def record_at(file: RecordFile, offset: int) -> Record | None:
+    """Returns the record that begins at an offset; None if none can be read there."""
+    with EventReader(file, Report(), offset) as reader:
+        record = reader._next()
+    return record if isinstance(record, Record) else None
+
+
 def hint(offset: int) -> str:
     """Returns a question to add where the first record of a file cannot be read."""
     return " (is this a record file?)" if offset == 0 else ""

@@ -40,6 +40,7 @@ from rec_summary.series.step_buffer import Restart
 
 _PER_BUCKET: Final = 4
 _FINER: Final = 4  # while points come, buckets are at least so many times finer than in the end
+_MOST_PARTS: Final = 256  # arrays of few points each take more memory than their points
 _POINT: Final = np.dtype(
     [("index", "i8"), ("serial", "i8"), ("step", "i8"), ("wall_time", "f8"), ("value", "f8")]
 )
@@ -113,6 +114,8 @@ class ScalarSampler:
         self._held += len(new)
         if self._held > self._most_held:
             self._join()
+        elif len(self._new) > _MOST_PARTS:
+            self._all()
 
     def forget(self, step: int) -> None:
         """Forgets the points of `step` and of later steps: training went on from there."""

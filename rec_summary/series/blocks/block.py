@@ -19,6 +19,7 @@ from rec_summary.series.batch import (
     Columns,
     Floats,
     Integers,
+    Located,
     Record,
     Series,
     Span,
@@ -212,6 +213,15 @@ class Block(Batch):
             self._scanned.wall_times[where],
             values[order],
         )
+
+    def located(self) -> Iterator[Located]:
+        """Yields where the values are that are not scalars."""
+        scanned = self._scanned
+        for group, places, _ in self._groups:
+            for series in self._series[group]:
+                if series[0] != SCALAR:
+                    steps, wall_times = scanned.steps[places], scanned.wall_times[places]
+                    yield Located(series, steps, wall_times, scanned.bounds[places])
 
     def frames(self) -> list[bytes | memoryview] | None:
         """Returns the records as events of an event file; None if a series is not selected."""

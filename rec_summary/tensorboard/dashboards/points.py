@@ -77,6 +77,7 @@ class ValueMapper(abc.ABC):
             if the value is converted by more than its wire format.
         memory: What the mapper remembers; a later export continues with it.
         note: Why some values are not shown, if any are not.
+        draws: Whether pictures are drawn; if not, their points have images of no bytes.
     """
 
     plugin: ClassVar[Plugin | None] = None
@@ -85,6 +86,7 @@ class ValueMapper(abc.ABC):
         """Begins with an empty memory."""
         self.memory: set[str] = set()
         self.note: str | None = None
+        self.draws = True
 
     @abc.abstractmethod
     def __call__(self, tag: str, value: Summary.Value) -> Iterable[Point]:

@@ -18,7 +18,7 @@ from rec_summary._pb import anf_ir_pb2
 from rec_summary._pb.summary_pb2 import Summary
 from rec_summary.tensorboard.dashboards import colours
 from rec_summary.tensorboard.dashboards.histograms import HistogramMapper
-from rec_summary.tensorboard.dashboards.images import drawn
+from rec_summary.tensorboard.dashboards.images import drawn, encoded
 from rec_summary.tensorboard.dashboards.points import Point, ValueMapper
 from rec_summary.tensorboard.dashboards.scalars import scalar
 from rec_summary.tensorboard.dashboards.text import table, text_point
@@ -63,7 +63,8 @@ class TensorMapper(ValueMapper):
         name = anf_ir_pb2.DataType.Name(value.tensor.data_type).removeprefix("DT_").lower()
         yield text_point(f"{tag}/{STATISTICS}", table("", statistics(array, name)))
         if array.ndim == 2 and array.size:
-            yield heat_map(f"{tag}/{HEAT_MAP}", array)
+            name = f"{tag}/{HEAT_MAP}"
+            yield heat_map(name, array) if self.draws else encoded(name, b"", channels=3)
 
 
 def statistics(array: Array, dtype: str) -> Iterator[tuple[str, object]]:

@@ -50,7 +50,8 @@ class LandscapeMapper(ValueMapper):
         self.memory.add(str(len(self.memory)))
         try:
             for name, draw in ((CONTOUR, contour_picture), (VIEW, surface_picture)):
-                yield encoded(f"{tag}/{name}", draw(landscape), channels=4)
+                picture = draw(landscape) if self.draws else b""
+                yield encoded(f"{tag}/{name}", picture, channels=4)
         except ImportError as error:
             self.note = str(error)
 

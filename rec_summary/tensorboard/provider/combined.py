@@ -1,0 +1,85 @@
+"""Several sources of data as one: records beside event files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tensorboard.data import provider
+
+from rec_summary.tensorboard.provider.data_provider import KEY_PREFIX
+
+
+class CombinedDataProvider(provider.DataProvider):  # type: ignore[misc]
+    """Joins records with another provider's runs. Where both have a series, that of records counts.
+
+    Attributes:
+        other: The other provider; None until it is ready.
+    """
+
+    def __init__(self, records: Any, other: Any = None) -> None:
+        """Joins two providers."""
+        self._records = records
+        self.other = other
+
+    def experiment_metadata(self, ctx: Any = None, *, experiment_id: str) -> Any:
+        """Returns where the records are."""
+        return self._records.experiment_metadata(ctx, experiment_id=experiment_id)
+
+    def list_plugins(self, ctx: Any = None, *, experiment_id: str) -> list[str]:
+        """Returns the names of the plugins that have data."""
+        found = set(self._records.list_plugins(ctx, experiment_id=experiment_id))
+        if self.other is not None:
+            found.update(self.other.list_plugins(ctx, experiment_id=experiment_id) or ())
+        return sorted(found)
+
+    def list_runs(self, ctx: Any = None, *, experiment_id: str) -> list[Any]:
+        """Returns the runs."""
+        found = list(self._records.list_runs(ctx, experiment_id=experiment_id))
+        known = {run.run_id for run in found}
+        if self.other is not None:
+            others = self.other.list_runs(ctx, experiment_id=experiment_id)
+            found.extend(run for run in others if run.run_id not in known)
+        return found
+
+    def list_scalars(self, ctx: Any = None, **request: Any) -> Any:
+        """Returns the series of scalars of both."""
+        return self._both("list_scalars", ctx, request)
+
+    def read_scalars(self, ctx: Any = None, **request: Any) -> Any:
+        """Returns the scalars of both."""
+        return self._both("read_scalars", ctx, request)
+
+    def read_last_scalars(self, ctx: Any = None, **request: Any) -> Any:
+        """Returns the last scalars of both."""
+        return self._both("read_last_scalars", ctx, request)
+
+    def list_tensors(self, ctx: Any = None, **request: Any) -> Any:
+        """Returns the series of tensors of both."""
+        return self._both("list_tensors", ctx, request)
+
+    def read_tensors(self, ctx: Any = None, **request: Any) -> Any:
+        """Returns the tensors of both."""
+        return self._both("read_tensors", ctx, request)
+
+    def list_blob_sequences(self, ctx: Any = None, **request: Any) -> Any:
+        """Returns the series of blobs of both."""
+        return self._both("list_blob_sequences", ctx, request)
+
+    def read_blob_sequences(self, ctx: Any = None, **request: Any) -> Any:
+        """Returns the keys of blobs of both."""
+        return self._both("read_blob_sequences", ctx, request)
+
+    def read_blob(self, ctx: Any = None, *, blob_key: str) -> Any:
+        """Returns a blob of the provider that made the key."""
+        is_ours = self.other is None or blob_key.startswith(KEY_PREFIX)
+        return (self._records if is_ours else self.other).read_blob(ctx, blob_key=blob_key)
+
+    def _both(self, method: str, ctx: Any, request: Any) -> Any:
+        found = {
+            run: dict(tags) for run, tags in getattr(self._records, method)(ctx, **request).items()
+        }
+        if self.other is not None:
+            others = getattr(self.other, method)(ctx, **request) or {}
+            for run, tags in others.items():
+                found[run] = {**tags, **found.get(run, {})}
+        return found

@@ -1,0 +1,194 @@
+"""The runs of a tree of record directories, kept up to date by a thread."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import os
+import threading
+import time
+from typing import Final
+
+from rec_summary._pb.lineage_pb2 import RunState
+from rec_summary.records.reading.runs import Run
+from rec_summary.scrubbing import scrubbed
+from rec_summary.series.lineage import Lineage
+from rec_summary.series.options import matching_runs
+from rec_summary.series.report import Report
+from rec_summary.series.run_poller import RunPoller
+from rec_summary.series.text import printable, reason
+from rec_summary.tensorboard.dashboards.hparams import RUNNING, end_point, ended_status, start_point
+from rec_summary.tensorboard.dashboards.text import lineage_point
+from rec_summary.tensorboard.outputs import Names, TargetNames, is_parallel
+from rec_summary.tensorboard.provider.served_run import ServedRun, ServedRuns
+from rec_summary.tensorboard.run_reader import RunReader, continues, nothing_read
+
+logger = logging.getLogger("rec_summary")
+
+INTERVAL_SECS: Final = 0.25
+_LONGEST_INTERVAL_SECS: Final = 0.75  # a record shows within a second
+_SHARE: Final = 100  # a poll without news takes at most one part in so many of the time
+_MOST_TRIES: Final = 2
+_KIND: Final = "lineage"
+_LAST_HPARAMS_STEP: Final = 2**31 - 1  # `MetricValue.training_step` of its API is an int32
+
+
+class _Loader(RunReader):
+    """Reads one run, and describes it.
+
+    Attributes:
+        outputs: Its TensorBoard runs.
+    """
+
+    def __init__(self, run: Run, names: Names, report: Report, *, several: bool) -> None:
+        self.outputs = ServedRuns(run, names, TargetNames(several, {}), report)
+        super().__init__(run, self.outputs, report, nothing_read(), {})
+
+    def fits(self, run: Run) -> bool:
+        """Whether what was read is the beginning of what there is now, and has the same names."""
+        if self.is_of_several(run) and not self.outputs.targets.several:
+            return False
+        return not self._state.files or continues(run, self._state)
+
+    def is_of_several(self, run: Run) -> bool:
+        """Whether several ranks write to the run, as far as it has been read."""
+        return len(run.ranks) > 1 or any(
+            each.train is not None and each.train.run_state.rank_size > 1
+            for each in self._lineages.values()
+        )
+
+    def update(self, run: Run, stop: threading.Event) -> None:
+        """Reads what is new, and shows it."""
+        self._run = self.outputs.run = run
+        for _ in self._read_all(final=False):
+            if stop.is_set():
+                return
+        lineages = {rank: each for rank, each in sorted(self._lineages.items()) if not each.empty}
+        for rank, lineage in lineages.items():
+            is_first = rank == min(lineages)
+            home = self.outputs.session() if is_first else self.outputs.writer(rank)
+            home.show(self._state.reached, lineage.last_time, _KIND, lineage_point(lineage))
+        trained = [each for each in lineages.values() if each.describes_training]
+        if trained and abs(self._state.furthest) <= _LAST_HPARAMS_STEP:
+            # With a step beyond, the page of hyper-parameters fails for all runs.
+            self._show_session(trained[0])
+        self.outputs.settle()
+
+    def _show_session(self, lineage: Lineage) -> None:
+        session, began = self.outputs.session(), self._state.began
+        start = start_point(self._run.name, lineage, lineage.last_time if began is None else began)
+        session.show(0, lineage.last_time, _KIND, start)
+        ended = ended_status(lineage)
+        if ended is not None:
+            session.show(0, lineage.last_time, _KIND, end_point(ended, lineage.train_time))
+        elif lineage.status == RunState.RUNNING:
+            session.show(0, lineage.last_time, _KIND, end_point(RUNNING))
+
+
+class RunIndex:
+    """Reads the runs of a tree, and what is added to them.
+
+    A run is read again from the beginning if its files are those of another training, or if a
+    second rank writes to it. A run that is gone is dropped.
+
+    Attributes:
+        source: The tree.
+        report: What was read, and what cannot be shown.
+    """
+
+    def __init__(self, source: str, pattern: str | None = None) -> None:
+        """Prepares; nothing is read before `poll` or `start`.
+
+        Args:
+            source: A record directory or a tree of them, a path or a URL; it need not exist yet.
+            pattern: A pattern as of `fnmatch`: only runs whose names match.
+        """
+        self.source = source
+        self.report = Report()
+        self._pattern = pattern
+        self._poller = RunPoller(source)
+        self._names = Names()
+        self._runs: dict[str, str] = {}  # names by path
+        self._loaders: dict[str, _Loader] = {}  # by path
+        self._failures: dict[str, str] = {}  # by path
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="rec_summary-index", daemon=True)
+
+    def start(self) -> None:
+        """Starts a thread that polls."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Ends the thread."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def served(self) -> list[ServedRun]:
+        """Returns the TensorBoard runs that have values."""
+        found = [list(each.outputs.served.values()) for each in list(self._loaders.values())]
+        return [run for runs in found for run in runs if run.started is not None]
+
+    def poll(self) -> bool:
+        """Reads what is new; returns whether there was anything new."""
+        changed = self._poller.poll()
+        present = self._poller.runs()
+        # First of all, so that no sub-run gets the name of a run.
+        for run in present:
+            if run.path not in self._runs:
+                self._runs[run.path] = self._names.claim_run(run.name)
+        if len(present) < len(self._runs):
+            for path in self._runs.keys() - {run.path for run in present}:
+                del self._runs[path]
+                self._drop(path)
+        for run in matching_runs(changed, self._pattern):
+            if self._stop.is_set():
+                break
+            self._update(dataclasses.replace(run, name=self._runs[run.path]))
+        return bool(changed)
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            begun = time.monotonic()
+            try:
+                is_new = self.poll()
+            except Exception as error:  # noqa: BLE001 - the next poll may succeed
+                self._fail(self.source, error)
+                is_new = True
+            taken = 0.0 if is_new else time.monotonic() - begun
+            self._stop.wait(min(max(INTERVAL_SECS, taken * _SHARE), _LONGEST_INTERVAL_SECS))
+
+    def _update(self, run: Run) -> None:
+        try:
+            loader, several = self._loaders.get(run.path), False
+            for _ in range(_MOST_TRIES):
+                if loader is not None and not loader.fits(run):
+                    several = loader.is_of_several(run)
+                    self._drop(run.path)
+                    loader = None
+                if loader is None:
+                    several = several or is_parallel(run)
+                    loader = _Loader(run, self._names, self.report, several=several)
+                    self._loaders[run.path] = loader
+                loader.update(run, self._stop)
+                if loader.fits(run):  # else its lineage states that there are more ranks
+                    return
+        except Exception as error:  # noqa: BLE001 - other runs are shown all the same
+            self._fail(run.path, error)
+
+    def _drop(self, path: str) -> None:
+        loader = self._loaders.pop(path, None)
+        if loader is not None:
+            self._names.release(loader.outputs.targets.names.values())
+
+    def _fail(self, path: str, error: Exception) -> None:
+        """Reports a failure, once."""
+        text = f"{type(error).__name__}: {reason(error)}"
+        if self._failures.get(path) != text:
+            self._failures[path] = text
+            logger.error("rec_summary: %s cannot be shown: %s", printable(scrubbed(path)), text)
+
+
+def location(source: str) -> str:
+    """Returns the name of a source that pages show: without a password."""
+    return printable(scrubbed(os.fspath(source)))

@@ -1,0 +1,183 @@
+"""The series of a TensorBoard run: scalars as samples, everything else as references to records."""
+
+from __future__ import annotations
+
+from array import array
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from rec_summary.series.sampling import ScalarSampler, m4
+from rec_summary.tensorboard.dashboards.points import Plugin, Point
+
+KEPT_SCALARS: Final = 10_000
+"""Points of a series of scalars that are kept: more than a page asks for, unless it is told to."""
+
+_PER_BUCKET: Final = 4
+_NO_STEP: Final = -(1 << 63)
+_TYPES: Final = "qdiq"  # of the columns of references
+
+
+class ScalarSeries:
+    """A series of scalars, downsampled by M4 while it is read.
+
+    Attributes:
+        plugin: Whose series it is.
+    """
+
+    def __init__(self, plugin: Plugin) -> None:
+        """Begins empty."""
+        self.plugin = plugin
+        self._sampler = ScalarSampler(KEPT_SCALARS)
+        self._last: tuple[int, float] | None = None
+
+    def extend(self, steps: Any, wall_times: Any, values: Any) -> None:
+        """Takes the next points, at least one; all arguments are arrays of shape [n]."""
+        self._sampler.extend(steps, wall_times, values)
+        step, wall_time = self._last or (_NO_STEP, -np.inf)
+        self._last = max(step, int(steps[-1])), max(wall_time, float(wall_times.max()))
+
+    def forget(self, step: int) -> None:
+        """Forgets what is of a step or of later ones."""
+        self._sampler.forget(step)
+        points = self._sampler.points()
+        self._last = None
+        if len(points):
+            self._last = int(points["step"].max()), float(points["wall_time"].max())
+
+    def last(self) -> tuple[int, float] | None:
+        """Returns the highest step and the latest wall time; None if there are no points."""
+        return self._last
+
+    def points(self, most: int) -> npt.NDArray[Any]:
+        """Returns at most so many points, the last one among them.
+
+        From four on, the least and the greatest value of all are among them as well.
+
+        Returns:
+            An array with the fields `step`, `wall_time` and `value`, by step.
+        """
+        points = self._sampler.points()
+        steps = points["step"]
+        # Of a step that was recorded again after it was read, the later value counts.
+        points = points[np.append(steps[1:] != steps[:-1], True)] if len(steps) else points
+        count = len(points)
+        if count <= most:
+            return points
+        if most < _PER_BUCKET:
+            return points[count - most :]
+        index, buckets = points["index"], most // _PER_BUCKET
+        first = int(index[0])
+        return points[m4((index - first) * buckets // (index[-1] - first + 1), points["value"])]
+
+
+class Reference(NamedTuple):
+    """Where a value is.
+
+    Attributes:
+        step: The step.
+        wall_time: Seconds since the epoch.
+        file: The number of its file; -1 if it is kept in memory.
+        offset: Where in the file its record begins, in bytes; the number of a kept value.
+    """
+
+    step: int
+    wall_time: float
+    file: int
+    offset: int
+
+
+class StoredSeries:
+    """A series of values that are read when they are asked for.
+
+    Attributes:
+        plugin: Whose series it is.
+        kind: The kind of record that the values are made of.
+        recorded: The tag that was recorded.
+        tag: The tag of the points that are made of them.
+    """
+
+    def __init__(self, kind: str, recorded: str, point: Point) -> None:
+        """Begins empty.
+
+        Args:
+            kind: The kind of record.
+            recorded: The tag that was recorded.
+            point: The first point.
+        """
+        self.plugin = point.plugin
+        self.kind = kind
+        self.recorded = recorded
+        self.tag = point.tag
+        self._columns: tuple[array[Any], ...] = tuple(map(array, _TYPES))
+
+    def extend(self, steps: Any, wall_times: Any, file: int, offsets: Any) -> None:
+        """Takes the places of further values, in one file; arrays of shape [n]."""
+        files = np.full(len(steps), file)
+        for column, new in zip(self._columns, (steps, wall_times, files, offsets), strict=True):
+            column.frombytes(np.asarray(new).astype(column.typecode).tobytes())
+
+    def forget(self, step: int) -> None:
+        """Forgets what is of a step or of later ones."""
+        columns = [np.array(column) for column in self._columns]
+        kept = columns[0] < step
+        if not kept.all():
+            for column, values in zip(self._columns, columns, strict=True):
+                del column[:]
+                column.frombytes(values[kept].tobytes())
+
+    def last(self) -> tuple[int, float] | None:
+        """Returns the highest step and the latest wall time; None if there are no values."""
+        steps, wall_times = self._columns[:2]
+        return (max(steps), max(wall_times)) if steps else None
+
+    def points(self, most: int) -> list[Reference]:
+        """Returns at most so many values at even distances, the last one among them, by step.
+
+        Of several values of a step, the last one counts.
+        """
+        steps, *others = (np.array(column) for column in self._columns)
+        if not len(steps) or most < 1:
+            return []
+        order = np.argsort(steps, kind="stable")
+        ordered = steps[order]
+        order = order[np.append(ordered[1:] != ordered[:-1], True)]
+        if len(order) > most:
+            order = order[np.linspace(len(order) - 1, 0, most).astype(np.int64)[::-1]]
+        columns = (column[order].tolist() for column in (steps, *others))
+        return [Reference(*row) for row in zip(*columns, strict=True)]
+
+    def at(self, step: int) -> Reference | None:
+        """Returns the last value of a step."""
+        steps = np.array(self._columns[0])
+        found = np.flatnonzero(steps == step)
+        if not len(found):
+            return None
+        row = int(found[-1])
+        return Reference(*(column[row] for column in self._columns))
+
+
+class FixedSeries:
+    """A series of one value, which is replaced when it changes.
+
+    Attributes:
+        plugin: Whose series it is.
+        step: The step.
+        wall_time: Seconds since the epoch.
+        value: TensorBoard's `Summary.Value`.
+    """
+
+    def __init__(self, step: int, wall_time: float, point: Point) -> None:
+        """Holds a point."""
+        self.plugin = point.plugin
+        self.step = step
+        self.wall_time = wall_time
+        self.value = point.value
+
+    def last(self) -> tuple[int, float]:
+        """Returns the step and the wall time."""
+        return self.step, self.wall_time
+
+
+Series = ScalarSeries | StoredSeries | FixedSeries
