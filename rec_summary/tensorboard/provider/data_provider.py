@@ -30,6 +30,7 @@ KEY_PREFIX: Final = "rec_summary."
 """How the keys of blobs begin."""
 
 _IMAGE_BLOBS: Final = 3  # width, height, image
+_NAMED: Final = ("scalars", "histograms", "images")  # as TensorBoard's own loader has it
 _EVERYTHING: Final = 1 << 62
 _Found = dict[str, dict[str, Any]]
 
@@ -64,7 +65,7 @@ class RecordDataProvider(provider.DataProvider):  # type: ignore[misc]
             plugin_name,
             summary_pb2.DATA_CLASS_SCALAR,
             run_tag_filter,
-            lambda run, tag, series: provider.ScalarTimeSeries(**_facts(series)),
+            lambda run, tag, series: provider.ScalarTimeSeries(**_facts(tag, series)),
         )
 
     def read_scalars(
@@ -103,7 +104,7 @@ class RecordDataProvider(provider.DataProvider):  # type: ignore[misc]
             plugin_name,
             summary_pb2.DATA_CLASS_TENSOR,
             run_tag_filter,
-            lambda run, tag, series: provider.TensorTimeSeries(**_facts(series)),
+            lambda run, tag, series: provider.TensorTimeSeries(**_facts(tag, series)),
         )
 
     def read_tensors(
@@ -137,7 +138,7 @@ class RecordDataProvider(provider.DataProvider):  # type: ignore[misc]
             summary_pb2.DATA_CLASS_BLOB_SEQUENCE,
             run_tag_filter,
             lambda run, tag, series: provider.BlobSequenceTimeSeries(
-                max_length=_blobs(plugin_name), **_facts(series)
+                max_length=_blobs(plugin_name), **_facts(tag, series)
             ),
         )
 
@@ -209,14 +210,14 @@ class RecordDataProvider(provider.DataProvider):  # type: ignore[misc]
         return found
 
 
-def _facts(series: Series) -> dict[str, Any]:
+def _facts(tag: str, series: Series) -> dict[str, Any]:
     step, wall_time = series.last() or (0, 0.0)
     return {
         "max_step": step,
         "max_wall_time": wall_time,
         "plugin_content": series.plugin.metadata.plugin_data.content,
         "description": "",
-        "display_name": "",
+        "display_name": tag if series.plugin.name in _NAMED else "",
     }
 
 

@@ -13,6 +13,7 @@ from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary.records.reading.runs import Run
 from rec_summary.scrubbing import scrubbed
 from rec_summary.series.lineage import Lineage
+from rec_summary.series.new_records import NewRecords
 from rec_summary.series.options import matching_runs
 from rec_summary.series.report import Report
 from rec_summary.series.run_poller import RunPoller
@@ -42,13 +43,14 @@ class _Loader(RunReader):
 
     def __init__(self, run: Run, names: Names, report: Report, *, several: bool) -> None:
         self.outputs = ServedRuns(run, names, TargetNames(several, {}), report)
-        super().__init__(run, self.outputs, report, nothing_read(), {})
+        records = NewRecords(report, frames=True)
+        super().__init__(run, self.outputs, report, records, nothing_read(), {})
 
     def fits(self, run: Run) -> bool:
         """Whether what was read is the beginning of what there is now, and has the same names."""
         if self.is_of_several(run) and not self.outputs.targets.several:
             return False
-        return not self._state.files or continues(run, self._state)
+        return not self._state.files or continues(run, self._state, self._records)
 
     def is_of_several(self, run: Run) -> bool:
         """Whether several ranks write to the run, as far as it has been read."""
@@ -171,6 +173,8 @@ class RunIndex:
                     loader = _Loader(run, self._names, self.report, several=several)
                     self._loaders[run.path] = loader
                 loader.update(run, self._stop)
+                if loader.is_waiting:
+                    self._poller.again(run)
                 if loader.fits(run):  # else its lineage states that there are more ranks
                     return
         except Exception as error:  # noqa: BLE001 - other runs are shown all the same

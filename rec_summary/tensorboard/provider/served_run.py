@@ -162,6 +162,8 @@ class ServedRun(RunOutput):
             for each in by_name.values():
                 if not isinstance(each, FixedSeries):
                     each.forget(restart.step)
+        for record in restart.again:
+            self._write_record(record)
 
     def _write_framed(self, batch: Batch) -> bool:
         # A block has a tag several times, once for each layout of records.

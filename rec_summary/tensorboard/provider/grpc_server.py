@@ -1,0 +1,201 @@
+"""A data provider served over gRPC, for `tensorboard --grpc_data_provider`.
+
+Source: `tensorboard/data/proto/data_provider.proto`, and `tensorboard/data/grpc_provider.py`, which
+is the client.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import grpc
+from tensorboard import errors
+from tensorboard.context import RequestContext
+from tensorboard.data import provider
+from tensorboard.data.proto import data_provider_pb2 as messages
+from tensorboard.data.proto import data_provider_pb2_grpc as services
+from tensorboard.util.tensor_util import make_tensor_proto
+
+from rec_summary.errors import RecSummaryError, three_part
+
+LOCALHOST: Final = "127.0.0.1"
+_WORKERS: Final = 8
+_CHUNK_BYTES: Final = 1 << 20
+_MOST_BYTES: Final = 1 << 28  # the client takes no larger message
+_STOP_SECS: Final = 1.0
+_CODES: Final = {
+    errors.NotFoundError: grpc.StatusCode.NOT_FOUND,
+    errors.InvalidArgumentError: grpc.StatusCode.INVALID_ARGUMENT,
+}
+
+
+class ServingError(RecSummaryError):
+    """The port cannot be listened at."""
+
+
+class GrpcServer:
+    """Serves a data provider to programs on this machine, as a context.
+
+    Attributes:
+        address: Where it listens, for `--grpc_data_provider`.
+    """
+
+    def __init__(self, data_provider: Any, port: int = 0) -> None:
+        """Prepares; entering starts it.
+
+        Args:
+            data_provider: What is served.
+            port: The port to listen at; a free one by default.
+
+        Raises:
+            ServingError: The port is in use.
+        """
+        pool = concurrent.futures.ThreadPoolExecutor(_WORKERS, "rec_summary-grpc")
+        # Without this option, a second server could listen at the same port.
+        options = [("grpc.so_reuseport", 0), ("grpc.max_send_message_length", _MOST_BYTES)]
+        self._server = grpc.server(pool, options=options)
+        services.add_TensorBoardDataProviderServicer_to_server(
+            _Servicer(data_provider), self._server
+        )
+        try:
+            bound = self._server.add_secure_port(
+                f"{LOCALHOST}:{port}", grpc.local_server_credentials()
+            )
+        except RuntimeError as error:
+            expected = "a port that no other program uses"
+            raise ServingError(three_part("the port to listen at", port, expected)) from error
+        self.address = f"{LOCALHOST}:{bound}"
+
+    def __enter__(self) -> GrpcServer:
+        """Starts to serve."""
+        self._server.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.stop(_STOP_SECS).wait()
+
+
+def _answering(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Makes a failure of the provider the status of the answer."""
+
+    @functools.wraps(method)
+    def answer(self: Any, request: Any, context: Any) -> Any:
+        try:
+            return method(self, request)
+        except errors.PublicError as error:
+            context.abort(_CODES.get(type(error), grpc.StatusCode.UNKNOWN), str(error))
+
+    return answer
+
+
+class _Servicer(services.TensorBoardDataProviderServicer):  # type: ignore[misc]
+    def __init__(self, data_provider: Any) -> None:
+        self._provider = data_provider
+        self._context = RequestContext()
+
+    @_answering
+    def GetExperiment(self, request: Any) -> Any:
+        found = self._provider.experiment_metadata(
+            self._context, experiment_id=request.experiment_id
+        )
+        return messages.GetExperimentResponse(data_location=found.data_location)
+
+    @_answering
+    def ListPlugins(self, request: Any) -> Any:
+        names = self._provider.list_plugins(self._context, experiment_id=request.experiment_id)
+        plugins = [messages.Plugin(name=name) for name in names]
+        return messages.ListPluginsResponse(plugins=plugins)
+
+    @_answering
+    def ListRuns(self, request: Any) -> Any:
+        found = self._provider.list_runs(self._context, experiment_id=request.experiment_id)
+        runs = [messages.Run(name=run.run_name, start_time=run.start_time) for run in found]
+        return messages.ListRunsResponse(runs=runs)
+
+    @_answering
+    def ListScalars(self, request: Any) -> Any:
+        return self._listed(self._provider.list_scalars, request, messages.ListScalarsResponse())
+
+    @_answering
+    def ListTensors(self, request: Any) -> Any:
+        return self._listed(self._provider.list_tensors, request, messages.ListTensorsResponse())
+
+    @_answering
+    def ListBlobSequences(self, request: Any) -> Any:
+        method, answer = self._provider.list_blob_sequences, messages.ListBlobSequencesResponse()
+        return self._listed(method, request, answer)
+
+    @_answering
+    def ReadScalars(self, request: Any) -> Any:
+        method, answer = self._provider.read_scalars, messages.ReadScalarsResponse()
+        for data, points in self._read(method, request, answer):
+            data.value.extend(each.value for each in points)
+        return answer
+
+    @_answering
+    def ReadTensors(self, request: Any) -> Any:
+        method, answer = self._provider.read_tensors, messages.ReadTensorsResponse()
+        for data, points in self._read(method, request, answer):
+            data.value.extend(make_tensor_proto(each.numpy) for each in points)
+        return answer
+
+    @_answering
+    def ReadBlobSequences(self, request: Any) -> Any:
+        method, answer = self._provider.read_blob_sequences, messages.ReadBlobSequencesResponse()
+        for data, points in self._read(method, request, answer):
+            for each in points:
+                keys = [messages.BlobReference(blob_key=blob.blob_key) for blob in each.values]
+                data.values.add(blob_refs=keys)
+        return answer
+
+    def ReadBlob(self, request: Any, context: Any) -> Iterator[Any]:
+        blob = self._blob(request, context)
+        for start in range(0, len(blob), _CHUNK_BYTES):
+            yield messages.ReadBlobResponse(data=blob[start : start + _CHUNK_BYTES])
+
+    @_answering
+    def _blob(self, request: Any) -> Any:
+        return self._provider.read_blob(self._context, blob_key=request.blob_key)
+
+    def _listed(self, method: Any, request: Any, answer: Any) -> Any:
+        found = method(self._context, **_chosen(request))
+        for run, tags in found.items():
+            entry = answer.runs.add(run_name=run)
+            for tag, series in tags.items():
+                metadata = entry.tags.add(tag_name=tag).metadata
+                metadata.max_step, metadata.max_wall_time = series.max_step, series.max_wall_time
+                if isinstance(series, provider.BlobSequenceTimeSeries):
+                    metadata.max_length = series.max_length
+                summary = metadata.summary_metadata
+                summary.plugin_data.content = series.plugin_content
+                summary.summary_description = series.description
+                summary.display_name = series.display_name
+        return answer
+
+    def _read(self, method: Any, request: Any, answer: Any) -> Iterator[tuple[Any, list[Any]]]:
+        """Yields the data of each series with steps and times, and the points to add."""
+        downsample = int(request.downsample.num_points)
+        found = method(self._context, downsample=downsample, **_chosen(request))
+        for run, tags in found.items():
+            entry = answer.runs.add(run_name=run)
+            for tag, points in tags.items():
+                data = entry.tags.add(tag_name=tag).data
+                data.step.extend(each.step for each in points)
+                data.wall_time.extend(each.wall_time for each in points)
+                yield data, points
+
+
+def _chosen(request: Any) -> dict[str, Any]:
+    """Returns what a request selects, as arguments of a provider."""
+    wanted = request.run_tag_filter
+    return {
+        "experiment_id": request.experiment_id,
+        "plugin_name": request.plugin_filter.plugin_name,
+        "run_tag_filter": provider.RunTagFilter(
+            runs=list(wanted.runs.names) if wanted.HasField("runs") else None,
+            tags=list(wanted.tags.names) if wanted.HasField("tags") else None,
+        ),
+    }

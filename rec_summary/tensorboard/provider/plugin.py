@@ -1,0 +1,44 @@
+"""What `tensorboard` loads: record directories below `--logdir` are shown like event files.
+
+TensorBoard loads this module at every start, and fails if that fails. So nothing is imported here
+but what TensorBoard has loaded already, and whatever goes wrong later is said on standard error:
+TensorBoard then starts as if this package were not installed.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from tensorboard.plugins import base_plugin
+
+
+class RecordsLoader(base_plugin.TBLoader):  # type: ignore[misc]
+    """Serves the records below the log directory to this TensorBoard."""
+
+    def define_flags(self, parser: Any) -> None:
+        """Adds `--rec_summary`."""
+        group = parser.add_argument_group("MindSpore records (rec_summary)")
+        group.add_argument(
+            "--rec_summary",
+            choices=("auto", "on", "off"),
+            default="auto",
+            help="Whether MindSpore records below --logdir are shown, beside event files: auto "
+            "(default) if there are any at the start, on in any case, off never.",
+        )
+
+    def fix_flags(self, flags: Any) -> None:
+        """Starts to serve the records, if there are any."""
+        if getattr(flags, "rec_summary", "off") == "off":
+            return
+        try:
+            from rec_summary.tensorboard.provider.records_server import serve_records
+
+            serve_records(flags)
+        except Exception as error:  # noqa: BLE001 - never breaks a TensorBoard
+            text = f"{type(error).__name__}: {error}"
+            sys.stderr.write(f"rec_summary: records are not shown: {text}\n")
+
+    def load(self, context: Any) -> None:
+        """Returns no plugin: the pages are TensorBoard's own."""
+        return
