@@ -21,6 +21,7 @@ from rec_summary.cli.landscape import landscape
 from rec_summary.cli.lineage import lineage
 from rec_summary.cli.plot import plot
 from rec_summary.cli.repair import repair
+from rec_summary.cli.serve import serve
 from rec_summary.cli.tail import tail
 from rec_summary.cli.verify import verify
 from rec_summary.cli.view import view
@@ -87,5 +88,17 @@ def cli() -> None:
     """Work with the records that a training on MindSpore has written."""
 
 
-for _command in (view, export, tail, plot, watch, inspect, lineage, landscape, verify, repair):
+for _command in (
+    view,
+    serve,
+    export,
+    tail,
+    plot,
+    watch,
+    inspect,
+    lineage,
+    landscape,
+    verify,
+    repair,
+):
     cli.add_command(_command)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import threading
+import contextlib
 import webbrowser
 
 import click
@@ -11,7 +10,6 @@ import click
 from rec_summary.cli import options
 from rec_summary.cli.command import RecordsCommand, awaited_runs, stopping
 from rec_summary.cli.output import one_line, print_problems
-from rec_summary.errors import three_part, verbatim
 
 WARNING = (
     "Warning: TensorBoard listens at {} without a password: everybody who can reach this machine "
@@ -34,12 +32,15 @@ Examples:
     cls=RecordsCommand,
     epilog=EXAMPLES,
     quiet="Print only the address, errors and problems.",
-    writes="logdir",
     follows=lambda params: True,
 )
 @options.source
 @click.argument("arguments", metavar="[-- TENSORBOARD OPTIONS]", nargs=-1)
-@click.option("--logdir", type=click.Path(), help="Keep the event files here. [default: a cache]")
+@click.option(
+    "--logdir",
+    type=click.Path(),
+    help="Show the event files below this log directory as well, and its Projector files.",
+)
 @options.option("--host", default="127.0.0.1", help="The address to listen at.")
 @click.option(
     "--port",
@@ -60,9 +61,8 @@ def view(
 ) -> None:
     """Show records in TensorBoard while they are written.
 
-    SRC is a record directory or a tree of them, or a URL; it may still be empty. The event
-    files are kept in a cache, so the next start is quick. Ctrl-C ends both the export and
-    TensorBoard.
+    SRC is a record directory or a tree of them, or a URL; it may still be empty. TensorBoard
+    reads the records themselves: nothing is exported or copied. Ctrl-C ends it.
 
     The address pins the loss, the AUC, the calibration and an evaluation to the top of the page,
     as far as there are records of them already.
@@ -71,46 +71,29 @@ def view(
     another --host, everybody who can reach that address can see the records.
     """
     from rec_summary.series.options import matching_runs
-    from rec_summary.tensorboard.event_files.follow import follow_tensorboard
     from rec_summary.tensorboard.first_screen import page, pinned_tags, recorded_tags
-    from rec_summary.tensorboard.view import Viewer, exposed, wait_while_running
+    from rec_summary.tensorboard.provider.board import Board, exposed
+    from rec_summary.tensorboard.provider.data_provider import RecordDataProvider
+    from rec_summary.tensorboard.provider.run_index import RunIndex
 
-    logdir = _prepared(source, logdir)
     found = matching_runs(awaited_runs(source, quiet=quiet), runs)
     pinned = pinned_tags(recorded_tags(found))
     count = sum(len(run.ranks) for run in found)
     address = exposed(host, arguments)
     if address is not None:
         click.echo(WARNING.format(one_line(address)), err=True)
-    viewer = Viewer(logdir, host=host, port=port, runs=count, arguments=arguments)
-    with stopping() as stop, viewer as board:
+    index = RunIndex(source, runs)
+    board = Board(
+        RecordDataProvider(index), logdir, host=host, port=port, runs=count, arguments=arguments
+    )
+    with stopping() as stop, board, contextlib.closing(index):
+        index.start()
         url = page(board.url, pinned)
         click.echo(f"TensorBoard: {url} (Ctrl-C to stop)")
         if opens:
             webbrowser.open(url)
         if not quiet:
             click.echo(_RELOADING, err=True)
-        waiter = threading.Thread(target=wait_while_running, args=(board, stop), daemon=True)
-        waiter.start()
-        report = follow_tensorboard(source, logdir, stop=stop, runs=runs)
-        ended, said = not board.running, board.said
+        stop.wait()
+    report = index.report.result()
     print_problems(report.problems, report.problem_count)
-    if ended:
-        raise click.ClickException(f"TensorBoard has ended. Its output:\n{said}")
-
-
-def _prepared(source: str, logdir: str | None) -> str:
-    """Makes the directory of the event files, before anything is shown; returns its path."""
-    from rec_summary.series.options import check_apart
-    from rec_summary.tensorboard.view import cache_directory, prepare_cache
-
-    try:
-        check_apart(source, logdir or cache_directory(source), "the log directory")
-        if logdir is None:
-            return prepare_cache(source)
-        os.makedirs(logdir, exist_ok=True)
-    except OSError as error:
-        received = verbatim(f"{error.filename or logdir}: {error.strerror or error}")
-        text = three_part("the log directory", received, "a directory that can be written to")
-        raise click.ClickException(text) from error
-    return logdir

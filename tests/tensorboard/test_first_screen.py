@@ -14,8 +14,8 @@ from rec_summary.series.overview.inspection import inspect_run
 from rec_summary.tensorboard.dashboards.groups import grouped
 from rec_summary.tensorboard.event_files.export import export_tensorboard
 from rec_summary.tensorboard.first_screen import page, pinned_tags, recorded_tags
-from rec_summary.tensorboard.server import chosen_metrics
-from rec_summary.tensorboard.view import scalar_samples
+from rec_summary.tensorboard.hparams_metrics import chosen_metrics
+from rec_summary.tensorboard.provider.board import scalar_samples
 from tests.support.event_files import scalars
 from tests.support.record_dirs import event, histo, scalar, write_segment
 

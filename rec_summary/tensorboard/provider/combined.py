@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
-from tensorboard.data import provider
+from tensorboard.backend.event_processing import data_ingester
+from tensorboard.data import provider, server_ingester
 
 from rec_summary.tensorboard.provider.data_provider import KEY_PREFIX
+
+_LOADERS: Final[list[Any]] = []  # a loader ends when nothing refers to it
 
 
 class CombinedDataProvider(provider.DataProvider):  # type: ignore[misc]
@@ -83,3 +86,26 @@ class CombinedDataProvider(provider.DataProvider):  # type: ignore[misc]
             for run, tags in others.items():
                 found[run] = {**tags, **found.get(run, {})}
         return found
+
+
+def add_event_files(combined: CombinedDataProvider, flags: Any) -> None:
+    """Adds what TensorBoard itself would show of its log directory, by the loader it would use."""
+    if flags.load_fast != "false" and "://" not in flags.logdir:
+        try:
+            fast = server_ingester.SubprocessServerDataIngester(
+                server_binary=server_ingester.get_server_binary(),
+                logdir=flags.logdir,
+                reload_interval=flags.reload_interval,
+                channel_creds_type=flags.grpc_creds_type,
+                samples_per_plugin=flags.samples_per_plugin,
+            )
+            fast.start()
+        except (server_ingester.NoDataServerError, server_ingester.DataServerStartupError):
+            pass  # TensorBoard then takes its other loader
+        else:
+            _LOADERS.append(fast)
+            combined.other = fast.data_provider
+            return
+    slow = data_ingester.LocalDataIngester(flags)
+    slow.start()
+    combined.other = slow.data_provider

@@ -1,4 +1,4 @@
-"""The process of `rec-summary view` that serves TensorBoard; it ends with its parent.
+"""The metrics that HParams shows in a TensorBoard of ours.
 
 HParams shows every scalar of a run as a metric, which may be hundreds. Its own way to choose them
 is a record that also lists the hyper-parameters of all runs, and that cannot change while new
@@ -7,13 +7,9 @@ runs come. So the choice is made here, when the page asks for its columns.
 
 from __future__ import annotations
 
-import os
-import sys
-import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from tensorboard.main import run_main
 from tensorboard.plugins.hparams.backend_context import Context
 
 from rec_summary.tensorboard.first_screen import metric_rank
@@ -34,20 +30,3 @@ def choose_metrics() -> None:
     compute: Callable[..., Iterable[Any]] | None = getattr(Context, _METRICS, None)
     if compute is not None:
         setattr(Context, _METRICS, lambda *args: chosen_metrics(compute(*args)))
-
-
-def main() -> None:
-    """Serves TensorBoard with the arguments of this process."""
-
-    def end_with_parent() -> None:
-        os.read(0, 1)  # not sys.stdin: its lock is in the way of an exit
-        os._exit(0)
-
-    threading.Thread(target=end_with_parent, daemon=True).start()
-    choose_metrics()
-    sys.argv[0] = "tensorboard"
-    run_main()
-
-
-if __name__ == "__main__":
-    main()
