@@ -86,7 +86,8 @@ def _answering(method: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return method(self, request)
         except errors.PublicError as error:
-            context.abort(_CODES.get(type(error), grpc.StatusCode.UNKNOWN), str(error))
+            text = str(error).partition(": ")[2]  # the client adds its kind again
+            context.abort(_CODES.get(type(error), grpc.StatusCode.UNKNOWN), text)
 
     return answer
 

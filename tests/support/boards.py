@@ -1,0 +1,85 @@
+"""TensorBoard's HTTP application in this process, asked without a server."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+from tensorboard import default, program
+from tensorboard.backend import application
+from tensorboard.backend.event_processing import data_ingester
+from werkzeug.test import Client
+
+from rec_summary.tensorboard.provider.data_provider import KEY_PREFIX, RecordDataProvider
+from rec_summary.tensorboard.provider.run_index import RunIndex
+
+_SESSIONS = {
+    "experimentName": "",
+    "allowedStatuses": ["STATUS_UNKNOWN", "STATUS_SUCCESS", "STATUS_FAILURE", "STATUS_RUNNING"],
+    "colParams": [],
+    "startIndex": 0,
+    "sliceSize": 1000,
+}
+
+
+def blob_key(*parts: object) -> str:
+    """Returns a key as the provider makes them, of anything."""
+    data = base64.urlsafe_b64encode(json.dumps(parts).encode()).decode().rstrip("=")
+    return KEY_PREFIX + data
+
+
+class Pages:
+    """The pages of a TensorBoard with some data provider."""
+
+    def __init__(self, provider: Any, logdir: Path) -> None:
+        board = _configured(logdir)
+        app = application.TensorBoardWSGIApp(
+            board.flags, board.plugin_loaders, provider, board.assets_zip_provider, None
+        )
+        self.provider = provider
+        self._client = Client(app)
+
+    def fetch(self, path: str, **query: object) -> bytes:
+        """Returns the bytes that are answered to `/data/<path>`."""
+        return bytes(self._client.get(f"/data/{path}", query_string=query or None).get_data())
+
+    def get(self, path: str, **query: object) -> Any:
+        """Returns the JSON answer to `/data/<path>`; None if it is not there."""
+        response = self._client.get(f"/data/{path}", query_string=query or None)
+        if response.status_code in (400, 404):
+            return None
+        assert response.status_code == 200, response.status
+        return json.loads(response.get_data())
+
+    def sessions(self) -> list[dict[str, Any]]:
+        """Returns the session groups of the HParams dashboard."""
+        response = self._client.post("/data/plugin/hparams/session_groups", json=_SESSIONS)
+        return list(json.loads(response.get_data())["sessionGroups"])
+
+    def steps(self, run: str, tag: str) -> list[int]:
+        """Returns the steps of a series of scalars; none if there is no such series."""
+        answer = self.get("plugin/scalars/scalars", run=run, tag=tag)
+        return [] if answer is None else [step for _, step, _ in answer]
+
+
+def record_pages(source: Path) -> tuple[RunIndex, Pages]:
+    """Returns an index of records that was polled once, and the pages that show it."""
+    index = RunIndex(str(source))
+    index.poll()
+    return index, Pages(RecordDataProvider(index), source)
+
+
+def event_file_pages(logdir: Path) -> Pages:
+    """Returns the pages of TensorBoard's own loader, with everything loaded."""
+    board = _configured(logdir, "--reload_interval", "0", "--reload_task", "blocking")
+    loader = data_ingester.LocalDataIngester(board.flags)
+    loader.start()
+    return Pages(loader.data_provider, logdir)
+
+
+def _configured(logdir: Path, *arguments: str) -> Any:
+    board = program.TensorBoard(default.get_static_plugins())
+    board.configure(("tensorboard", "--logdir", str(logdir), *arguments))
+    return board

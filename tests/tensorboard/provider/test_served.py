@@ -1,0 +1,195 @@
+"""The ways into TensorBoard: over gRPC, by its plugin, beside event files."""
+
+from __future__ import annotations
+
+import argparse
+import configparser
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+from tensorboard import errors
+from tensorboard.data import grpc_provider
+from tensorboard.data import provider as interface
+from tensorboard.util import grpc_util
+
+from rec_summary.tensorboard.event_files.export import export_tensorboard
+from rec_summary.tensorboard.provider import plugin, records_server
+from rec_summary.tensorboard.provider.board import Board, BoardError
+from rec_summary.tensorboard.provider.combined import CombinedDataProvider
+from rec_summary.tensorboard.provider.data_provider import RecordDataProvider
+from rec_summary.tensorboard.provider.grpc_server import GrpcServer, ServingError
+from rec_summary.tensorboard.provider.run_index import RunIndex
+from tests.support.boards import Pages, blob_key, event_file_pages, record_pages
+from tests.support.every_kind import every_kind
+from tests.support.record_dirs import event, scalar, write_segment
+from tools.tensorboard_pages.server import TensorBoardServer
+
+ROOT = Path(__file__).parents[3]
+
+
+def _client(address: str) -> Any:
+    channel = grpc.secure_channel(address, grpc.local_channel_credentials())
+    return grpc_provider.GrpcDataProvider(address, grpc_provider.make_stub(channel))
+
+
+def _plain(found: Any) -> Any:
+    """Returns an answer with arrays as lists, and scalars as the protocol has them."""
+    if isinstance(found, dict):
+        return {key: _plain(each) for key, each in found.items()}
+    if isinstance(found, list):
+        return [_plain(each) for each in found]
+    if isinstance(found, interface.TensorDatum):
+        return found.step, found.wall_time, found.numpy.tolist()
+    if isinstance(found, interface.ScalarDatum):
+        return found.step, found.wall_time, float(np.float32(found.value))
+    return found
+
+
+def test_over_grpc_everything_is_answered_the_same(tmp_path: Path) -> None:
+    every_kind(tmp_path / "run", landscapes=False)
+    index = RunIndex(str(tmp_path))
+    index.poll()
+    own = RecordDataProvider(index)
+    with GrpcServer(own) as server:
+        assert server.address.startswith("127.0.0.1:")
+        client = _client(server.address)
+        for name in ("experiment_metadata", "list_plugins", "list_runs"):
+            expected = getattr(own, name)(None, experiment_id="")
+            assert getattr(client, name)(None, experiment_id="") == expected
+        for plugin_name in own.list_plugins(experiment_id=""):
+            for kind in ("scalars", "tensors", "blob_sequences"):
+                chosen = {"experiment_id": "", "plugin_name": plugin_name}
+                listed = getattr(own, f"list_{kind}")(None, **chosen)
+                assert getattr(client, f"list_{kind}")(None, **chosen) == listed
+                for wanted in (None, interface.RunTagFilter(tags=["loss"])):
+                    chosen |= {"downsample": 10, "run_tag_filter": wanted}
+                    read = getattr(own, f"read_{kind}")(None, **chosen)
+                    assert _plain(getattr(client, f"read_{kind}")(None, **chosen)) == _plain(read)
+        [[datum]] = own.read_blob_sequences(experiment_id="", plugin_name="graphs", downsample=1)[
+            "run"
+        ].values()
+        [blob] = datum.values
+        graph = own.read_blob(blob_key=blob.blob_key)
+        assert client.read_blob(None, blob_key=blob.blob_key) == graph
+        with pytest.raises(errors.InvalidArgumentError):
+            client.read_blob(None, blob_key="odd")
+        with pytest.raises(errors.NotFoundError):
+            client.read_blob(None, blob_key=blob_key("run", "images", "picture", 2, 2))
+
+
+def test_a_port_that_is_taken_is_an_error(tmp_path: Path) -> None:
+    with GrpcServer(RecordDataProvider(RunIndex(str(tmp_path)))) as server:
+        port = int(server.address.rpartition(":")[2])
+        with pytest.raises(ServingError, match="the port to listen at is invalid"):
+            GrpcServer(None, port)
+
+
+def test_event_files_are_shown_beside_records(tmp_path: Path) -> None:
+    every_kind(tmp_path / "both", landscapes=False)
+    write_segment(tmp_path / "new", event(1, scalar("loss", 1)))
+    export_tensorboard(tmp_path / "both", tmp_path / "logs")
+    _, own = record_pages(tmp_path)
+    index = RunIndex(str(tmp_path))
+    index.poll()
+    combined = CombinedDataProvider(RecordDataProvider(index))
+    pages = Pages(combined, tmp_path)
+    assert pages.get("runs") == own.get("runs")  # before the other loader is ready
+    others = event_file_pages(tmp_path / "logs")
+    combined.other = others.provider
+    assert sorted(pages.get("runs")) == ["both", "new"] == sorted({*own.get("runs")})
+    for run in ("both", "new"):
+        assert pages.steps(run, "loss") == own.steps(run, "loss")
+    [image] = others.get("plugin/images/images", run="both", tag="picture")
+    assert pages.fetch(f"plugin/images/individualImage?{image['query']}")[:4] == b"\x89PNG"
+
+
+def test_the_plugin_imports_nothing_that_tensorboard_has_not_loaded() -> None:
+    code = (
+        "import sys; import tensorboard.plugins.base_plugin; before = set(sys.modules); "
+        "import rec_summary.tensorboard.provider.plugin; "
+        "print(*(set(sys.modules) - before))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = {name.partition(".")[0] for name in done.stdout.split()}
+    assert not loaded & {"numpy", "google", "msgspec", "grpc", "click", "mindspore", "PIL"}
+
+
+def _flags(**given: Any) -> Any:
+    parser = argparse.ArgumentParser()
+    plugin.RecordsLoader().define_flags(parser)
+    flags = vars(parser.parse_args([]))
+    local = grpc_util.ChannelCredsType.LOCAL
+    known = {"logdir": "", "grpc_data_provider": "", "inspect": False, "version_tb": False}
+    return SimpleNamespace(**{**flags, **known, "grpc_creds_type": local, **given})
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"rec_summary": "off"},
+        {"grpc_data_provider": "127.0.0.1:1"},
+        {"inspect": True},
+        {"version_tb": True},
+        {"grpc_creds_type": grpc_util.ChannelCredsType.SSL},
+    ],
+)
+def test_tensorboard_is_left_as_it_was(tmp_path: Path, given: dict[str, Any]) -> None:
+    if given:
+        write_segment(tmp_path / "run", event(1, scalar("loss", 1)))
+    flags = _flags(logdir=str(tmp_path), **given)
+    before = dict(vars(flags))
+    plugin.RecordsLoader().fix_flags(flags)
+    assert vars(flags) == before
+
+
+def test_a_failure_is_said_and_does_not_break_tensorboard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def failing(flags: Any) -> None:
+        raise RuntimeError("no port is free")
+
+    monkeypatch.setattr(records_server, "serve_records", failing)
+    flags = _flags(logdir=str(tmp_path))
+    plugin.RecordsLoader().fix_flags(flags)
+    assert flags.grpc_data_provider == ""
+    assert capsys.readouterr().err == (
+        "rec_summary: records are not shown: RuntimeError: no port is free\n"
+    )
+    assert plugin.RecordsLoader().load(None) is None
+
+
+def test_tensorboard_itself_shows_records_and_event_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As `pip install` does, from the same source.
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg")
+    installed = tmp_path / "site" / "rec_summary_here-0.dist-info"
+    installed.mkdir(parents=True)
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: rec-summary-here\nVersion: 0")
+    points = config["options.entry_points"]["tensorboard_plugins"].strip()
+    (installed / "entry_points.txt").write_text(f"[tensorboard_plugins]\n{points}\n")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path / 'site'}:{ROOT}")
+    logdir = tmp_path / "logdir"
+    write_segment(logdir / "records" / "run", event(1, scalar("loss", 0.5)))
+    write_segment(tmp_path / "old", event(1, scalar("loss", 0.25)))
+    export_tensorboard(tmp_path / "old", logdir / "events")
+    with TensorBoardServer(logdir, tmp_path / "log", load_fast=True) as server:
+        server.eventually(lambda: set(server.get("runs")) == {"records/run", "events/old"})
+        assert [value for _, _, value in server.scalars("records/run", "loss")] == [0.5]
+        assert [value for _, _, value in server.scalars("events/old", "loss")] == [0.25]
+        write_segment(logdir / "records" / "later", event(1, scalar("loss", 0.5)))
+        server.eventually(lambda: "records/later" in server.get("runs"))
+
+
+def test_a_board_that_cannot_start_says_why(tmp_path: Path) -> None:
+    provider = RecordDataProvider(RunIndex(str(tmp_path)))
+    with pytest.raises(BoardError, match="unrecognized arguments: --no_such_option"):
+        Board(provider, port=0, arguments=["--no_such_option"]).__enter__()
