@@ -10,7 +10,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -34,6 +33,7 @@ from tests.support.record_dirs import (
     scalar,
     summary_name,
     train,
+    tree,
     write_segment,
 )
 
@@ -298,8 +298,8 @@ def test_following_ends_well_when_it_is_asked_to(source: Path, tmp_path: Path, n
     assert shown(tmp_path / "logs") == shown(tmp_path / "at once")
 
 
-def test_view_shows_and_ends_with_everything(source: Path, tmp_path: Path) -> None:
-    process = start("view", source, "--logdir", tmp_path / "logs")
+def test_view_shows_and_ends_with_everything(source: Path) -> None:
+    process = start("view", source)
     assert process.stdout is not None
     found = re.search(r"http://127\.0\.0\.1:\d+/", process.stdout.readline())
     assert found is not None
@@ -324,7 +324,7 @@ def test_view_opens_the_address_that_it_prints(
     browser.write_text(f"#!/bin/sh\necho \"$1\" > '{tmp_path}/opened'\n")
     browser.chmod(0o755)
     monkeypatch.setenv("BROWSER", f"{browser} %s")
-    process = start("view", source, "--logdir", tmp_path / "logs", "--open")
+    process = start("view", source, "--open")
     assert process.stdout is not None
     found = re.search(r"http://\S+", process.stdout.readline())
     assert found is not None
@@ -337,8 +337,8 @@ def test_view_opens_the_address_that_it_prints(
     assert (tmp_path / "opened").read_text() == f"{found[0]}\n"
 
 
-def test_tensorboard_does_not_outlive_a_view_that_is_killed(source: Path, tmp_path: Path) -> None:
-    process = start("view", source, "--logdir", tmp_path / "logs")
+def test_tensorboard_does_not_outlive_a_view_that_is_killed(source: Path) -> None:
+    process = start("view", source)
     assert process.stdout is not None
     found = re.search(r"http://\S+", process.stdout.readline())
     assert found is not None
@@ -355,36 +355,64 @@ def test_tensorboard_does_not_outlive_a_view_that_is_killed(source: Path, tmp_pa
         raise AssertionError("TensorBoard still answers")
 
 
-def test_a_port_that_is_taken_is_told(source: Path, tmp_path: Path) -> None:
+def test_view_writes_nothing_and_shows_event_files_of_a_log_directory(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run("export", source, tmp_path / "logs", "--runs", "run_0").returncode == 0
+    (tmp_path / "logs" / "run_0").rename(tmp_path / "logs" / "exported")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    before = tree(tmp_path)
+    process = start("view", source, "--logdir", tmp_path / "logs")
+    assert process.stdout is not None
+    found = re.search(r"http://127\.0\.0\.1:\d+/", process.stdout.readline())
+    assert found is not None
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    deadline = time.monotonic() + 60
+    runs: list[str] = []
+    while not {"run_0", "exported"} <= set(runs) and time.monotonic() < deadline:
+        with opener.open(f"{found[0]}data/runs") as answer:
+            runs = json.load(answer)
+        time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 0
+    assert {"run_0", "exported"} <= set(runs)
+    assert tree(tmp_path) == before
+
+
+def test_serve_is_what_tensorboard_connects_to(source: Path) -> None:
+    from tensorboard.data import grpc_provider, server_ingester
+    from tensorboard.util.grpc_util import ChannelCredsType
+
+    process = start("serve", source)
+    assert process.stdout is not None
+    found = re.search(r"127\.0\.0\.1:\d+", process.stdout.readline())
+    assert found is not None
+    loader = server_ingester.ExistingServerDataIngester(
+        found[0], channel_creds_type=ChannelCredsType.LOCAL
+    )
+    provider = loader.data_provider
+    assert isinstance(provider, grpc_provider.GrpcDataProvider)
+    deadline = time.monotonic() + 60
+    runs: set[str] = set()
+    while not {"run_0", "run_1", "run_2"} <= runs and time.monotonic() < deadline:
+        runs = {each.run_name for each in provider.list_runs(None, experiment_id="")}
+        time.sleep(0.05)
+    assert {"run_0", "run_1", "run_2"} <= runs
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 0
+
+
+def test_a_port_that_is_taken_is_told(source: Path) -> None:
     import socket
 
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = str(taken.getsockname()[1])
-        done = run("view", source, "--logdir", tmp_path / "logs", "--port", port)
+        done = run("view", source, "--port", port)
     assert done.returncode == 1
     assert "TensorBoard does not start" in done.stderr
     assert port in done.stderr
-
-
-def test_the_cache_is_the_same_for_the_same_source(tmp_path: Path) -> None:
-    code = (
-        "import sys; from rec_summary.tensorboard.view import cache_directory; "
-        "print(cache_directory(sys.argv[1]))"
-    )
-    (tmp_path / "link").symlink_to(tmp_path / "records")
-    places = {
-        subprocess.run(
-            [sys.executable, "-c", code, str(tmp_path / name)],
-            capture_output=True,
-            text=True,
-            env={"XDG_CACHE_HOME": str(tmp_path / "cache"), "PATH": ""},
-        ).stdout
-        for name in ("records", "link")
-    }
-    [place] = places
-    assert place.startswith(f"{tmp_path}/cache/rec_summary/records-")
 
 
 def test_a_reader_that_leaves_ends_it_quietly(source: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -155,7 +154,8 @@ def test_a_signal_sets_the_event_at_any_moment() -> None:
 
 
 FOLLOWING = {
-    "view": ["--logdir", "logs"],
+    "view": [],
+    "serve": [],
     "tail": [],
     "watch": [],
     "export": ["logs", "--follow"],
@@ -175,7 +175,7 @@ def said(command: str, source: Path, tmp_path: Path, lines: int) -> list[str]:
 
 @pytest.mark.parametrize("command", FOLLOWING)
 def test_a_source_that_is_not_there_is_named_in_full(command: str, tmp_path: Path) -> None:
-    lines = 1 if command in ("view", "tail") else 2
+    lines = 1 if command in ("view", "serve", "tail") else 2
     told = said(command, tmp_path / "recods", tmp_path, lines)
     assert told[-1] == f"{tmp_path}/recods does not exist yet: waiting for records."
 
@@ -183,7 +183,7 @@ def test_a_source_that_is_not_there_is_named_in_full(command: str, tmp_path: Pat
 @pytest.mark.parametrize("command", FOLLOWING)
 def test_a_directory_without_records_is_named_in_full(command: str, tmp_path: Path) -> None:
     (tmp_path / "wrong").mkdir()
-    lines = 1 if command in ("view", "tail") else 2
+    lines = 1 if command in ("view", "serve", "tail") else 2
     told = said(command, tmp_path / "wrong", tmp_path, lines)
     assert told[-1] == f"There are no records in {tmp_path}/wrong yet: waiting for records."
 
@@ -196,22 +196,6 @@ def test_a_file_is_refused(command: str, tmp_path: Path) -> None:
     done = run(command, path, *more)
     assert done.returncode == 2
     assert "Expected: a directory, not a file: name its folder." in flat(done.stderr)
-
-
-def test_a_view_is_refused_before_anything_is_shown_or_made(tmp_path: Path) -> None:
-    write_segment(tmp_path / "records", event(1, scalar("loss", 1)))
-    done = run("view", tmp_path / "records", "--logdir", tmp_path / "records" / "logs")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "neither is in the other" in flat(done.stderr)
-    assert not (tmp_path / "records" / "logs").exists()
-
-
-def test_a_view_that_would_write_into_a_file_is_refused(tmp_path: Path) -> None:
-    write_segment(tmp_path / "records", event(1, scalar("loss", 1)))
-    (tmp_path / "file").write_text("mine")
-    done = run("view", tmp_path / "records", "--logdir", tmp_path / "file")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert re.search(r"the log directory is invalid\. Received: \S+file: File", flat(done.stderr))
 
 
 def test_a_view_says_how_its_pages_keep_up(tmp_path: Path) -> None:

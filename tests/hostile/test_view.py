@@ -1,8 +1,7 @@
-"""Who can look: the viewer, and the copies that it keeps."""
+"""Who can look at what the viewer shows."""
 
 from __future__ import annotations
 
-import os
 import socket
 import subprocess
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rec_summary.cli.view import view
-from rec_summary.tensorboard.view import Viewer, cache_directory, exposed, prepare_cache
+from rec_summary.tensorboard.provider.board import Board, exposed
 from tests.support.crafted import MAIN, good, write
 
 
@@ -42,39 +41,8 @@ def test_every_way_to_be_exposed_is_noticed(
 def test_by_default_it_listens_at_this_machine_alone() -> None:
     [option] = [each for each in view.params if each.name == "host"]
     assert option.default == "127.0.0.1"
-    command = Viewer("logs")._command
+    command = Board(None)._arguments
     assert command[command.index("--host") + 1] == "127.0.0.1"
-
-
-def test_the_cache_is_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    place = Path(cache_directory(str(tmp_path)))
-    place.mkdir(parents=True)
-    os.chmod(place, 0o755)  # by an earlier release
-    assert prepare_cache(str(tmp_path)) == str(place)
-    assert place.stat().st_mode & 0o777 == 0o700
-    assert place.parent.stat().st_mode & 0o777 == 0o700
-
-
-def test_the_mode_of_what_a_link_leads_to_is_not_changed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    shared, place = tmp_path / "shared", Path(cache_directory(str(tmp_path)))
-    place.parent.parent.mkdir()
-    shared.mkdir()
-    shared.chmod(0o755)
-    place.parent.symlink_to(shared)
-    assert prepare_cache(str(tmp_path)) == str(place)
-    assert shared.stat().st_mode & 0o777 == 0o755
-    assert place.stat().st_mode & 0o777 == 0o700
-    place.rmdir()
-    other = tmp_path / "other"
-    other.mkdir(mode=0o755)
-    place.symlink_to(other)
-    with pytest.raises(OSError, match=place.name):
-        prepare_cache(str(tmp_path))
-    assert other.stat().st_mode & 0o777 == 0o755
 
 
 def test_exposure_is_told_before_it_begins(tmp_path: Path) -> None:
@@ -84,9 +52,8 @@ def test_exposure_is_told_before_it_begins(tmp_path: Path) -> None:
         taken.listen()
         port = str(taken.getsockname()[1])
         for arguments in (["--host", "0.0.0.0"], ["--", "--host=0.0.0.0"]):
-            logdir = ["--logdir", tmp_path / "logs"]
             done = subprocess.run(
-                [*MAIN, "view", tmp_path / "records", "--port", port, *logdir, *arguments],
+                [*MAIN, "view", tmp_path / "records", "--port", port, *arguments],
                 capture_output=True,
                 text=True,
                 timeout=60,

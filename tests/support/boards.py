@@ -15,6 +15,8 @@ from werkzeug.test import Client
 from rec_summary.tensorboard.provider.data_provider import KEY_PREFIX, RecordDataProvider
 from rec_summary.tensorboard.provider.run_index import RunIndex
 
+# So many that nothing is left out.
+_SAMPLES = "--samples_per_plugin=scalars=9999,histograms=9999,images=9999,text=9999,mesh=9999"
 _SESSIONS = {
     "experimentName": "",
     "allowedStatuses": ["STATUS_UNKNOWN", "STATUS_SUCCESS", "STATUS_FAILURE", "STATUS_RUNNING"],
@@ -81,5 +83,5 @@ def event_file_pages(logdir: Path) -> Pages:
 
 def _configured(logdir: Path, *arguments: str) -> Any:
     board = program.TensorBoard(default.get_static_plugins())
-    board.configure(("tensorboard", "--logdir", str(logdir), *arguments))
+    board.configure(("tensorboard", "--logdir", str(logdir), _SAMPLES, *arguments))
     return board
