@@ -67,9 +67,13 @@ class ScalarSeries:
             return points
         if most < _PER_BUCKET:
             return points[count - most :]
-        index, buckets = points["index"], most // _PER_BUCKET
-        first = int(index[0])
-        return points[m4((index - first) * buckets // (index[-1] - first + 1), points["value"])]
+        index = points["index"] - points["index"][0]
+        for per_bucket in range(1, _PER_BUCKET + 1):  # of a smooth series, few points differ
+            buckets = index * (most // per_bucket) // (index[-1] + 1)
+            kept = m4(buckets, points["value"])
+            if len(kept) <= most:
+                break
+        return points[kept]
 
 
 class Reference(NamedTuple):

@@ -56,6 +56,11 @@ def test_the_extremes_and_the_last_point_are_among_the_sample(
     assert found == _scalars(provider, most)["run"]["loss"]  # the same again
 
 
+def test_a_smooth_series_has_as_many_points_as_one_that_is_not(tmp_path: Path) -> None:
+    write_segment(tmp_path / "run", *(event(step, scalar("loss", step)) for step in range(3000)))
+    assert 900 <= len(_scalars(_provider(tmp_path), 1000)["run"]["loss"]) <= 1000
+
+
 def test_histograms_are_sampled_evenly(tmp_path: Path) -> None:
     weights = histo("w", np.arange(5.0))
     write_segment(tmp_path / "run", *(event(step, weights) for step in range(1001)))
