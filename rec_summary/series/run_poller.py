@@ -84,6 +84,11 @@ class RunPoller:
         """Makes the next poll return a run though nothing may have happened in it."""
         self._again.add(run.path)
 
+    def has(self, path: str) -> bool:
+        """Whether there was a run in a directory at the last poll."""
+        known = self._directories.get(path)
+        return known is not None and bool(known.files)
+
     def runs(self) -> list[Run]:
         """Returns all runs of the last poll."""
         return [self._run(path, each) for path, each in self._directories.items() if each.files]

@@ -134,15 +134,13 @@ class RunIndex:
     def poll(self) -> bool:
         """Reads what is new; returns whether there was anything new."""
         changed = self._poller.poll()
-        present = self._poller.runs()
+        for path in [each for each in self._runs if not self._poller.has(each)]:
+            del self._runs[path]
+            self._drop(path)
         # First of all, so that no sub-run gets the name of a run.
-        for run in present:
+        for run in changed:
             if run.path not in self._runs:
                 self._runs[run.path] = self._names.claim_run(run.name)
-        if len(present) < len(self._runs):
-            for path in self._runs.keys() - {run.path for run in present}:
-                del self._runs[path]
-                self._drop(path)
         for run in matching_runs(changed, self._pattern):
             if self._stop.is_set():
                 break
