@@ -22,7 +22,7 @@ from rec_summary.tensorboard.provider.plugin import RecordsLoader
 LOCALHOST: Final = "127.0.0.1"
 _STOP_SECS: Final = 10.0
 # A tag of all runs is sent in one answer, at about 10 microseconds and 75 bytes for a point.
-_MOST_POINTS: Final = 120_000
+_MOST_POINTS: Final = 90_000
 _MOST_SAMPLES: Final = 10_000
 _LEAST_SAMPLES: Final = 100
 _OTHER_SAMPLES: Final = "histograms=500,images=100,text=100"
