@@ -267,7 +267,8 @@ def _parsed(key: str) -> tuple[str, str, str, int, int]:
         data = json.loads(base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)))
         run, plugin_name, tag, step, number = data
         strings = all(isinstance(each, str) for each in (run, plugin_name, tag))
-        if strings and isinstance(step, int) and isinstance(number, int) and abs(step) < 1 << 63:
+        numbers = isinstance(step, int) and isinstance(number, int)
+        if strings and numbers and -(1 << 63) <= step < 1 << 63:
             return run, plugin_name, tag, step, number
     except (ValueError, TypeError, RecursionError):
         pass

@@ -96,6 +96,7 @@ class RunIndex:
     Attributes:
         source: The tree.
         report: What was read, and what cannot be shown.
+        failures: Why runs cannot be shown at all, by path.
     """
 
     def __init__(self, source: str, pattern: str | None = None) -> None:
@@ -112,7 +113,7 @@ class RunIndex:
         self._names = Names()
         self._runs: dict[str, str] = {}  # names by path
         self._loaders: dict[str, _Loader] = {}  # by path
-        self._failures: dict[str, str] = {}  # by path
+        self.failures: dict[str, str] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="rec_summary-index", daemon=True)
 
@@ -186,8 +187,8 @@ class RunIndex:
     def _fail(self, path: str, error: Exception) -> None:
         """Reports a failure, once."""
         text = f"{type(error).__name__}: {reason(error)}"
-        if self._failures.get(path) != text:
-            self._failures[path] = text
+        if self.failures.get(path) != text:
+            self.failures[path] = text
             logger.error("rec_summary: %s cannot be shown: %s", printable(scrubbed(path)), text)
 
 

@@ -291,7 +291,8 @@ def _tensor_of(series: StoredSeries, recorded: Recorded) -> Any:
     """
     for point in _points_of(series, recorded):
         if (point.tag, point.plugin.name) == (series.tag, series.plugin.name):
-            return data_compat.migrate_value(point.value).tensor
+            with np.errstate(all="ignore"):  # buckets may be wider than a float32 is
+                return data_compat.migrate_value(point.value).tensor
     return None
 
 

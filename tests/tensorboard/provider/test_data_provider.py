@@ -17,8 +17,9 @@ from rec_summary.tensorboard.provider.data_provider import KEY_PREFIX, RecordDat
 from rec_summary.tensorboard.provider.run_index import RunIndex
 from rec_summary.tensorboard.provider.served_series import KEPT_SCALARS, ScalarSeries
 from tests.support.boards import blob_key
+from tests.support.corpus import image
 from tests.support.every_kind import every_kind
-from tests.support.record_dirs import event, histo, scalar, write_segment
+from tests.support.record_dirs import START, event, histo, scalar, write_segment
 
 
 def _provider(source: Path) -> RecordDataProvider:
@@ -134,6 +135,15 @@ def test_keys_name_a_series_and_a_step_and_no_file(tmp_path: Path) -> None:
     for key in invalid:
         with pytest.raises(errors.InvalidArgumentError):
             provider.read_blob(blob_key=key)
+
+
+@pytest.mark.parametrize("step", [-(1 << 63), (1 << 63) - 1])
+def test_an_image_may_be_of_any_step(tmp_path: Path, step: int) -> None:
+    write_segment(tmp_path / "run", event(step, image("picture"), at=START))
+    provider = _provider(tmp_path)
+    found = provider.read_blob_sequences(experiment_id="", plugin_name="images", downsample=10)
+    [datum] = found["run"]["picture"]
+    assert provider.read_blob(blob_key=datum.values[2].blob_key)[:4] == b"\x89PNG"
 
 
 def test_records_that_change_behind_a_reference_are_left_out(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import random
 import shutil
 import tempfile
@@ -26,6 +27,8 @@ from rec_summary.series.overview.verify import verify_file
 from rec_summary.series.report import Report
 from rec_summary.tensorboard.event_files.cursor import CURSOR_NAME, decode
 from rec_summary.tensorboard.event_files.export import export_tensorboard
+from rec_summary.tensorboard.provider.data_provider import RecordDataProvider
+from rec_summary.tensorboard.provider.run_index import RunIndex
 from tests.support.checkpoint_bytes import DATA
 from tests.support.crafted import good
 from tests.support.messages import message
@@ -87,6 +90,26 @@ def export(data: bytes, base: Path) -> None:
     list(inspect_run(runs[0]))
 
 
+def provider(data: bytes, base: Path) -> None:
+    """One record of any content, read by everything that TensorBoard asks a data provider for."""
+    run = base / "records" / "run"
+    run.mkdir(parents=True)
+    name = _LINEAGE if data[:1] > b"\x7f" else _SUMMARY
+    (run / name).write_bytes(frame(data[1:]) + (b"" if name == _LINEAGE else good(2)))
+    index = RunIndex(str(base / "records"))
+    index.poll()
+    assert not index.failures
+    served = RecordDataProvider(index)
+    for plugin_name in served.list_plugins(experiment_id=""):
+        chosen: Any = {"experiment_id": "", "plugin_name": plugin_name, "downsample": 10}
+        served.read_scalars(**chosen)
+        served.read_tensors(**chosen)
+        for tags in served.read_blob_sequences(**chosen).values():
+            for datum in itertools.chain(*tags.values()):
+                for blob in datum.values:
+                    served.read_blob(blob_key=blob.blob_key)
+
+
 def cursor(data: bytes, base: Path) -> None:
     """A cursor of any content, found in the log directory."""
     run, logs = base / "records" / "run", base / "logs" / "run"
@@ -129,6 +152,7 @@ TARGETS: Final[dict[str, Target]] = {
     "verify": verify,
     "repair": repaired,
     "export": export,
+    "provider": provider,
     "cursor": cursor,
     "checkpoint": checkpoint,
     "metadata": metadata,
@@ -141,7 +165,7 @@ def seeds(target: str) -> Iterator[bytes]:
     source = random.Random(1)
     kinds: list[Any] = [Event, LineageEvent]
     payloads = [(kind, message(kind, source)) for _ in range(60) for kind in kinds]
-    if target == "export":
+    if target in ("export", "provider"):
         for kind, each in payloads:
             yield (b"\xff" if kind is LineageEvent else b"\0") + each.SerializePartialToString()
     elif target in ("reader", "verify", "repair"):
