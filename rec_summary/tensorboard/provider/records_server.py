@@ -8,11 +8,10 @@ import threading
 from typing import Any, Final
 
 from rec_summary.records.format.names import parse_name
-from rec_summary.series.text import printable
 from rec_summary.tensorboard.provider.combined import CombinedDataProvider, add_event_files
 from rec_summary.tensorboard.provider.data_provider import RecordDataProvider
 from rec_summary.tensorboard.provider.grpc_server import GrpcServer
-from rec_summary.tensorboard.provider.run_index import RunIndex
+from rec_summary.tensorboard.provider.run_index import RunIndex, location
 
 _SERVERS: Final[list[GrpcServer]] = []  # a server ends when nothing refers to it
 
@@ -38,7 +37,7 @@ def serve_records(flags: Any) -> None:
     index.start()
     # It takes half a second, and there may be no event files at all.
     threading.Thread(target=add_event_files, args=(combined, flags), daemon=True).start()
-    sys.stderr.write(f"rec_summary: showing the records below {printable(logdir)}\n")
+    sys.stderr.write(f"rec_summary: showing the records below {location(logdir)}\n")
     flags.grpc_data_provider = server.address
 
 
