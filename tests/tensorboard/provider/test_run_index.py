@@ -17,8 +17,9 @@ from rec_summary.records.format.framing import frame
 from rec_summary.records.writing.run_writer import RunWriter
 from rec_summary.records.writing.task import MessageRecord
 from rec_summary.tensorboard.provider import run_index
+from rec_summary.tensorboard.provider.data_provider import RecordDataProvider
 from rec_summary.tensorboard.provider.run_index import RunIndex
-from tests.support.boards import record_pages
+from tests.support.boards import Pages, record_pages
 from tests.support.every_kind import every_kind
 from tests.support.record_dirs import (
     START,
@@ -227,3 +228,18 @@ def test_nothing_is_written_and_nothing_is_drawn_before_it_is_asked_for(
     _, pages = record_pages(tmp_path)
     assert "landscape/contour" in pages.get("plugin/images/tags")["run"]
     assert sorted((path, path.stat().st_mtime_ns) for path in tmp_path.rglob("*")) == before
+
+
+def test_records_at_a_url_are_read_in_place(tmp_path: Path, bucket: str) -> None:
+    import fsspec
+
+    every_kind(tmp_path / "run", landscapes=False)
+    fsspec.filesystem("s3").put(str(tmp_path / "run"), f"{bucket}/records/run", recursive=True)
+    index = RunIndex(f"s3://{bucket}/records")
+    index.poll()
+    assert not index.failures
+    pages = Pages(RecordDataProvider(index), tmp_path)
+    assert pages.steps("run", "loss") == [1, 2, 3]
+    assert len(pages.get("plugin/histograms/histograms", run="run", tag="weight")) == 1
+    [image] = pages.get("plugin/images/images", run="run", tag="picture")
+    assert pages.fetch(f"plugin/images/individualImage?{image['query']}")[:4] == b"\x89PNG"
