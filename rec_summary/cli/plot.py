@@ -78,6 +78,8 @@ def plot(
 ) -> None:
     """Draw scalars: all runs in one picture, a panel for each tag.
 
+    More than eight runs of a tag are drawn as a band, with the best run as a line.
+
     Without --tags, the loss, AUC, calibration, learning rate and evaluations are drawn, or what
     there is, at most six panels.
 
@@ -105,12 +107,16 @@ def plot(
     except ModuleNotFoundError as error:
         message = "plot needs matplotlib: pip install 'rec_summary[pictures]'"
         raise click.ClickException(message) from error
+    empty = sorted({line.tag for line in lines}.difference(drawn))
+    lines = [line for line in lines if line.tag in drawn]
     if as_json:
         names = sorted({line.run for line in lines})
         print_json({"output": output, "tags": drawn, "runs": names})
     elif not quiet:
         what = f"{count_of(len(lines), 'line')} in {count_of(len(drawn), 'panel')}"
         click.echo(f"{one_line(output)}: {what}")
+        if empty:
+            click.echo(f"  without a value to draw: {', '.join(map(one_line, empty))}")
     print_problems(report.problems, report.problem_count)
 
 

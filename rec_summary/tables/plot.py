@@ -1,11 +1,15 @@
-"""Pictures of scalars: all runs in one picture, a panel for each tag. Needs matplotlib."""
+"""Pictures of scalars: all runs in one picture, a panel for each tag. Needs matplotlib.
+
+A panel of few runs has a line for each. A panel of many has a band from the least to the greatest
+run at each place, a darker one of the middle half of the runs, and the best run as a line.
+"""
 
 from __future__ import annotations
 
 import math
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,6 +20,7 @@ from rec_summary.errors import DestinationError, RecSummaryError, three_part, ve
 from rec_summary.records.files import write_atomically
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.batch import SCALAR
+from rec_summary.series.lineage import best_of
 from rec_summary.series.options import ArgumentError, Selection, tags_named
 from rec_summary.series.report import Report
 from rec_summary.series.sampling import RunSampler
@@ -41,6 +46,12 @@ _IMPORTANT: Final = (
 )
 _HEALTH: Final = "rec_summary/"
 _LEGEND: Final = 20  # lines; the names of more lines are not readable
+_MOST_LINES: Final = 8  # of a panel; more runs are a band
+_BAND_POINTS: Final = 2000  # places at which a band is computed
+_JUDGED: Final = re.compile(
+    r"(?i)loss|auc|log_loss|entropy|calibration|rmse|mae|mse|\bbias|error|accuracy|precision|recall"
+    r"|ndcg|hit_rate|\Aeval/"
+)  # tags of which some values are better than others
 _MOST_POINTS: Final = 20_000  # of a line; more cannot be distinguished, and make files huge
 _MOST_PIXELS: Final = 20_000
 
@@ -177,11 +188,11 @@ def plot(lines: Sequence[Line], path: str, options: PlotOptions) -> list[str]:
         options: How the picture looks.
 
     Returns:
-        The tags, one for each panel.
+        The tags, one for each panel. A tag without a value that can be drawn has no panel.
 
     Raises:
         ArgumentError: The suffix is none of `FORMATS`.
-        NothingToPlot: There are no lines, or too many tags.
+        NothingToPlot: There are no lines, none that can be drawn, or too many tags.
         DestinationError: The picture cannot be written.
         ImportError: matplotlib is not installed.
     """
@@ -195,7 +206,14 @@ def plot(lines: Sequence[Line], path: str, options: PlotOptions) -> list[str]:
         received = verbatim(f"{len(tags)} tags, such as {', '.join(map(printable, tags[:3]))}")
         expected = f"at most {MOST_PANELS} in one picture: choose with --tags"
         raise NothingToPlot(three_part("the choice of tags", received, expected))
-    figure = _figure(lines, tags, options)
+    curves = [_Curve(line, options) for line in lines]
+    panels = {tag: [each for each in curves if each.tag == tag and each.has_points] for tag in tags}
+    panels = {tag: drawn for tag, drawn in panels.items() if drawn}
+    if not panels:
+        received = verbatim(f"{', '.join(map(printable, tags[:3]))} without a value to draw")
+        expected = "finite values; above 0 for a logarithmic axis"
+        raise NothingToPlot(three_part("the choice of tags", received, expected))
+    figure = _figure(panels, options)
     # Without dates and random names, the same records give the same file.
     about: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(form, {})
     try:
@@ -210,7 +228,7 @@ def plot(lines: Sequence[Line], path: str, options: PlotOptions) -> list[str]:
         received = verbatim(f"{printable(path)}: {error.strerror or error}")
         expected = "a file that can be written"
         raise DestinationError(three_part("the picture", received, expected)) from error
-    return tags
+    return list(panels)
 
 
 def smoothed(values: Array, weight: float) -> Array:
@@ -232,26 +250,63 @@ def smoothed(values: Array, weight: float) -> Array:
     return result
 
 
-def _figure(lines: Sequence[Line], tags: Sequence[str], options: PlotOptions) -> Figure:
+class _Curve:
+    """A line as it is drawn; all arrays have the shape (values,).
+
+    Attributes:
+        run: The name of the line.
+        tag: The tag.
+        x: Where the values are: steps, hours, or times as `datetime64`.
+        pale: The values as recorded, NaN where none can be drawn.
+        y: The same, smoothed.
+    """
+
+    def __init__(self, line: Line, options: PlotOptions) -> None:
+        self.run, self.tag = line.run, line.tag
+        self.x = _x(line, options.x)
+        drawable = np.isfinite(line.value)
+        if options.log in ("y", "both"):
+            drawable &= line.value > 0
+        if options.log in ("x", "both") and options.x == "relative":
+            drawable &= self.x > 0
+        self.pale = self.y = np.where(drawable, line.value, np.nan)
+        if options.smooth:
+            values = np.where(np.isfinite(line.value), line.value, np.nan)
+            self.y = np.where(drawable, smoothed(values, options.smooth), np.nan)
+
+    @property
+    def has_points(self) -> bool:
+        return bool(np.isfinite(self.y).any())
+
+    @property
+    def result(self) -> float:
+        """The mean of the last tenth of the values, at most 100, as in `rec-summary lineage`."""
+        found = self.pale[np.isfinite(self.pale)]
+        return float(found[-min(100, max(1, len(found) // 10)) :].mean())
+
+    def at(self, places: Array) -> Array:
+        """Returns the values at places between the first value and the last, NaN elsewhere."""
+        kept = np.isfinite(self.y)
+        known = self.x[kept].astype(np.float64)
+        return np.interp(places, known, self.y[kept], left=np.nan, right=np.nan)
+
+
+def _figure(panels: Mapping[str, Sequence[_Curve]], options: PlotOptions) -> Figure:
     from matplotlib import colormaps
     from matplotlib.figure import Figure
 
-    columns = math.ceil(math.sqrt(len(tags)))
-    rows = math.ceil(len(tags) / columns)
     figure = Figure(figsize=(options.width, options.height), layout="constrained")
-    axes = figure.subplots(rows, columns, squeeze=False).flat
-    names = list(dict.fromkeys(line.run for line in lines))
+    names = list(dict.fromkeys(curve.run for curves in panels.values() for curve in curves))
     colours = colormaps["tab10" if len(names) <= 10 else "tab20"].colors  # type: ignore[attr-defined]
     colour = {name: colours[index % len(colours)] for index, name in enumerate(names)}
     handles: dict[str, Any] = {}
-    for axis, tag in zip(axes, tags, strict=False):
-        for line in lines:
-            if line.tag == tag:
-                handles[line.run] = _draw(axis, line, colour[line.run], options)
+    for axis, (tag, curves) in zip(_grid(figure, len(panels)), panels.items(), strict=True):
+        if len(curves) > _MOST_LINES:
+            handles.update(_draw_band(axis, curves))
+        else:
+            handles.update({each.run: _draw(axis, each, colour[each.run]) for each in curves})
         _label(axis, tag, options)
-    for axis in list(axes)[len(tags) :]:
-        axis.set_visible(False)
-    if 1 <= len(handles) <= _LEGEND:
+    if len(handles) <= _LEGEND:
         # Names from records are text, not formulas. Without the space, matplotlib hides names
         # that begin with `_`.
         labels = [f" {printable(name)}" for name in handles]
@@ -268,20 +323,68 @@ def _figure(lines: Sequence[Line], tags: Sequence[str], options: PlotOptions) ->
     return figure
 
 
+def _grid(figure: Figure, count: int) -> list[Axes]:
+    """Returns axes in rows; those of a row with fewer of them are wider."""
+    rows = math.ceil(count / math.ceil(math.sqrt(count)))
+    sizes = [len(part) for part in np.array_split(np.arange(count), rows)]
+    grid = figure.add_gridspec(rows, math.lcm(*sizes))
+    axes = []
+    for row, size in enumerate(sizes):
+        width = math.lcm(*sizes) // size
+        places = range(0, width * size, width)
+        axes += [figure.add_subplot(grid[row, place : place + width]) for place in places]
+    return axes
+
+
 def _legend_columns(labels: Sequence[str], options: PlotOptions) -> int:
     """Returns how many names fit beside each other."""
     return max(1, min(len(labels), 4, int(options.width * 12 / (max(map(len, labels)) + 6))))
 
 
-def _draw(axis: Axes, line: Line, colour: Any, options: PlotOptions) -> Any:
-    x = _x(line, options.x)
-    finite = np.where(np.isfinite(line.value), line.value, np.nan)
-    marker = "." if np.isfinite(finite).sum() == 1 else ""
-    if options.smooth:
-        axis.plot(x, finite, color=colour, alpha=0.25, linewidth=1, marker=marker)
-        finite = smoothed(finite, options.smooth)
-    [drawn] = axis.plot(x, finite, color=colour, linewidth=1.5, marker=marker)
+def _draw(axis: Axes, curve: _Curve, colour: Any) -> Any:
+    marker = "." if np.isfinite(curve.y).sum() == 1 else ""
+    if curve.pale is not curve.y:
+        axis.plot(curve.x, curve.pale, color=colour, alpha=0.25, linewidth=1, marker=marker)
+    [drawn] = axis.plot(curve.x, curve.y, color=colour, linewidth=1.5, marker=marker)
     return drawn
+
+
+def _draw_band(axis: Axes, curves: Sequence[_Curve]) -> dict[str, Any]:
+    """Draws many runs as bands and a line; returns what the bands are, for the legend.
+
+    The line is the best run. Of a tag of which no value is better than another, such as a learning
+    rate, it is the median.
+    """
+    places = np.unique(np.concatenate([curve.x for curve in curves]))
+    if len(places) > _BAND_POINTS:
+        places = places[np.linspace(0, len(places) - 1, _BAND_POINTS).astype(np.int64)]
+    values = np.array([curve.at(places.astype(np.float64)) for curve in curves])
+    # Where no run has a value, as between two runs on an axis of times, nothing is drawn.
+    some = np.isfinite(values).any(axis=0)
+    places, values = places[some], values[:, some]
+    least, low, median, high, greatest = np.nanquantile(values, (0, 0.25, 0.5, 0.75, 1), axis=0)
+    whole = axis.fill_between(places, least, greatest, color="C0", alpha=0.15, linewidth=0.5)
+    middle = axis.fill_between(places, low, high, color="C0", alpha=0.35, linewidth=0.5)
+    best = _best(curves)
+    if best is None:
+        axis.plot(places, median, color="C0", linewidth=1.5, label="median of the runs")
+    else:
+        label = f"best: {printable(best.run)}"
+        marker = "." if np.isfinite(best.y).sum() == 1 else ""
+        axis.plot(best.x, best.y, color="C1", linewidth=1.5, marker=marker, label=label)
+    for text in axis.legend(fontsize="small").get_texts():
+        text.set_parse_math(False)
+    return {"least to greatest run": whole, "middle half of the runs": middle}
+
+
+def _best(curves: Sequence[_Curve]) -> _Curve | None:
+    """Returns the best of the runs of a tag; None if no value is better than another."""
+    tag = curves[0].tag
+    if not _JUDGED.search(tag):
+        return None
+    results = [curve.result for curve in curves]
+    best = best_of(tag, np.array(results))
+    return None if best is None else curves[results.index(best)]
 
 
 def _x(line: Line, kind: str) -> Any:

@@ -6,7 +6,10 @@ import json
 import math
 import os
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -107,6 +110,98 @@ def test_too_many_panels_are_refused(tmp_path: Path) -> None:
     lines = [Line("r", f"tag {n}", one.astype(np.int64), one, one) for n in range(17)]
     with pytest.raises(NothingToPlot, match="17 tags, such as tag 0, tag 1, tag 10"):
         plot(lines, str(tmp_path / "x.png"), PlotOptions())
+
+
+def lines_of(runs: int, tag: str = "loss") -> list[Line]:
+    steps = np.arange(1, 101)
+    return [
+        Line(f"run {n:02}", tag, steps, steps.astype(np.float64), (1 + n % 7 + n) / steps)
+        for n in range(runs)
+    ]
+
+
+def panels_of(lines: list[Line], options: PlotOptions, path: Path) -> list[Any]:
+    """Returns the axes of a picture."""
+    with mock.patch("matplotlib.figure.Figure.savefig", autospec=True) as saved:
+        plot(lines, str(path / "x.png"), options)
+    return list(saved.call_args.args[0].axes)
+
+
+@pytest.mark.parametrize(("runs", "bands", "drawn"), [(8, 0, 8), (9, 2, 1), (40, 2, 1)])
+def test_many_runs_are_a_band_and_the_best_run(
+    tmp_path: Path, runs: int, bands: int, drawn: int
+) -> None:
+    [axis] = panels_of(lines_of(runs), PlotOptions(), tmp_path)
+    assert (len(axis.collections), len(axis.lines)) == (bands, drawn)
+    if not bands:
+        return
+    assert axis.lines[0].get_label() == "best: run 00"
+    heights = axis.collections[0].get_paths()[0].vertices[:, 1]
+    greatest = max((1 + n % 7 + n) for n in range(runs))
+    assert (heights.min(), heights.max()) == (pytest.approx(0.01), pytest.approx(greatest))
+
+
+@pytest.mark.parametrize(
+    ("tag", "label"),
+    [
+        ("recommender/auc/lifetime", "best: run 19"),
+        ("recommender/calibration/lifetime", "best: run 09"),
+        ("learning_rate/auto", "median of the runs"),
+    ],
+)
+def test_the_best_run_is_that_of_the_metric(tmp_path: Path, tag: str, label: str) -> None:
+    steps = np.arange(3)
+    lines = [Line(f"run {n:02}", tag, steps, steps * 1.0, np.full(3, n / 9)) for n in range(20)]
+    [axis] = panels_of(lines, PlotOptions(), tmp_path)
+    assert axis.lines[0].get_label() == label
+
+
+@pytest.mark.parametrize("x", ["step", "time", "relative"])
+def test_runs_of_a_band_may_have_steps_and_times_of_their_own(tmp_path: Path, x: str) -> None:
+    steps = np.arange(10)
+    lines = [
+        Line(f"run {n}", "loss", steps + n, 1e9 + 1000.0 * n + steps, 0.0 * steps + n)
+        for n in range(12)
+    ]
+    [axis] = panels_of(lines, PlotOptions(x=x), tmp_path)
+    assert axis.lines[0].get_label() == "best: run 0"
+    assert len(axis.lines[0].get_xdata()) == 10
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 7, 11, 16])
+def test_a_picture_has_no_empty_boxes(tmp_path: Path, count: int) -> None:
+    lines = [line for n in range(count) for line in lines_of(1, f"tag {n}")]
+    axes = panels_of(lines, PlotOptions(), tmp_path)
+    assert len(axes) == count
+    assert all(axis.lines for axis in axes)
+    # The boxes fill the grid.
+    area = sum(math.prod(place) for place in (_part(axis) for axis in axes))
+    assert area == pytest.approx(1.0)
+
+
+def _part(axis: Any) -> tuple[float, float]:
+    """Returns which part of the width and the height a panel has."""
+    place, grid = axis.get_subplotspec(), axis.get_gridspec()
+    return len(place.colspan) / grid.ncols, len(place.rowspan) / grid.nrows
+
+
+def test_a_tag_without_a_value_to_draw_has_no_panel(tmp_path: Path) -> None:
+    [loss] = lines_of(1)
+    nothing = replace(loss, tag="nan", value=np.full(100, np.nan))
+    below = replace(loss, tag="below", value=-loss.value)
+    path = str(tmp_path / "x.png")
+    assert plot([loss, nothing, below], path, PlotOptions()) == ["below", "loss"]
+    assert plot([loss, nothing, below], path, PlotOptions(log="y")) == ["loss"]
+    with pytest.raises(NothingToPlot, match="nan without a value to draw"):
+        plot([nothing], path, PlotOptions())
+
+
+def test_the_command_names_tags_that_are_not_drawn(tmp_path: Path) -> None:
+    write_segment(tmp_path / "r", event(1, scalar("loss", 1.0), scalar("nan", math.nan)))
+    done = run("plot", tmp_path / "r", "-o", tmp_path / "x.png")
+    assert done.stdout == (
+        f"{tmp_path / 'x.png'}: 1 line in 1 panel\n  without a value to draw: nan\n"
+    )
 
 
 def test_times_beyond_the_calendar_are_drawn(tmp_path: Path) -> None:
