@@ -17,4 +17,4 @@ def test_everything_that_is_recorded_is_shown() -> None:
     command = [sys.executable, "-m", "tools.checks.acceptance"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("dashboard ") == 4, "two trees, with each loader"
+    assert done.stdout.count("dashboard ") == 6, "two trees, in three ways"

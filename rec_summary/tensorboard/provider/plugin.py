@@ -7,6 +7,8 @@ TensorBoard then starts as if this package were not installed.
 
 from __future__ import annotations
 
+import argparse
+import contextlib
 import sys
 from typing import Any
 
@@ -19,13 +21,15 @@ class RecordsLoader(base_plugin.TBLoader):  # type: ignore[misc]
     def define_flags(self, parser: Any) -> None:
         """Adds `--rec_summary`."""
         group = parser.add_argument_group("MindSpore records (rec_summary)")
-        group.add_argument(
-            "--rec_summary",
-            choices=("auto", "on", "off"),
-            default="auto",
-            help="Whether MindSpore records below --logdir are shown, beside event files: auto "
-            "(default) if there are any at the start, on in any case, off never.",
-        )
+        # In a checkout, TensorBoard finds this plugin twice: installed, and in the directory.
+        with contextlib.suppress(argparse.ArgumentError):
+            group.add_argument(
+                "--rec_summary",
+                choices=("auto", "on", "off"),
+                default="auto",
+                help="Whether MindSpore records below --logdir are shown, beside event files: "
+                "auto (default) if there are any at the start, on in any case, off never.",
+            )
 
     def fix_flags(self, flags: Any) -> None:
         """Starts to serve the records, if there are any."""

@@ -120,6 +120,14 @@ def test_the_plugin_imports_nothing_that_tensorboard_has_not_loaded() -> None:
     assert not loaded & {"numpy", "google", "msgspec", "grpc", "click", "mindspore", "PIL"}
 
 
+def test_the_option_may_be_added_twice() -> None:
+    # TensorBoard finds two entry points in a checkout that is also installed.
+    parser = argparse.ArgumentParser()
+    for _ in range(2):
+        plugin.RecordsLoader().define_flags(parser)
+    assert parser.parse_args([]).rec_summary == "auto"
+
+
 def _flags(**given: Any) -> Any:
     parser = argparse.ArgumentParser()
     plugin.RecordsLoader().define_flags(parser)
