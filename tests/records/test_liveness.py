@@ -77,12 +77,17 @@ def test_questions_do_not_disturb_each_other_nor_the_writer(tmp_path: Path) -> N
 def test_a_forked_child_does_not_keep_its_parents_files_open(tmp_path: Path) -> None:
     writer = RunWriter(tmp_path)
     begin, end = os.pipe()
+    started, running = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(end)
+        os.write(running, b"1")
         os.read(begin, 1)  # until the parent has looked
         os._exit(0)
     os.close(begin)
+    os.read(started, 1)  # the child gives its copies up when it starts
+    os.close(started)
+    os.close(running)
     assert open_record_files(str(tmp_path), 0)
     size = os.path.getsize(writer.paths[0])
     writer.close()
