@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -63,3 +64,4 @@ def test_the_workers_of_a_killed_landscape_end_with_it(tmp_path: Path) -> None:
 
 def test_a_process_without_a_parent_goes_on() -> None:
     end_with_parent()
+    assert "rec_summary-parent" not in {thread.name for thread in threading.enumerate()}
