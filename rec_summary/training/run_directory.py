@@ -252,8 +252,7 @@ def _is_joinable(directory: str, rank: int, known: dict[str, Any], who: Particip
     """Whether a rank that has recorded in a directory trains together with `who`."""
     if known["rank_size"] != who.rank_size or who.rank_size == 1:
         return False
-    state = RunState(rank=rank, host=known["host"], pid=known["pid"])
-    alive = writer_is_alive(directory, state)
+    alive = writer_is_alive(directory, _state(rank, known))
     if alive is None:  # on another host
         return time.time() - known["time"] < _JOIN_SECS
     return alive
@@ -263,7 +262,7 @@ def _stored(directory: str) -> dict[int, dict[str, Any]]:
     """Returns what each rank has stored in a directory; nothing if it cannot be read."""
     try:
         content = json.loads(read_plain(os.path.join(directory, SETTINGS_NAME), _MOST_BYTES))
-        return {
+        found = {
             int(rank): {
                 "settings": {str(k): str(v) for k, v in each["settings"].items()},
                 "rank_size": int(each["rank_size"]),
@@ -273,8 +272,18 @@ def _stored(directory: str) -> dict[int, dict[str, Any]]:
             }
             for rank, each in content.items()
         }
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        for rank, each in found.items():
+            _state(rank, each)  # raises ValueError for numbers out of range
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return {}
+    except (ArithmeticError, RecursionError):  # an infinite number; brackets in brackets
+        return {}
+    return found
+
+
+def _state(rank: int, known: dict[str, Any]) -> RunState:
+    """Returns the process of a rank that has stored its settings."""
+    return RunState(rank=rank, rank_size=known["rank_size"], host=known["host"], pid=known["pid"])
 
 
 def _store(directory: str, who: Participant) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import multiprocessing
 import os
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from rec_summary._pb.lineage_pb2 import LineageEvent
+from rec_summary.records.format.names import this_host
 from rec_summary.records.writing.run_writer import RunWriter
 from rec_summary.records.writing.task import MessageRecord
 from rec_summary.training import run_directory
@@ -216,6 +218,19 @@ def test_records_of_others_have_lineage_only(training: Training) -> None:
     (training.named / SETTINGS_NAME).unlink()
     record_lineage(training.named, "Deep")
     assert training.once(SETTINGS).differences == {"network": ("Deep", "Net")}
+
+
+def stored(**changed: object) -> bytes:
+    """Returns a file of settings in which rank 0 has changed entries."""
+    known = {"settings": {}, "rank_size": 2, "host": this_host(), "pid": 1, "time": 0.0}
+    return json.dumps({0: {**known, **changed}}).encode()
+
+
+@pytest.mark.parametrize("field", ["rank_size", "pid"])
+@pytest.mark.parametrize("number", [1 << 31, 1 << 80, float("inf")])
+def test_numbers_out_of_range_are_damage(training: Training, field: str, number: float) -> None:
+    (training.named / SETTINGS_NAME).write_bytes(stored(**{field: number}))
+    assert training.begin(SETTINGS, rank=1, size=2).path == str(training.named)
 
 
 @pytest.mark.parametrize(
