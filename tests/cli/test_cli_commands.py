@@ -307,7 +307,7 @@ def test_view_shows_and_ends_with_everything(source: Path) -> None:
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     deadline = time.monotonic() + 60
     runs: list[str] = []
-    while set(runs) < {"run_0", "run_1", "run_2"} and time.monotonic() < deadline:
+    while not {"run_0", "run_1", "run_2"} <= set(runs) and time.monotonic() < deadline:
         with opener.open(f"{found[0]}data/runs") as answer:
             runs = json.load(answer)
         time.sleep(0.2)
