@@ -73,7 +73,6 @@ def view(
     from rec_summary.series.options import matching_runs
     from rec_summary.tensorboard.first_screen import page, pinned_tags, recorded_tags
     from rec_summary.tensorboard.provider.board import Board, exposed
-    from rec_summary.tensorboard.provider.data_provider import RecordDataProvider
     from rec_summary.tensorboard.provider.run_index import RunIndex
 
     found = matching_runs(awaited_runs(source, quiet=quiet), runs)
@@ -83,9 +82,7 @@ def view(
     if address is not None:
         click.echo(WARNING.format(one_line(address)), err=True)
     index = RunIndex(source, runs)
-    board = Board(
-        RecordDataProvider(index), logdir, host=host, port=port, runs=count, arguments=arguments
-    )
+    board = Board(index, logdir, host=host, port=port, runs=count, arguments=arguments)
     with stopping() as stop, board, contextlib.closing(index):
         index.start()
         url = page(board.url, pinned)

@@ -13,6 +13,7 @@ from tensorboard.backend.event_processing import data_ingester
 from werkzeug.test import Client
 
 from rec_summary.tensorboard.provider.data_provider import KEY_PREFIX, RecordDataProvider
+from rec_summary.tensorboard.provider.plugin import RecordsLoader
 from rec_summary.tensorboard.provider.run_index import RunIndex
 
 # So many that nothing is left out.
@@ -33,15 +34,20 @@ def blob_key(*parts: object) -> str:
 
 
 class Pages:
-    """The pages of a TensorBoard with some data provider."""
+    """The pages of a TensorBoard with some data provider, and with more plugins."""
 
-    def __init__(self, provider: Any, logdir: Path) -> None:
+    def __init__(self, provider: Any, logdir: Path, *loaders: Any) -> None:
         board = _configured(logdir)
+        plugins = [*board.plugin_loaders, *loaders]
         app = application.TensorBoardWSGIApp(
-            board.flags, board.plugin_loaders, provider, board.assets_zip_provider, None
+            board.flags, plugins, provider, board.assets_zip_provider, None
         )
         self.provider = provider
         self._client = Client(app)
+
+    def leads_to(self, path: str) -> str:
+        """Returns where `/data/<path>` leads to."""
+        return str(self._client.get(f"/data/{path}").headers["Location"])
 
     def fetch(self, path: str, **query: object) -> bytes:
         """Returns the bytes that are answered to `/data/<path>`."""
@@ -70,7 +76,9 @@ def record_pages(source: Path) -> tuple[RunIndex, Pages]:
     """Returns an index of records that was polled once, and the pages that show it."""
     index = RunIndex(str(source))
     index.poll()
-    return index, Pages(RecordDataProvider(index), source)
+    loader = RecordsLoader()
+    loader.index = index
+    return index, Pages(RecordDataProvider(index), source, loader)
 
 
 def event_file_pages(logdir: Path) -> Pages:

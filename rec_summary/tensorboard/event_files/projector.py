@@ -15,16 +15,13 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-import numpy as np
-import numpy.typing as npt
 from google.protobuf import text_format
 from tensorboard.plugins.projector.projector_config_pb2 import ProjectorConfig
 
 from rec_summary.errors import DestinationError, SourceError, three_part, verbatim
-from rec_summary.records.checkpoints.file import CheckpointError, CheckpointFile
 from rec_summary.records.files import open_plain
 from rec_summary.records.reading.runs import Run, find_runs
-from rec_summary.records.remote import Url, list_tree, to_place
+from rec_summary.records.remote import Url, to_place
 from rec_summary.series.options import (
     ArgumentError,
     ExportOptions,
@@ -34,18 +31,22 @@ from rec_summary.series.options import (
     some_matching_runs,
 )
 from rec_summary.series.report import Report
-from rec_summary.series.text import printable, reason
+from rec_summary.series.text import printable
 from rec_summary.series.values import recorded_values
+from rec_summary.tensorboard.embedding_tables import (
+    Table,
+    matrices,
+    newest_checkpoint,
+    opened,
+    table_of,
+    table_of_array,
+)
 from rec_summary.tensorboard.event_files.logdir import LogDir
 from rec_summary.values.npy import file_name
 from rec_summary.values.tensor import from_tensor
 
-Floats = npt.NDArray[np.float32]
-
 CONFIG_NAME: Final = "projector_config.pbtxt"
 FOLDER: Final = "projector"
-CHECKPOINT_FOLDER: Final = "ckpt_dir"
-MOST_ROWS: Final = 100_000  # the page requests no more
 _HEADING: Final = "# Written by rec-summary; it is replaced by the next export.\n"
 
 
@@ -111,27 +112,18 @@ def export_projector(
 
 def _tables(
     run: Run, wanted: re.Pattern[str], checkpoint: Any, seen: list[str]
-) -> Iterator[tuple[str, Floats]]:
+) -> Iterator[tuple[str, Table]]:
     """Yields names and tables of a run; names that do not match are added to `seen`."""
-    path = _newest_checkpoint(run) if checkpoint is None else _followed(checkpoint)
+    path = newest_checkpoint(run) if checkpoint is None else _followed(checkpoint)
     if path is None:
         yield from _recorded_tables(run, wanted, seen)
         return
-    try:
-        with CheckpointFile(path) as file:
-            for name in file.names:
-                if len(file.shape(name)) != 2 or 0 in file.shape(name):
-                    continue
-                if wanted.search(name):
-                    yield name, file.array(name).astype("<f4")
-                else:
-                    seen.append(name)
-    except (OSError, MemoryError) as error:
-        why = getattr(error, "strerror", None) or reason(error)
-        received = verbatim(f"{printable(path)}: {why}")
-        raise SourceError(three_part("the checkpoint", received, "a readable file")) from error
-    except CheckpointError as error:
-        raise SourceError(str(error)) from error
+    with opened(path) as file:
+        for name in matrices(file):
+            if wanted.search(name):
+                yield name, table_of(file, name)
+            else:
+                seen.append(name)
 
 
 def _followed(checkpoint: str | os.PathLike[str]) -> str:
@@ -140,23 +132,9 @@ def _followed(checkpoint: str | os.PathLike[str]) -> str:
     return place if isinstance(place, Url) else os.path.realpath(place)
 
 
-def _newest_checkpoint(run: Run) -> str | None:
-    """Returns the checkpoint that was written last; links out of the run are not followed."""
-    found: list[tuple[float, str]] = []
-    if isinstance(run.path, Url):
-        files = list_tree(run.path.child(CHECKPOINT_FOLDER))
-        found = [(each.modified, each.url) for each in files]
-    elif not os.path.islink(folder := os.path.join(run.path, CHECKPOINT_FOLDER)):
-        with contextlib.suppress(OSError), os.scandir(folder) as entries:
-            for entry in entries:
-                if entry.is_file(follow_symlinks=False):
-                    found.append((entry.stat(follow_symlinks=False).st_mtime_ns, entry.path))
-    return max((each for each in found if each[1].endswith(".ckpt")), default=(0, None))[1]
-
-
 def _recorded_tables(
     run: Run, wanted: re.Pattern[str], seen: list[str]
-) -> Iterator[tuple[str, Floats]]:
+) -> Iterator[tuple[str, Table]]:
     last: dict[str, Any] = {}
     for value in recorded_values(run, ["tensor"], Selection(ExportOptions()), Report()):
         tag, tensor = value.recorded.tag, value.recorded.value.tensor
@@ -168,9 +146,9 @@ def _recorded_tables(
             seen.append(tag)
     for tag, tensor in last.items():
         with contextlib.suppress(ValueError):
-            table = from_tensor(tensor)
-            if table.size:
-                yield tag, table.astype("<f4")
+            array = from_tensor(tensor)
+            if array.size:
+                yield tag, table_of_array(array)
 
 
 def _read_labels(path: str) -> list[str]:
@@ -186,23 +164,20 @@ def _write_table(
     logdir: LogDir,
     run: str,
     name: str,
-    table: Floats,
+    table: Table,
     labels: Sequence[str] | None,
     config: Any,
 ) -> None:
     """Writes a table and its labels, and adds it to the configuration."""
-    rows = np.flatnonzero(np.isfinite(table).all(axis=1))
-    if len(rows) > MOST_ROWS:
-        rows = rows[np.linspace(0, len(rows) - 1, MOST_ROWS).astype(np.intp)]
-    lines = _labels(name, rows.tolist(), len(table), labels)
+    lines = _labels(name, table.rows.tolist(), table.total, labels)
     path = f"{FOLDER}/{file_name(name, 0).removesuffix('_0.npy')}"
     with logdir.replacing(f"{run}/{path}.bytes") as file:
-        file.write(np.ascontiguousarray(table[rows]).tobytes())
+        file.write(table.values.tobytes())
     with logdir.replacing(f"{run}/{path}.tsv") as file:
         file.writelines(f"{line}\n".encode() for line in lines)
     config.embeddings.add(
         tensor_name=name,
-        tensor_shape=(len(rows), table.shape[1]),
+        tensor_shape=table.values.shape,
         tensor_path=f"{path}.bytes",
         metadata_path=f"{path}.tsv",
     )

@@ -13,11 +13,15 @@ from typing import Any, Final
 
 from tensorboard import default, program
 from tensorboard.data import ingester
+from tensorboard.plugins import base_plugin
 
 from rec_summary.errors import RecSummaryError
 from rec_summary.tensorboard.hparams_metrics import choose_metrics
 from rec_summary.tensorboard.provider.combined import CombinedDataProvider, add_event_files
+from rec_summary.tensorboard.provider.data_provider import RecordDataProvider
 from rec_summary.tensorboard.provider.plugin import RecordsLoader
+from rec_summary.tensorboard.provider.records_plugin import RecordsPlugin
+from rec_summary.tensorboard.provider.run_index import RunIndex
 
 LOCALHOST: Final = "127.0.0.1"
 _STOP_SECS: Final = 10.0
@@ -41,7 +45,7 @@ class Board:
 
     def __init__(
         self,
-        data_provider: Any,
+        index: RunIndex,
         logdir: str | None = None,
         *,
         host: str = LOCALHOST,
@@ -52,7 +56,7 @@ class Board:
         """Prepares; entering starts it.
 
         Args:
-            data_provider: Has the records.
+            index: Has the runs; someone keeps it up to date.
             logdir: A log directory whose event files and files of the Projector are shown as well.
             host: The address to listen at. TensorBoard has no passwords: at any address other
                 than this machine's own, anyone who can reach it can see the records.
@@ -62,7 +66,8 @@ class Board:
         """
         samples = f"scalars={scalar_samples(runs)},{_OTHER_SAMPLES}"
         self.url = ""
-        self._provider = CombinedDataProvider(data_provider)
+        self._index = index
+        self._provider = CombinedDataProvider(RecordDataProvider(index))
         self._has_logdir = logdir is not None
         self._arguments = [
             *("tensorboard", "--logdir", logdir or os.devnull, "--host", host),
@@ -79,7 +84,7 @@ class Board:
         """
         choose_metrics()
         others = [each for each in default.get_dynamic_plugins() if each is not RecordsLoader]
-        board = _Program(default.get_static_plugins() + others)
+        board = _Program([*default.get_static_plugins(), *others, _Loader(self._index)])
         board.provider = self._provider
         said = io.StringIO()
         try:
@@ -115,6 +120,15 @@ class _Program(program.TensorBoard):  # type: ignore[misc]
 
     def _make_data_ingester(self) -> Any:
         return _Ingester(self.provider)
+
+
+class _Loader(base_plugin.TBLoader):  # type: ignore[misc]
+    def __init__(self, index: RunIndex) -> None:
+        self._index = index
+
+    def load(self, context: Any) -> RecordsPlugin:
+        """Returns the plugin with the Projector."""
+        return RecordsPlugin(context, self._index)
 
 
 class _Ingester(ingester.DataIngester):  # type: ignore[misc]

@@ -16,7 +16,13 @@ from tensorboard.plugins import base_plugin
 
 
 class RecordsLoader(base_plugin.TBLoader):  # type: ignore[misc]
-    """Serves the records below the log directory to this TensorBoard."""
+    """Serves the records below the log directory to this TensorBoard.
+
+    Attributes:
+        index: The runs that are shown; None if there are none.
+    """
+
+    index: Any = None
 
     def define_flags(self, parser: Any) -> None:
         """Adds `--rec_summary`."""
@@ -38,11 +44,15 @@ class RecordsLoader(base_plugin.TBLoader):  # type: ignore[misc]
         try:
             from rec_summary.tensorboard.provider.records_server import serve_records
 
-            serve_records(flags)
+            self.index = serve_records(flags)
         except Exception as error:  # noqa: BLE001 - never breaks a TensorBoard
             text = f"{type(error).__name__}: {error}"
             sys.stderr.write(f"rec_summary: records are not shown: {text}\n")
 
-    def load(self, context: Any) -> None:
-        """Returns no plugin: the pages are TensorBoard's own."""
-        return
+    def load(self, context: Any) -> Any:
+        """Returns the plugin with the Projector; None if no records are shown."""
+        if self.index is None:
+            return None
+        from rec_summary.tensorboard.provider.records_plugin import RecordsPlugin
+
+        return RecordsPlugin(context, self.index)

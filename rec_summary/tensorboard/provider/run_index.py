@@ -132,6 +132,10 @@ class RunIndex:
         found = [list(each.outputs.served.values()) for each in list(self._loaders.values())]
         return [run for runs in found for run in runs if run.started is not None]
 
+    def recorded(self) -> list[Run]:
+        """Returns the recorded runs, with the names that they have in TensorBoard."""
+        return [each.outputs.run for each in list(self._loaders.values())]
+
     def poll(self) -> bool:
         """Reads what is new; returns whether there was anything new."""
         changed = self._poller.poll()

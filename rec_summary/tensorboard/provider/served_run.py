@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Iterator
 from typing import Any, Final
@@ -143,12 +144,26 @@ class ServedRun(RunOutput):
         try:
             if record.kind in _GRAPHS:
                 return _graph_of(series, record)
-            for recorded in reversed(record.values):
-                if recorded[:2] == (series.kind, series.recorded):
-                    return _tensor_of(series, recorded)
+            recorded = _own(series, record)
+            return None if recorded is None else _tensor_of(series, recorded)
         except _UNREADABLE:
-            pass  # the file is another one now
-        return None
+            return None  # the file is another one now
+
+    def last_values(self, kind: str) -> dict[str, Recorded]:
+        """Reads the last values of a kind by recorded tag; those that can be read."""
+        with self.lock:
+            every = [each for by_tag in self._series.values() for each in by_tag.values()]
+            own = [each for each in every if isinstance(each, StoredSeries) and each.kind == kind]
+            places = [(each, place) for each in own for place in each.points(1)]
+        last = {each.recorded: (each, place) for each, place in places if place.file != _KEPT}
+        found: dict[str, Recorded] = {}
+        for tag, (series, place) in last.items():
+            with contextlib.suppress(*_UNREADABLE):
+                record = record_at(self._files[place.file], place.offset)
+                recorded = None if record is None else _own(series, record)
+                if recorded is not None:
+                    found[tag] = recorded
+        return found
 
     def _of(self, plugin_name: str) -> dict[str, Series]:
         return self._series.setdefault(plugin_name, {})
@@ -281,6 +296,12 @@ def _graph_of(series: StoredSeries, record: Record) -> Any:
     if series.plugin is _RUN_GRAPH.plugin:
         return tensor_value(graph.SerializeToString(deterministic=True), [1]).tensor
     return tagged_graph(series.tag, graph).value.tensor
+
+
+def _own(series: StoredSeries, record: Record) -> Recorded | None:
+    """Returns the value of a record that belongs to a series; the last one of several."""
+    found = (each for each in reversed(record.values) if each[:2] == (series.kind, series.recorded))
+    return next(found, None)
 
 
 def _tensor_of(series: StoredSeries, recorded: Recorded) -> Any:

@@ -10,8 +10,9 @@ import pytest
 from rec_summary._pb.summary_pb2 import Summary
 from rec_summary.errors import DestinationError, SourceError
 from rec_summary.series.options import ArgumentError
+from rec_summary.tensorboard.embedding_tables import MOST_ROWS
 from rec_summary.tensorboard.event_files.export import export_tensorboard
-from rec_summary.tensorboard.event_files.projector import CONFIG_NAME, MOST_ROWS, export_projector
+from rec_summary.tensorboard.event_files.projector import CONFIG_NAME, export_projector
 from rec_summary.values.tensor import to_tensor
 from tests.support.checkpoint_bytes import value
 from tests.support.record_dirs import event, scalar, tree, write_segment

@@ -198,6 +198,5 @@ def test_tensorboard_itself_shows_records_and_event_files(
 
 
 def test_a_board_that_cannot_start_says_why(tmp_path: Path) -> None:
-    provider = RecordDataProvider(RunIndex(str(tmp_path)))
     with pytest.raises(BoardError, match="unrecognized arguments: --no_such_option"):
-        Board(provider, port=0, arguments=["--no_such_option"]).__enter__()
+        Board(RunIndex(str(tmp_path)), port=0, arguments=["--no_such_option"]).__enter__()

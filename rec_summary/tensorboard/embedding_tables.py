@@ -1,0 +1,125 @@
+"""Embedding tables as the Projector shows them: matrices of a run's newest checkpoint."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from rec_summary.errors import SourceError, three_part, verbatim
+from rec_summary.landscape.checkpoints import Checkpoint
+from rec_summary.landscape.metadata import CHECKPOINT_FOLDER, read_metadata
+from rec_summary.records.checkpoints.file import CheckpointError, CheckpointFile
+from rec_summary.records.checkpoints.sparse import BASE
+from rec_summary.records.reading.runs import Run
+from rec_summary.records.remote import Url, list_tree
+from rec_summary.series.text import printable, reason
+
+MOST_ROWS: Final = 100_000
+"""Rows of a table that are shown: the page requests no more."""
+
+_BLOCK: Final = 1 << 22  # elements that are read at once
+
+
+class Table(NamedTuple):
+    """A table, or rows of it at even distances, without rows that have NaN or infinities.
+
+    Attributes:
+        total: How many rows the table has.
+        rows: The numbers of the rows, of shape [n].
+        values: Their elements, float32 of shape [n, width].
+    """
+
+    total: int
+    rows: npt.NDArray[np.intp]
+    values: npt.NDArray[np.float32]
+
+
+def newest_checkpoint(run: Run) -> str | None:
+    """Returns the checkpoint that was written last; links out of the run are not followed."""
+    found: list[tuple[float, str]] = []
+    if isinstance(run.path, Url):
+        files = list_tree(run.path.child(CHECKPOINT_FOLDER))
+        found = [(each.modified, each.url) for each in files]
+    elif not os.path.islink(folder := os.path.join(run.path, CHECKPOINT_FOLDER)):
+        with contextlib.suppress(OSError), os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.is_file(follow_symlinks=False):
+                    found.append((entry.stat(follow_symlinks=False).st_mtime_ns, entry.path))
+    return max((each for each in found if each[1].endswith(".ckpt")), default=(0, None))[1]
+
+
+@contextlib.contextmanager
+def opened(path: str) -> Iterator[CheckpointFile | Checkpoint]:
+    """Opens a checkpoint; a sparse one is completed by those that it is based on.
+
+    Raises:
+        SourceError: It cannot be read, now or in the context.
+    """
+    try:
+        with CheckpointFile(path) as file:
+            if BASE not in file.names:
+                yield file
+                return
+        metadata = read_metadata(os.path.dirname(os.path.dirname(path)))
+        numbers = {name: number for number, name in metadata.files.items()}
+        with contextlib.closing(Checkpoint(metadata, numbers[os.path.basename(path)])) as whole:
+            yield whole
+    except (OSError, MemoryError, KeyError) as error:
+        why = getattr(error, "strerror", None) or reason(error)
+        received = verbatim(f"{printable(path)}: {why}")
+        raise SourceError(three_part("the checkpoint", received, "a readable file")) from error
+    except CheckpointError as error:
+        raise SourceError(str(error)) from error
+
+
+def matrices(checkpoint: CheckpointFile | Checkpoint) -> dict[str, tuple[int, ...]]:
+    """Returns the shapes of the matrices of a checkpoint by name, in its order."""
+    shapes = {name: checkpoint.shape(name) for name in checkpoint.names}
+    return {name: shape for name, shape in shapes.items() if len(shape) == 2 and 0 not in shape}
+
+
+def table_of(checkpoint: CheckpointFile | Checkpoint, name: str) -> Table:
+    """Reads a table of a checkpoint; of a large one, no more at once than is shown of it.
+
+    Raises:
+        CheckpointError, SourceError, OSError: It cannot be read.
+    """
+    count, _ = checkpoint.shape(name)
+    finite = [np.isfinite(block).all(axis=1) for block in _blocks(checkpoint, name)]
+    rows = _spread(np.flatnonzero(np.concatenate(finite)))
+    values, first = [], 0
+    for block in _blocks(checkpoint, name):
+        within = rows[(rows >= first) & (rows < first + len(block))] - first
+        values.append(block[within])
+        first += len(block)
+    return Table(count, rows, np.concatenate(values))
+
+
+def table_of_array(array: npt.NDArray[Any]) -> Table:
+    """Returns a recorded matrix as a table."""
+    values = array.astype("<f4")
+    rows = _spread(np.flatnonzero(np.isfinite(values).all(axis=1)))
+    return Table(len(values), rows, values[rows])
+
+
+def _blocks(
+    checkpoint: CheckpointFile | Checkpoint, name: str
+) -> Iterator[npt.NDArray[np.float32]]:
+    """Yields the rows of a matrix, float32; of a sparse checkpoint all at once."""
+    count, width = checkpoint.shape(name)
+    step = count if isinstance(checkpoint, Checkpoint) else max(_BLOCK // width, 1)
+    for first in range(0, count, step):
+        last = min(first + step, count)
+        elements = checkpoint.elements(name, first * width, last * width)
+        yield elements.reshape(-1, width).astype("<f4")
+
+
+def _spread(rows: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
+    if len(rows) <= MOST_ROWS:
+        return rows
+    return rows[np.linspace(0, len(rows) - 1, MOST_ROWS).astype(np.intp)]

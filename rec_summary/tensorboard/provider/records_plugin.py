@@ -1,0 +1,191 @@
+"""What TensorBoard has no interface for: embedding tables of records, and the first screen.
+
+TensorBoard's Projector reads files of the log directory by itself. So this plugin has the same page
+again, and answers from checkpoints and recorded tensors what it asks. Nothing is written.
+Source: `tensorboard/plugins/projector/projector_plugin.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from typing import Any, Final
+
+from tensorboard.backend.http_util import Respond
+from tensorboard.compat.proto import summary_pb2
+from tensorboard.plugins import base_plugin
+from tensorboard.plugins.projector import projector_plugin
+from werkzeug import Request, Response
+
+from rec_summary.errors import RecSummaryError
+from rec_summary.landscape.checkpoints import is_table
+from rec_summary.records.reading.runs import Run
+from rec_summary.series.text import reason
+from rec_summary.tensorboard.embedding_tables import (
+    Table,
+    matrices,
+    newest_checkpoint,
+    opened,
+    table_of,
+    table_of_array,
+)
+from rec_summary.tensorboard.first_screen import page, pinned_tags
+from rec_summary.tensorboard.provider.run_index import RunIndex
+from rec_summary.tensorboard.provider.served_run import ServedRun
+from rec_summary.values.tensor import from_tensor
+
+FIRST_SCREEN: Final = "/first_screen"
+"""A route that leads to the Time Series page with the loss and the AUC at its top."""
+
+_ROOT: Final = "../../../"  # from /data/plugin/rec_summary/
+_KIND: Final = "tensor"
+_PATIENCE_SECS: Final = 0.2  # of a listing of pages, which waits for the search
+_LEAST_SIDE: Final = 2  # of a table whose points can be drawn
+_Shapes = dict[str, tuple[int, ...]]
+_Place = tuple[Run | None, ServedRun | None]
+
+
+class RecordsPlugin(base_plugin.TBPlugin):  # type: ignore[misc]
+    """A second Projector, of records."""
+
+    plugin_name = "rec_summary"
+
+    def __init__(self, context: Any, index: RunIndex) -> None:
+        """Answers from an index, which someone keeps up to date."""
+        super().__init__(context)
+        self._index = index
+        self._pages = projector_plugin.ProjectorPlugin(context).get_plugin_apps()
+        self._has_tables = False
+        self._search: threading.Thread | None = None
+
+    def get_plugin_apps(self) -> dict[str, Any]:
+        """Returns the routes: the page's own files, and what it asks."""
+        files = {route: app for route, app in self._pages.items() if "." in route}
+        answers = {
+            projector_plugin.RUNS_ROUTE: self._runs,
+            projector_plugin.CONFIG_ROUTE: self._config,
+            projector_plugin.TENSOR_ROUTE: self._tensor,
+            projector_plugin.METADATA_ROUTE: self._labels,
+            FIRST_SCREEN: self._first_screen,
+        }
+        return files | {route: Request.application(each) for route, each in answers.items()}
+
+    def is_active(self) -> bool:
+        """Whether a run has a table; a thread looks for one, since that may take long."""
+        if not self._has_tables and (self._search is None or not self._search.is_alive()):
+            self._search = threading.Thread(target=self._look, daemon=True)
+            self._search.start()
+            self._search.join(_PATIENCE_SECS)
+        return self._has_tables
+
+    def frontend_metadata(self) -> Any:
+        """Returns what the page is called."""
+        return base_plugin.FrontendMetadata(
+            es_module_path="/index.js", disable_reload=True, tab_name="Projector"
+        )
+
+    def _look(self) -> None:
+        self._has_tables = any(_shows(place) for place in self._places().values())
+
+    def _places(self) -> dict[str, _Place]:
+        """Returns where tables may be, by the name of the TensorBoard run."""
+        found: dict[str, _Place] = {each.name: (None, each) for each in self._index.served()}
+        for run in self._index.recorded():
+            found[run.name] = run, found.get(run.name, (None, None))[1]
+        return found
+
+    def _runs(self, request: Request) -> Response:
+        names = [name for name, place in self._places().items() if _shows(place)]
+        return _response(request, names, "application/json")
+
+    def _config(self, request: Request) -> Response:
+        return self._answered(request, _config_of)
+
+    def _tensor(self, request: Request) -> Response:
+        return self._answered(request, _elements_of)
+
+    def _labels(self, request: Request) -> Response:
+        return self._answered(request, _labels_of)
+
+    def _answered(
+        self, request: Request, answer: Callable[[_Place, str], tuple[Any, str]]
+    ) -> Response:
+        """Returns the answer about a place and a table, or why there is none."""
+        run, name = (request.args.get(each, "") for each in ("run", "name"))
+        try:
+            content, kind = answer(self._places()[run], name)
+        except KeyError:
+            return _response(request, "there is no such run or table", "text/plain", 404)
+        except (RecSummaryError, ValueError, OSError, MemoryError) as error:
+            return _response(request, reason(error), "text/plain", 400)
+        return _response(request, content, kind)
+
+    def _first_screen(self, request: Request) -> Response:
+        tags: set[str] = set()
+        for run in self._index.served():
+            with run.lock:
+                scalars = run.series("scalars", summary_pb2.DATA_CLASS_SCALAR)
+                tags.update(tag for tag, _ in scalars)
+        location = {"Location": page(_ROOT, pinned_tags(tags))}
+        return Response(status=302, headers=location)
+
+
+def _response(request: Request, content: Any, kind: str, code: int = 200) -> Response:
+    response: Response = Respond(request, content, kind, code)
+    return response
+
+
+def _shows(place: _Place) -> bool:
+    """Whether a run seems to have a table; its checkpoint is not read."""
+    run, served = place
+    return (run is not None and newest_checkpoint(run) is not None) or bool(_recorded(served))
+
+
+def _recorded(served: ServedRun | None) -> dict[str, Any]:
+    """Returns the last values of the recorded matrices of a run by tag."""
+    values = {} if served is None else served.last_values(_KIND)
+    tensors = {tag: each.value.tensor for tag, each in values.items()}
+    return {tag: each for tag, each in tensors.items() if len(each.dims) == 2 and all(each.dims)}
+
+
+def _config_of(place: _Place, _: str) -> tuple[Any, str]:
+    """Returns the tables of a run, embedding tables first."""
+    run, served = place
+    path = None if run is None else newest_checkpoint(run)
+    shapes: _Shapes = {tag: tuple(each.dims) for tag, each in _recorded(served).items()}
+    if path is not None:
+        with opened(path) as file:
+            shapes |= matrices(file)
+    drawn = [name for name in shapes if min(shapes[name]) >= _LEAST_SIDE]
+    names = sorted(drawn, key=lambda name: not is_table(name, shapes[name]))
+    embeddings = [
+        {"tensorName": name, "tensorShape": shapes[name], "metadataPath": "numbers of the rows"}
+        for name in names
+    ]
+    checkpoint = os.path.basename(path or "none")
+    return {"modelCheckpointPath": checkpoint, "embeddings": embeddings}, "application/json"
+
+
+def _elements_of(place: _Place, name: str) -> tuple[Any, str]:
+    return _table(place, name).values.tobytes(), "application/octet-stream"
+
+
+def _labels_of(place: _Place, name: str) -> tuple[Any, str]:
+    return "".join(f"{row}\n" for row in _table(place, name).rows.tolist()), "text/plain"
+
+
+def _table(place: _Place, name: str) -> Table:
+    """Returns a table of a checkpoint, or else a recorded one.
+
+    Raises:
+        KeyError: There is no such table.
+        SourceError, ValueError: It cannot be read.
+    """
+    run, served = place
+    path = None if run is None else newest_checkpoint(run)
+    if path is not None:
+        with opened(path) as checkpoint:
+            if name in matrices(checkpoint):
+                return table_of(checkpoint, name)
+    return table_of_array(from_tensor(_recorded(served)[name]))

@@ -1,0 +1,143 @@
+"""The Projector of records, and the way to the first screen, over TensorBoard's HTTP interface."""
+
+from __future__ import annotations
+
+import os
+import time
+import urllib.parse
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rec_summary._pb.summary_pb2 import Summary
+from rec_summary.values.tensor import to_tensor
+from tests.support.boards import Pages, record_pages
+from tests.support.checkpoint_bytes import value
+from tests.support.record_dirs import event, scalar, tree, write_segment
+
+TABLE = np.arange(12, dtype=np.float32).reshape(4, 3)
+PLUGIN = "plugin/rec_summary"
+_WAIT_SECS = 60.0
+
+
+def matrix(tag: str, array: np.ndarray) -> Summary.Value:
+    return Summary.Value(tag=tag, tensor=to_tensor(array))
+
+
+def checkpoint(run: Path, name: str, *parameters: bytes, written: int = 1000) -> None:
+    (run / "ckpt_dir").mkdir(exist_ok=True)
+    path = run / "ckpt_dir" / f"{name}.ckpt"
+    path.write_bytes(b"".join(parameters))
+    os.utime(path, (written, written))
+
+
+def parameter(name: str, array: np.ndarray) -> bytes:
+    return value(name, array.shape, "Float32", array.astype("<f4").tobytes())
+
+
+def tables(pages: Pages, run: str) -> dict[str, list[int]]:
+    found = pages.get(f"{PLUGIN}/info", run=run)["embeddings"]
+    return {each["tensorName"]: each["tensorShape"] for each in found}
+
+
+def numbers(pages: Pages, run: str, name: str) -> np.ndarray:
+    raw = pages.fetch(f"{PLUGIN}/tensor", run=run, name=name, num_rows="100000")
+    return np.frombuffer(raw, "<f4")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A run without tables yet."""
+    write_segment(tmp_path / "records" / "run", event(1, scalar("loss/auto", 1)))
+    return tmp_path / "records" / "run"
+
+
+def test_a_run_without_tables_has_no_projector(run: Path) -> None:
+    _, pages = record_pages(run.parent)
+    assert pages.get(f"{PLUGIN}/runs") == []
+    assert pages.get("plugins_listing")["rec_summary"]["enabled"] is False
+
+
+def test_tables_are_those_of_the_newest_checkpoint(run: Path) -> None:
+    _, pages = record_pages(run.parent)
+    checkpoint(
+        run,
+        "old",
+        parameter("head.weight", TABLE),
+        parameter("user.embedding_table", TABLE),
+        parameter("wide.embedding_table", TABLE[:, :1]),
+        parameter("head.bias", TABLE[0]),
+    )
+    deadline = time.monotonic() + _WAIT_SECS
+    while not pages.get("plugins_listing")["rec_summary"]["enabled"]:
+        assert time.monotonic() < deadline
+    before = tree(run)
+    assert pages.get(f"{PLUGIN}/runs") == ["run"]
+    shapes = tables(pages, "run")
+    assert shapes == {"user.embedding_table": [4, 3], "head.weight": [4, 3]}
+    assert list(shapes) == ["user.embedding_table", "head.weight"]
+    assert pages.get(f"{PLUGIN}/info", run="run")["modelCheckpointPath"] == "old.ckpt"
+    np.testing.assert_array_equal(numbers(pages, "run", "head.weight"), TABLE.ravel())
+    assert tree(run) == before
+    sick = TABLE + 1
+    sick[1, 2] = np.nan
+    checkpoint(run, "new", parameter("user.embedding_table", sick), written=2000)
+    rows = sick[[0, 2, 3]]
+    np.testing.assert_array_equal(numbers(pages, "run", "user.embedding_table"), rows.ravel())
+    labels = pages.fetch(f"{PLUGIN}/metadata", run="run", name="user.embedding_table")
+    assert labels == b"0\n2\n3\n"
+
+
+def test_recorded_matrices_are_tables_with_their_last_values(run: Path) -> None:
+    write_segment(
+        run.parent / "other",
+        event(1, matrix("item", TABLE), matrix("vector", TABLE[0])),
+        event(2, matrix("item", TABLE * 2)),
+    )
+    _, pages = record_pages(run.parent)
+    assert pages.get(f"{PLUGIN}/runs") == ["other"]
+    assert tables(pages, "other") == {"item": [4, 3]}
+    np.testing.assert_array_equal(numbers(pages, "other", "item"), (TABLE * 2).ravel())
+    checkpoint(run.parent / "other", "one", parameter("a.embedding_table", TABLE))
+    assert set(tables(pages, "other")) == {"item", "a.embedding_table"}
+
+
+@pytest.mark.parametrize("route", ["info", "tensor", "metadata", "bookmarks", "sprite_image"])
+@pytest.mark.parametrize("query", [{}, {"run": "run"}, {"run": "../run", "name": "../x"}])
+def test_a_request_for_what_is_not_there_has_no_answer(
+    run: Path, route: str, query: dict[str, str]
+) -> None:
+    _, pages = record_pages(run.parent)
+    expected = {"modelCheckpointPath": "none", "embeddings": []}
+    exists = route == "info" and query == {"run": "run"}
+    assert pages.get(f"{PLUGIN}/{route}", **query) == (expected if exists else None)
+
+
+def test_of_a_damaged_checkpoint_the_page_says_what_is_wrong(run: Path) -> None:
+    checkpoint(run, "bad", b"no checkpoint")
+    _, pages = record_pages(run.parent)
+    answer = pages.fetch(f"{PLUGIN}/info", run="run").decode()
+    assert "bad.ckpt" in answer
+    assert "offset 0" in answer
+
+
+def test_a_checkpoint_that_is_a_link_is_none(run: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside.ckpt"
+    outside.write_bytes(parameter("a.embedding_table", TABLE))
+    (run / "ckpt_dir").mkdir()
+    (run / "ckpt_dir" / "a.ckpt").symlink_to(outside)
+    _, pages = record_pages(run.parent)
+    assert pages.get(f"{PLUGIN}/runs") == []
+
+
+def test_the_first_screen_has_the_loss_and_the_auc_at_its_top(run: Path) -> None:
+    write_segment(run.parent / "other", event(1, scalar("recommender/auc/last_100", 0.5)))
+    _, pages = record_pages(run.parent)
+    place = urllib.parse.unquote(pages.leads_to(f"{PLUGIN}/first_screen"))
+    start, _, rest = place.partition("?pinnedCards=")
+    assert start == "../../../"  # relative, so that it works behind a path prefix
+    assert rest == (
+        '[{"plugin":"scalars","tag":"loss/auto"},'
+        '{"plugin":"scalars","tag":"recommender/auc/last_100"}]#timeseries'
+    )
