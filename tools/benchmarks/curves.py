@@ -12,10 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rec_summary import export_tensorboard
-from rec_summary._pb.summary_pb2 import Event, MetricStates, Summary
+from rec_summary._pb.summary_pb2 import Event, MetricStates, Summary, TopIds
 from rec_summary.metrics.state import kind_of
 from rec_summary.metrics.throughput import Throughput
 from rec_summary.records.format.framing import frame
+from rec_summary.tensorboard.provider.run_index import RunIndex
 from rec_summary.values.recommender import encode_state
 
 from .contest import Settings, temporary_directory
@@ -44,7 +45,11 @@ def curves(settings: Settings) -> tuple[str, list[Row]]:
             Row(f"{size:,} {name}", "s", each) for size, each in zip(sizes, seconds, strict=True)
         ]
         rows.append(Row(f"{name}: exponent", "", [exponent]))
-    return "Exports of n, 2n and 4n of each, in one process but for `--jobs`.", rows
+    setting = (
+        "Exports of n, 2n and 4n of each, in one process but for `--jobs`; of what is served, the "
+        "time until it has been read."
+    )
+    return setting, rows
 
 
 def _write(folder: Path, rank: int, events: list[Event]) -> None:
@@ -68,6 +73,16 @@ def _ranks(folder: Path, count: int) -> None:
         _write(folder, rank, [_scalar(1)])
 
 
+def _rotated(folder: Path, count: int) -> None:
+    """One run with so many files, each with a scalar and a value that stays in its file."""
+    folder.mkdir(parents=True)
+    for number in range(count):
+        step = _scalar(number)
+        step.summary.value.add(tag="top", top_ids=TopIds(ids=[number], counts=[1]))
+        path = folder / f"events.out.events.summary.{_BEGUN + number}.0.host_MS"
+        path.write_bytes(frame(step.SerializeToString()))
+
+
 def _states(folder: Path, count: int) -> None:
     """Two ranks with states of a metric at each step."""
     for rank in range(2):
@@ -87,6 +102,10 @@ def _export(records: Path, logs: Path) -> None:
     export_tensorboard(records, logs)
 
 
+def _serve(records: Path, logs: Path) -> None:
+    RunIndex(str(records)).poll()
+
+
 def _export_jobs(records: Path, logs: Path) -> None:
     export_tensorboard(records, logs, jobs=2)
 
@@ -96,4 +115,6 @@ _CASES: dict[str, _Case] = {
     "runs, two jobs": (1_000, _runs, _export_jobs),
     "ranks in one directory": (1_000, _ranks, _export),
     "metric states of two ranks": (1_000, _states, _export),
+    "files of one run, served": (1_000, _rotated, _serve),
+    "runs, served": (1_000, _runs, _serve),
 }

@@ -104,6 +104,14 @@ class Run:
         """The files of one kind and rank, in the order of creation."""
         return tuple(self._by_rank.get((kind, rank), ()))
 
+    def file(self, path: str) -> RecordFile:
+        """Returns the record file with a path."""
+        return self._by_path[path]
+
+    @functools.cached_property
+    def _by_path(self) -> dict[str, RecordFile]:
+        return {file.path: file for file in self.files}
+
     @functools.cached_property
     def _by_rank(self) -> dict[tuple[Kind, int], list[RecordFile]]:
         """The files of each kind and rank: there may be thousands of ranks."""
@@ -207,7 +215,7 @@ def _local_runs(source: str) -> dict[str, tuple[RecordFile, ...]]:
     if not os.path.isdir(source):
         raise NoSuchPlace(three_part(SOURCE, source, "a directory, not a file: name its folder"))
     found = {}
-    for path in _directories(source):
+    for path in directories(source):
         try:
             files = list_files(path)
         except OSError as error:
@@ -221,7 +229,8 @@ def _local_runs(source: str) -> dict[str, tuple[RecordFile, ...]]:
     return found
 
 
-def _directories(top: str) -> Iterator[str]:
+def directories(top: str) -> Iterator[str]:
+    """Yields a local directory and those below it, at most 64 deep; links are not followed."""
     waiting = [(top, 0)]
     while waiting:
         path, depth = waiting.pop()

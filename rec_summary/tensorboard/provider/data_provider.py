@@ -29,9 +29,13 @@ from rec_summary.tensorboard.provider.served_series import (
 KEY_PREFIX: Final = "rec_summary."
 """How the keys of blobs begin."""
 
+MOST_BYTES: Final = 1 << 28
+"""Bytes of an answer: TensorBoard's client takes no larger message."""
+
 _IMAGE_BLOBS: Final = 3  # width, height, image
 _NAMED: Final = ("scalars", "histograms", "images")  # as TensorBoard's own loader has it
 _EVERYTHING: Final = 1 << 62
+_POINT_BYTES: Final = 20  # of a scalar, in a message
 _Found = dict[str, dict[str, Any]]
 
 
@@ -77,23 +81,29 @@ class RecordDataProvider(provider.DataProvider):  # type: ignore[misc]
         downsample: int | None = None,
         run_tag_filter: Any = None,
     ) -> _Found:
-        """Returns a list of `ScalarDatum` for each run and tag."""
+        """Returns a list of `ScalarDatum` for each run and tag.
+
+        Raises:
+            InvalidArgumentError: The answer would be too large, as in the methods below.
+        """
+        size = _Size()
         return self._found(
             plugin_name,
             summary_pb2.DATA_CLASS_SCALAR,
             run_tag_filter,
-            lambda run, tag, series: list(_scalars(series, _most(downsample))),
+            lambda run, tag, series: list(_scalars(series, _most(downsample), size)),
         )
 
     def read_last_scalars(
         self, ctx: Any = None, *, experiment_id: str, plugin_name: str, run_tag_filter: Any = None
     ) -> _Found:
         """Returns the last `ScalarDatum` for each run and tag."""
+        size = _Size()
         return self._found(
             plugin_name,
             summary_pb2.DATA_CLASS_SCALAR,
             run_tag_filter,
-            lambda run, tag, series: next(_scalars(series, 1)),
+            lambda run, tag, series: next(_scalars(series, 1, size)),
         )
 
     def list_tensors(
@@ -117,11 +127,12 @@ class RecordDataProvider(provider.DataProvider):  # type: ignore[misc]
         run_tag_filter: Any = None,
     ) -> _Found:
         """Returns a list of `TensorDatum` for each run and tag."""
+        size = _Size()
         found = self._found(
             plugin_name,
             summary_pb2.DATA_CLASS_TENSOR,
             run_tag_filter,
-            lambda run, tag, series: (run, series, _places(series, _most(downsample))),
+            lambda run, tag, series: (run, series, _places(series, _most(downsample)), size),
         )
         # Records are read while new ones can be added.
         return {
@@ -152,21 +163,14 @@ class RecordDataProvider(provider.DataProvider):  # type: ignore[misc]
         run_tag_filter: Any = None,
     ) -> _Found:
         """Returns a list of `BlobSequenceDatum` for each run and tag."""
+        size = _Size()
         return self._found(
             plugin_name,
             summary_pb2.DATA_CLASS_BLOB_SEQUENCE,
             run_tag_filter,
-            lambda run, tag, series: [
-                provider.BlobSequenceDatum(
-                    place.step,
-                    place.wall_time,
-                    tuple(
-                        provider.BlobReference(_key(run.name, plugin_name, tag, place.step, number))
-                        for number in range(_blobs(plugin_name))
-                    ),
-                )
-                for place in _places(series, _most(downsample))
-            ],
+            lambda run, tag, series: list(
+                _keys(run, plugin_name, tag, _places(series, _most(downsample)), size)
+            ),
         )
 
     def read_blob(self, ctx: Any = None, *, blob_key: str) -> bytes:
@@ -225,9 +229,29 @@ def _most(downsample: int | None) -> int:
     return _EVERYTHING if downsample is None else max(downsample, 0)
 
 
-def _scalars(series: Series, most: int) -> Iterator[Any]:
+class _Size:
+    """The size of an answer while it is made."""
+
+    def __init__(self) -> None:
+        self._nbytes = 0
+
+    def add(self, nbytes: int) -> None:
+        """Adds bytes.
+
+        Raises:
+            InvalidArgumentError: They are too many.
+        """
+        self._nbytes += nbytes
+        if self._nbytes > MOST_BYTES:
+            raise errors.InvalidArgumentError(
+                f"the answer has more than {MOST_BYTES:,} bytes; ask for fewer runs, tags or steps"
+            )
+
+
+def _scalars(series: Series, most: int, size: _Size) -> Iterator[Any]:
     assert isinstance(series, ScalarSeries)  # by its data class
     points = series.points(most)
+    size.add(len(points) * _POINT_BYTES)
     columns = (points[name].tolist() for name in ("step", "wall_time", "value"))
     for row in zip(*columns, strict=True):
         yield provider.ScalarDatum(*row)
@@ -238,8 +262,9 @@ def _places(series: Series, most: int) -> list[Reference]:
     return series.points(most) if isinstance(series, StoredSeries) else []
 
 
-def _tensors(run: ServedRun, series: Series, places: list[Reference]) -> Iterator[Any]:
+def _tensors(run: ServedRun, series: Series, places: list[Reference], size: _Size) -> Iterator[Any]:
     if isinstance(series, FixedSeries):
+        size.add(series.value.tensor.ByteSize())
         array = make_ndarray(series.value.tensor)
         yield provider.TensorDatum(series.step, series.wall_time, array)
         return
@@ -247,7 +272,21 @@ def _tensors(run: ServedRun, series: Series, places: list[Reference]) -> Iterato
     for place in places:
         tensor = run.tensor(series, place)
         if tensor is not None:
+            size.add(tensor.ByteSize())
             yield provider.TensorDatum(place.step, place.wall_time, make_ndarray(tensor))
+
+
+def _keys(
+    run: ServedRun, plugin_name: str, tag: str, places: list[Reference], size: _Size
+) -> Iterator[Any]:
+    for place in places:
+        keys = [
+            _key(run.name, plugin_name, tag, place.step, number)
+            for number in range(_blobs(plugin_name))
+        ]
+        size.add(sum(map(len, keys)))
+        references = tuple(map(provider.BlobReference, keys))
+        yield provider.BlobSequenceDatum(place.step, place.wall_time, references)
 
 
 def _blobs(plugin_name: str) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import functools
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
@@ -20,11 +21,12 @@ from tensorboard.data.proto import data_provider_pb2_grpc as services
 from tensorboard.util.tensor_util import make_tensor_proto
 
 from rec_summary.errors import RecSummaryError, three_part
+from rec_summary.tensorboard.provider.data_provider import MOST_BYTES
 
 LOCALHOST: Final = "127.0.0.1"
 _WORKERS: Final = 8
 _CHUNK_BYTES: Final = 1 << 20
-_MOST_BYTES: Final = 1 << 28  # the client takes no larger message
+_UNREAD_SECS: Final = 60.0  # then an answer that its client does not read is dropped
 _STOP_SECS: Final = 1.0
 _CODES: Final = {
     errors.NotFoundError: grpc.StatusCode.NOT_FOUND,
@@ -55,7 +57,7 @@ class GrpcServer:
         """
         pool = concurrent.futures.ThreadPoolExecutor(_WORKERS, "rec_summary-grpc")
         # Without this option, a second server could listen at the same port.
-        options = [("grpc.so_reuseport", 0), ("grpc.max_send_message_length", _MOST_BYTES)]
+        options = [("grpc.so_reuseport", 0), ("grpc.max_send_message_length", MOST_BYTES)]
         self._server = grpc.server(pool, options=options)
         services.add_TensorBoardDataProviderServicer_to_server(
             _Servicer(data_provider), self._server
@@ -79,17 +81,27 @@ class GrpcServer:
 
 
 def _answering(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Makes a failure of the provider the status of the answer."""
+    """Makes a failure of the provider the status of the answer, and drops it if it is not read."""
 
     @functools.wraps(method)
     def answer(self: Any, request: Any, context: Any) -> Any:
         try:
-            return method(self, request)
+            found = method(self, request)
+            _drop_unread(context)
+            return found
         except errors.PublicError as error:
             text = str(error).partition(": ")[2]  # the client adds its kind again
             context.abort(_CODES.get(type(error), grpc.StatusCode.UNKNOWN), text)
 
     return answer
+
+
+def _drop_unread(context: Any) -> None:
+    """Ends a call whose answer is not read: it holds memory, and a blob a thread."""
+    timer = threading.Timer(_UNREAD_SECS, context.cancel)
+    timer.daemon = True
+    if context.add_callback(timer.cancel):
+        timer.start()
 
 
 class _Servicer(services.TensorBoardDataProviderServicer):  # type: ignore[misc]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import threading
 from typing import Any, Final
 
-from rec_summary.records.format.names import parse_name
+from rec_summary.records.reading.runs import directories, list_files
 from rec_summary.tensorboard.provider.combined import CombinedDataProvider, add_event_files
 from rec_summary.tensorboard.provider.data_provider import RecordDataProvider
 from rec_summary.tensorboard.provider.grpc_server import GrpcServer
@@ -52,4 +53,8 @@ def serve_records(flags: Any) -> RunIndex | None:
 
 def has_records(path: str) -> bool:
     """Whether there is a record file below a local directory; links are not followed."""
-    return any(parse_name(name) is not None for _, _, files in os.walk(path) for name in files)
+    for directory in directories(path):
+        with contextlib.suppress(OSError):
+            if list_files(directory):
+                return True
+    return False

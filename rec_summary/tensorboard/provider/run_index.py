@@ -17,7 +17,7 @@ from rec_summary.series.new_records import NewRecords
 from rec_summary.series.options import matching_runs
 from rec_summary.series.report import Report
 from rec_summary.series.run_poller import RunPoller
-from rec_summary.series.text import printable, reason
+from rec_summary.series.text import printable, reason, valid
 from rec_summary.tensorboard.dashboards.hparams import RUNNING, end_point, ended_status, start_point
 from rec_summary.tensorboard.dashboards.text import lineage_point
 from rec_summary.tensorboard.outputs import Names, TargetNames, is_parallel
@@ -140,12 +140,12 @@ class RunIndex:
         """Reads what is new; returns whether there was anything new."""
         changed = self._poller.poll()
         for path in [each for each in self._runs if not self._poller.has(each)]:
-            del self._runs[path]
             self._drop(path)
+            self._names.release([self._runs.pop(path)])
         # First of all, so that no sub-run gets the name of a run.
         for run in changed:
             if run.path not in self._runs:
-                self._runs[run.path] = self._names.claim_run(run.name)
+                self._runs[run.path] = self._name_of(run)
         for run in matching_runs(changed, self._pattern):
             if self._stop.is_set():
                 break
@@ -183,10 +183,15 @@ class RunIndex:
         except Exception as error:  # noqa: BLE001 - other runs are shown all the same
             self._fail(run.path, error)
 
+    def _name_of(self, run: Run) -> str:
+        """Returns a name for a new run. Not every directory has a name that is text."""
+        name = valid(run.name)
+        return self._names.claim_run(name) if name == run.name else self._names.claim(name)
+
     def _drop(self, path: str) -> None:
         loader = self._loaders.pop(path, None)
         if loader is not None:
-            self._names.release(loader.outputs.targets.names.values())
+            self._names.release(loader.outputs.names())
 
     def _fail(self, path: str, error: Exception) -> None:
         """Reports a failure, once."""

@@ -276,7 +276,7 @@ class ServedRuns(RunOutputs):
 
     def file(self, path: str) -> RecordFile:
         """Returns a record file of the run."""
-        return next(file for file in self.run.files if file.path == path)
+        return self.run.file(path)
 
     def _open(self, name: str, rank: int | None = None) -> ServedRun:
         served = self.served.get(name)
