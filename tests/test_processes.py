@@ -18,6 +18,7 @@ from rec_summary.processes import WorkerError, end_with_parent
 from rec_summary.tensorboard.event_files import export
 from tests.support.landscape_workers import landscape
 from tests.support.record_dirs import event, scalar, write_segment
+from tests.support.waiting import PATIENCE_SECS
 
 _EVALUATING = """
 import sys
@@ -59,7 +60,7 @@ def test_the_workers_of_a_killed_landscape_end_with_it(tmp_path: Path) -> None:
         workers = psutil.Process(process.pid).children(recursive=True)
         process.kill()
         assert len(workers) >= 2
-        assert not psutil.wait_procs(workers, timeout=60)[1]  # those still alive
+        assert not psutil.wait_procs(workers, timeout=PATIENCE_SECS)[1]  # those still alive
 
 
 def test_a_process_without_a_parent_goes_on() -> None:

@@ -11,7 +11,6 @@ import os
 import resource
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -30,6 +29,7 @@ from rec_summary.alerts.delivery import (
 from rec_summary.alerts.rules import parse
 from rec_summary.alerts.states import Transition
 from rec_summary.series.options import ArgumentError
+from tests.support.waiting import PATIENCE_SECS, eventually
 
 
 def transition(value: float | None = 1.5, *, firing: bool = True, run: str = "run") -> Transition:
@@ -112,7 +112,8 @@ def test_a_log_is_appended_to_by_several_processes_at_once(tmp_path: Path) -> No
     for process in processes:
         process.start()
     for process in processes:
-        process.join(60)
+        process.join(PATIENCE_SECS)
+        assert process.exitcode == 0
     first, *lines = [line for line in path.read_text().split("\n") if line]
     assert first == "torn"
     runs = [json.loads(line)["run"] for line in lines]
@@ -146,7 +147,8 @@ def test_a_full_disk_is_reported_once_and_costs_no_other_line(tmp_path: Path) ->
     context = multiprocessing.get_context("fork")
     process = context.Process(target=_full, args=(str(path), str(out)))
     process.start()
-    process.join(60)
+    process.join(PATIENCE_SECS)
+    assert process.exitcode == 0
     [report] = json.loads(out.read_text())
     assert "an alert cannot be written to" in report
     first, torn, last, end = path.read_text().split("\n")
@@ -216,16 +218,15 @@ def test_a_command_that_fails_is_reported_once_until_it_works_again(script: Path
 def test_a_command_that_hangs_is_killed_with_all_it_started(tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
-    # The shell's child holds the fifo open for writing: reading it ends when that child dies.
+    # The shell's child holds the fifo open for writing: it has an end when that child dies.
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
     reports = list[str]()
     command = Command(f"sh -c 'sleep 1000 > {fifo}; true'", reports.append, timeout=0.5)
-    reader = threading.Thread(target=fifo.read_bytes)
-    reader.start()
     run_for(command, began())
     [report] = reports
     assert "took longer than 0.5 s and was killed" in report
-    reader.join(60)
-    assert not reader.is_alive()
+    eventually(lambda: os.read(reader, 1) == b"", despite=BlockingIOError)
+    os.close(reader)
 
 
 @pytest.mark.parametrize("text", ["", "no-such-program-here", "'unclosed"])
@@ -240,13 +241,6 @@ def slow(tmp_path: Path) -> str:
     return f"sh -c 'touch {tmp_path}/began; while [ ! -e {tmp_path}/go ]; do sleep 0.02; done'"
 
 
-def wait_for(path: Path) -> None:
-    deadline = time.monotonic() + 60
-    while not path.exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def test_watching_does_not_wait_for_a_command_and_drops_what_is_too_much(
     slow: str, tmp_path: Path
 ) -> None:
@@ -255,7 +249,7 @@ def test_watching_does_not_wait_for_a_command_and_drops_what_is_too_much(
         f"{slow[:-1]}; echo $RS_STEP >> {tmp_path}/steps'", reports.append, capacity=2
     )
     command.queue(began(0))
-    wait_for(tmp_path / "began")
+    eventually((tmp_path / "began").exists)
     for step in (1, 2, 3, 4):
         command.queue(began(step))
     assert reports == ["the command sh is too slow: alerts are dropped"]
@@ -267,7 +261,7 @@ def test_watching_does_not_wait_for_a_command_and_drops_what_is_too_much(
 def test_waiting_for_a_command_can_be_given_up(slow: str, tmp_path: Path) -> None:
     command = Command(slow, lambda report: None)
     command.queue(began(0))
-    wait_for(tmp_path / "began")
+    eventually((tmp_path / "began").exists)
     command.queue(began(1))
     assert command.wait(lambda: True) == 2
     (tmp_path / "go").touch()
@@ -281,7 +275,7 @@ def test_no_alert_is_dropped_if_queueing_may_wait_until_it_is_stopped(
     paging = f"{slow[:-1]}; echo $RS_STEP >> {tmp_path}/steps'"
     command = Command(paging, reports.append, capacity=1, stop=stop)
     command.queue(began(0))
-    wait_for(tmp_path / "began")
+    eventually((tmp_path / "began").exists)
     threading.Timer(0.1, (tmp_path / "go").touch).start()
     for step in (1, 2, 3, 4):
         command.queue(began(step))

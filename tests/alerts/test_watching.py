@@ -9,7 +9,6 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -36,9 +35,9 @@ from tests.support.record_dirs import (
     write_payloads,
     write_segment,
 )
+from tests.support.waiting import PATIENCE_SECS, eventually
 
 RunState = lineage_pb2.RunState
-PATIENCE_SECS = 60.0
 
 
 def found(source: Path, *rules: str, **options: Any) -> list[Any]:
@@ -88,22 +87,27 @@ class Watching:
             else:
                 self.alerts.append(each)
 
+    def found(self, count: int) -> list[str]:
+        """Waits for so many alerts; returns all."""
+        return eventually(
+            lambda: [words(each) for each in self.alerts], lambda seen: len(seen) >= count
+        )
+
     def finds(self, *expected: str) -> bool:
-        eventually(lambda: len(self.alerts) >= len(expected))
-        return [words(each) for each in self.alerts] == list(expected)
-
-
-def eventually(ask: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECS
-    while not ask():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+        """Waits for alerts; tells whether they are these and no others."""
+        return self.found(len(expected)) == list(expected)
 
 
 def write(writer: RunWriter, *events: Any) -> None:
     for each in events:
         writer.write(MessageRecord(each))
     writer.flush()
+
+
+def append(path: Path, data: bytes) -> None:
+    """Completes a file, which is never shorter meanwhile."""
+    with path.open("ab") as file:
+        file.write(data)
 
 
 def old_segment(directory: Path, *events: Any) -> None:
@@ -220,10 +224,7 @@ def test_runs_files_and_values_may_come_later(tmp_path: Path) -> None:
         writer.close()
         write_segment(source / "a", *losses(math.nan, first=3))
         write_segment(source / "b" / "c", *losses(math.inf))
-        eventually(lambda: len(watching.alerts) == 4)
-    assert {words(each) for each in watching.alerts[2:]} == {
-        *("+ a loss/auto 3", "+ b/c loss/auto 1"),
-    }
+        assert set(watching.found(4)[2:]) == {"+ a loss/auto 3", "+ b/c loss/auto 1"}
 
 
 def test_silence_is_told_and_ends(tmp_path: Path) -> None:
@@ -233,8 +234,7 @@ def test_silence_is_told_and_ends(tmp_path: Path) -> None:
     with Watching(tmp_path, "no data for 0.3s") as watching:
         assert watching.finds("+ run None 1")
         write(writer, event(2, scalar("loss", 1), at=now + 1))
-        eventually(lambda: len(watching.alerts) > 1)
-        assert words(watching.alerts[1]) == "- run None 2"
+        assert watching.found(2)[1] == "- run None 2"
     writer.close()
 
 
@@ -251,8 +251,7 @@ def test_records_that_are_gone_end_their_alerts_but_a_source_that_is_away_does_n
         time.sleep(0.1)
         (tmp_path / "away").rename(source)
         write_segment(source / "c", *losses(math.nan))
-        eventually(lambda: len(watching.alerts) > 3)
-    assert [words(each) for each in watching.alerts[3:]] == ["+ c loss/auto 1"]
+        assert watching.found(4)[3:] == ["+ c loss/auto 1"]
 
 
 def test_damage_is_told_and_passed_over(tmp_path: Path) -> None:
@@ -290,7 +289,7 @@ def test_a_torn_record_is_judged_when_it_is_whole(tmp_path: Path) -> None:
     path.write_bytes(data[:-5])
     with Watching(tmp_path, "nan-loss") as watching:
         assert watching.alerts == []
-        path.write_bytes(data)
+        append(path, data[-5:])
         assert watching.finds("+ run loss/auto 2")
     assert watching.problems == []
 
@@ -341,7 +340,7 @@ def test_a_record_that_is_incomplete_at_the_start_is_not_skipped(tmp_path: Path,
     path.chmod(0o600)
     path.write_bytes(data[:-cut])
     with Watching(tmp_path, "nan-loss", since=None) as watching:
-        path.write_bytes(data)
+        append(path, data[-cut:])
         assert watching.finds("+ run loss 3")
     assert watching.problems == []
 

@@ -11,7 +11,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -22,7 +21,7 @@ from rec_summary._pb import lineage_pb2
 from rec_summary.records.reading.runs import find_runs
 from rec_summary.series.overview.inspection import inspect_run
 from tests.support import event_files
-from tests.support.command import PROGRAM, flat, run, start
+from tests.support.command import PROGRAM, end, first_line, flat, run, start
 from tests.support.corpus import losses, put
 from tests.support.event_files import shown
 from tests.support.record_dirs import (
@@ -37,6 +36,7 @@ from tests.support.record_dirs import (
     tree,
     write_segment,
 )
+from tests.support.waiting import PATIENCE_SECS, eventually
 
 RunState = lineage_pb2.RunState
 
@@ -287,35 +287,37 @@ def test_following_ends_well_when_it_is_asked_to(source: Path, tmp_path: Path, n
     process = start("export", source, tmp_path / "logs", "--follow")
     assert process.stderr is not None
     assert "Following" in process.stderr.readline()
-    deadline = time.monotonic() + 60
-    while not list((tmp_path / "logs").rglob("*tfevents*")) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    process.send_signal(number)
-    out, error = process.communicate(timeout=60)
-    assert (process.returncode, error) == (0, "")
+    eventually(lambda: list((tmp_path / "logs").rglob("*tfevents*")))
+    code, out, error = end(process, number)
+    assert (code, error) == (0, "")
     assert "Exported" in out
     assert run("export", source, tmp_path / "logs").returncode == 0
     assert run("export", source, tmp_path / "at once").returncode == 0
     assert shown(tmp_path / "logs") == shown(tmp_path / "at once")
 
 
-def test_view_shows_and_ends_with_everything(source: Path) -> None:
-    process = start("view", source)
-    assert process.stdout is not None
-    found = re.search(r"http://127\.0\.0\.1:\d+/", process.stdout.readline())
+def address_of(process: subprocess.Popen[str]) -> str:
+    """Waits until `view` has started, and returns where its pages are."""
+    found = re.search(r"http://127\.0\.0\.1:\d+/", first_line(process))
     assert found is not None
+    return found[0]
+
+
+def runs_at(address: str) -> set[str]:
+    """Returns the runs that a TensorBoard shows."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    deadline = time.monotonic() + 60
-    runs: list[str] = []
-    while not {"run_0", "run_1", "run_2"} <= set(runs) and time.monotonic() < deadline:
-        with opener.open(f"{found[0]}data/runs") as answer:
-            runs = json.load(answer)
-        time.sleep(0.2)
-    assert {"run_0", "run_1", "run_2"} <= set(runs)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(60) == 0
+    with opener.open(f"{address}data/runs", timeout=60) as answer:
+        return set(json.load(answer))
+
+
+def test_view_shows_and_ends_with_everything(source: Path) -> None:
+    # Any port: the next TensorBoard on this machine gets 6006 as soon as it is free again.
+    process = start("view", source, "--port", "0")
+    address = address_of(process)
+    eventually(lambda: runs_at(address), {"run_0", "run_1", "run_2"}.issubset)
+    assert end(process)[0] == 0
     with pytest.raises(urllib.error.URLError):
-        opener.open(f"{found[0]}data/runs", timeout=5)
+        runs_at(address)
 
 
 def test_view_opens_the_address_that_it_prints(
@@ -326,34 +328,25 @@ def test_view_opens_the_address_that_it_prints(
     browser.chmod(0o755)
     monkeypatch.setenv("BROWSER", f"{browser} %s")
     process = start("view", source, "--open")
-    assert process.stdout is not None
-    found = re.search(r"http://\S+", process.stdout.readline())
+    found = re.search(r"http://\S+", first_line(process))
     assert found is not None
     assert "#timeseries" in found[0]
-    deadline = time.monotonic() + 30
-    while not (tmp_path / "opened").exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(60) == 0
-    assert (tmp_path / "opened").read_text() == f"{found[0]}\n"
+    eventually((tmp_path / "opened").read_text, f"{found[0]}\n".__eq__, despite=FileNotFoundError)
+    assert end(process)[0] == 0
 
 
 def test_tensorboard_does_not_outlive_a_view_that_is_killed(source: Path) -> None:
-    process = start("view", source)
-    assert process.stdout is not None
-    found = re.search(r"http://\S+", process.stdout.readline())
-    assert found is not None
+    process = start("view", source, "--port", "0")
+    address = address_of(process)
     process.kill()
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
+
+    def answer() -> object:
         try:
-            opener.open(f"{found[0]}data/runs", timeout=5).close()
+            return runs_at(address)
         except OSError:
-            break
-        time.sleep(0.2)
-    else:
-        raise AssertionError("TensorBoard still answers")
+            return None
+
+    eventually(answer, lambda runs: runs is None)
 
 
 def test_view_writes_nothing_and_shows_event_files_of_a_log_directory(
@@ -364,19 +357,9 @@ def test_view_writes_nothing_and_shows_event_files_of_a_log_directory(
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     before = tree(tmp_path)
     process = start("view", source, "--logdir", tmp_path / "logs")
-    assert process.stdout is not None
-    found = re.search(r"http://127\.0\.0\.1:\d+/", process.stdout.readline())
-    assert found is not None
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    deadline = time.monotonic() + 60
-    runs: list[str] = []
-    while not {"run_0", "exported"} <= set(runs) and time.monotonic() < deadline:
-        with opener.open(f"{found[0]}data/runs") as answer:
-            runs = json.load(answer)
-        time.sleep(0.2)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(60) == 0
-    assert {"run_0", "exported"} <= set(runs)
+    address = address_of(process)
+    eventually(lambda: runs_at(address), {"run_0", "exported"}.issubset)
+    assert end(process)[0] == 0
     assert tree(tmp_path) == before
 
 
@@ -385,22 +368,18 @@ def test_serve_is_what_tensorboard_connects_to(source: Path) -> None:
     from tensorboard.util.grpc_util import ChannelCredsType
 
     process = start("serve", source)
-    assert process.stdout is not None
-    found = re.search(r"127\.0\.0\.1:\d+", process.stdout.readline())
+    found = re.search(r"127\.0\.0\.1:\d+", first_line(process))
     assert found is not None
     loader = server_ingester.ExistingServerDataIngester(
         found[0], channel_creds_type=ChannelCredsType.LOCAL
     )
     provider = loader.data_provider
     assert isinstance(provider, grpc_provider.GrpcDataProvider)
-    deadline = time.monotonic() + 60
-    runs: set[str] = set()
-    while not {"run_0", "run_1", "run_2"} <= runs and time.monotonic() < deadline:
-        runs = {each.run_name for each in provider.list_runs(None, experiment_id="")}
-        time.sleep(0.05)
-    assert {"run_0", "run_1", "run_2"} <= runs
-    process.send_signal(signal.SIGINT)
-    assert process.wait(60) == 0
+    eventually(
+        lambda: {each.run_name for each in provider.list_runs(None, experiment_id="")},
+        {"run_0", "run_1", "run_2"}.issubset,
+    )
+    assert end(process)[0] == 0
 
 
 def test_a_port_that_is_taken_is_told(source: Path) -> None:
@@ -421,7 +400,7 @@ def test_a_reader_that_leaves_ends_it_quietly(source: Path) -> None:
     os.close(reading)  # as `| head` does once it has enough
     done = subprocess.run(
         [*PROGRAM, "inspect", str(source)],
-        stdout=writing, stderr=subprocess.PIPE, text=True, timeout=60, check=False,
+        stdout=writing, stderr=subprocess.PIPE, text=True, timeout=PATIENCE_SECS, check=False,
     )  # fmt: skip
     os.close(writing)
     assert done.returncode == 1

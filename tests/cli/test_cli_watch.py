@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import psutil
 import pytest
@@ -20,9 +20,9 @@ import pytest
 from rec_summary._pb import lineage_pb2
 from tests.support.command import HEAVY, PROGRAM, flat, python, run
 from tests.support.record_dirs import event, lineage, scalar, train, write_segment
+from tests.support.waiting import PATIENCE_SECS, eventually
 
 GROWING = Path(__file__).parents[1] / "alerts" / "growing.py"
-PATIENCE_SECS = 60.0
 ROOT = Path(__file__).parents[2]
 
 
@@ -66,13 +66,23 @@ class Watch:
         self.lines: list[str] = []
         self.errors: list[str] = []
         self._threads = [
-            threading.Thread(target=into.extend, args=(stream,), daemon=True)
+            threading.Thread(target=_read, args=(stream, into), daemon=True)
             for into, stream in (
                 (self.lines, self.process.stdout), (self.errors, self.process.stderr)
             )
         ]  # fmt: skip
         for thread in self._threads:
             thread.start()
+
+    def says(self, words: str) -> None:
+        """Waits for words on standard error."""
+        eventually(lambda: list(self.errors), lambda errors: words in "".join(errors))
+
+    def tells(self, count: int) -> None:
+        """Waits for so many lines on standard output."""
+        eventually(
+            lambda: (list(self.lines), list(self.errors)), lambda seen: len(seen[0]) >= count
+        )
 
     def end(self, number: int = signal.SIGINT) -> int:
         self.process.send_signal(number)
@@ -82,11 +92,9 @@ class Watch:
         return code
 
 
-def eventually(ask: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECS
-    while not ask():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+def _read(stream: IO[str], into: list[str]) -> None:
+    for line in stream:
+        into.append(line)
 
 
 @pytest.fixture
@@ -122,14 +130,15 @@ def test_a_training_is_watched_from_outside(
     log, script = tmp_path / "alerts.jsonl", tmp_path / "page-me"
     script.write_text(f'#!/bin/sh\necho "$RS_STATE $RS_STEP" >> {tmp_path}/paged\n')
     script.chmod(0o700)
+    training.do(step=0, other=1.0)
     watch = watching(
         *(records, "--rule", "nan-loss", "--rule", "hot: calibration > 1.1 for 10 steps"),
         *("--log", log, "--exec", script),
     )
-    eventually(lambda: "Ctrl-C to stop" in "".join(watch.errors))
+    watch.says("no record matches the rule hot")  # what was there at the start has been skipped
     training.loss(1, 0.7)
     training.loss(2, float("nan"))
-    eventually(lambda: len(watch.lines) == 1)
+    watch.tells(1)
     training.do(rotate=True)
     training.loss(3, float("nan"))
     training.do(step=10, **{"ctr/calibration": 1.2})
@@ -138,8 +147,12 @@ def test_a_training_is_watched_from_outside(
     training.do(step=12, **{"ctr/calibration": 1.2})
     training.do(step=20, **{"ctr/calibration": 1.2})
     training.loss(21, 0.5)
-    eventually(lambda: len(watch.lines) == 3)
-    eventually(lambda: (tmp_path / "paged").read_text().count("\n") == 3)
+    watch.tells(3)
+    eventually(
+        (tmp_path / "paged").read_text,
+        lambda paged: paged.count("\n") >= 3,
+        despite=FileNotFoundError,
+    )
     assert watch.end() == 0
     texts = [
         "firing: run: nan-loss (*[Ll]oss* is not finite): loss/auto = nan at step 2",
@@ -160,17 +173,19 @@ def test_a_training_that_is_killed_is_a_stall_and_one_that_ends_is_none(
     training.do(status="RUNNING")
     training.loss(1, 0.7)
     training.kill()
-    eventually(lambda: len(watch.lines) == 1)
+    watch.tells(1)
     assert json.loads(watch.lines[0])["state"] == "firing"
     write_segment(
         records / "run",
         lineage(time.time(), train_lineage=train(status=lineage_pb2.RunState.STOPPED)),
     )
-    eventually(lambda: len(watch.lines) == 2)
+    watch.tells(2)
     assert json.loads(watch.lines[1])["reason"] in ("the run has ended", "data again")
-    time.sleep(1.5)
-    assert len(watch.lines) == 2
+    # The silence of another run begins later, so that of the ended one would be told before it.
+    write_segment(records / "other", event(1, scalar("loss", 1), at=time.time()))
+    watch.tells(3)
     assert watch.end(signal.SIGTERM) == 0
+    assert [json.loads(line)["run"] for line in watch.lines] == ["run", "run", "other"]
 
 
 @pytest.fixture
@@ -203,15 +218,15 @@ def test_once_runs_the_command_before_it_ends(source: Path) -> None:
 
 def test_the_past_is_reported_on_request_only(source: Path, watching: Callable[..., Watch]) -> None:
     silent = watching(source, "--rule", "loss > 2")
-    eventually(lambda: "Ctrl-C to stop" in "".join(silent.errors))
+    silent.says("no record matches the rule")  # what was there at the start has been skipped
     for option in ("--history", "--since=1"):
         watch = watching(source, "--rule", "loss > 2", option)
-        eventually(lambda watch=watch: len(watch.lines) == 1)
+        watch.tells(1)
         assert "FIRING bad: loss > 2: loss = 3 at step 3" in watch.lines[0]
         assert watch.end() == 0
     write_segment(source / "bad", event(4, scalar("loss", 1), at=time.time()))
     write_segment(source / "bad", event(5, scalar("loss", 4), at=time.time()))
-    eventually(lambda: len(silent.lines) == 1)
+    silent.tells(1)
     assert "loss = 4 at step 5" in silent.lines[0]
     assert silent.end() == 0
 
@@ -269,7 +284,7 @@ def test_nothing_listens_and_nothing_is_sent_unless_asked(
     source: Path, watching: Callable[..., Watch]
 ) -> None:
     watch = watching(source, "--since", "0", "--rule", "loss > 2", "--rule", "stall")
-    eventually(lambda: len(watch.lines) > 0)
+    watch.tells(1)
     process = psutil.Process(watch.process.pid)
     assert process.net_connections() == []
     assert watch.end() == 0

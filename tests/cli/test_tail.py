@@ -21,8 +21,7 @@ from rec_summary.records.writing.task import MessageRecord
 from rec_summary.series.overview.tail import Tail
 from tests.support.command import PROGRAM, flat, run, start
 from tests.support.record_dirs import event, lineage, scalar, train, write_segment
-
-TIMEOUT = 60
+from tests.support.waiting import PATIENCE_SECS
 
 
 @pytest.fixture
@@ -64,7 +63,7 @@ def test_new_values_steps_and_runs_come_in_lines(source: Path) -> None:
         assert process.stdout.readline() == f"c  loss  step {step}  {step}\n"
     writer.close()
     process.send_signal(signal.SIGINT)
-    assert process.communicate(timeout=TIMEOUT) == ("", "")
+    assert process.communicate(timeout=PATIENCE_SECS) == ("", "")
     assert process.returncode == 0
 
 
@@ -86,7 +85,7 @@ def on_a_terminal(
     )
     os.close(child)
     shown, asked = "", False
-    deadline = time.monotonic() + TIMEOUT
+    deadline = time.monotonic() + PATIENCE_SECS
     while True:
         assert time.monotonic() < deadline, shown
         try:
@@ -97,7 +96,7 @@ def on_a_terminal(
             process.send_signal(signal.SIGINT)
             asked = True
     os.close(parent)
-    return shown, process.wait(TIMEOUT)
+    return shown, process.wait(PATIENCE_SECS)
 
 
 def test_a_table_with_sparklines_on_a_terminal(source: Path) -> None:
@@ -184,7 +183,7 @@ def test_the_past_from_a_step_on_comes_first(source: Path) -> None:
         "b  loss  step 4  0.25\n",
     ]
     process.send_signal(signal.SIGINT)
-    assert process.communicate(timeout=TIMEOUT) == ("", "")
+    assert process.communicate(timeout=PATIENCE_SECS) == ("", "")
 
 
 def test_many_runs_do_not_exceed_the_window(tmp_path: Path) -> None:
@@ -201,7 +200,9 @@ def test_many_runs_do_not_exceed_the_window(tmp_path: Path) -> None:
 def test_it_ends_quietly_when_nobody_reads(source: Path) -> None:
     for command in (("tail", source, "--once"), ("inspect", source), ("lineage", source)):
         line = f"{' '.join(map(str, [*PROGRAM, *command]))} | true; echo ${{PIPESTATUS[0]}}"
-        done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=TIMEOUT)
+        done = subprocess.run(
+            ["bash", "-c", line], capture_output=True, text=True, timeout=PATIENCE_SECS
+        )
         assert done.stderr == ""
         assert done.stdout.strip() in ("0", "1")
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,8 +13,8 @@ from tests.support import event_files
 from tests.support.command import flat, run, start
 from tests.support.record_dirs import event, scalar, tree, write_segment
 from tests.support.s3 import SECRET
+from tests.support.waiting import PATIENCE_SECS, eventually
 
-TIMEOUT = 60
 NO_SERVER = {"AWS_ENDPOINT_URL": "http://127.0.0.1:1", "AWS_MAX_ATTEMPTS": "1"}
 # The command, with 0.2 seconds between two puts and between two lists instead of 15 and 5.
 HASTY = """
@@ -50,13 +48,6 @@ def records(bucket: str, s3, tmp_path: Path) -> str:  # type: ignore[no-untyped-
 
 def add(s3, url: str, path: Path) -> None:  # type: ignore[no-untyped-def]
     s3.put_file(str(path), f"{url.removeprefix('s3://')}/{path.parent.name}/{path.name}")
-
-
-def eventually(found: Callable[[], object]) -> None:
-    deadline = time.monotonic() + TIMEOUT
-    while not found():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 def scalars(directory: Path) -> list[tuple[int, str]]:
@@ -145,7 +136,7 @@ def test_following_from_a_url_to_a_url(records: str, s3, tmp_path: Path, number:
     add(s3, records, added)
     eventually(lambda: s3.glob("clicks/logs/c/*tfevents*"))
     process.send_signal(number)
-    _, error = process.communicate(timeout=TIMEOUT)
+    _, error = process.communicate(timeout=PATIENCE_SECS)
     assert process.returncode == 0, error
     s3.get("clicks/logs", str(tmp_path / "there"), recursive=True)
     assert (9, "late") in scalars(tmp_path / "there" / "c")
@@ -161,7 +152,7 @@ def test_what_is_awaited_at_a_url_is_taken_in(bucket: str, s3, tmp_path: Path) -
     add(s3, f"s3://{bucket}/not yet", added)
     eventually(lambda: list((tmp_path / "logs" / "c").glob("*tfevents*")))
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=TIMEOUT)
+    process.communicate(timeout=PATIENCE_SECS)
     assert process.returncode == 0
 
 

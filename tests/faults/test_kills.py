@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import random
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,11 +16,12 @@ import pytest
 from rec_summary.records.reading.reader import RecordReader, TruncatedRecord
 from rec_summary.tensorboard.event_files.export import export_tensorboard
 from tests.faults.children import COMMAND, TRAINER_FLUSH_SECS, count, left_in, shown, start
-from tests.faults.ledger import Ledger, times
+from tests.faults.ledger import SLOW, Ledger, times
 from tests.faults.write import FLUSH_SECS as WRITER_FLUSH_SECS
 from tests.support.record_dirs import event, histo, scalar, tree, write_segment
+from tests.support.waiting import PATIENCE_SECS, eventually
 
-LATE_SECS = 0.5  # for the writer's thread to get a turn, on a machine that is busy with tests
+LATE_SECS = 0.5  # for the writer's thread to get a turn, where it is the only test
 
 
 def rounds(quick: int, slow: int) -> Iterator[random.Random]:
@@ -61,9 +63,10 @@ def test_a_killed_trainer_keeps_its_promise(tmp_path: Path, ledger: Ledger) -> N
         left = left_in(folder)
         assert left.torn <= 2  # the end of the summary file, and of the lineage's
         assert left.steps == list(range(1, len(left.steps) + 1))
-        due = killed - TRAINER_FLUSH_SECS - LATE_SECS
-        promised = {step for step, moment in steps.items() if moment < due}
-        promised |= set(range(1, flushed + 1))
+        promised = set(range(1, flushed + 1))
+        if SLOW:  # a busy machine promises no moment
+            due = killed - TRAINER_FLUSH_SECS - LATE_SECS
+            promised |= {step for step, moment in steps.items() if moment < due}
         ledger.survived("kill -9 of a trainer", promised, set(left.steps))
 
 
@@ -130,7 +133,7 @@ def test_a_killed_export_is_finished_by_the_next(
         process.communicate()
         check_readable(logs)
         again = start(*COMMAND, "export", source, logs)
-        _, errors = again.communicate(timeout=60)
+        _, errors = again.communicate(timeout=PATIENCE_SECS)
         assert again.returncode == 0, errors
         found = shown(logs)
         assert found == expected
@@ -150,10 +153,10 @@ def test_a_killed_follower_is_taken_over_by_the_next(tmp_path: Path, ledger: Led
         follower.kill()
         follower.communicate()
         check_readable(logs)
-    _, errors = writer.communicate(timeout=120)
+    _, errors = writer.communicate(timeout=PATIENCE_SECS)
     assert writer.returncode == 0, errors
     last = start(*COMMAND, "export", records, logs)
-    _, errors = last.communicate(timeout=60)
+    _, errors = last.communicate(timeout=PATIENCE_SECS)
     assert last.returncode == 0, errors
     export_tensorboard(records, tmp_path / "whole")
     found, expected = shown(logs), shown(tmp_path / "whole")
@@ -162,15 +165,31 @@ def test_a_killed_follower_is_taken_over_by_the_next(tmp_path: Path, ledger: Led
         ledger.survived("kill -9 of a follower", count(expected) // kills, count(found) // kills)
 
 
+# An export whose workers never end; they are spawned, and import this as well.
+ENDLESS = """
+import signal, sys
+from rec_summary.cli import main
+from rec_summary.tensorboard.event_files import export
+
+def pause(run):
+    print("exporting", flush=True)
+    signal.pause()
+
+export._export_one = pause
+if __name__ == "__main__":
+    main(["export", *sys.argv[1:], "--jobs", "2"])
+"""
+
+
 def test_the_workers_of_a_killed_export_end_with_it(source: Path, tmp_path: Path) -> None:
-    for number in range(3):
-        process = start(*COMMAND, "export", source, tmp_path / str(number), "--jobs", "2")
-        parent = psutil.Process(process.pid)
-        deadline = time.monotonic() + 60
-        while len(workers := parent.children(recursive=True)) < 2:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-        time.sleep(0.2 * number)
-        process.kill()
-        assert not psutil.wait_procs(workers, timeout=60)[1]  # those still alive
-        process.communicate()
+    program = tmp_path / "endless.py"
+    program.write_text(ENDLESS)
+    process = start(sys.executable, program, source, tmp_path / "logs")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "exporting\n"
+    workers = eventually(
+        lambda: psutil.Process(process.pid).children(recursive=True), lambda seen: len(seen) >= 2
+    )
+    process.kill()
+    assert not psutil.wait_procs(workers, timeout=PATIENCE_SECS)[1]  # those still alive
+    process.communicate()

@@ -8,10 +8,12 @@ import sys
 from pathlib import Path
 
 import filelock
+import psutil
 import pytest
 
 from rec_summary.records.locks import ENVIRONMENT, check_kind, file_lock
 from tests.faults.children import start
+from tests.support.waiting import PATIENCE_SECS, eventually
 
 HOLD = """
 import sys, time
@@ -68,7 +70,7 @@ def test_a_lock_is_exclusive_and_a_dead_holder_loses_it(tmp_path: Path, kind: st
         file_lock(path, timeout=0.3, kind=kind).acquire()
     holder.kill()
     holder.communicate()
-    with file_lock(path, timeout=60, kind=kind):
+    with file_lock(path, timeout=PATIENCE_SECS, kind=kind):
         pass
 
 
@@ -104,7 +106,7 @@ def test_the_race_of_mindspores_lock_is_absent_in_ours(tmp_path: Path) -> None:
     goes in. Then C comes: with MindSpore's it locks a new file, and stands beside B.
     """
     pytest.importorskip("mindspore")
-    assert two_inside(tmp_path / "theirs", "theirs", 60)
+    assert two_inside(tmp_path / "theirs", "theirs", PATIENCE_SECS)
     assert not two_inside(tmp_path / "ours", "ours", 2)
 
 
@@ -115,20 +117,27 @@ def two_inside(folder: Path, whose: str, patience: float) -> bool:
     ]
     try:
         for process in everybody:
-            assert said(process, 60) == "ready"
+            assert said(process) == "ready"
         tell(first, "go")
-        assert said(first, 60) == "in"
+        assert said(first) == "in"
         tell(second, "go")
-        assert said(second, 1) is None  # it waits
+        if whose == "theirs":  # the file that the first one unlinks
+            eventually(lambda: opened(second), lambda paths: any(".lock" in each for each in paths))
+        assert said(second, 0.5) is None  # it waits
         tell(first, "fail")
-        assert said(second, 60) == "in"
-        first.communicate(timeout=60)
+        assert said(second) == "in"
+        first.communicate(timeout=PATIENCE_SECS)
         tell(third, "go")
         return said(third, patience) == "in"
     finally:
         for process in everybody:
             process.kill()
             process.communicate()
+
+
+def opened(process: subprocess.Popen[str]) -> list[str]:
+    """Returns the files that a process has open."""
+    return [each.path for each in psutil.Process(process.pid).open_files()]
 
 
 def tell(process: subprocess.Popen[str], word: str) -> None:
@@ -138,7 +147,7 @@ def tell(process: subprocess.Popen[str], word: str) -> None:
     process.stdin.flush()
 
 
-def said(process: subprocess.Popen[str], patience: float) -> str | None:
+def said(process: subprocess.Popen[str], patience: float = PATIENCE_SECS) -> str | None:
     """Returns the next line, or None if none comes."""
     assert process.stdout is not None
     if not select.select([process.stdout], [], [], patience)[0]:

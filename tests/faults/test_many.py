@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import subprocess
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,15 +17,17 @@ from rec_summary.tensorboard.event_files.export import export_tensorboard
 from tests.faults.children import COMMAND, count, left_in, shown, start
 from tests.faults.ledger import Ledger, times
 from tests.support.record_dirs import event, scalar
+from tests.support.waiting import PATIENCE_SECS, eventually
 
 STEPS = 400
+BEING_WRITTEN = (TruncatedRecord, FileNotFoundError)  # an event file that is looked at meanwhile
 
 
 def finish(*processes: object) -> list[str]:
     """Waits for programs; returns what they wrote to standard error, if all went well."""
     told = []
     for process in processes:
-        _, errors = process.communicate(timeout=120)  # type: ignore[attr-defined]
+        _, errors = process.communicate(timeout=PATIENCE_SECS)  # type: ignore[attr-defined]
         assert process.returncode == 0, errors  # type: ignore[attr-defined]
         told.append(errors)
     return told
@@ -40,17 +40,6 @@ def following(records: Path, logs: Path) -> subprocess.Popen[str]:
     eventually(lambda: process.poll() is not None or bool(list(logs.glob("*"))))
     assert process.poll() is None, process.stderr.read()
     return process
-
-
-def eventually(ask: Callable[[], bool]) -> None:
-    """Waits until something is so; a stop before would leave what is not yet exported."""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        with contextlib.suppress(TruncatedRecord):  # an event file that is being written
-            if ask():
-                return
-        time.sleep(0.05)
-    raise AssertionError("waited in vain")
 
 
 def test_eight_ranks_on_one_directory(tmp_path: Path, ledger: Ledger) -> None:
@@ -87,7 +76,7 @@ def test_two_exporters_on_one_log_directory(tmp_path: Path, ledger: Ledger) -> N
         both = [start(*COMMAND, "export", tmp_path / "records", logs) for _ in range(2)]
         ends = []
         for process in both:
-            _, errors = process.communicate(timeout=60)
+            _, errors = process.communicate(timeout=PATIENCE_SECS)
             ends.append(process.returncode)
             assert process.returncode == 0 or "another export writes to" in errors
         assert 0 in ends  # at least one had the directory
@@ -104,9 +93,10 @@ def test_a_follower_meets_rotation(tmp_path: Path, ledger: Ledger) -> None:
     finish(start("tests.faults.write", records / "run", 0, 1500, 0.002, 2000))
     export_tensorboard(records, tmp_path / "whole")
     expected = shown(tmp_path / "whole")
-    eventually(lambda: count(shown(logs)) >= count(expected))
+    # A stop before would leave what is not yet exported.
+    eventually(lambda: count(shown(logs)), count(expected).__le__, despite=BEING_WRITTEN)
     follower.send_signal(2)
-    follower.communicate(timeout=60)
+    follower.communicate(timeout=PATIENCE_SECS)
     found = shown(logs)
     assert found == expected
     ledger.survived(fault, 1500, len(found["run:loss"]))
@@ -124,9 +114,13 @@ def test_a_follower_meets_files_that_are_dropped(tmp_path: Path, ledger: Ledger)
         time.sleep(0.003)
     writer.close()
     kept = set(left_in(records).steps)
-    eventually(lambda: kept <= {step for step, _, _ in shown(logs).get("run:loss", [])})
+    eventually(
+        lambda: {step for step, _, _ in shown(logs).get("run:loss", [])},
+        kept.issubset,
+        despite=BEING_WRITTEN,
+    )
     follower.send_signal(2)
-    _, errors = follower.communicate(timeout=60)
+    _, errors = follower.communicate(timeout=PATIENCE_SECS)
     assert "Traceback" not in errors
     summaries = [f for f in list_files(str(records)) if f.name.kind is Kind.SUMMARY]
     assert len(summaries) == 3

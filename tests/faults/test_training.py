@@ -16,6 +16,7 @@ import pytest
 
 from tests.faults.children import Left, left_in, start
 from tests.faults.ledger import Ledger
+from tests.support.waiting import PATIENCE_SECS
 
 pytest.importorskip("mindspore")
 
@@ -88,7 +89,7 @@ def run(folder: Path, scenario: str) -> Outcome:
                 send(process, scenario)
         elif what in told:
             told[what] = rest
-    _, errors = process.communicate(timeout=120)
+    _, errors = process.communicate(timeout=PATIENCE_SECS)
     return Outcome(
         folder,
         steps,

@@ -14,6 +14,7 @@ import json
 import os
 import shutil
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,6 +34,8 @@ from tests.support.slow_disk import slow_down
 DAY = 86_400.0
 NOBODY = 65534
 AT_STEP = 20  # the trouble comes
+LAST_STEPS = 50  # when a disk that drops moves again; the queue is full long before
+disk_moves = threading.Event()
 
 
 class Fault(Callback):
@@ -55,13 +58,21 @@ class Fault(Callback):
         act = getattr(self, self.scenario.replace(" ", "_"), None)
         if act is not None and step == AT_STEP:
             act()
+        if self.scenario == "slow disk, drop":  # slower than any training
+            if step == AT_STEP:
+                disk_moves.clear()
+            elif step == self.steps - LAST_STEPS:
+                disk_moves.set()
         if step == self.steps:
             run_context.request_stop()
         if self.scenario in ("endless", "directory deleted", "directory moved"):
             time.sleep(0.005)
 
     def directory_deleted(self) -> None:
-        shutil.rmtree(self.folder)
+        # At once: what is deleted file by file, the writer may find half deleted, and begin anew.
+        gone = self.folder.with_name("gone")
+        self.folder.rename(gone)
+        shutil.rmtree(gone)
 
     def directory_moved(self) -> None:
         self.folder.rename(f"{self.folder}-moved")
@@ -127,8 +138,8 @@ def options(scenario: str) -> dict[str, Any]:
     if scenario == "directory read only":
         return {"max_file_size": 2000}
     if scenario in ("slow disk, drop", "slow disk, block"):
-        # To drop, the disk must be slower than a training on a machine with much else to do.
-        slow_down(0.05 if scenario == "slow disk, drop" else 0.02)
+        global disk_moves
+        disk_moves = slow_down(0.02 if scenario == "slow disk, block" else 0.0)
         return {"durability": Durability(back_pressure=scenario.split()[-1])}
     if scenario == "fsync at each flush":
         return {"durability": Durability(fsync="flush")}

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.support.waiting import PATIENCE_SECS
+
 PROGRAM = [sys.executable, "-m", "rec_summary.cli"]
 HEAVY = ("mindspore", "tensorboard", "numpy", "rich", "google.protobuf", "filelock")
+STARTED: list[subprocess.Popen[str]] = []
 
 
 def run(*arguments: str | Path, **options: object) -> subprocess.CompletedProcess[str]:
     command = [*PROGRAM, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, **options)  # type: ignore[call-overload,no-any-return]
+    return subprocess.run(  # type: ignore[call-overload,no-any-return]
+        command, capture_output=True, text=True, timeout=PATIENCE_SECS, **options
+    )
 
 
 def python(code: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", code, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECS)
 
 
 def flat(text: str) -> str:
@@ -31,14 +37,44 @@ def flat(text: str) -> str:
 def start(
     *arguments: str | Path, program: Sequence[str] = PROGRAM[1:], **options: object
 ) -> subprocess.Popen[str]:
-    """Starts the command, or another program of Python's, with these arguments."""
-    return subprocess.Popen(
+    """Starts the command, or another program of Python's, with these arguments.
+
+    It is killed at the end of the test if it is still there.
+    """
+    process = subprocess.Popen(
         [sys.executable, *program, *map(str, arguments)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         **options,  # type: ignore[call-overload]
     )
+    STARTED.append(process)
+    return process  # type: ignore[no-any-return]
+
+
+def first_line(process: subprocess.Popen[str]) -> str:
+    """Waits for the first line of a started program's standard output, and returns it."""
+    assert process.stdout is not None
+    assert process.stderr is not None
+    line = process.stdout.readline()
+    assert line, process.stderr.read()
+    return line
+
+
+def end(process: subprocess.Popen[str], number: int = signal.SIGINT) -> tuple[int, str, str]:
+    """Sends a signal; returns the exit code, and what was printed and not yet read."""
+    process.send_signal(number)
+    out, error = process.communicate(timeout=PATIENCE_SECS)
+    return process.returncode, out, error
+
+
+def end_all() -> None:
+    """Kills what a test has started and left."""
+    while STARTED:
+        process = STARTED.pop()
+        if process.poll() is None:
+            process.kill()
+            process.wait()
 
 
 def environment() -> dict[str, str]:

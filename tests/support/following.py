@@ -12,8 +12,7 @@ from rec_summary.records.writing.run_writer import RunWriter
 from rec_summary.records.writing.task import MessageRecord
 from rec_summary.series.report import ExportReport
 from rec_summary.tensorboard.event_files.follow import follow_tensorboard
-
-PATIENCE_SECS = 60.0
+from tests.support.waiting import PATIENCE_SECS
 
 
 class Follower:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,13 +15,16 @@ from tensorboard.plugins.hparams import metadata
 from rec_summary._pb import lineage_pb2
 from rec_summary.records.reading.reader import TruncatedRecord
 from rec_summary.records.writing.run_writer import RunWriter
+from rec_summary.series.new_records import NewRecords
 from rec_summary.series.options import ArgumentError, ExportOptions
+from rec_summary.tensorboard.event_files import run_exporter
 from rec_summary.tensorboard.event_files.export import export_tensorboard
 from rec_summary.tensorboard.event_files.follow import follow_tensorboard
 from tests.support import event_files
 from tests.support.event_files import shown
-from tests.support.following import PATIENCE_SECS, Follower, write
+from tests.support.following import Follower, write
 from tests.support.record_dirs import event, lineage, scalar, train, write_segment
+from tests.support.waiting import PATIENCE_SECS, eventually
 
 RunState = lineage_pb2.RunState
 
@@ -43,18 +46,12 @@ def writer(records: Path) -> Iterator[RunWriter]:
     opened.close()
 
 
-def eventually(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECS
-    while time.monotonic() < deadline:
-        with contextlib.suppress(TruncatedRecord):  # an event file that is being written
-            if condition():
-                return
-        time.sleep(0.01)
-    raise AssertionError("waited in vain")
-
-
 def losses(run: Path) -> list[tuple[int, float]]:
-    return event_files.scalars(run, "loss") if list(run.glob("*tfevents*")) else []
+    """Returns the losses that are there, also while the event file is written."""
+    try:
+        return event_files.scalars(run, "loss") if list(run.glob("*tfevents*")) else []
+    except (FileNotFoundError, TruncatedRecord):
+        return []
 
 
 def test_what_is_flushed_appears_while_the_step_is_still_open(
@@ -123,9 +120,14 @@ def test_a_session_begins_with_the_first_step_and_ends_though_its_facts_have_cha
         eventually(running.exists)
         write(writer, lineage(train_lineage=state(RunState.STOPPED, 9, 64, 2)))
         eventually(lambda: not running.exists())
+        values = eventually(
+            lambda: event_files.values(logdir / "run"),
+            lambda found: {metadata.SESSION_END_INFO_TAG} <= {value.tag for *_, value in found},
+            despite=TruncatedRecord,  # the event file is being written
+        )
         [start] = [
             metadata.parse_session_start_info_plugin_data(value.metadata.plugin_data.content)
-            for _, _, value in event_files.values(logdir / "run")
+            for _, _, value in values
             if value.tag == metadata.SESSION_START_INFO_TAG
         ]
         assert start.hparams["batch_size"].number_value == 64
@@ -219,7 +221,11 @@ def test_what_grows_cannot_be_thinned(records: Path, logdir: Path) -> None:
         )
 
 
-def test_bytes_may_come_later_than_the_size_of_the_file(records: Path, logdir: Path) -> None:
+def test_bytes_may_come_later_than_the_size_of_the_file(
+    records: Path, logdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    patient = functools.partial(NewRecords, patience=PATIENCE_SECS)
+    monkeypatch.setattr(run_exporter, "NewRecords", patient)
     path, _ = write_segment(records / "run", *(event(step, scalar("loss", 1)) for step in range(9)))
     data, begun = path.read_bytes(), path.stat().st_mtime_ns
     path.chmod(0o600)
@@ -227,7 +233,8 @@ def test_bytes_may_come_later_than_the_size_of_the_file(records: Path, logdir: P
     os.utime(path, ns=(begun, begun))
     with Follower(records, logdir) as follower:
         eventually(lambda: len(follower.told) > 2)
-        path.write_bytes(data)
+        with path.open("r+b") as file:
+            file.write(data)
         os.utime(path, ns=(begun, begun))
         eventually(lambda: len(losses(logdir / "run")) == 9)
     assert follower.report is not None

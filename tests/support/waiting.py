@@ -1,0 +1,43 @@
+"""Waiting for a condition; a test never waits for a time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+# Only what hangs takes as long: a test must pass where every process is slow.
+PATIENCE_SECS = 120.0
+_REST_SECS = 0.02
+
+Seen = TypeVar("Seen")
+
+
+def eventually(
+    ask: Callable[[], Seen],
+    until: Callable[[Seen], object] = bool,
+    *,
+    despite: type[Exception] | tuple[type[Exception], ...] = (),
+) -> Seen:
+    """Asks until the answer is right, and returns it.
+
+    Args:
+        ask: Returns what there is now.
+        until: Whether that is enough; by default, whether it is true. Use `>=`, `in` and subset
+            with `<=`: what comes next may come between two questions.
+        despite: Errors of `ask` and `until` that may be over the next time.
+
+    Raises:
+        AssertionError: It never was; the message has what there was in the end.
+    """
+    deadline = time.monotonic() + PATIENCE_SECS
+    while True:
+        seen: object
+        try:
+            seen = answer = ask()
+            if until(answer):
+                return answer
+        except despite as error:
+            seen = error
+        assert time.monotonic() < deadline, f"waited in vain; in the end there was {seen!r}"
+        time.sleep(_REST_SECS)
