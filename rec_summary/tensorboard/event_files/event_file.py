@@ -11,12 +11,11 @@ A TensorBoard that has read the file sees no change.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import io
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Annotated, Any, Final
 
@@ -31,7 +30,7 @@ from rec_summary.tensorboard.event_files.logdir import LogDir, event_file_name, 
 
 FILE_VERSION: Final = "brain.Event:2"
 _OPEN: Final = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_BUFFER_BYTES: Final = 1 << 18
+_HELD_BYTES: Final = 1 << 18  # events are written out when there are so many
 _LARGEST_EVENT: Final = 1 << 30
 _PIECE_BYTES: Final = 1 << 20  # that are read at a time
 
@@ -59,10 +58,12 @@ class FilePosition(Struct):
 
 
 class EventFile:
-    """The event file of a TensorBoard run. It is opened or created at the first event.
+    """The event file of a TensorBoard run. It is created when the first events are written out.
+
+    Between two writes the file is closed, so any number of runs can be written at a time.
 
     Attributes:
-        position: What is in the file, buffered bytes included.
+        position: What is in the file, and what is held to be written.
         bytes_written: How many bytes were passed to it.
         replaced: Whether earlier bytes or files were overwritten or removed.
     """
@@ -73,7 +74,7 @@ class EventFile:
         Args:
             logdir: The log directory, entered.
             run: The name of the TensorBoard run.
-            position: What is known to be in the file. With a size of 0, opening it removes
+            position: What is known to be in the file. With a size of 0, the first write removes
                 other event files of ours from the directory of the run.
         """
         self.position = position
@@ -81,14 +82,13 @@ class EventFile:
         self.replaced = False
         self._logdir = logdir
         self._run = run
-        self._file: io.BufferedWriter | None = None
+        self._held = bytearray()  # what is not written out
         self._used = False  # since it was closed
-        self._unchecked = 0  # bytes behind the position that have not been compared
 
     @property
     def begun(self) -> bool:
-        """Whether anything was written, now or by an earlier export."""
-        return bool(self.position.size) or self._file is not None
+        """Whether anything was passed to it, now or by an earlier export."""
+        return bool(self.position.size)
 
     def write(self, step: int, wall_time: float, values: list[Any]) -> None:
         """Writes an event.
@@ -102,8 +102,9 @@ class EventFile:
             values: TensorBoard's `Summary.Value` messages.
 
         Raises:
-            DestinationError: The file cannot be opened or written. The file then may
-                end within an event; a new object with a correct position repairs it.
+            DestinationError: The file cannot be opened or written, or another program has
+                shortened it. It then may end within an event; a new object with a correct
+                position repairs it.
         """
         event = event_pb2.Event(wall_time=wall_time, step=step)
         event.summary.value.extend(values)
@@ -118,10 +119,8 @@ class EventFile:
         Raises:
             DestinationError: As in `write`.
         """
-        file = self._opened()
-        with self._reporting():
-            for piece in pieces:
-                self._append(file, piece)
+        for piece in pieces:
+            self._append(bytes(piece))
 
     def write_graph(self, wall_time: float, graph: bytes) -> None:
         """Writes a computation graph, a serialised `GraphDef`; a run has one at most.
@@ -148,22 +147,8 @@ class EventFile:
         Raises:
             DestinationError: As in `write`.
         """
-        if self._file is not None:
-            with self._reporting():
-                self._file.flush()
-                self.position.mark = _mark(os.fstat(self._file.fileno()))
-
-    def suspend(self) -> None:
-        """Flushes, and closes the file until it is written to again.
-
-        Raises:
-            OSError: It cannot be written; the file stays open.
-        """
-        if self._file is not None:
-            self._file.flush()
-            self.position.mark = _mark(os.fstat(self._file.fileno()))
-            self._file.close()
-            self._file = None
+        if self._held:
+            self._write_out()
 
     def settle(self) -> None:
         """Flushes, and cuts off what an earlier export wrote beyond.
@@ -171,9 +156,8 @@ class EventFile:
         Raises:
             DestinationError: As in `write`.
         """
-        self.flush()
-        if self._unchecked:
-            self._cut(self._opened())
+        if self._used:
+            self._write_out(settle=True)
 
     def discard(self) -> None:
         """Removes the file, and with it the TensorBoard run.
@@ -181,7 +165,7 @@ class EventFile:
         Raises:
             DestinationError: It cannot be removed.
         """
-        self._close()
+        self._reset()
         position = self.position
         position.size = position.last = 0
         position.checksum, position.mark = None, ""
@@ -191,91 +175,88 @@ class EventFile:
         """Closes the file, and counts what was written; what has not been flushed is lost."""
         if not self._used:
             return
-        self._close()
+        self._reset()
         report.bytes_written += self.bytes_written
         report.runs.append(self._run)
         if self.replaced:
             report.replaced.append(self._run)
 
-    def _opened(self) -> io.BufferedWriter:
-        if self._file is None:
-            self._file = self._open()
-            self._used = True
-        self._logdir.open_files.use(self)
-        return self._file
-
-    def _open(self) -> io.BufferedWriter:
-        name, size = event_file_name(self.position.stamp), self.position.size
-        with self._logdir.made(self._run) as directory:
-            # Through a link in its place, another file would be written.
-            if not size:
-                for other in ours(directory):
-                    if other != name or not _is_plain(other, directory):
-                        os.unlink(other, dir_fd=directory)
-                        self.replaced = True
-            fd = os.open(name, _OPEN, 0o666, dir_fd=directory)
-            raw = io.FileIO(fd, "r+")  # it closes the descriptor
-            if not _is_plain(name, directory):
-                raw.close()
-                raise OSError(f"{name} is not a file of its own")
-            self._unchecked = max(os.fstat(fd).st_size - size, 0)
-            file: io.BufferedWriter = io.BufferedWriter(raw, _BUFFER_BYTES)
-            file.seek(size)
-            return file
-
-    def _close(self) -> None:
-        if self._file is not None:
-            self._file.raw.close()  # without writing what is buffered
-        self._file = None
-        self._used, self._unchecked = False, 0
-        self._logdir.open_files.remove(self)
+    def _reset(self) -> None:
+        self._held = bytearray()
+        self._used = False
 
     def _write(self, event: Any) -> None:
-        file = self._opened()
         events = [event]
         if not self.position.size:
             version = event_pb2.Event(wall_time=event.wall_time, file_version=FILE_VERSION)
             # Only a second start is a restart.
             events = [version, _start(event.step, event.wall_time), event]
-        with self._reporting():
-            for each in events:
-                self._append(file, framing.frame(each.SerializeToString()))
+        for each in events:
+            self._append(framing.frame(each.SerializeToString()))
 
-    def _append(self, file: io.BufferedWriter, data: bytes | memoryview) -> None:
-        """Appends whole events; where the file has these bytes already, nothing is written."""
-        position, nbytes, data = self.position, len(data), bytes(data)
-        rest = self._compare(file, data) if self._unchecked else data
+    def _append(self, data: bytes) -> None:
+        """Holds whole events, and writes out what is held if it is much."""
+        position = self.position
         if position.checksum is not None or not position.size:
             position.checksum = framing.crc32c(data, position.checksum or 0)
         position.last = position.size
-        position.size += nbytes
-        self.bytes_written += nbytes
-        file.write(rest)
+        position.size += len(data)
+        self.bytes_written += len(data)
+        self._used = True
+        self._held += data
+        if len(self._held) >= _HELD_BYTES:
+            self._write_out()
 
-    def _compare(self, file: io.BufferedWriter, data: bytes) -> bytes:
-        """Steps over the bytes that are there already; returns those that are to be written."""
-        present = os.pread(file.fileno(), min(len(data), self._unchecked), self.position.size)
-        if not data.startswith(present):
-            self._cut(file)
-            return data
-        self._unchecked -= len(present)
-        file.seek(len(present), os.SEEK_CUR)
-        return data[len(present) :]
+    def _write_out(self, *, settle: bool = False) -> None:
+        """Appends what is held; where the file has these bytes already, nothing is written.
 
-    def _cut(self, file: io.BufferedWriter) -> None:
-        """Removes what is behind the position; nothing is buffered then."""
-        with self._reporting():
-            os.ftruncate(file.fileno(), self.position.size)
-        self._unchecked = 0
-        self.replaced = True
-
-    @contextlib.contextmanager
-    def _reporting(self) -> Iterator[None]:
+        Args:
+            settle: Whether to cut off what is behind.
+        """
+        with self._logdir.made(self._run) as directory:
+            file = self._opened(directory)
         try:
-            yield
+            with file:
+                self._put(file)
+                if settle and os.fstat(file.fileno()).st_size > self.position.size:
+                    self._cut(file, self.position.size)
+                self.position.mark = _mark(os.fstat(file.fileno()))
         except OSError as error:
             place = os.path.join(self._logdir.path, self._run)
             raise unusable("the event file in", place, error) from error
+        self._held = bytearray()
+
+    def _opened(self, directory: int) -> io.FileIO:
+        name = event_file_name(self.position.stamp)
+        # Through a link in its place, another file would be written.
+        if self.position.size == len(self._held):
+            for other in ours(directory):
+                if other != name or not _is_plain(other, directory):
+                    os.unlink(other, dir_fd=directory)
+                    self.replaced = True
+        file = io.FileIO(os.open(name, _OPEN, 0o666, dir_fd=directory), "r+")
+        if not _is_plain(name, directory):
+            file.close()
+            raise OSError(f"{name} is not a file of its own")
+        return file
+
+    def _put(self, file: io.FileIO) -> None:
+        written = self.position.size - len(self._held)
+        if os.fstat(file.fileno()).st_size < written:
+            raise OSError("another program has shortened it")
+        present = os.pread(file.fileno(), len(self._held), written)
+        same = len(present)
+        if not self._held.startswith(present):
+            same = len(os.path.commonprefix([present, bytes(self._held)]))
+            self._cut(file, written + same)
+        file.seek(written + same)
+        rest = memoryview(self._held)[same:]
+        while rest:
+            rest = rest[file.write(rest) :]
+
+    def _cut(self, file: io.FileIO, size: int) -> None:
+        file.truncate(size)
+        self.replaced = True
 
 
 def is_intact(logdir: LogDir, run: str, position: FilePosition) -> bool:

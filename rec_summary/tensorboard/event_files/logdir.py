@@ -11,7 +11,7 @@ import errno
 import os
 import re
 from collections.abc import Iterator
-from typing import IO, Final, Protocol
+from typing import IO, Final
 
 import filelock
 
@@ -21,7 +21,6 @@ from rec_summary.records.locks import file_lock
 from rec_summary.series.text import printable
 
 LOCK_NAME: Final = ".rec_summary-export.lock"
-MOST_OPEN: Final = 64
 _OURS: Final = re.compile(r"events\.out\.tfevents\.\d{1,19}\.rec_summary")
 _MARK: Final = "tfevents"  # TensorBoard reads every file with this in its name
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -32,43 +31,6 @@ def event_file_name(stamp: int) -> str:
     return f"events.out.tfevents.{stamp}.rec_summary"
 
 
-class Suspendable(Protocol):
-    """A file that can be closed and opens again when it is used."""
-
-    def suspend(self) -> None:
-        """Writes what is buffered, and closes the file for now.
-
-        Raises:
-            OSError: It cannot be written; the file stays open.
-        """
-
-
-class OpenFiles:
-    """The files that are open; those that were not used for longest are closed."""
-
-    def __init__(self, most: int = MOST_OPEN) -> None:
-        """Begins without a file.
-
-        Args:
-            most: How many may be open.
-        """
-        self._most = most
-        self._files: dict[Suspendable, None] = {}  # in the order of their last use
-
-    def use(self, file: Suspendable) -> None:
-        """Notes that an open file is used, and closes others if there are too many."""
-        self._files.pop(file, None)
-        self._files[file] = None
-        for each in [*self._files][: max(len(self._files) - self._most, 0)]:
-            with contextlib.suppress(OSError):  # its own next write reports it
-                each.suspend()
-                del self._files[each]
-
-    def remove(self, file: Suspendable) -> None:
-        """Forgets a file that is closed."""
-        self._files.pop(file, None)
-
-
 class LogDir:
     """A log directory that one exporter at a time writes to.
 
@@ -76,7 +38,6 @@ class LogDir:
 
     Attributes:
         path: Its path.
-        open_files: Its event files that are open.
     """
 
     def __init__(self, path: str, *, lock: bool = True) -> None:
@@ -87,7 +48,6 @@ class LogDir:
             lock: Whether entering takes the lock; False where a parent process holds it.
         """
         self.path = path
-        self.open_files = OpenFiles()
         self._lock = lock
         self._fd = -1
         self._exit = contextlib.ExitStack()

@@ -32,7 +32,7 @@ from rec_summary.tensorboard.event_files.event_file import (
     FilePosition,
     is_intact,
 )
-from rec_summary.tensorboard.event_files.logdir import LogDir, OpenFiles, event_file_name
+from rec_summary.tensorboard.event_files.logdir import LogDir, event_file_name
 
 NAME = event_file_name(1)
 STEPS = st.integers(min_value=-(2**63), max_value=2**63 - 1)
@@ -52,9 +52,11 @@ def opened(logdir: LogDir, size: int = 0, stamp: int = 1) -> EventFile:
     return EventFile(logdir, "run", FilePosition(stamp, size))
 
 
-def append(logdir: LogDir, *parts: bytes, size: int = 0, settle: bool = True) -> EventFile:
+def append(
+    logdir: LogDir, *parts: bytes, size: int = 0, stamp: int = 1, settle: bool = True
+) -> EventFile:
     """Writes parts behind `size` bytes; without `settle`, as an export that is killed."""
-    file = opened(logdir, size)
+    file = opened(logdir, size, stamp)
     file.write_framed(parts)
     (file.settle if settle else file.flush)()
     file.close(Report())
@@ -189,7 +191,7 @@ def test_a_file_that_was_discarded_is_gone(logdir: LogDir, tmp_path: Path) -> No
 def test_what_is_flushed_is_in_the_file(logdir: LogDir, tmp_path: Path) -> None:
     file = opened(logdir)
     file.write_framed([b"abc"])
-    assert content(tmp_path) == b""
+    assert not (tmp_path / "run").exists()
     file.flush()
     assert content(tmp_path) == b"abc"
     file.write_framed([b"de"])
@@ -241,9 +243,7 @@ def test_what_is_left_over_is_cut_off(logdir: LogDir, tmp_path: Path) -> None:
 
 def test_an_older_file_of_ours_makes_way(logdir: LogDir, tmp_path: Path) -> None:
     append(logdir, b"abc")
-    file = opened(logdir, stamp=2)
-    file.write_framed([b""])
-    file.close(Report())
+    file = append(logdir, b"abc", stamp=2)
     assert [path.name for path in (tmp_path / "run").iterdir()] == [event_file_name(2)]
     assert file.replaced
 
@@ -271,8 +271,8 @@ def test_a_full_disk_is_told_and_mended_later(logdir: LogDir, tmp_path: Path) ->
 def test_the_file_becomes_what_it_should_be(old: list[bytes], new: list[bytes], size: int) -> None:
     kept = b"".join(old)[:size]
     with tempfile.TemporaryDirectory() as folder, LogDir(folder) as logdir:
-        append(logdir, *old)
-        append(logdir, *new, size=len(kept))
+        append(logdir, b"", *old)
+        append(logdir, b"", *new, size=len(kept))
         assert content(Path(folder)) == kept + b"".join(new)
 
 
@@ -343,38 +343,53 @@ def test_the_checksum_that_an_older_cursor_lacks_is_computed(logdir: LogDir) -> 
     opened.close(Report())
 
 
-def test_few_files_are_open_and_all_are_written(logdir: LogDir, tmp_path: Path) -> None:
-    logdir.open_files = OpenFiles(3)
+def test_no_file_stays_open_and_all_are_written(logdir: LogDir, tmp_path: Path) -> None:
     files = [EventFile(logdir, f"run_{number}", FilePosition(1)) for number in range(8)]
     before = len(os.listdir("/proc/self/fd"))
     for step in range(3):
         for file in files:
             file.write(step, 1.0, [])
-            assert len(os.listdir("/proc/self/fd")) <= before + 3
+            file.flush()
+            assert len(os.listdir("/proc/self/fd")) == before
     for file in files:
         file.settle()
         assert is_intact(logdir, file._run, file.position)
     report = Report()
     for file in files:
         file.close(report)
-    assert len(os.listdir("/proc/self/fd")) == before
     assert report.runs == [f"run_{number}" for number in range(8)]
     contents = {path.read_bytes() for path in tmp_path.glob("*/*")}
     assert len(contents) == 1
     assert [len(unframed(each)) for each in contents] == [5]
 
 
-def test_a_file_that_is_opened_again_compares_on(logdir: LogDir, tmp_path: Path) -> None:
-    logdir.open_files = OpenFiles(1)
+def test_each_write_compares_with_what_is_there(logdir: LogDir, tmp_path: Path) -> None:
     append(logdir, b"abcdefgh")
-    file, other = opened(logdir, 2), EventFile(logdir, "other", FilePosition(1))
+    file = opened(logdir, 2)
     for data in (b"cd", b"ef"):
         file.write_framed([data])
-        other.write_framed([b"x"])
+        file.flush()
+        assert content(tmp_path) == b"abcdefgh"
     file.settle()
     assert content(tmp_path) == b"abcdef"
     file.close(Report())
     assert file.replaced
+
+
+@pytest.mark.parametrize("size", [None, 2])
+def test_a_file_that_another_program_has_shortened(
+    logdir: LogDir, tmp_path: Path, size: int | None
+) -> None:
+    path = tmp_path / "run" / NAME
+    file = opened(logdir)
+    file.write_framed([b"abc"])
+    file.flush()
+    path.unlink() if size is None else os.truncate(path, size)
+    file.write_framed([b"def"])
+    with pytest.raises(DestinationError, match="another program has shortened it"):
+        file.flush()
+    assert path.stat().st_size == (size or 0)
+    file.close(Report())
 
 
 def test_closing_does_not_write_what_is_buffered(logdir: LogDir, tmp_path: Path) -> None:
