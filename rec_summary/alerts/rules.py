@@ -8,9 +8,8 @@
     time      = number ( "s" | "m" | "h" | "d" )
     tag       = word | '"' characters '"'
 
-A rule has one condition. Each part of a rule prints as the text that `parse` reads. Records hold
-float32 values, so a number in a rule means the nearest float32: a learning rate that is recorded
-as 0.1 is `== 0.1`.
+A rule has one condition. Records hold float32 values, so a number in a rule means the nearest
+float32: a learning rate that is recorded as 0.1 is `== 0.1`.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ import os
 import re
 import struct
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Final
@@ -121,11 +120,6 @@ class Pattern:
         """Whether the rule is about a tag."""
         return re.search(self.regex, tag) is not None
 
-    def __str__(self) -> str:
-        if not self.exact:
-            return self.text
-        return '"' + self.text.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
 
 @dataclass(frozen=True)
 class Span:
@@ -144,9 +138,6 @@ class Span:
         """How many seconds; None for steps."""
         return None if self.unit == STEPS else self.amount * SECONDS[self.unit]
 
-    def __str__(self) -> str:
-        return f"{_shown(self.amount)}{' ' if self.unit == STEPS else ''}{self.unit}"
-
 
 @dataclass(frozen=True)
 class Compare:
@@ -156,9 +147,6 @@ class Compare:
     operator: str
     number: float
 
-    def __str__(self) -> str:
-        return f"{self.tag} {self.operator} {_shown(self.number)}"
-
 
 @dataclass(frozen=True)
 class NotFinite:
@@ -166,9 +154,6 @@ class NotFinite:
 
     tag: Pattern
     infinite: bool = True
-
-    def __str__(self) -> str:
-        return f"{self.tag} is {'not finite' if self.infinite else 'nan'}"
 
 
 @dataclass(frozen=True)
@@ -189,10 +174,6 @@ class Change:
     relative: bool
     within: Span
 
-    def __str__(self) -> str:
-        verb, percent = "rises" if self.rises else "drops", "%" if self.relative else ""
-        return f"{self.tag} {verb} {_shown(self.amount)}{percent} within {self.within}"
-
 
 @dataclass(frozen=True)
 class Silence:
@@ -206,9 +187,6 @@ class Silence:
     tag: Pattern | None
     span: Span
 
-    def __str__(self) -> str:
-        return f"{'' if self.tag is None else f'{self.tag} '}no data for {self.span}"
-
 
 ValueCondition = Compare | NotFinite | Change
 
@@ -221,24 +199,18 @@ class Rule:
         condition: What has to hold.
         lasting: For how long, without a break; None for once.
         name: What the rule is called; None if it is known by its text.
+        text: The rule as it was written, without its name; two rules may be equal all the same.
     """
 
     condition: ValueCondition | Silence
     lasting: Span | None = None
     name: str | None = None
-
-    @property
-    def text(self) -> str:
-        """The rule without its name."""
-        return f"{self.condition}{'' if self.lasting is None else f' for {self.lasting}'}"
+    text: str = field(default="", compare=False)
 
     @property
     def title(self) -> str:
         """Its name, or else its text."""
         return self.text if self.name is None else self.name
-
-    def __str__(self) -> str:
-        return self.text if self.name is None else f"{self.name}: {self.text}"
 
 
 def float32(number: float) -> float:
@@ -250,7 +222,7 @@ def float32(number: float) -> float:
 
 
 def parse(text: str) -> Rule:
-    """Returns the rule that a text states; `parse(str(rule)) == rule`.
+    """Returns the rule that a text states.
 
     Raises:
         RuleError: The text is not a rule; the message points at the mistake.
@@ -337,13 +309,14 @@ class _Parser:
         self._take(r"")  # white space
         named = self._take(_NAME)
         name = None if named is None else named[1]
+        text = self._text[self._at :].strip()
         tag = None if self._sees("no") else self._tag()
         if tag is None or self._sees("no"):
-            return Rule(self._silence(tag), None, name)
+            return Rule(self._silence(tag), None, name, text)
         condition = self._condition(tag)
         lasting = self._span() if self._took("for") else None
         self._end("the end" if lasting else "the end or `for`")
-        return Rule(condition, lasting, name)
+        return Rule(condition, lasting, name, text)
 
     def _silence(self, tag: Pattern | None) -> Silence:
         self._expect("no", "data", "for")
@@ -448,8 +421,3 @@ def _without_comment(line: str) -> str:
     match = _BEFORE_COMMENT.match(line)
     assert match is not None  # it matches the empty text
     return match[0].rstrip()
-
-
-def _shown(number: float) -> str:
-    """Returns the shortest text that is read as this number again."""
-    return repr(float(number)).removesuffix(".0")

@@ -8,6 +8,7 @@ import pytest
 
 from rec_summary.records.format.framing import frame
 from rec_summary.records.format.names import Kind
+from rec_summary.records.reading.reader import RecordReader
 from rec_summary.records.reading.runs import list_files
 from rec_summary.series.new_records import NewRecords
 from rec_summary.series.report import Report
@@ -71,6 +72,35 @@ def test_records_that_are_there_can_be_skipped_but_not_what_is_incomplete(
     path.write_bytes(data)
     assert steps(records, source) == ([4] if cut == 0 else [3, 4])
     assert report.problems == []
+
+
+@pytest.mark.parametrize("end", [-1, -(1 << 14), -(1 << 18), 1 << 17])
+def test_where_a_follower_begins_in_a_large_file(
+    source: Path, end: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also within a record that is larger than what is searched, and before and behind it."""
+    events = [event(step, scalar("x" * 100, 1)) for step in range(1, 3001)]
+    large = event(3001, *(scalar(f"{number}", 1) for number in range(20_000)))
+    path, _ = write_segment(source, *events, large, event(3002, scalar("loss", 1)))
+    with RecordReader(path) as reader:
+        _, *offsets = (raw.offset for raw in reader)
+    data, walked, skip_to = path.read_bytes(), [], RecordReader.skip_to
+    monkeypatch.setattr(
+        RecordReader,
+        "skip_to",
+        lambda reader, limit: (walked.append(limit - reader.offset), skip_to(reader, limit)),
+    )
+    path.chmod(0o600)
+    path.write_bytes(data[:end])
+    records = NewRecords(Report())
+    for file in list_files(str(source)):
+        records.skip(file)
+    path.write_bytes(data)
+    ends = [*offsets[1:], len(data)]
+    size = end % len(data)
+    assert steps(records, source) == [step for step, each in enumerate(ends, 1) if each > size]
+    is_in_the_large_one = offsets[-2] < size < offsets[-1]
+    assert (walked[0] > 1 << 16) == is_in_the_large_one
 
 
 def zeroed(first: int, last: int) -> bytes:

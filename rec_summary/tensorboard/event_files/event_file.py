@@ -245,12 +245,11 @@ class EventFile:
         if os.fstat(file.fileno()).st_size < written:
             raise OSError("another program has shortened it")
         present = os.pread(file.fileno(), len(self._held), written)
-        same = len(present)
         if not self._held.startswith(present):
-            same = len(os.path.commonprefix([present, bytes(self._held)]))
-            self._cut(file, written + same)
-        file.seek(written + same)
-        rest = memoryview(self._held)[same:]
+            self._cut(file, written)
+            present = b""
+        file.seek(written + len(present))
+        rest = memoryview(self._held)[len(present) :]
         while rest:
             rest = rest[file.write(rest) :]
 
