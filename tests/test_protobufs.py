@@ -52,10 +52,11 @@ def is_repeated(field):
 def test_mindspores_readers_meet_a_tag_without_a_value_where_a_kind_is_ours():
     theirs = pytest.importorskip("mindspore.train.summary_pb2")
     from rec_summary._pb.summary_pb2 import Event, Summary
-    from rec_summary.values.recommender import encode_pr_curve, encode_top_ids
+    from rec_summary.values.recommender import encode_columns
 
     ours = Event(wall_time=1.5, step=2)
-    for data in (encode_pr_curve("curve", [[1, 2]] * 6), encode_top_ids("ids", [1], [2], [2], [2])):
+    for kind, columns in (("pr_curve", [[1, 2]] * 6), ("top_ids", [[1], [2], [2], [2]])):
+        data = encode_columns(kind, kind, columns)
         ours.summary.value.append(Summary.Value.FromString(data))
     ours.summary.value.add(tag="states").metric_states.rank = 1
     ours.summary.value.add(tag="loss", scalar_value=3)

@@ -191,13 +191,7 @@ class Merging:
             lost |= _lost(loaded.record)
         readings = read(total, Detail())
         readings.scalars.update(dict.fromkeys(lost, math.nan))
-        encoded = recommender_values(
-            readings.scalars,
-            readings.histograms,
-            readings.pr_curves,
-            readings.reliabilities,
-            readings.tops,
-        )
+        encoded = recommender_values(**vars(readings))
         if not encoded or origin is None:
             return None
         values = [Summary.Value.FromString(each) for each in encoded]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -21,29 +21,26 @@ from rec_summary.values.summary import ScalarValue, encode_value
 
 Array = npt.NDArray[Any]
 Arrays = Mapping[str, Array]
+Columns = Mapping[str, Any]
+"""Arrays of one value each, by its tag."""
 
 _SMALL: Final = 256  # bytes; smaller arrays are not compressed
 _LARGEST: Final = 1 << 26  # bytes of one array; the size in a file is not trusted
 MOST_STATES: Final = 64 << 20
 """Bytes of the arrays of all states in one record."""
 
-CURVE_ROWS: Final = (
-    *("true_positives", "false_positives", "true_negatives", "false_negatives"),
-    *("precision", "recall"),
-)
+CURVE_ROWS: Final = tuple(PrCurve.DESCRIPTOR.fields_by_name)
 """The fields of a `PrCurve`, in the order of TensorBoard's PR curve plugin."""
 
 
 def recommender_values(
     scalars: Mapping[str, float],
-    histograms: Mapping[str, tuple[Array, Array]],
-    pr_curves: Mapping[str, Array],
-    reliabilities: Mapping[str, tuple[Array, Array, Array]],
-    tops: Mapping[str, tuple[Array, Array, Array, Array]],
+    histograms: Columns,
+    pr_curves: Columns,
+    reliabilities: Columns,
+    tops: Columns,
 ) -> list[bytes]:
     """Returns values by tag, each as the bytes of a `Summary.Value`.
-
-    The arrays have the shapes of the functions below.
 
     Args:
         scalars: Numbers.
@@ -52,44 +49,34 @@ def recommender_values(
         reliabilities: Predicted and observed rates, and weights.
         tops: Ids, counts, and lower and upper bounds of the counts.
     """
+    columns = {"pr_curve": pr_curves, "reliability": reliabilities, "top_ids": tops}
     return [
         *(ScalarValue(tag, number).encode() for tag, number in scalars.items()),
         *(encode_buckets(tag, *parts) for tag, parts in histograms.items()),
-        *(encode_pr_curve(tag, rows) for tag, rows in pr_curves.items()),
-        *(encode_reliability(tag, *parts) for tag, parts in reliabilities.items()),
-        *(encode_top_ids(tag, *parts) for tag, parts in tops.items()),
+        *(
+            encode_columns(tag, kind, parts)
+            for kind, found in columns.items()
+            for tag, parts in found.items()
+        ),
     ]
 
 
-def encode_pr_curve(tag: str, rows: npt.ArrayLike) -> bytes:
-    """Returns a PR curve; `rows` has shape (6, thresholds), in the order of `CURVE_ROWS`."""
-    found = np.asarray(rows, np.float64)
-    parts = [_doubles(n, row) for n, row in zip(_CURVE, found, strict=True)]
-    return encode_value(tag, "pr_curve", b"".join(parts))
+def encode_columns(tag: str, kind: str, columns: Iterable[npt.ArrayLike]) -> bytes:
+    """Returns a value whose message is columns of equal length.
 
-
-def encode_reliability(
-    tag: str, predicted: npt.ArrayLike, observed: npt.ArrayLike, weights: npt.ArrayLike
-) -> bytes:
-    """Returns a reliability curve; the arguments have shape (groups,)."""
-    rows = (predicted, observed, weights)
-    parts = [_doubles(number, row) for number, row in zip(_RELIABILITY, rows, strict=True)]
-    return encode_value(tag, "reliability", b"".join(parts))
-
-
-def encode_top_ids(
-    tag: str,
-    ids: npt.ArrayLike,
-    counts: npt.ArrayLike,
-    low: npt.ArrayLike,
-    high: npt.ArrayLike,
-) -> bytes:
-    """Returns frequent ids with their counts and bounds of the counts, each of shape (k,)."""
-    numbers = wire.packed_varints(np.asarray(ids))
-    first, *others = _TOP_IDS
-    parts = [wire.bytes_field(first, numbers)] if numbers else []
-    parts += [_doubles(n, row) for n, row in zip(others, (counts, low, high), strict=True)]
-    return encode_value(tag, "top_ids", b"".join(parts))
+    Args:
+        tag: The tag.
+        kind: `pr_curve`, `reliability` or `top_ids`.
+        columns: The fields of the message, in their order, each of shape (n,).
+    """
+    content = []
+    for field, column in zip(_COLUMNS[kind], columns, strict=True):
+        if field.cpp_type == field.CPPTYPE_DOUBLE:
+            data = np.asarray(column, "<f8").tobytes()
+        else:
+            data = wire.packed_varints(np.asarray(column))
+        content += [wire.bytes_field(field.number, data)] if data else []
+    return encode_value(tag, kind, b"".join(content))
 
 
 def encode_buckets(tag: str, edges: npt.ArrayLike, counts: npt.ArrayLike) -> bytes:
@@ -185,11 +172,6 @@ def _array(part: MetricStates.Array) -> npt.NDArray[Any]:
     return np.frombuffer(data, dtype).reshape(shape).astype(dtype.newbyteorder("="))
 
 
-def _doubles(field: int, numbers: npt.ArrayLike) -> bytes:
-    data = np.asarray(numbers, "<f8").tobytes()
-    return wire.bytes_field(field, data) if data else b""
-
-
 def _numbers(message: Any) -> dict[str, int]:
     return {name: wire.number_of(message, name) for name in message.DESCRIPTOR.fields_by_name}
 
@@ -197,6 +179,8 @@ def _numbers(message: Any) -> dict[str, int]:
 _STATES: Final = wire.number_of(MetricStates, "states")
 _STATE: Final = _numbers(MetricStates.State)
 _ARRAY: Final = _numbers(MetricStates.Array)
-_CURVE: Final = [wire.number_of(PrCurve, name) for name in CURVE_ROWS]
-_RELIABILITY: Final = tuple(_numbers(Reliability).values())
-_TOP_IDS: Final = tuple(_numbers(TopIds).values())
+_COLUMNS: Final = {
+    "pr_curve": PrCurve.DESCRIPTOR.fields,
+    "reliability": Reliability.DESCRIPTOR.fields,
+    "top_ids": TopIds.DESCRIPTOR.fields,
+}

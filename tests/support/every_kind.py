@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image
 
 from rec_summary._pb import anf_ir_pb2, lineage_pb2, summary_pb2
-from rec_summary.values.recommender import encode_pr_curve, encode_reliability, encode_top_ids
+from rec_summary.values.recommender import encode_columns
 from rec_summary.values.tensor import to_tensor
 from tests.support.record_dirs import (
     START,
@@ -79,6 +79,13 @@ def _decoded(data: bytes) -> Any:
     return summary_pb2.Summary.Value.FromString(data)
 
 
+_COLUMNS = (
+    ("curve", "pr_curve", np.arange(30).reshape(6, 5)[:, ::-1]),
+    ("reliability", "reliability", [[0.125, 0.5], [0.25, 0.75], [100, 4000]]),
+    ("frequent", "top_ids", [[7, 3], [1500, 20], [1400, 20], [1600, 20]]),
+)
+
+
 def every_kind(run: Path, *, landscapes: bool = True) -> None:
     """Records a value of every kind; pictures of landscapes take their time."""
     value = summary_pb2.Summary.Value
@@ -92,9 +99,7 @@ def every_kind(run: Path, *, landscapes: bool = True) -> None:
         event(1, value(tag="picture", image=image), value(tag="matrix", tensor=matrix)),
         event(
             1,
-            _decoded(encode_pr_curve("curve", np.arange(30).reshape(6, 5)[:, ::-1])),
-            _decoded(encode_reliability("reliability", [0.125, 0.5], [0.25, 0.75], [100, 4000])),
-            _decoded(encode_top_ids("frequent", [7, 3], [1500, 20], [1400, 20], [1600, 20])),
+            *(_decoded(encode_columns(*each)) for each in _COLUMNS),
         ),
         *([event(1, value(tag="landscape", loss_landscape=_landscape()))] if landscapes else []),
         lineage(START + 1, dataset_graph=_pipeline()),

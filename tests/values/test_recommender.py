@@ -14,10 +14,8 @@ from rec_summary._pb.summary_pb2 import MetricStates, Summary
 from rec_summary.values.recommender import (
     CURVE_ROWS,
     encode_buckets,
-    encode_pr_curve,
-    encode_reliability,
+    encode_columns,
     encode_state,
-    encode_top_ids,
     unpack_states,
 )
 
@@ -98,7 +96,9 @@ def test_counted_bins_become_buckets() -> None:
 
 
 def test_a_curve_keeps_the_order_of_its_rows() -> None:
-    curve = Summary.Value.FromString(encode_pr_curve("curve", np.arange(12).reshape(6, 2)))
+    curve = Summary.Value.FromString(
+        encode_columns("curve", "pr_curve", np.arange(12).reshape(6, 2))
+    )
     assert list(curve.pr_curve.true_positives) == [0, 1]
     assert list(curve.pr_curve.recall) == [10, 11]
 
@@ -124,7 +124,7 @@ def test_values_have_the_bytes_of_protobuf(numbers, counts, tag) -> None:
     histogram.sum = float(np.array(counts, np.float64) @ ((edges[1:] + edges[:-1]) / 2))
     for left, count in zip(edges.tolist(), counts, strict=False):
         histogram.buckets.add(left=left, width=0.125, count=count)
-    assert encode_pr_curve(tag, [numbers] * 6) == curve.SerializeToString()
-    assert encode_reliability(tag, *[numbers] * 3) == reliability.SerializeToString()
-    assert encode_top_ids(tag, ids, counts, counts, counts) == top.SerializeToString()
+    assert encode_columns(tag, "pr_curve", [numbers] * 6) == curve.SerializeToString()
+    assert encode_columns(tag, "reliability", [numbers] * 3) == reliability.SerializeToString()
+    assert encode_columns(tag, "top_ids", [ids, counts, counts, counts]) == top.SerializeToString()
     assert encode_buckets(tag, edges, counts) == buckets.SerializeToString()

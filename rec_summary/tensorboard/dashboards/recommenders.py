@@ -15,12 +15,9 @@ from rec_summary.errors import three_part
 from rec_summary.tensorboard.dashboards.images import drawn
 from rec_summary.tensorboard.dashboards.points import Point, ValueMapper, plugin, tensor_value
 from rec_summary.tensorboard.dashboards.text import table, text_point
+from rec_summary.values.recommender import CURVE_ROWS
 
 POINTS: Final = "points"
-_ROWS: Final = (
-    *("true_positives", "false_positives", "true_negatives", "false_negatives"),
-    *("precision", "recall"),
-)
 _SIDE, _MARGIN = 360, 36  # pixels of the picture
 _GREY, _BLUE, _PALE = (150, 150, 150), (31, 105, 180), (215, 226, 240)
 _DOT: Final = 4
@@ -39,7 +36,7 @@ class PrCurveMapper(ValueMapper):
         Raises:
             ValueError: Its rows differ in length, or are too short.
         """
-        rows = [list(getattr(value.pr_curve, name)) for name in _ROWS]
+        rows = [list(getattr(value.pr_curve, name)) for name in CURVE_ROWS]
         sizes = {len(row) for row in rows}
         if len(sizes) != 1 or min(sizes) < 2:
             raise ValueError(three_part("the lengths of its rows", sorted(sizes), "one, from 2 up"))

@@ -116,13 +116,7 @@ class Aggregator:
             values.scalars = {t: v for t, v in values.scalars.items() if t not in before}
         self._last_step, self._last_detailed = request.step, request.detailed
         self._last_scalars = set(values.scalars)
-        encoded = recommender_values(
-            values.scalars,
-            values.histograms,
-            values.pr_curves,
-            values.reliabilities,
-            values.tops,
-        )
+        encoded = recommender_values(**vars(values))
         if request.detailed and self._rank_size > 1:
             encoded.append(encode_states(STATES_TAG, self._mergeable(states, request)))
         return encode_event(request.step, request.wall_time, encoded) if encoded else b""
