@@ -179,7 +179,7 @@ def _numbers(message: Any) -> dict[str, int]:
 _STATES: Final = wire.number_of(MetricStates, "states")
 _STATE: Final = _numbers(MetricStates.State)
 _ARRAY: Final = _numbers(MetricStates.Array)
-_COLUMNS: Final = {
+_COLUMNS: Final[Mapping[str, Any]] = {
     "pr_curve": PrCurve.DESCRIPTOR.fields,
     "reliability": Reliability.DESCRIPTOR.fields,
     "top_ids": TopIds.DESCRIPTOR.fields,
