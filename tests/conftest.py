@@ -26,7 +26,7 @@ _LONGEST = (
     "tests/tools/test_acceptance.py",
     "tests/test_pinned.py",
     "tests/examples/test_examples.py",
-    "tests/training/online/test_signals.py",
+    "tests/training/test_signals.py",
     "tests/tools/test_demo_command.py",
     "tests/tools/test_acceptance_tampering.py",
 )

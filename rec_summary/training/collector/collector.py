@@ -58,6 +58,7 @@ from rec_summary.training.run_directory import (
     announce,
     chosen,
 )
+from rec_summary.training.signals import InterruptSignals
 from rec_summary.training.step_view import StepView
 
 logger = logging.getLogger("rec_summary.training")
@@ -70,10 +71,11 @@ def _guarded(hook: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(hook)
     def run(self: SummaryCollector, *args: Any) -> None:
-        try:
-            hook(self, *args)
-        except Exception as error:  # noqa: BLE001  # training continues
-            self._troubles.report(hook.__name__.strip("_"), error)
+        with self._signals.deferring():
+            try:
+                hook(self, *args)
+            except Exception as error:  # noqa: BLE001  # training continues
+                self._troubles.report(hook.__name__.strip("_"), error)
 
     return run
 
@@ -214,6 +216,7 @@ class SummaryCollector(Callback):
         self._depth = 0  # fit enters its callbacks again for each evaluation
         self._totals: Totals | None = None  # of all calls of train
         self._run: TrainRun | None = None
+        self._signals = InterruptSignals(self._complete)
         self._interrupted: str | None = None  # by a signal, or by an exception like it
         self._evaluated: Mapping[str, Any] | None = None  # the last recorded evaluation
         self._writes_lineage = True
@@ -242,6 +245,9 @@ class SummaryCollector(Callback):
 
     def __enter__(self) -> SummaryCollector:
         self._depth += 1
+        if self._depth == 1:
+            self._signals = InterruptSignals(self._complete)
+            self._signals.__enter__()
         return self
 
     def __exit__(self, *error: Any) -> None:
@@ -249,19 +255,22 @@ class SummaryCollector(Callback):
         if self._depth > 0:
             return
         self._depth = 0
-        self._finish(error[1] if len(error) > 1 else None)
+        try:
+            with self._signals.deferring():
+                self._close(error[1] if len(error) > 1 else None)
+        finally:
+            self._signals.__exit__(*error)
+
+    def _close(self, error: BaseException | None) -> None:
+        """Completes what is open, and logs what is unusual about it."""
+        self._finish(error)
         self._recorder.close()
         if self._checkpoints is not None:
             self._checkpoints.close()
             self._checkpoints = None
         interrupted, self._interrupted = self._interrupted, None
         if interrupted is not None and self._totals is not None:
-            logger.warning(
-                "SummaryCollector: training was interrupted (%s); step %d is the last one in %s",
-                interrupted,
-                self._totals.step,
-                self.summary_dir,
-            )
+            self._log_interrupted(interrupted, self._totals.step)
         if self._troubles.counts:
             logger.warning(
                 "SummaryCollector: problems while recording: %s",
@@ -423,11 +432,36 @@ class SummaryCollector(Callback):
                 with self._troubles.attempt("recommender metrics"):
                     self._recommender.end()
             run.snapshots.close()
-            status, reason = run.ending(error)
+            status, reason = run.ending(error, self._signals.signal_name)
             self._refresh_lineage(run, status, reason)
             if status is lineage.Status.STOPPED and reason.startswith(_INTERRUPTS):
                 self._interrupted = reason
             self._record_health(run.totals.step)
+
+    def _complete(self, signal_name: str, stuck: bool) -> None:
+        """Completes the records of a process that a signal ends.
+
+        Args:
+            signal_name: The name of the signal.
+            stuck: Whether the main thread is in MindSpore, which is asked for nothing then.
+        """
+        run = self._run
+        if not stuck:
+            self._close(SystemExit(signal_name))
+        elif run is not None:
+            if self._options.collect.train_lineage:
+                self._write_lineage(run.interrupted_lineage(signal_name, self._troubles.counts))
+            self._recorder.close()
+            self._log_interrupted(signal_name, run.totals.step)
+
+    def _log_interrupted(self, reason: str, step: int) -> None:
+        # MindSpore turns Ctrl-C into SIGTERM.
+        logger.warning(
+            "SummaryCollector: training was interrupted (%s); step %d is the last one in %s",
+            "SIGTERM or Ctrl-C" if reason == "SIGTERM" else reason,
+            step,
+            self.summary_dir,
+        )
 
     def _record_health(self, step: int) -> None:
         if self._options.collect.health and self._recorder.is_open:

@@ -129,6 +129,7 @@ class TrainRun:
         self._steps_seen = 0
         self._recorded_epoch = 0
         self._lineage_written = 0.0
+        self._learning_rate: float | None = None  # at the last lineage
 
     @property
     def totals(self) -> Totals:
@@ -188,14 +189,26 @@ class TrainRun:
     ) -> lineage_pb2.LineageEvent:
         """Returns the current train lineage."""
         self._lineage_written = time.monotonic()
+        self._learning_rate = self._last_learning_rate()
+        return self._lineage(status, reason, troubles, self._last_loss())
+
+    def interrupted_lineage(
+        self, reason: str, troubles: Mapping[str, int]
+    ) -> lineage_pb2.LineageEvent:
+        """Returns the train lineage of a run that is stuck; it asks MindSpore for no value."""
+        return self._lineage(Status.STOPPED, reason, troubles, None)
+
+    def _lineage(
+        self, status: Status, reason: str, troubles: Mapping[str, int], loss: float | None
+    ) -> lineage_pb2.LineageEvent:
         progress = Progress(
             status=status,
             reason=reason,
             step=self._step,
             samples=self._samples,
             start_time=self._start_time,
-            loss=self._last_loss(),
-            learning_rate=self._last_learning_rate(),
+            loss=loss,
+            learning_rate=self._learning_rate,
             troubles=troubles,
         )
         return train_lineage(self._view, self.data, self.optimizers, self._environment, progress)
@@ -213,16 +226,19 @@ class TrainRun:
             return self.snapshots.learning_rate()
         return None
 
-    def ending(self, error: BaseException | None) -> tuple[Status, str]:
+    def ending(
+        self, error: BaseException | None, signal_name: str | None = None
+    ) -> tuple[Status, str]:
         """Returns how the run ended, and the reason.
 
         Args:
             error: The exception that ends it, or None.
+            signal_name: The signal that has arrived, or None.
         """
         if isinstance(error, KeyboardInterrupt):
-            return Status.STOPPED, "KeyboardInterrupt"
+            return Status.STOPPED, signal_name or "KeyboardInterrupt"
         if isinstance(error, SystemExit):
-            return Status.STOPPED, f"SystemExit({error.code})"
+            return Status.STOPPED, signal_name or f"SystemExit({error.code})"
         if error is not None:
             text = f"{type(error).__name__}: {error}".strip()
             return Status.FAILED, text.splitlines()[0][:_REASON_CHARS]

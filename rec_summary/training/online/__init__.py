@@ -1,1 +1,1 @@
-"""Online training: `RecModel`, its loop, its sources and its signals."""
+"""Online training: `RecModel`, its loop and its sources."""

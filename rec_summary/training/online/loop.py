@@ -17,8 +17,8 @@ from mindspore.train.callback import RunContext
 
 from rec_summary.errors import three_part
 from rec_summary.training._mindspore import built_helper, release_iterator
-from rec_summary.training.online.signals import StopSignals
 from rec_summary.training.online.stream import INT32_MAX, OpenStream
+from rec_summary.training.signals import StopSignals
 
 _log = logging.getLogger("rec_summary.training")
 

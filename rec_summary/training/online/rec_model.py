@@ -15,9 +15,9 @@ from rec_summary.errors import three_part
 from rec_summary.training import _mindspore
 from rec_summary.training.checks import check_bool, check_type
 from rec_summary.training.online.loop import UNBOUNDED, OnlineRun
-from rec_summary.training.online.signals import StopSignals
 from rec_summary.training.online.stream import OpenStream, batches_in_pass, opened
 from rec_summary.training.online.train_step import TrainStep
+from rec_summary.training.signals import StopSignals
 
 _log = logging.getLogger("rec_summary.training")
 

@@ -1,7 +1,7 @@
-"""Trains online until a signal ends it; run by `test_interrupt.py` in a process of its own.
+"""Trains until a signal ends it; run by `test_signals.py` in a process of its own.
 
-Usage: ``python signal_child.py SCENARIO``. Prints one line for each event, ``ready`` when the
-signal may come.
+Usage: ``python signal_child.py SCENARIO [RECORDS]``. Prints one line for each event, ``ready`` when
+the signal may come. With a directory for records, it trains by `Model.train`, else online.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 
 from mindspore.train.callback import RunContext
 
+from rec_summary import SummaryCollector
 from tests.support.nets import Journal, Row, batch_of_clicks, click_model, stream
 
 
@@ -91,9 +92,39 @@ def their_handler(number: int, frame: object) -> None:
     sys.exit(7)
 
 
-def main(scenario: str) -> None:
+class Rows:
+    """A set without an end in sight; from the fifth row on, each takes its time."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    def __len__(self) -> int:
+        return 1_000_000
+
+    def __iter__(self) -> Iterator[Row]:
+        for index in range(len(self)):
+            if index >= 4:
+                time.sleep(self._seconds)
+            yield batch_of_clicks()
+
+
+def train_offline(scenario: str, records: str) -> None:
+    if scenario == "their handler":
+        signal.signal(signal.SIGTERM, their_handler)
+    collector = SummaryCollector(records, collect_freq=1)
+    rows = stream(Rows(600 if scenario == "stuck" else 0.02))
+    try:
+        click_model().train(1, rows, callbacks=[Reporter(), collector], dataset_sink_mode=False)
+    finally:
+        say("contexts left")
+
+
+def main(scenario: str, records: str | None = None) -> None:
     logging.basicConfig(level=logging.INFO, stream=sys.stdout)
     atexit.register(say, "exit functions run")
+    if records is not None:
+        train_offline(scenario, records)
+        return
     reporter = Reporter()
     source: Any = busy
     if scenario == "quiet":
@@ -118,4 +149,4 @@ def main(scenario: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

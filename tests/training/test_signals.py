@@ -1,4 +1,4 @@
-"""SIGTERM and Ctrl-C: noted in order, respectful of the user's handlers, and the ends they lead to.
+"""SIGTERM and Ctrl-C: received in order, with the user's handlers, and the ends they lead to.
 
 The first half sends signals to this process, the second half to processes that train.
 """
@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -24,8 +25,9 @@ pytest.importorskip("mindspore")
 
 from mindspore.train import LambdaCallback, OnRequestExit
 
-from rec_summary.training.online import signals as interrupt
-from rec_summary.training.online.signals import StopSignals
+from rec_summary.training import signals as interrupt
+from rec_summary.training.signals import InterruptSignals, StopSignals
+from tests.faults.children import left_in
 from tests.support.nets import Journal, Row, batch_of_clicks, click_model, stream
 
 pytestmark = [
@@ -262,21 +264,73 @@ def test_a_handler_of_the_user_runs_while_the_stream_is_quiet_and_training_may_g
     assert journal.parameters["end"][0]["stop_reason"] == "request_stop"
 
 
+def completed(name: str, stuck: bool) -> None:
+    raise AssertionError("this process does not end")
+
+
+def test_ctrl_c_raises_at_once_or_at_the_end_of_what_must_not_be_interrupted() -> None:
+    reached = []
+
+    def interrupted() -> None:
+        with InterruptSignals(completed):
+            send(signal.SIGINT)
+            reached.append("behind the signal")
+
+    def interrupted_in_a_hook() -> None:
+        with InterruptSignals(completed) as signals:
+            with signals.deferring():
+                with signals.deferring():
+                    send(signal.SIGINT)
+                reached.append(signals.signal_name)
+            reached.append("behind the hook")
+
+    for train in (interrupted, interrupted_in_a_hook):
+        with pytest.raises(KeyboardInterrupt):
+            train()
+    assert reached == ["SIGINT"]
+
+
+def test_of_two_contexts_the_outer_one_handles_signals() -> None:
+    with stop_signals() as outer, InterruptSignals(completed) as inner:
+        with inner.deferring():
+            send(signal.SIGTERM)
+        assert outer.received == inner.signal_name == "SIGTERM"
+
+
+def test_a_handler_of_the_user_decides_alone_in_mindspores_loops_too() -> None:
+    seen = []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: seen.append(number))
+    try:
+        with InterruptSignals(completed) as signals:
+            send(signal.SIGTERM)
+        assert seen == [signal.SIGTERM]
+        assert signals.signal_name is None
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 # Processes that train
 
 _CHILD = PROGRAMS / "signal_child.py"
 _DEADLINE_SECONDS = 90  # only a hang takes as long
 
 
-def trained_until(scenario: str, *numbers: signal.Signals) -> tuple[int, list[str]]:
+def trained_until(
+    scenario: str, *numbers: signal.Signals, records: Path | None = None
+) -> tuple[int, list[str]]:
     """Runs a scenario of `signal_child.py`, and sends it signals when it is ready.
+
+    Args:
+        scenario: Its name.
+        numbers: The signals.
+        records: A directory for the records of `Model.train`; None for `online_train`.
 
     Returns:
         The exit code, negative if it died of a signal, and the lines that it printed.
     """
     root = _CHILD.parents[3]
     with subprocess.Popen(
-        [sys.executable, str(_CHILD), scenario],
+        [sys.executable, str(_CHILD), scenario, *([] if records is None else [str(records)])],
         cwd=root,
         env={**os.environ, "PYTHONPATH": str(root)},
         stdout=subprocess.PIPE,
@@ -375,3 +429,30 @@ def test_a_child_that_was_forked_during_training_dies_of_sigterm() -> None:
 
     assert code == 143, lines
     assert f"child died of {int(signal.SIGTERM)}" in lines
+
+
+@pytest.mark.parametrize(
+    ("scenario", "number"),
+    [("busy", signal.SIGINT), ("busy", signal.SIGTERM), ("stuck", signal.SIGINT)],
+)
+def test_a_signal_in_mindspores_loop_completes_the_records(
+    scenario: str, number: signal.Signals, tmp_path: Path
+) -> None:
+    code, lines = trained_until(scenario, number, records=tmp_path)
+
+    # MindSpore makes SIGTERM of SIGINT. A shell shows both as 143.
+    assert code in (-signal.SIGTERM, 143), lines
+    assert not any("Traceback" in line for line in lines)
+    left = left_in(tmp_path)
+    assert (left.statuses[-1], left.reason) == ("STOPPED", "SIGTERM")
+    assert left.steps == list(range(1, len(left.steps) + 1))
+    interrupted = f"interrupted (SIGTERM or Ctrl-C); step {left.steps[-1]} is the last one in"
+    assert sum(interrupted in line for line in lines) == 1, lines
+
+
+def test_a_handler_of_the_user_ends_mindspores_loop_in_its_own_way(tmp_path: Path) -> None:
+    code, lines = trained_until("their handler", signal.SIGTERM, records=tmp_path)
+
+    assert code == 7, lines
+    assert in_order(lines, "their handler", "exit SystemExit", "contexts left")
+    assert left_in(tmp_path).reason == "SystemExit(7)"

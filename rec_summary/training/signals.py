@@ -1,13 +1,15 @@
-"""SIGTERM and Ctrl-C as a request to stop.
+"""SIGTERM and Ctrl-C during a training.
 
 Python runs signal handlers only in its main thread, between two bytecodes. At every call of a
-network, MindSpore replaces the handler of SIGINT in C++ and turns SIGINT into SIGTERM. This module
-restores Python's handler before each wait for data. So Ctrl-C arrives here as SIGINT during a wait,
-and as SIGTERM during a step.
+network, MindSpore replaces the handler of SIGINT in C++ and turns SIGINT into SIGTERM, which ends
+a process at once. `StopSignals`, for a loop that asks for it, is a request to stop. It restores
+Python's handler before each wait for data. So Ctrl-C arrives here as SIGINT during a wait, and as
+SIGTERM during a step. `InterruptSignals`, for MindSpore's loops, completes the records.
 
-While the main thread waits in C++ for data, no Python handler runs. But Python's C handler writes
-to a file descriptor at once, whatever the main thread does. A thread reads this descriptor and ends
-the wait. Then the handler runs, also one that the user has installed.
+While the main thread is in C++, for example to wait for data, no Python handler runs. But Python's
+C handler writes to a file descriptor at once, whatever the main thread does. A thread reads this
+descriptor. It ends the wait, and the handler runs then, also one that the user has installed; or,
+in MindSpore's loops, it ends the process.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterator
 from types import FrameType, TracebackType
 from typing import Any, NoReturn
 
@@ -27,8 +29,9 @@ from typing import Any, NoReturn
 # may forward a signal that the terminal has sent to the whole group.
 _SAME_REQUEST_SECONDS = 1.0
 
-# The time for the main thread to return to Python by itself.
+# The time for the main thread to return to Python by itself: from a wait, and from anything.
 _PATIENCE_SECONDS = 0.1
+_STEP_SECONDS = 2.0
 
 # The handlers of a new interpreter, which no user has chosen.
 _DEFAULTS: dict[signal.Signals, tuple[Any, ...]] = {
@@ -56,7 +59,8 @@ class StopSignals:
 
     def __init__(self, end_wait: Callable[[], None]) -> None:
         self.received: str | None = None
-        self._watch = _WaitWatch(end_wait)
+        self._end_wait = end_wait
+        self._watch = _WaitWatch(self._end_stuck)
         self._received_at = 0.0
         self._replaced: dict[signal.Signals, Any] = {}
         self._active = False
@@ -105,9 +109,17 @@ class StopSignals:
         elif self.received is None:
             self.received = signal.Signals(number).name
             self._received_at = time.monotonic()
+            self._receive()
         elif time.monotonic() - self._received_at > _SAME_REQUEST_SECONDS:
             self._restore()
             _raise(signal.Signals(number))
+
+    def _receive(self) -> None:
+        """Reacts to the first signal; the loop asks for `received`."""
+
+    def _end_stuck(self, number: signal.Signals) -> None:
+        """Ends a wait of the main thread; called in another thread."""
+        self._end_wait()
 
     def _call_replaced(self, number: int, frame: FrameType | None) -> None:
         """Does what the replaced handler does, if a callback restores ours after `__exit__`."""
@@ -131,15 +143,108 @@ class StopSignals:
         self._watch.stop()
 
 
+class InterruptSignals(StopSignals):
+    """A context in which records are completed before SIGTERM or Ctrl-C ends the process.
+
+    The process ends as it would without this context. SIGTERM calls `complete` and then ends it at
+    once. SIGINT, which arrives before MindSpore's first step only, raises KeyboardInterrupt. Within
+    `deferring`, both happen at the end of that. If the main thread stays in C++ for two seconds,
+    `complete` is called in another thread, and the process ends with the signal's exit code.
+
+    Handlers of the user stay, as in `StopSignals`. Inside another context of this module, the outer
+    one handles the signals.
+
+    Args:
+        complete: Completes the records. Its arguments are the name of the signal, and whether the
+            main thread is stuck: then it must not call MindSpore.
+    """
+
+    def __init__(self, complete: Callable[[str, bool], None]) -> None:
+        super().__init__(_nothing)
+        self._complete = complete
+        self._completions = [complete]  # of this context, and of those inside it
+        self._outer: StopSignals | None = None
+        self._deferrals = 0
+
+    def __enter__(self) -> InterruptSignals:
+        in_main_thread = threading.current_thread() is threading.main_thread()
+        self._outer = next(iter(_entered), None) if in_main_thread else None
+        if isinstance(self._outer, InterruptSignals):
+            self._outer._completions.append(self._complete)
+        if self._outer is None:
+            self._watch.is_for(_STEP_SECONDS, self._replaced)
+            super().__enter__()
+            self._watch.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        if isinstance(self._outer, InterruptSignals):
+            self._outer._completions.remove(self._complete)
+        super().__exit__(*error)
+
+    @property
+    def signal_name(self) -> str | None:
+        """``"SIGTERM"`` or ``"SIGINT"`` after one has arrived, else None."""
+        return (self._outer or self).received
+
+    @contextlib.contextmanager
+    def deferring(self) -> Iterator[None]:
+        """A context that a signal does not interrupt: it is handled at the end."""
+        signals = self._outer or self
+        if not isinstance(signals, InterruptSignals):
+            yield
+            return
+        signals._deferrals += 1
+        try:
+            yield
+        finally:
+            signals._deferrals -= 1
+            signals._receive()
+
+    def _receive(self) -> None:
+        if not self._active or self.received is None or self._deferrals:
+            return
+        if self.received != "SIGTERM":
+            self._restore()
+            self.raise_received()
+        self._deferrals += 1  # what completes the records must not come here again
+        self._complete_all("SIGTERM", stuck=False)
+        self._restore()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        self._watch.notice()
+        super()._handle(number, frame)
+
+    def _end_stuck(self, number: signal.Signals) -> None:
+        if self.received is not None:  # before this thread read of it
+            self._watch.notice()
+            return
+        self._complete_all(number.name, stuck=True)
+        os._exit(128 + number)
+
+    def _complete_all(self, name: str, *, stuck: bool) -> None:
+        for complete in reversed(self._completions):
+            with contextlib.suppress(Exception):
+                complete(name, stuck)
+
+
+def _nothing() -> None:
+    """Ends no wait."""
+
+
 class _WaitWatch(contextlib.AbstractContextManager[None]):
     """A context around each wait of the main thread; ends the wait when a signal is pending.
 
     It costs two additions for each wait.
     """
 
-    def __init__(self, end_wait: Callable[[], None]) -> None:
+    def __init__(self, end_wait: Callable[[signal.Signals], None]) -> None:
         self._end_wait = end_wait
+        self._patience = _PATIENCE_SECONDS
+        self._numbers: Container[int] = _DEFAULTS
         self._changes = 0  # odd while waiting
+        self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
         self._pipe = -1, -1
         self._before = -1
@@ -150,7 +255,16 @@ class _WaitWatch(contextlib.AbstractContextManager[None]):
     def __exit__(self, *error: object) -> None:
         self._changes += 1
 
+    def is_for(self, patience: float, numbers: Container[int]) -> None:
+        """Sets how long a wait may last after a signal, in seconds, and the signals' numbers."""
+        self._patience, self._numbers = patience, numbers
+
+    def notice(self) -> None:
+        """Notes that the main thread runs Python; it may go on to wait."""
+        self._changes += 2
+
     def start(self) -> None:
+        self._stopped.clear()
         self._pipe = os.pipe()
         os.set_blocking(self._pipe[1], False)  # set_wakeup_fd requires it
         self._before = signal.set_wakeup_fd(self._pipe[1], warn_on_full_buffer=False)
@@ -159,6 +273,7 @@ class _WaitWatch(contextlib.AbstractContextManager[None]):
 
     def stop(self) -> None:
         signal.set_wakeup_fd(self._before)
+        self._stopped.set()
         thread, self._thread = self._thread, None
         if thread is not None and thread.is_alive():  # a forked child does not have it
             os.write(self._pipe[1], b"\0")
@@ -174,18 +289,18 @@ class _WaitWatch(contextlib.AbstractContextManager[None]):
                     os.write(self._before, numbers.replace(b"\0", b""))
             if 0 in numbers:
                 return
-            if any(number in _DEFAULTS for number in numbers):
-                self._end_stuck_wait()
+            for number in numbers:
+                if number in self._numbers:
+                    self._end_stuck_wait(signal.Signals(number))
 
-    def _end_stuck_wait(self) -> None:
+    def _end_stuck_wait(self, number: signal.Signals) -> None:
         # If the count changes, the main thread runs Python, and with it the handler.
         changes = self._changes
-        while self._thread is not None:
-            time.sleep(_PATIENCE_SECONDS)
+        while not self._stopped.wait(self._patience):
             if self._changes != changes:
                 return
             if changes % 2:
-                self._end_wait()
+                self._end_wait(number)
 
 
 def _restore_sigint() -> None:
