@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import configparser
 import contextlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -13,6 +15,23 @@ from rec_summary.series.report import ExportReport
 from rec_summary.tensorboard.event_files.export import export_tensorboard
 from tests.support import cases
 from tools.tensorboard_pages.server import TensorBoardServer
+
+_ROOT: Final = Path(__file__).parents[2]
+
+
+@contextlib.contextmanager
+def installed(site: Path) -> Iterator[None]:
+    """Lets a TensorBoard find the plugin of this checkout, as `pip install` does."""
+    config = configparser.ConfigParser()
+    config.read(_ROOT / "setup.cfg")
+    points = config["options.entry_points"]["tensorboard_plugins"].strip()
+    folder = site / "rec_summary_here-0.dist-info"
+    folder.mkdir(parents=True)
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: rec-summary-here\nVersion: 0")
+    (folder / "entry_points.txt").write_text(f"[tensorboard_plugins]\n{points}\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", f"{site}:{_ROOT}")
+        yield
 
 
 @dataclass(frozen=True)

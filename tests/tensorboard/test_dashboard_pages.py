@@ -1,7 +1,8 @@
-"""Every dashboard in a real browser: what a person sees of records of every kind."""
+"""Every dashboard in a real browser: what a person sees of records, exported or read directly."""
 
 from __future__ import annotations
 
+import contextlib
 import io
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from PIL import Image
 from rec_summary._pb import lineage_pb2, summary_pb2
 from rec_summary.tensorboard.event_files.export import export_tensorboard
 from rec_summary.tensorboard.event_files.projector import export_projector
+from rec_summary.values.recommender import encode_pr_curve, encode_reliability, encode_top_ids
 from rec_summary.values.tensor import to_tensor
 from tests.support.graphs import GRAPH, dataset, operation
 from tests.support.landscape_cases import landscape_value
@@ -26,14 +28,23 @@ from tests.support.record_dirs import (
     train,
     write_segment,
 )
+from tests.support.tensorboard_servers import installed
 from tools.tensorboard_pages import pages
 from tools.tensorboard_pages.browser import Browser, available
-from tools.tensorboard_pages.server import TensorBoardServer
+from tools.tensorboard_pages.server import TensorBoardServer, ViewServer
 
 pytestmark = pytest.mark.browser
 
 ARTIFACTS = Path(__file__).parents[2] / "artifacts" / "dashboards"
-_COLOURFUL = 500  # different colours; a page without a picture has a few dozen
+ACTIVE = {
+    *("timeseries", "scalars", "custom_scalars", "images", "graphs", "distributions"),
+    *("histograms", "text", "pr_curves", "hparams", "mesh"),
+}
+LAST_STEP = 10
+# Different colours of a page: with words and lines only, and with pictures.
+_LINES = 50
+_PICTURES = 500
+_COUNTS = np.arange(30).reshape(6, 5)[:, ::-1]  # and rates, of five thresholds
 
 
 def write_everything(run: Path) -> None:
@@ -59,7 +70,15 @@ def write_everything(run: Path) -> None:
                 Value(tag="input_data/auto", image=image),
                 Value(tag="item_table", tensor=to_tensor(random.normal(size=(200, 8)))),
             )
-            for step in range(1, 11)
+            for step in range(1, LAST_STEP + 1)
+        ),
+        event(
+            1,
+            Value.FromString(encode_pr_curve("pr_curve", _COUNTS)),
+            Value.FromString(encode_reliability("reliability", [0.1, 0.5], [0.2, 0.7], [100, 40])),
+            Value.FromString(
+                encode_top_ids("frequent", [7, 3], [1500, 20], [1400, 20], [1600, 20])
+            ),
         ),
         event(0, landscape_value("landscape_[1, 5]", rows=30, columns=30)),
         lineage(START, dataset_graph=pipeline),
@@ -69,19 +88,42 @@ def write_everything(run: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TensorBoardServer]:
+def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Records of every kind."""
     if not available():
         pytest.skip("Chromium and chromedriver are not installed: tools/test installs them")
-    base = tmp_path_factory.mktemp("pages")
-    write_everything(base / "records" / "run")
-    report = export_tensorboard(base / "records", base / "logs")
-    assert (report.unknown, report.problems, report.notes) == ({}, (), ())
-    export_projector(base / "records", base / "logs", "item_table")
-    with TensorBoardServer(base / "logs", base / "log", load_fast=True) as started:
-        started.eventually(lambda: set(report.runs) <= set(started.get("runs")))
-        started.settle()
-        started.get("plugins_listing")  # the Projector is there from the second time on
+    folder = tmp_path_factory.mktemp("records")
+    write_everything(folder / "run")
+    return folder
+
+
+@pytest.fixture(scope="module", params=["exported", "tensorboard", "view"])
+def server(
+    request: pytest.FixtureRequest, records: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[TensorBoardServer]:
+    """TensorBoard with all records: of event files, and reading them in two ways."""
+    base = tmp_path_factory.mktemp(request.param)
+    with contextlib.ExitStack() as stack:
+        if request.param == "exported":
+            report = export_tensorboard(records, base)
+            assert (report.unknown, report.problems, report.notes) == ({}, (), ())
+            export_projector(records, base, "item_table")
+            started = TensorBoardServer(base, base / "log", load_fast=True)
+        elif request.param == "tensorboard":
+            stack.enter_context(installed(base / "site"))
+            started = TensorBoardServer(records, base / "log", load_fast=True)
+        else:
+            started = ViewServer(records, base / "log")
+        stack.enter_context(started)
+        active = {*ACTIVE, "projector" if request.param == "exported" else "rec_summary"}
+        started.eventually(lambda: active <= _active(started))
+        started.eventually(lambda: started.scalars("run", "loss/auto")[-1][1] == LAST_STEP)
         yield started
+
+
+def _active(server: TensorBoardServer) -> set[str]:
+    pages = server.get("plugins_listing")
+    return {name for name in pages if pages[name]["enabled"]}
 
 
 @pytest.fixture(scope="module")
@@ -90,37 +132,38 @@ def browser() -> Iterator[Browser]:
         yield started
 
 
-def colours(name: str) -> int:
-    """Returns how many colours there are in a page's picture."""
-    picture = np.asarray(Image.open(ARTIFACTS / f"{name}.png").convert("RGB"))
-    return len(np.unique(picture[150:].reshape(-1, 3), axis=0))
-
-
 @pytest.mark.parametrize(
-    ("page", "shows", "colourful"),
+    ("page", "shows", "colours"),
     [
-        (pages.time_series("^(loss|eval)"), ("loss/auto", "eval/auc"), False),
-        (pages.SCALARS, ("loss", "learning_rate", "eval"), False),
-        (pages.CUSTOM_SCALARS, ("Loss", "Learning rate", "Evaluation: auc"), False),
-        (pages.IMAGES, ("input_data", "item_table/heat_map", "landscape_[1, 5]"), True),
-        (pages.GRAPHS, ("Main Graph", "Default", "inputs", "output"), False),
-        (pages.DISTRIBUTIONS, ("table.weight", "item_table"), True),
-        (pages.histograms("weight"), ("table.weight/auto",), True),
-        (pages.TEXT, ("lineage", "item_table/statistics", "standard deviation"), False),
-        (pages.HPARAMS, ("optimizer", "Adam", "team"), False),
-        (pages.MESH, ("landscape_[1, 5]", "step 0"), True),
-        (pages.PROJECTOR, ("projector",), False),
+        (pages.time_series("^(loss|eval)"), ("loss/auto", "eval/auc"), _LINES),
+        (pages.SCALARS, ("loss", "learning_rate", "eval"), _LINES),
+        (pages.CUSTOM_SCALARS, ("Loss", "Learning rate", "Evaluation: auc"), _LINES),
+        (
+            pages.IMAGES,
+            ("input_data", "item_table/heat_map", "landscape_[1, 5]", "reliability"),
+            _PICTURES,
+        ),
+        (pages.GRAPHS, ("Main Graph", "Default", "inputs", "output"), _LINES),
+        (pages.DISTRIBUTIONS, ("table.weight", "item_table"), _PICTURES),
+        (pages.histograms("weight"), ("table.weight/auto",), _PICTURES),
+        (pages.TEXT, ("lineage", "item_table/statistics", "standard deviation"), _LINES),
+        (pages.PR_CURVES, ("pr_curve", "step 1"), _LINES),
+        (pages.HPARAMS, ("optimizer", "Adam", "team"), _LINES),
+        (pages.MESH, ("landscape_[1, 5]", "step 0"), _PICTURES),
+        (pages.PROJECTOR, ("item_table", "Points: 200", "Dimension: 8"), _PICTURES),
     ],
     ids=lambda value: value.name if isinstance(value, pages.Page) else "",
 )
 def test_a_dashboard(
+    request: pytest.FixtureRequest,
     server: TensorBoardServer,
     browser: Browser,
     page: pages.Page,
     shows: tuple[str, ...],
-    colourful: bool,
+    colours: int,
 ) -> None:
-    pages.photograph(browser, server, page, shows, ARTIFACTS)
-    assert (ARTIFACTS / f"{page.name}.png").stat().st_size > 20_000  # an empty page is 9 kB
-    if colourful:
-        assert colours(page.name) > _COLOURFUL
+    way = request.node.callspec.params["server"]
+    if page is pages.PROJECTOR and way != "exported":
+        page = pages.RECORDS_PROJECTOR
+    browser.open(f"{server.url}/?{page.query}#{page.fragment}", shows)
+    browser.colourful(ARTIFACTS / way / f"{page.name}.png", colours)

@@ -9,13 +9,15 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from PIL import Image
 from selenium import webdriver
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
 
-_WAIT_SECS = 40.0
+_WAIT_SECS = 60.0
 _STILL_SECS = 15.0
 _UNFOLD_SECS = 1.5
+_TABS_HEIGHT = 150  # pixels
 
 # CI runs as root; most other flags keep Chromium from connecting to other hosts.
 _FLAGS = (
@@ -36,13 +38,14 @@ _FLAGS = (
     "--force-device-scale-factor=1",
 )
 
-# TensorBoard keeps most of its pages in shadow roots, which page text does not reach into.
+# TensorBoard keeps most of its pages in shadow roots and frames: page text is without them.
 _DEEP_TEXT = """
 const gather = (node) => {
   if (node.nodeType === Node.TEXT_NODE) return node.textContent + ' ';
   if (node.nodeType === Node.ELEMENT_NODE && ['STYLE', 'SCRIPT'].includes(node.tagName)) return '';
   let text = '';
   if (node.shadowRoot) text += gather(node.shadowRoot);
+  if (node.contentDocument) text += gather(node.contentDocument.documentElement);
   for (const child of node.childNodes) text += gather(child);
   return text;
 };
@@ -100,6 +103,19 @@ class Browser:
             if not missing:
                 return text
             assert time.monotonic() < deadline, f"{url} does not show {missing}, but: {text[:2000]}"
+            time.sleep(0.3)
+
+    def colourful(self, path: Path, least: int) -> None:
+        """Saves what is seen, as soon as it has as many different colours below the tabs."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        deadline = time.monotonic() + _WAIT_SECS
+        while True:
+            self._driver.save_screenshot(str(path))
+            with Image.open(path) as picture:
+                below = picture.convert("RGB").crop((0, _TABS_HEIGHT, *picture.size))
+            if below.getcolors(least - 1) is None:  # as it has more of them
+                return
+            assert time.monotonic() < deadline, f"{path} has fewer than {least} colours"
             time.sleep(0.3)
 
     def picture(self, path: Path) -> Path:

@@ -35,6 +35,7 @@ GRAPHS = Page("graphs", "graphs")
 DISTRIBUTIONS = Page("distributions", "distributions")
 MESH = Page("mesh", "mesh")
 PROJECTOR = Page("projector", "projector")
+RECORDS_PROJECTOR = Page("projector", "rec_summary")
 PR_CURVES = Page("pr_curves", "pr_curves")
 
 

@@ -43,7 +43,7 @@ class TensorBoardServer:
             self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
         deadline = time.monotonic() + _START_SECS
         while not self._url:
-            found = re.search(r" at (http://\S+?)/? ", self._log.read_text())
+            found = re.search(r"(?: at |TensorBoard: )(http://[^\s/]+)", self._log.read_text())
             if found:
                 self._url = found[1]
             elif self._process.poll() is not None or time.monotonic() > deadline:
@@ -139,3 +139,13 @@ class TensorBoardServer:
             if error.code in (400, 404):  # not loaded yet, or not there
                 return None
             raise
+
+
+class ViewServer(TensorBoardServer):
+    """`rec-summary view` of records, as a context."""
+
+    def __init__(self, records: Path, log: Path) -> None:
+        self._log = log
+        command = [sys.executable, "-m", "rec_summary.cli", "view"]
+        self._command = [*command, str(records), "--port", "0"]
+        self._url = ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import configparser
 import subprocess
 import sys
 from pathlib import Path
@@ -28,9 +27,8 @@ from rec_summary.tensorboard.provider.run_index import RunIndex
 from tests.support.boards import Pages, blob_key, event_file_pages, record_pages
 from tests.support.every_kind import every_kind
 from tests.support.record_dirs import event, scalar, write_segment
+from tests.support.tensorboard_servers import installed
 from tools.tensorboard_pages.server import TensorBoardServer
-
-ROOT = Path(__file__).parents[3]
 
 
 def _client(address: str) -> Any:
@@ -173,23 +171,15 @@ def test_a_failure_is_said_and_does_not_break_tensorboard(
     assert plugin.RecordsLoader().load(None) is None
 
 
-def test_tensorboard_itself_shows_records_and_event_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # As `pip install` does, from the same source.
-    config = configparser.ConfigParser()
-    config.read(ROOT / "setup.cfg")
-    installed = tmp_path / "site" / "rec_summary_here-0.dist-info"
-    installed.mkdir(parents=True)
-    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: rec-summary-here\nVersion: 0")
-    points = config["options.entry_points"]["tensorboard_plugins"].strip()
-    (installed / "entry_points.txt").write_text(f"[tensorboard_plugins]\n{points}\n")
-    monkeypatch.setenv("PYTHONPATH", f"{tmp_path / 'site'}:{ROOT}")
+def test_tensorboard_itself_shows_records_and_event_files(tmp_path: Path) -> None:
     logdir = tmp_path / "logdir"
     write_segment(logdir / "records" / "run", event(1, scalar("loss", 0.5)))
     write_segment(tmp_path / "old", event(1, scalar("loss", 0.25)))
     export_tensorboard(tmp_path / "old", logdir / "events")
-    with TensorBoardServer(logdir, tmp_path / "log", load_fast=True) as server:
+    with (
+        installed(tmp_path / "site"),
+        TensorBoardServer(logdir, tmp_path / "log", load_fast=True) as server,
+    ):
         server.eventually(lambda: set(server.get("runs")) == {"records/run", "events/old"})
         assert [value for _, _, value in server.scalars("records/run", "loss")] == [0.5]
         assert [value for _, _, value in server.scalars("events/old", "loss")] == [0.25]
