@@ -14,7 +14,7 @@ from PIL import Image
 from rec_summary._pb import lineage_pb2, summary_pb2
 from rec_summary.tensorboard.event_files.export import export_tensorboard
 from rec_summary.tensorboard.event_files.projector import export_projector
-from rec_summary.values.recommender import encode_pr_curve, encode_reliability, encode_top_ids
+from rec_summary.values.recommender import encode_columns
 from rec_summary.values.tensor import to_tensor
 from tests.support.graphs import GRAPH, dataset, operation
 from tests.support.landscape_cases import landscape_value
@@ -44,7 +44,14 @@ LAST_STEP = 10
 # Different colours of a page: with words and lines only, and with pictures.
 _LINES = 50
 _PICTURES = 500
-_COUNTS = np.arange(30).reshape(6, 5)[:, ::-1]  # and rates, of five thresholds
+_COLUMNS = (
+    (
+        *("pr_curve", "pr_curve"),
+        ([50, 40, 20], [50, 20, 5], [0, 30, 45], [0, 10, 30], [0.5, 0.67, 0.8], [1, 0.8, 0.4]),
+    ),
+    ("reliability", "reliability", ([0.1, 0.5], [0.2, 0.7], [100, 40])),
+    ("frequent", "top_ids", ([7, 3], [1500, 20], [1400, 20], [1600, 20])),
+)
 
 
 def write_everything(run: Path) -> None:
@@ -74,11 +81,7 @@ def write_everything(run: Path) -> None:
         ),
         event(
             1,
-            Value.FromString(encode_pr_curve("pr_curve", _COUNTS)),
-            Value.FromString(encode_reliability("reliability", [0.1, 0.5], [0.2, 0.7], [100, 40])),
-            Value.FromString(
-                encode_top_ids("frequent", [7, 3], [1500, 20], [1400, 20], [1600, 20])
-            ),
+            *(Value.FromString(encode_columns(*each)) for each in _COLUMNS),
         ),
         event(0, landscape_value("landscape_[1, 5]", rows=30, columns=30)),
         lineage(START, dataset_graph=pipeline),

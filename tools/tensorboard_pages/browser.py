@@ -14,7 +14,7 @@ from selenium import webdriver
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
 
-_WAIT_SECS = 60.0
+_WAIT_SECS = 120.0
 _STILL_SECS = 15.0
 _UNFOLD_SECS = 1.5
 _TABS_HEIGHT = 150  # pixels

@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-_START_SECS = 60
-_LOAD_SECS = 60
+_START_SECS = 120
+_LOAD_SECS = 120
 # Proxy settings must not apply to the loopback interface.
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 import urllib.parse
 from pathlib import Path
 
@@ -15,10 +14,10 @@ from rec_summary.values.tensor import to_tensor
 from tests.support.boards import Pages, record_pages
 from tests.support.checkpoint_bytes import value
 from tests.support.record_dirs import event, scalar, tree, write_segment
+from tests.support.waiting import eventually
 
 TABLE = np.arange(12, dtype=np.float32).reshape(4, 3)
 PLUGIN = "plugin/rec_summary"
-_WAIT_SECS = 60.0
 
 
 def matrix(tag: str, array: np.ndarray) -> Summary.Value:
@@ -69,9 +68,7 @@ def test_tables_are_those_of_the_newest_checkpoint(run: Path) -> None:
         parameter("wide.embedding_table", TABLE[:, :1]),
         parameter("head.bias", TABLE[0]),
     )
-    deadline = time.monotonic() + _WAIT_SECS
-    while not pages.get("plugins_listing")["rec_summary"]["enabled"]:
-        assert time.monotonic() < deadline
+    eventually(lambda: pages.get("plugins_listing")["rec_summary"]["enabled"])
     before = tree(run)
     assert pages.get(f"{PLUGIN}/runs") == ["run"]
     shapes = tables(pages, "run")
