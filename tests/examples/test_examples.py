@@ -1,7 +1,6 @@
 """The programs and the notebook in docs/examples and the README run, and record what they say."""
 
 import os
-import socket
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +16,7 @@ import nbformat
 
 import rec_summary
 from rec_summary.records.reading.runs import find_runs
+from tests.support.ports import unused_port
 from tools.docs_site.blocks import blocks
 
 ROOT = Path(__file__).parents[2]
@@ -47,12 +47,6 @@ def run(command, folder):
 
 def program(name):
     return [sys.executable, EXAMPLES / f"{name}.py", "--steps", STEPS]
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +115,7 @@ def test_two_ranks_write_one_run(tmp_path):
     run(
         [
             *("msrun", "--worker_num=2", "--local_worker_num=2", "--join=True"),
-            *(f"--master_port={free_port()}", "--log_dir=log"),
+            *(f"--master_port={unused_port()}", "--log_dir=log"),
             *(EXAMPLES / "ranks.py", "--steps", STEPS),
         ],
         tmp_path,
@@ -138,7 +132,7 @@ def test_the_notebook_runs(folder, monkeypatch):
     monkeypatch.setenv("MPLBACKEND", "agg")
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     nbclient.NotebookClient(
-        notebook, timeout=120, resources={"metadata": {"path": str(folder)}}
+        notebook, timeout=300, resources={"metadata": {"path": str(folder)}}
     ).execute()
     [runs] = [
         cell.outputs[0]["data"]["text/plain"]

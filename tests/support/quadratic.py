@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -65,11 +66,13 @@ class Maker:
         seconds: How long an evaluation takes.
         journal: A file that gets a line for each evaluation.
         fails_at: The number of the evaluation, in each process, that fails.
+        hangs_at: The number of the one that never ends.
     """
 
     seconds: float = 0.0
     journal: str = ""
     fails_at: int = -1
+    hangs_at: int = -1
 
     @property
     def fingerprint(self) -> str:
@@ -105,6 +108,8 @@ class Quadratic:
         self._count += 1
         if self._count == self._maker.fails_at:
             raise RuntimeError("out of luck")
+        if self._count == self._maker.hangs_at:
+            signal.pause()
         time.sleep(self._maker.seconds)
         if self._maker.journal:
             with open(self._maker.journal, "a", encoding="utf-8") as file:

@@ -61,7 +61,7 @@ def serving(
     slow = TensorBoardServer(logdir, logs / "python.log", load_fast=False)
     with fast, slow:
         for server in (fast, slow):
-            server.eventually(lambda server=server: set(runs) <= set(server.get("runs")))
+            server.eventually(lambda server=server: set(runs) <= server.runs())
         yield {"rust": fast, "python": slow}
 
 

@@ -101,7 +101,7 @@ def test_a_program_that_goes_on_is_stopped_as_by_ctrl_c(
 ```bash
 {sys.executable} -c 'import time
 try:
-    time.sleep(60)
+    time.sleep(600)
 except KeyboardInterrupt:
     print("left")'
 ```

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-_HANG_SECONDS = 180
+_HANG_SECONDS = 600
 
 
 @pytest.fixture(autouse=True)

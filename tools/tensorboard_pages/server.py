@@ -67,6 +67,10 @@ class TensorBoardServer:
         query = urllib.parse.urlencode(parameters)
         return self._ask(urllib.request.Request(f"{self._url}/data/{path}?{query}"))
 
+    def runs(self) -> set[str]:
+        """Returns the runs that are there now."""
+        return set(self.get("runs") or ())
+
     def fetch(self, path: str) -> bytes:
         """Returns the bytes that are answered to `/data/<path>`."""
         with _OPENER.open(f"{self._url}/data/{path}", timeout=_LOAD_SECS) as response:
@@ -98,7 +102,7 @@ class TensorBoardServer:
         """Returns what `ask` returns, as soon as that is something."""
         deadline = time.monotonic() + _LOAD_SECS
         while not (answer := ask()):
-            assert time.monotonic() < deadline, self._log.read_text()
+            assert time.monotonic() < deadline, f"{answer!r}\n{self._log.read_text()}"
             time.sleep(0.2)
         return answer
 

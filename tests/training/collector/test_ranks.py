@@ -1,13 +1,13 @@
 """Two ranks, started for real by msrun, write one run."""
 
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support.ports import unused_port
 from tests.support.programs import PROGRAMS
 
 pytest.importorskip("mindspore")
@@ -24,12 +24,6 @@ ROOT = PROGRAM.parents[3]
 STEPS = 5
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 @pytest.fixture(scope="module")
 def records(tmp_path_factory):
     base = tmp_path_factory.mktemp("ranks")
@@ -38,14 +32,14 @@ def records(tmp_path_factory):
     done = subprocess.run(
         [
             *("msrun", "--worker_num=2", "--local_worker_num=2", "--join=True"),
-            *(f"--master_port={free_port()}", f"--log_dir={base / 'log'}"),
+            *(f"--master_port={unused_port()}", f"--log_dir={base / 'log'}"),
             *(str(PROGRAM), str(base / "records" / "run"), str(STEPS)),
         ],
         cwd=base,
         env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=150,
+        timeout=300,
     )
     logs = "".join(log.read_text()[-3000:] for log in base.glob("log/worker_*.log"))
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:] + logs

@@ -37,7 +37,7 @@ def both(tmp_path_factory):
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             capture_output=True,
             text=True,
-            timeout=150,
+            timeout=300,
         )
         assert done.returncode == 0, done.stderr
     return folders["theirs"], folders["ours"]

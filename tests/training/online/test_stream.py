@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import gc
 import threading
-import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from rec_summary.training.online.stream import (
     opened,
     read_in_thread,
 )
+from tests.support.waiting import PATIENCE_SECS, eventually
 
 pytestmark = pytest.mark.mindspore
 
@@ -189,14 +189,6 @@ def take(rows: Iterator[int], number: int) -> list[int]:
     return [next(rows) for _ in range(number)]
 
 
-def eventually(condition: Callable[[], bool]) -> bool:
-    for _ in range(1000):
-        if condition():
-            return True
-        time.sleep(0.01)
-    return False
-
-
 def source_threads() -> set[threading.Thread]:
     return {thread for thread in threading.enumerate() if thread.name == "rec_summary-source"}
 
@@ -254,7 +246,7 @@ def test_waking_ends_the_pass_of_a_waiting_taker_and_loses_no_row() -> None:
     assert eventually(lambda: got == ["first"])
 
     source.wake()
-    taker.join(60)
+    taker.join(PATIENCE_SECS)
 
     assert not taker.is_alive()
     assert got == ["first"]

@@ -25,7 +25,8 @@ _ALL: Final = 1_000_000
 _PLUGINS: Final = ("scalars", "histograms", "images", "text", "mesh", "pr_curves")
 KEEP_ALL: Final = "--samples_per_plugin=" + ",".join(f"{name}={_ALL}" for name in _PLUGINS)
 _RELOAD_SECS: Final = 2.0  # TensorBoard looks for new events every second
-_LOAD_SECS: Final = 60.0
+_SETTLED: Final = 4  # comparisons with the same result: a slow machine loads with pauses
+_LOAD_SECS: Final = 120.0
 
 
 def check(source: Path, logdir: Path, scratch: Path, items: Items) -> int:
@@ -104,11 +105,18 @@ def look(items: Items, server: TensorBoardServer) -> list[Comparison]:
 
     names = [name for name in DASHBOARDS if name in items]
     found = {name: compared(name) for name in names}
-    changing = [name for name in names if found[name].differences]
+    same = {name: 1 for name in names if found[name].differences}  # how often, by dashboard
     deadline = time.monotonic() + _LOAD_SECS
-    while changing and time.monotonic() < deadline:
+    while same and time.monotonic() < deadline:
         time.sleep(_RELOAD_SECS)
-        again = {name: compared(name) for name in changing}
-        changing = [name for name in changing if again[name] != found[name]]
+        again = {name: compared(name) for name in same}
+        same = {
+            name: count + 1 if again[name] == found[name] else 1 for name, count in same.items()
+        }
         found |= again
+        same = {
+            name: count
+            for name, count in same.items()
+            if found[name].differences and count < _SETTLED
+        }
     return list(found.values())
