@@ -7,13 +7,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-SLOW: Final = os.environ.get("REC_SUMMARY_FAULTS") == "slow"
+import pytest
+
+_MODE: Final = os.environ.get("REC_SUMMARY_FAULTS")  # of `tools/check faults`: quick or slow
+SLOW: Final = _MODE == "slow"
 TABLE: Final = os.environ.get("REC_SUMMARY_FAULTS_TABLE")
 BEGIN: Final = "<!-- written by tools/check faults: begin -->"
 _HEAD: Final = (
     "| fault | tried | survived | records promised | records found |\n|---|---:|---:|---:|---:|"
 )
 END: Final = "<!-- written by tools/check faults: end -->"
+
+
+in_check_only = pytest.mark.skipif(
+    _MODE is None, reason="takes seconds, and other tests cover the mechanism; run by tools/check"
+)
 
 
 def times(quick: int, slow: int) -> int:
