@@ -39,13 +39,14 @@ def serve(source: str, port: int, runs: str | None, quiet: bool) -> None:
     with `--grpc_data_provider` and the address that is printed. Only programs on this machine
     can connect. Ctrl-C ends it.
     """
+    from rec_summary.tensorboard.provider.combined import CombinedDataProvider
     from rec_summary.tensorboard.provider.data_provider import RecordDataProvider
     from rec_summary.tensorboard.provider.grpc_server import GrpcServer
     from rec_summary.tensorboard.provider.run_index import RunIndex
 
     awaited_runs(source, quiet=quiet)
     index = RunIndex(source, runs)
-    server = GrpcServer(RecordDataProvider(index), port)
+    server = GrpcServer(CombinedDataProvider(RecordDataProvider(index)), port)
     with stopping() as stop, server, contextlib.closing(index):
         index.start()
         click.echo(f"Serving: {server.address} (Ctrl-C to stop)")

@@ -124,6 +124,10 @@ def test_hparams_has_the_metrics_that_matter() -> None:
     ]
     others = infos(("rec_summary/bytes", ""), ("x", ""))
     assert chosen_metrics(others) == others
+    # What other programs have logged stays.
+    foreign = infos(("accuracy", ""), ("auc", ""), ("rec_summary/bytes", ""))
+    kept = chosen_metrics(foreign, {"auc", "rec_summary/bytes"})
+    assert [each.name.tag for each in kept] == ["auc", "accuracy"]
 
 
 @pytest.mark.parametrize(("runs", "samples"), [(0, 10_000), (1, 10_000), (300, 300), (9_999, 100)])

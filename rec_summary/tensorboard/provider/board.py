@@ -16,7 +16,6 @@ from tensorboard.data import ingester
 from tensorboard.plugins import base_plugin
 
 from rec_summary.errors import RecSummaryError
-from rec_summary.tensorboard.hparams_metrics import choose_metrics
 from rec_summary.tensorboard.provider.combined import CombinedDataProvider, add_event_files
 from rec_summary.tensorboard.provider.data_provider import RecordDataProvider
 from rec_summary.tensorboard.provider.plugin import RecordsLoader
@@ -82,7 +81,6 @@ class Board:
         Raises:
             BoardError: It does not start, for example because the port is in use.
         """
-        choose_metrics()
         others = [each for each in default.get_dynamic_plugins() if each is not RecordsLoader]
         board = _Program([*default.get_static_plugins(), *others, _Loader(self._index)])
         board.provider = self._provider

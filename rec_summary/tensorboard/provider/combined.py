@@ -7,6 +7,7 @@ from typing import Any, Final
 from tensorboard.backend.event_processing import data_ingester
 from tensorboard.data import provider, server_ingester
 
+from rec_summary.tensorboard import hparams_metrics
 from rec_summary.tensorboard.provider.data_provider import KEY_PREFIX
 
 _LOADERS: Final[list[Any]] = []  # a loader ends when nothing refers to it
@@ -57,8 +58,16 @@ class CombinedDataProvider(provider.DataProvider):  # type: ignore[misc]
         return self._both("read_last_scalars", ctx, request)
 
     def list_tensors(self, ctx: Any = None, **request: Any) -> Any:
-        """Returns the series of tensors of both."""
-        return self._both("list_tensors", ctx, request)
+        """Returns the series of tensors of both; those of HParams say which metrics matter."""
+        found = self._both("list_tensors", ctx, request)
+        wanted = request.get("run_tag_filter")
+        is_all = wanted is None or (wanted.runs is None and wanted.tags is None)
+        if is_all and request["plugin_name"] == hparams_metrics.PLUGIN:
+            asked = {"experiment_id": request["experiment_id"], "plugin_name": "scalars"}
+            scalars = self._records.list_scalars(ctx, **asked).values()
+            recorded = {tag for tags in scalars for tag in tags}
+            return hparams_metrics.with_experiment(found, self, recorded)
+        return found
 
     def read_tensors(self, ctx: Any = None, **request: Any) -> Any:
         """Returns the tensors of both."""

@@ -26,7 +26,7 @@ from rec_summary.tensorboard.provider.grpc_server import GrpcServer, ServingErro
 from rec_summary.tensorboard.provider.run_index import RunIndex
 from tests.support.boards import Pages, blob_key, event_file_pages, record_pages
 from tests.support.every_kind import every_kind
-from tests.support.record_dirs import event, scalar, write_segment
+from tests.support.record_dirs import event, lineage, scalar, train, write_segment
 from tests.support.tensorboard_servers import installed
 from tools.tensorboard_pages.server import TensorBoardServer
 
@@ -105,6 +105,38 @@ def test_event_files_are_shown_beside_records(tmp_path: Path) -> None:
         assert pages.steps(run, "loss") == own.steps(run, "loss")
     [image] = others.get("plugin/images/images", run="both", tag="picture")
     assert pages.fetch(f"plugin/images/individualImage?{image['query']}")[:4] == b"\x89PNG"
+
+
+def _metrics(pages: Pages) -> list[str]:
+    [*_, group] = pages.sessions()
+    return [each["name"]["tag"] for each in group["metricValues"]]
+
+
+def test_hparams_shows_the_metrics_that_matter_in_every_way_of_serving(tmp_path: Path) -> None:
+    def run_of(name: str, **values: float) -> None:
+        summary = event(1, *(scalar(tag, value) for tag, value in values.items()))
+        write_segment(tmp_path / "records" / name, summary, lineage(train_lineage=train()))
+
+    auc = "recommender/auc/lifetime"
+    run_of("a", **{"loss/auto": 0.5, auc: 0.75, "rec_summary/bytes": 8, "learning_rate/auto": 0.1})
+    index = RunIndex(str(tmp_path / "records"))
+    index.poll()
+    combined = CombinedDataProvider(RecordDataProvider(index))
+    with GrpcServer(combined) as server:
+        for provider in (combined, _client(server.address)):
+            pages = Pages(provider, tmp_path)
+            assert _metrics(pages) == [auc, "loss/auto"]
+        # A later run is a session with its own hyper-parameters.
+        run_of("b", **{"loss/auto": 0.25, auc: 0.5, "eval/auc": 0.5, "rec_summary/bytes": 8})
+        index.poll()
+        assert [group["name"] for group in pages.sessions()] == ["a", "b"]
+        assert _metrics(pages) == [auc, "eval/auc", "loss/auto"]
+    # Nothing is left out of what other programs have logged.
+    export_tensorboard(tmp_path / "records", tmp_path / "logs" / "foreign", runs="a")
+    combined.other = event_file_pages(tmp_path / "logs").provider
+    index = RunIndex(str(tmp_path / "nothing"))
+    alone = Pages(CombinedDataProvider(RecordDataProvider(index), combined.other), tmp_path)
+    assert set(_metrics(alone)) == {auc, "loss/auto", "telemetry/bytes", "learning_rate/auto"}
 
 
 def test_the_plugin_imports_nothing_that_tensorboard_has_not_loaded() -> None:
