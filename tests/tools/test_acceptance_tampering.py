@@ -14,6 +14,7 @@ from tensorboard.compat.proto.graph_pb2 import GraphDef
 from rec_summary.records.format.framing import frame
 from rec_summary.records.reading.reader import RecordReader
 from rec_summary.tensorboard.event_files.export import export_tensorboard
+from rec_summary.tensorboard.event_files.projector import export_projector
 from tests.support.every_kind import every_kind
 from tools.checks.acceptance import recorded
 from tools.checks.acceptance.check import DASHBOARDS, KEEP_ALL, look, stored
@@ -190,6 +191,7 @@ def found(
     for name in (UNTOUCHED, EMPTY_CHART, *TAMPERED):
         every_kind(base / "records" / name, landscapes=name in WITH_LANDSCAPE)
     export_tensorboard(base / "records", base / "logs")
+    export_projector(base / "records", base / "logs", "")
     for name, (_, change) in TAMPERED.items():
         tamper_with(base / "logs" / name, change)
     tamper_with(base / "logs" / EMPTY_CHART, on("custom_scalars__config__", empty_chart))

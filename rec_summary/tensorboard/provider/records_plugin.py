@@ -7,6 +7,7 @@ Source: `tensorboard/plugins/projector/projector_plugin.py`.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections.abc import Callable
@@ -20,7 +21,6 @@ from werkzeug import Request, Response
 
 from rec_summary.errors import RecSummaryError
 from rec_summary.landscape.checkpoints import is_table
-from rec_summary.records.reading.runs import Run
 from rec_summary.series.text import reason
 from rec_summary.tensorboard.embedding_tables import (
     Table,
@@ -32,7 +32,7 @@ from rec_summary.tensorboard.embedding_tables import (
 )
 from rec_summary.tensorboard.first_screen import page, pinned_tags
 from rec_summary.tensorboard.provider.run_index import RunIndex
-from rec_summary.tensorboard.provider.served_run import ServedRun
+from rec_summary.tensorboard.provider.served_run import ServedRuns
 from rec_summary.values.tensor import from_tensor
 
 FIRST_SCREEN: Final = "/first_screen"
@@ -41,9 +41,7 @@ FIRST_SCREEN: Final = "/first_screen"
 _ROOT: Final = "../../../"  # from /data/plugin/rec_summary/
 _KIND: Final = "tensor"
 _PATIENCE_SECS: Final = 0.2  # of a listing of pages, which waits for the search
-_LEAST_SIDE: Final = 2  # of a table whose points can be drawn
-_Shapes = dict[str, tuple[int, ...]]
-_Place = tuple[Run | None, ServedRun | None]
+_SIDES: Final = 2  # of a matrix
 
 
 class RecordsPlugin(base_plugin.TBPlugin):  # type: ignore[misc]
@@ -88,12 +86,9 @@ class RecordsPlugin(base_plugin.TBPlugin):  # type: ignore[misc]
     def _look(self) -> None:
         self._has_tables = any(_shows(place) for place in self._places().values())
 
-    def _places(self) -> dict[str, _Place]:
-        """Returns where tables may be, by the name of the TensorBoard run."""
-        found: dict[str, _Place] = {each.name: (None, each) for each in self._index.served()}
-        for run in self._index.recorded():
-            found[run.name] = run, found.get(run.name, (None, None))[1]
-        return found
+    def _places(self) -> dict[str, ServedRuns]:
+        """Returns the recorded runs by name."""
+        return {each.run.name: each for each in self._index.recorded()}
 
     def _runs(self, request: Request) -> Response:
         names = [name for name, place in self._places().items() if _shows(place)]
@@ -109,7 +104,7 @@ class RecordsPlugin(base_plugin.TBPlugin):  # type: ignore[misc]
         return self._answered(request, _labels_of)
 
     def _answered(
-        self, request: Request, answer: Callable[[_Place, str], tuple[Any, str]]
+        self, request: Request, answer: Callable[[ServedRuns, str], tuple[Any, str]]
     ) -> Response:
         """Returns the answer about a place and a table, or why there is none."""
         run, name = (request.args.get(each, "") for each in ("run", "name"))
@@ -136,29 +131,37 @@ def _response(request: Request, content: Any, kind: str, code: int = 200) -> Res
     return response
 
 
-def _shows(place: _Place) -> bool:
+def _shows(runs: ServedRuns) -> bool:
     """Whether a run seems to have a table; its checkpoint is not read."""
-    run, served = place
-    return (run is not None and newest_checkpoint(run) is not None) or bool(_recorded(served))
+    return newest_checkpoint(runs.run) is not None or bool(_recorded(runs))
 
 
-def _recorded(served: ServedRun | None) -> dict[str, Any]:
+def _recorded(runs: ServedRuns) -> dict[str, Table]:
     """Returns the last values of the recorded matrices of a run by tag."""
-    values = {} if served is None else served.last_values(_KIND)
-    tensors = {tag: each.value.tensor for tag, each in values.items()}
-    return {tag: each for tag, each in tensors.items() if len(each.dims) == 2 and all(each.dims)}
+    found: dict[str, Table] = {}
+    for served in list(runs.served.values()):
+        for tag, recorded in served.last_values(_KIND).items():
+            tensor = recorded.value.tensor
+            if len(tensor.dims) == _SIDES and all(tensor.dims):
+                with contextlib.suppress(ValueError):
+                    found[tag] = table_of_array(from_tensor(tensor))
+    return {tag: table for tag, table in found.items() if _is_drawn(table.values.shape)}
 
 
-def _config_of(place: _Place, _: str) -> tuple[Any, str]:
+def _is_drawn(shape: tuple[int, ...]) -> bool:
+    """Whether the Projector can draw a table: it needs two points, and two dimensions."""
+    return min(shape) > 1
+
+
+def _config_of(runs: ServedRuns, _: str) -> tuple[Any, str]:
     """Returns the tables of a run, embedding tables first."""
-    run, served = place
-    path = None if run is None else newest_checkpoint(run)
-    shapes: _Shapes = {tag: tuple(each.dims) for tag, each in _recorded(served).items()}
-    if path is not None:
+    path = newest_checkpoint(runs.run)
+    if path is None:
+        shapes = {tag: table.values.shape for tag, table in _recorded(runs).items()}
+    else:
         with opened(path) as file:
-            shapes |= matrices(file)
-    drawn = [name for name in shapes if min(shapes[name]) >= _LEAST_SIDE]
-    names = sorted(drawn, key=lambda name: not is_table(name, shapes[name]))
+            shapes = {name: shape for name, shape in matrices(file).items() if _is_drawn(shape)}
+    names = sorted(shapes, key=lambda name: not is_table(name, shapes[name]))
     embeddings = [
         {"tensorName": name, "tensorShape": shapes[name], "metadataPath": "numbers of the rows"}
         for name in names
@@ -167,25 +170,26 @@ def _config_of(place: _Place, _: str) -> tuple[Any, str]:
     return {"modelCheckpointPath": checkpoint, "embeddings": embeddings}, "application/json"
 
 
-def _elements_of(place: _Place, name: str) -> tuple[Any, str]:
-    return _table(place, name).values.tobytes(), "application/octet-stream"
+def _elements_of(runs: ServedRuns, name: str) -> tuple[Any, str]:
+    return _table(runs, name).values.tobytes(), "application/octet-stream"
 
 
-def _labels_of(place: _Place, name: str) -> tuple[Any, str]:
-    return "".join(f"{row}\n" for row in _table(place, name).rows.tolist()), "text/plain"
+def _labels_of(runs: ServedRuns, name: str) -> tuple[Any, str]:
+    return "".join(f"{row}\n" for row in _table(runs, name).rows.tolist()), "text/plain"
 
 
-def _table(place: _Place, name: str) -> Table:
-    """Returns a table of a checkpoint, or else a recorded one.
+def _table(runs: ServedRuns, name: str) -> Table:
+    """Returns a table of the newest checkpoint, or a recorded one where there is none.
 
     Raises:
         KeyError: There is no such table.
         SourceError, ValueError: It cannot be read.
     """
-    run, served = place
-    path = None if run is None else newest_checkpoint(run)
-    if path is not None:
-        with opened(path) as checkpoint:
-            if name in matrices(checkpoint):
-                return table_of(checkpoint, name)
-    return table_of_array(from_tensor(_recorded(served)[name]))
+    path = newest_checkpoint(runs.run)
+    if path is None:
+        return _recorded(runs)[name]
+    with opened(path) as file:
+        table = table_of(file, name) if name in matrices(file) else None
+    if table is None:
+        raise KeyError(name)
+    return table

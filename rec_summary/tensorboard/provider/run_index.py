@@ -132,9 +132,9 @@ class RunIndex:
         found = [list(each.outputs.served.values()) for each in list(self._loaders.values())]
         return [run for runs in found for run in runs if run.started is not None]
 
-    def recorded(self) -> list[Run]:
-        """Returns the recorded runs, with the names that they have in TensorBoard."""
-        return [each.outputs.run for each in list(self._loaders.values())]
+    def recorded(self) -> list[ServedRuns]:
+        """Returns the recorded runs, each with its TensorBoard runs."""
+        return [each.outputs for each in list(self._loaders.values())]
 
     def poll(self) -> bool:
         """Reads what is new; returns whether there was anything new."""

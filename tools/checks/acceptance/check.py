@@ -8,9 +8,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from rec_summary.tensorboard.provider.data_provider import RecordDataProvider
-from rec_summary.tensorboard.provider.grpc_server import GrpcServer
-from rec_summary.tensorboard.provider.run_index import RunIndex
+from tests.support.tensorboard_servers import installed
 from tools.tensorboard_pages.server import TensorBoardServer
 
 from . import recorded, shown
@@ -50,13 +48,10 @@ def check(source: Path, logdir: Path, scratch: Path, items: Items) -> int:
             )
             for loader, fast in (("data server", True), ("Python", False))
         }
-        index = RunIndex(str(source))
-        index.poll()
-        records = stack.enter_context(GrpcServer(RecordDataProvider(index)))
-        provider = f"--grpc_data_provider={records.address}"
+        stack.enter_context(installed(scratch / f"{source.name}-site"))
         servers["records"] = stack.enter_context(
             TensorBoardServer(
-                logdir, scratch / "records.log", load_fast=True, arguments=(KEEP_ALL, provider)
+                source, scratch / "records.log", load_fast=True, arguments=(KEEP_ALL,)
             )
         )
         for loader, server in servers.items():

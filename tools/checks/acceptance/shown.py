@@ -158,6 +158,23 @@ def _custom_scalars(server: TensorBoardServer) -> Shown:
                     yield (chart["title"], pattern), "no data"
 
 
+def _projector(server: TensorBoardServer) -> Shown:
+    """Tables that can be drawn: of the plugin that reads records, or else of TensorBoard's own."""
+    names = ("rec_summary", "projector")
+    plugin = next(f"plugin/{name}" for name in names if name in server.get("plugins_listing"))
+    for run in server.get(f"{plugin}/runs"):
+        for each in server.get(f"{plugin}/info", run=run)["embeddings"]:
+            shape = list(each["tensorShape"])
+            if min(shape) > 1:
+                place = {"run": run, "name": each["tensorName"]}
+                data = server.fetch_query(f"{plugin}/tensor", **place)
+                labels = server.fetch_query(f"{plugin}/metadata", **place).split()
+                numbers = np.frombuffer(data, "<f4").astype(np.float64)
+                sums = (numbers.sum(), (numbers * np.linspace(0, 1, numbers.size)).sum())
+                found = [shape, len(labels), *(round(float(sum_), 3) for sum_ in sums)]
+                yield (run, each["tensorName"]), found
+
+
 VALUES: Final[dict[str, Callable[[TensorBoardServer], Shown]]] = {
     "scalars": _tagged("scalars", "scalars", lambda each: (each[1], (each[0], float(each[2])))),
     "histograms": _tagged(
@@ -180,5 +197,6 @@ MAPPED: Final[dict[str, Callable[[TensorBoardServer], Shown]]] = {
     "hparams": _hparams,
     "mesh": _meshes,
     "custom_scalars": _custom_scalars,
+    "projector": _projector,
 }
 """Dashboards that are compared with dashboards.json, or with the other loader's."""
