@@ -255,139 +255,129 @@ class ScoreOrder(Scalable):
         """Sorts the examples and the cells of other states into the cells; nothing is lost."""
         if not self._examples and not self._merged:
             return
-        own = [(self._codes, self._weights)] if len(self._codes) else []
-        parts: list[tuple[Codes, Floats]] = own + self._merged
+        self._keep(*self._sorted())
+
+    def _keep(self, codes: Codes, weights: Floats) -> None:
+        """Replaces the cells by these, of which equal ones become one."""
+        starts = _starts(codes)
+        if len(starts) < len(codes):
+            codes, weights = codes[starts], _row_sums(weights, starts)
+        self._codes, self._weights = codes, weights
+
+    def _sorted(self) -> tuple[Codes, Floats]:
+        """Returns all cells by rising code, some of them more than once; forgets what is added."""
+        parts = [(self._codes, self._weights), *self._merged]
         for weighted in (False, True):
             batches = [each for each in self._examples if (each.weights is not None) is weighted]
             if batches:
                 parts.append((_weighted if weighted else _counted)(batches))
         self._examples, self._merged = [], []
-        codes = np.concatenate([codes for codes, _ in parts])
-        self._codes, self._weights = _summed(
-            codes, np.concatenate([weights for _, weights in parts], axis=1)
-        )
+        parts = [part for part in parts if len(part[0])] or parts[:1]
+        codes, weights = parts[0]
+        if len(parts) > 1:
+            codes = np.concatenate([codes for codes, _ in parts])
+            order = np.argsort(codes, kind="stable")  # merges rising runs, which most parts are
+            codes = codes[order]
+            rows = [np.concatenate([each[row] for _, each in parts]) for row in range(2)]
+            weights = np.stack([row[order] for row in rows])
+        return codes, weights
 
     def _reduce(self) -> None:
         """Makes neighbours one cell, if there are too many cells."""
-        self._compact()
         self._seen = 0
-        if len(self._codes) > self.cells:
-            # Shares of clicks and of non-clicks, so that few clicks are as important as many
-            # non-clicks.
-            totals = self._weights.sum(axis=1, keepdims=True)
-            shares = (self._weights / np.where(totals > 0, totals, 1.0)).sum(axis=0)
-            most = 12.0 / self.cells
-            codes = _coarser(self._codes, shares, most, self.cells // 4)
-            while np.count_nonzero(codes[1:] != codes[:-1]) >= 0.75 * self.cells:
-                most *= 2
-                codes = _coarser(self._codes, shares, most, self.cells // 4)
-            self._codes, self._weights = _summed(codes, self._weights)
+        codes, weights = self._sorted()
+        differ = codes[1:] != codes[:-1]
+        if np.count_nonzero(differ) < self.cells:
+            self._keep(codes, weights)
+            return
+        # The level of the smallest cell around each two neighbours.
+        widths = codes & (~codes + _ONE)
+        joints = _levels((codes[1:] ^ codes[:-1]) | widths[1:] | widths[:-1])
+        # Shares of clicks and of non-clicks, so that few clicks are as important as many
+        # non-clicks.
+        totals = weights.sum(axis=1)
+        factors = 1.0 / np.where(totals > 0, totals, 1.0)
+        sums = np.cumsum(weights[0] * factors[0] + weights[1] * factors[1])[:-1]
+        most = 12.0 / self.cells
+        cut = differ & _cuts(joints, sums, most)
+        while np.count_nonzero(cut) >= 0.75 * self.cells:
+            most *= 2
+            cut = differ & _cuts(joints, sums, most)
+        starts = np.append(0, np.flatnonzero(cut) + 1)
+        # A cell of one member keeps its code.
+        levels = np.maximum.reduceat(np.append(0, joints * ~cut), starts)
+        bits = _ONE << levels.astype(np.uint64)
+        larger = (codes[starts] & ~(bits + (bits - _ONE))) | bits
+        self._codes = np.where(levels > 0, larger, codes[starts])
+        self._weights = _row_sums(weights, starts)
 
 
 def _counted(batches: list[OrderBatch]) -> tuple[Codes, Floats]:
-    """Returns the cells of examples without weights."""
+    """Returns examples without weights as cells by rising code, which are not all different."""
     # The label is the lowest bit: to sort numbers is several times as fast as to sort places.
     marked = np.concatenate([each.keys << _ONE | each.labels for each in batches])
     marked.sort()
-    codes = marked | _ONE
-    starts = _starts(codes)
-    total = np.diff(np.append(starts, len(codes)))
-    clicks = np.add.reduceat(marked & _ONE, starts).astype(np.int64) if len(starts) else total
-    return codes[starts], np.stack([total - clicks, clicks]).astype(np.float64)
+    weights = np.empty((2, len(marked)))
+    weights[1] = marked & _ONE
+    np.subtract(1.0, weights[1], out=weights[0])
+    marked |= _ONE
+    return marked, weights
 
 
 def _weighted(batches: list[OrderBatch]) -> tuple[Codes, Floats]:
-    """Returns examples with weights as cells, which are neither sorted nor all different."""
+    """Returns examples with weights as cells by rising code, which are not all different."""
     codes = np.concatenate([each.keys << _ONE | _ONE for each in batches])
     labels = np.concatenate([each.labels for each in batches])
     weights = np.concatenate([each.weights for each in batches if each.weights is not None])
-    return codes, np.stack([np.where(labels, 0.0, weights), np.where(labels, weights, 0.0)])
+    order = np.argsort(codes)  # need not be stable: sums are exact in any order
+    labels, weights = labels[order], weights[order]
+    return codes[order], np.stack([np.where(labels, 0.0, weights), np.where(labels, weights, 0.0)])
 
 
-def _summed(codes: Codes, weights: Floats) -> tuple[Codes, Floats]:
-    """Returns the different codes, rising, and the sums of their weights."""
-    rows = list(weights)
-    if (codes[1:] < codes[:-1]).any():
-        order = np.argsort(codes, kind="stable")  # merges rising runs, which most parts are
-        codes, rows = codes[order], [row[order] for row in rows]
-    starts = _starts(codes)
-    if len(starts) < len(codes):
-        codes, rows = codes[starts], [np.add.reduceat(row, starts) for row in rows]
-    return codes, np.stack(rows)
+def _row_sums(rows: Floats, starts: npt.NDArray[np.intp]) -> Floats:
+    # Row by row: reduceat along the second axis of a matrix takes three times as long.
+    return np.stack([np.add.reduceat(row, starts) for row in rows])
 
 
-def _starts(codes: Codes) -> npt.NDArray[np.intp]:
+def _starts(codes: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
     """Returns where each of the sorted codes occurs first."""
     return np.flatnonzero(np.append(True, codes[1:] != codes[:-1])[: len(codes)])
 
 
-def _coarser(codes: Codes, shares: Floats, most: float, few: int) -> Codes:
-    """Returns for each cell the code of a larger cell with shares of at most `most`.
+def _cuts(joints: npt.NDArray[np.int32], sums: Floats, most: float) -> npt.NDArray[np.bool_]:
+    """Returns between which neighbours cells end; all cells between two ends become one.
 
-    A larger cell is the smallest one around its members. A cell with larger shares keeps its code.
+    A joint is the root of a tree of all members of its cell. The order is divided into segments of
+    half of `most`. Cells end at the joints whose cell covers a whole segment. The members of each
+    other cell are in two segments at most.
 
     Args:
-        codes: The codes of the cells.
-        shares: The shares of each cell.
+        joints: The level of the smallest cell around each two neighbours.
+        sums: The share of all cells up to each joint.
         most: The maximum of the shares of a cell with several members.
-        few: Levels with fewer cells are left out: they are too coarse for nearly all members.
     """
-    levels = (_lengths(codes & (~codes + _ONE)) - 1).astype(np.int8)
-    # The level of the smallest cell that contains a cell and the one before it.
-    joints = np.maximum(_lengths(codes[1:] ^ codes[:-1]) - 1, np.maximum(levels[1:], levels[:-1]))
-    before = np.append(_TOP, joints).astype(np.int8)
-    found, places = codes.copy(), np.arange(len(codes))
-    # A level with few cells is too coarse for nearly all of them.
-    level = int(np.partition(before, -few)[-few]) if few < len(before) else _TOP
-    while len(places):
-        # Finer and finer cells: the members of a cell are between two gaps.
-        starts = np.flatnonzero(before > level)
-        ends = np.append(starts[1:], len(places))
-        sums = np.append(0.0, np.cumsum(shares))
-        light = sums[ends] - sums[starts] <= most
-        done = light | (ends - starts == 1)
-        if done.any():
-            _join(found, places, before, starts[light], ends[light])
-            left = np.repeat(~done, ends - starts)
-            before, shares, places = before[left], shares[left], places[left]
-        level = int(before[before < level - 1].max(initial=-1))  # two levels at once are faster
-    return found
+    segments = (sums * (2.0 / most)).astype(np.int32)
+    starts = _starts(segments)
+    base = segments * (_TOP + 1)
+    rising, falling = base + joints, (joints - base)[::-1]
+    first = rising == np.maximum.accumulate(rising)  # no joint before it in its segment is higher
+    last = (falling == np.maximum.accumulate(falling))[::-1]
+    highest, apart = np.maximum.reduceat(joints, starts), np.diff(segments[starts])
+    # A segment without a joint, within one cell, is covered by every cell that reaches it.
+    before = np.append(_TOP, np.where(apart == 1, highest[:-1], -1))
+    after = np.append(np.where(apart == 1, highest[1:], -1), _TOP)
+    lengths = np.diff(np.append(starts, len(joints)))
+    first_covers = joints >= np.repeat(before, lengths)
+    last_covers = joints >= np.repeat(after, lengths)
+    cut: npt.NDArray[np.bool_] = (first & (last | first_covers)) | (last & last_covers)
+    return cut
 
 
-def _join(
-    codes: Codes,
-    places: npt.NDArray[np.intp],
-    before: npt.NDArray[np.int8],
-    starts: npt.NDArray[np.intp],
-    ends: npt.NDArray[np.intp],
-) -> None:
-    """Gives the members of each cell its code; cells of one member are left out.
-
-    Args:
-        codes: The codes to change.
-        places: The place of each member in `codes`.
-        before: The level of the smallest cell that contains a member and the one before it.
-        starts: The first member of each cell.
-        ends: The first member after each cell.
-    """
-    several = ends - starts > 1
-    starts, ends = starts[several], ends[several]
-    if not len(starts):
-        return
-    sizes = ends - starts
-    inside = np.arange(sizes.sum()) + np.repeat(starts - np.cumsum(sizes) + sizes, sizes)
-    joints = before[inside]
-    firsts = np.cumsum(sizes) - sizes
-    joints[firsts] = 0
-    bits = _ONE << np.maximum.reduceat(joints, firsts).astype(np.uint64)
-    bit, members = np.repeat(bits, sizes), places[inside]
-    codes[members] = (codes[members] & ~(bit + (bit - _ONE))) | bit
-
-
-def _lengths(numbers: Codes) -> npt.NDArray[np.int64]:
-    """Returns the number of bits of each number."""
+def _levels(numbers: Codes) -> npt.NDArray[np.int32]:
+    """Returns the place of the highest bit of each number above 0."""
     # The bit below the highest one is cleared, so that float64 does not round up to another power.
-    return np.frexp((numbers & ~(numbers >> _ONE)).astype(np.float64))[1].astype(np.int64)
+    powers = (numbers & ~(numbers >> _ONE)).astype(np.float64)
+    return ((powers.view(np.int64) >> 52) - 1023).astype(np.int32)
 
 
 def _sums_before(places: Codes, weights: Floats, limits: Codes, side: Any) -> Floats:
