@@ -168,7 +168,7 @@ def _read_users(values: MetricValues, window: str, state: State, detail: Detail)
     values.put(f"gauc/{window}", found.value)
     values.put(f"grouped_users/{window}", found.users)
     values.put(f"grouped_standard_error/{window}", found.standard_error)
-    bound = found.bin_error_bound + found.bias_bound
+    bound = found.cell_error_bound + found.bias_bound
     values.put(f"grouped_error_bound/{window}", bound)
 
 

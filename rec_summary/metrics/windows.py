@@ -235,6 +235,28 @@ class LastExamples(Window[StateT]):
         examples = check_int("examples", examples, buckets)
         super().__init__(empty, -(-examples // buckets), buckets)
 
+    def taken_over(self, other: Self) -> Self:
+        """Returns a stored window of as many examples as one with the number of buckets of this.
+
+        Earlier versions had fewer buckets for users. Each goes on as the bucket of its beginning,
+        so that it does not stay longer than it would have.
+
+        Raises:
+            ValueError: The windows are of different states or sizes.
+        """
+        new = self.copy()
+        new._empty.check_mergeable(other._empty)
+        rounded = abs(other._size * other._count - self._size * self._count)
+        if rounded >= max(other._count, self._count):
+            sizes = other._size * other._count, self._size * self._count
+            raise ValueError(three_part("The examples of a window", sizes[0], f"about {sizes[1]}"))
+        new.seen = other.seen
+        new._buckets = {}
+        for number, state in other._buckets.items():
+            _join(new._buckets, {number * other._size // self._size: state})
+        new._forget()
+        return new
+
     @classmethod
     def _restored(cls, empty: Any, size: int, count: int) -> Self:
         return cls(empty, size * count, count)

@@ -51,7 +51,7 @@ CASES = {
     "weighted log loss": (LogLoss, weighted),
     "ratings": (RatingErrors, ratings),
     "all users": (functools.partial(UserScores, 65_536, 64), of_users),
-    "few users": (functools.partial(UserScores, 128, 64, 3), of_users),
+    "few users": (functools.partial(UserScores, 128, 16, 3), of_users),
 }
 
 SPLITS = st.lists(st.integers(0, 600), min_size=0, max_size=6)

@@ -126,6 +126,51 @@ def test_windows_over_users(stream):
     assert states_equal(window.total(), last)
 
 
+@pytest.mark.parametrize("seen", [10, 1700, 2390, 5000])
+def test_a_window_of_fewer_buckets_is_taken_over(seen):
+    """The buckets of earlier versions go on as larger ones, and are dropped as early."""
+    old = LastExamples(ScoreHistogram(64), 1600, buckets=4)
+    old.update(np.full(seen, 0.1), np.zeros(seen))
+    empty = LastExamples(ScoreHistogram(64), 1600)
+    window = empty.taken_over(LastExamples.from_arrays(old.arrays()))
+    assert states_equal(window.total(), old.total())
+    assert empty.seen == 0
+    window = LastExamples.from_arrays(window.arrays())
+    kept = old.total().negatives.sum()
+    for _ in range(400):
+        window.update(np.full(4, 0.9), np.ones(4))
+        old.update(np.full(4, 0.9), np.ones(4))
+        total = window.total()
+        assert old.total().negatives.sum() <= total.negatives.sum() <= kept
+        assert total.negatives.sum() + total.positives.sum() <= 1600
+    window.update(np.full(400, 0.9), np.ones(400))
+    new = LastExamples(ScoreHistogram(64), 1600)
+    new.update(np.full(window.seen, 0.9), np.ones(window.seen))
+    assert states_equal(window, new)
+
+
+def test_a_window_of_rounded_size_is_taken_over():
+    """For 1,601 examples there are 4 buckets of 401, or 16 of 101, which begin elsewhere."""
+    old = LastExamples(ScoreHistogram(64), 1601, buckets=4)
+    old.update(np.full(9999, 0.1), np.zeros(9999))
+    window = LastExamples(ScoreHistogram(64), 1601).taken_over(old)
+    assert window.seen == 9999
+    assert 1200 <= window.total().negatives.sum() <= old.total().negatives.sum()
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        LastExamples(ScoreHistogram(128), 1600, buckets=4),
+        LastExamples(ScoreHistogram(64), 1500, buckets=4),
+        LastExamples(ScoreHistogram(64), 1700, buckets=4),
+    ],
+)
+def test_other_windows_are_not_taken_over(other):
+    with pytest.raises(ValueError, match="is invalid"):
+        LastExamples(ScoreHistogram(64), 1600).taken_over(other)
+
+
 def test_windows_of_windows():
     """A window is a state, so it can be stored as one."""
     inner = LastExamples(ScoreHistogram(64), 100, buckets=4)

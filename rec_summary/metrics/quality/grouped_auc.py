@@ -11,6 +11,10 @@ memory. Merging is therefore exact. This is adaptive threshold sampling (Ting 20
 Threshold Sampling"; for a fixed number of users, bottom-k sampling of Cohen and Kaplan 2007): the
 lowest hash that was dropped is a threshold, and sums over the sample divided by it are unbiased.
 GAUC is a ratio of two such sums, whose bias is bounded as in Hartley and Ross 1954.
+
+A user's scores are exact until there are more different ones than a user may have. Then they are
+in cells of the lowest level at which the user has few enough. This level, too, depends on the data
+alone.
 """
 
 from __future__ import annotations
@@ -24,6 +28,18 @@ import numpy as np
 from rec_summary.errors import three_part
 from rec_summary.metrics.hashing import Hashes, hash_strings, mix_ids
 from rec_summary.metrics.quality.clicks import REASONS, Clicks, clean, column, on_weight_grid
+from rec_summary.metrics.quality.score_cells import (
+    MOST_CODE,
+    ONE,
+    Codes,
+    Places,
+    around,
+    joints_of,
+    keys_of,
+    levels_of,
+    row_sums,
+    starts_of,
+)
 from rec_summary.metrics.quality.score_histogram import score_bins
 from rec_summary.metrics.state import (
     LARGEST,
@@ -43,11 +59,9 @@ from rec_summary.metrics.state import (
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-_BIN_BITS = 10
-_HASH_BITS = 64 - _BIN_BITS
-_ALL = 1 << _HASH_BITS  # a limit above every hash
-_BIN_MASK = np.uint64((1 << _BIN_BITS) - 1)
-_SHIFT = np.uint64(_BIN_BITS)
+_SHIFT = np.uint64(10)  # of a hash; earlier versions had the bin of the score in the lowest bits
+_ALL = 1 << 54  # a limit above every hash
+_WEIGHTS = ("negatives", "positives")
 
 
 @dataclass(frozen=True)
@@ -63,8 +77,8 @@ class GroupedAuc:
             inclusion; 0 if every user is sampled.
         bias_bound: The bias of a ratio of unbiased sums is at most its standard error times the
             coefficient of variation of its denominator; both are estimated from the sample.
-        bin_error_bound: An upper bound of the difference from the value of the same users with
-            exact scores: half of the share of pairs within one bin.
+        cell_error_bound: An upper bound of the difference from the value of the same users with
+            exact scores: half of the share of pairs within one cell of several scores.
     """
 
     value: float
@@ -73,68 +87,69 @@ class GroupedAuc:
     rate: float
     standard_error: float
     bias_bound: float
-    bin_error_bound: float
+    cell_error_bound: float
 
 
 class UserBatch(NamedTuple):
-    """A batch for `UserScores.count`.
+    """A batch for `UserScores.count`; also cells of users.
 
     Attributes:
-        keys: The hash of the user and the bin of the score, shape (examples,).
+        users: The hash of the user, shape (examples,).
+        codes: The cell of the score, shape (examples,).
         weights: The weights of non-clicks and of clicks, shape (2, examples).
     """
 
-    keys: Hashes
+    users: Hashes
+    codes: Codes
     weights: Floats
 
     @property
     def size(self) -> int:
         """The number of examples."""
-        return len(self.keys)
+        return len(self.users)
 
-    def cut(self, at: slice) -> UserBatch:
+    def cut(self, at: slice | Array) -> UserBatch:
         """Returns some of the examples."""
-        return UserBatch(self.keys[at], self.weights[:, at])
+        return UserBatch(self.users[at], self.codes[at], self.weights[:, at])
 
 
 @register
 class UserScores(Scalable):
-    """The weights of clicks and non-clicks by user and bin of the score, for a sample of users.
+    """The weights of clicks and non-clicks by user and cell of the score, for a sample of users.
 
-    A cell is one bin of one user that is not empty. All cells of a user are kept or none; users
-    with the lowest hashes come first. A user takes at most `bins` cells. Two users share a hash
-    with probability 2**-54 and then count as one.
+    All cells of a user are kept or none; users with the lowest hashes come first. Two users share a
+    hash with probability 2**-54 and then count as one.
 
     Attributes:
-        cells: The maximum number of cells, of 24 bytes each; twice that between updates.
-        bins: The number of bins of the score; see `score_bins`.
+        cells: The maximum number of cells, of 32 bytes each; twice that between updates.
+        per_user: The maximum number of cells of a user, each one score. Beyond that a user's cells
+            are larger ones, and count as so many.
         seed: The seed of the hash. States to be merged have the same seed, hence the same users.
         refused: The number of refused examples by reason, in the order of `clicks.REASONS`.
     """
 
-    _settings = ("cells", "bins", "seed")
+    _settings = ("cells", "per_user", "seed")
     _sums = ("refused",)
 
-    def __init__(self, cells: int = 65_536, bins: int = 1024, seed: int = 0) -> None:
+    def __init__(self, cells: int = 65_536, per_user: int = 256, seed: int = 0) -> None:
         """Starts empty.
 
         Args:
-            cells: At least twice `bins`.
-            bins: A power of two, 64 to 1,024.
+            cells: At least twice `per_user`.
+            per_user: At least 16.
             seed: At least 0, below 2**63.
 
         Raises:
             TypeError, ValueError: An argument is anything else.
         """
-        self._layout = score_bins(bins)
-        self.bins = check_int("bins", bins, 1, 1 << _BIN_BITS)
-        self.cells = check_int("cells", cells, 2 * self.bins)
+        self.per_user = check_int("per_user", per_user, 16)
+        self.cells = check_int("cells", cells, 2 * self.per_user)
         self.seed = check_int("seed", seed, 0, LARGEST)
         self.refused = np.zeros(len(REASONS), np.int64)
         self._limit = _ALL  # the sample has the users whose hash is below it
-        self._keys: Hashes = np.zeros(0, np.uint64)  # hash and bin; sorted, without duplicates
-        self._weights: Floats = np.zeros((2, 0))  # of non-clicks and clicks
-        self._pending: list[tuple[Hashes, Floats]] = []
+        # By rising user and code, which are all different.
+        self._sample = UserBatch(np.zeros(0, np.uint64), np.zeros(0, np.uint64), np.zeros((2, 0)))
+        self._pending: list[UserBatch] = []
         self._waiting = 0
 
     def update(self, users: Any, scores: Any, labels: Any, weights: Any = None) -> None:
@@ -170,25 +185,19 @@ class UserScores(Scalable):
         if ids.dtype.kind not in "iu":
             raise TypeError(three_part("users", f"an array of {ids.dtype}", "integers or strings"))
         ids = ids if batch.kept is None else ids[batch.kept]
-        keys = mix_ids(ids, self.seed) & ~_BIN_MASK
-        keys |= self._layout.index(batch.scores).astype(np.uint64)
-        weights = np.zeros((2, len(keys)))
-        weights[batch.labels.astype(np.intp), np.arange(len(keys))] = (
+        weights = np.zeros((2, len(ids)))
+        weights[batch.labels.astype(np.intp), np.arange(len(ids))] = (
             1.0 if batch.weights is None else batch.weights
         )
-        return UserBatch(keys, weights)
+        codes = keys_of(batch.exact) << ONE | ONE
+        return UserBatch(mix_ids(ids, self.seed) >> _SHIFT, codes, weights)
 
     def count(self, batch: UserBatch) -> None:
         """Counts a prepared batch and keeps its arrays."""
-        keys, weights = batch
         if self._limit < _ALL:
-            sampled = np.flatnonzero(keys < np.uint64(self._limit) << _SHIFT)
-            keys, weights = keys[sampled], weights[:, sampled]
-        self._put(keys, weights)
-
-    def _put(self, keys: Hashes, weights: Floats) -> None:
-        self._pending.append((keys, weights))
-        self._waiting += len(keys)
+            batch = batch.cut(np.flatnonzero(batch.users < np.uint64(self._limit)))
+        self._pending.append(batch)
+        self._waiting += batch.size
         if self._waiting >= self.cells:
             self._compact()
 
@@ -196,41 +205,60 @@ class UserScores(Scalable):
         """Sorts the pending examples into the cells and drops the users that do not fit.
 
         A user is dropped if the cells of the users up to it exceed the maximum. The number of cells
-        never shrinks, so the user would not fit at the end of the data either. The sample therefore
-        does not depend on when this method is called.
+        that a user counts as never shrinks, so the user would not fit at the end of the data
+        either. The sample therefore does not depend on when this method is called.
         """
         if not self._pending:
             return
-        keys = np.concatenate([keys for keys, _ in self._pending])
-        weights = np.concatenate([each for _, each in self._pending], axis=1)
+        parts = [self._sample, *self._pending]
         self._pending, self._waiting = [], 0
-        order = np.argsort(keys)  # need not be stable: sums are exact in any order
-        if len(self._keys):
-            # numpy's stable sort merges two sorted runs in a tenth of the time of sorting all.
-            keys = np.concatenate([self._keys, keys[order]])
-            weights = np.concatenate([self._weights, weights[:, order]], axis=1)
-            order = np.argsort(keys, kind="stable")
-        keys = keys[order]
-        starts = np.flatnonzero(np.append(True, keys[1:] != keys[:-1])) if len(keys) else order
-        self._keys = keys[starts]
-        if len(starts):
-            # Row by row: reduceat along the second axis of a matrix takes three times as long.
-            self._weights = np.stack([np.add.reduceat(row[order], starts) for row in weights])
-        self._forget()
-        if len(self._keys) > self.cells:
-            self._lower(int(self._keys[self.cells] >> _SHIFT))
+        users = np.concatenate([each.users for each in parts])
+        codes = np.concatenate([each.codes for each in parts])
+        order = np.lexsort((codes, users))
+        users, codes = users[order], codes[order]
+        rows = [np.concatenate([each.weights[row] for each in parts]) for row in range(2)]
+        weights = np.stack([row[order] for row in rows])
+        levels = levels_of(codes)
+        if levels.any():
+            # Cells that were merged may have other levels than the user's.
+            first = starts_of(users)
+            highest = np.maximum.reduceat(levels, first)
+            codes = around(codes, np.repeat(highest, _lengths(first, len(users))))
+        starts = starts_of(users, codes)
+        self._sample = UserBatch(users[starts], codes[starts], row_sums(weights, starts))
+        self._lower(self._limit)
+        self._enlarge()
+
+    def _enlarge(self) -> None:
+        """Gives larger cells to users with too many, and drops users if all cells are too many."""
+        users, codes, weights = self._sample
+        first = starts_of(users)
+        sizes = _lengths(first, len(users))
+        crowded = np.flatnonzero(sizes > self.per_user)
+        for start, size in zip(first[crowded].tolist(), sizes[crowded].tolist(), strict=True):
+            own = slice(start, start + size)
+            # So many cells are left as there are joints above the level, and one.
+            joints = joints_of(codes[own])
+            level = np.partition(joints, size - 1 - self.per_user)[size - 1 - self.per_user]
+            codes[own] = around(codes[own], np.full(size, level))
+        if len(crowded):
+            starts = starts_of(users, codes)
+            self._sample = UserBatch(users[starts], codes[starts], row_sums(weights, starts))
+            users, codes, _ = self._sample
+            first = starts_of(users)
+            sizes = _lengths(first, len(users))
+        sizes[levels_of(codes[first]) > 0] = self.per_user
+        beyond = np.flatnonzero(np.cumsum(sizes) > self.cells)
+        if len(beyond):
+            self._lower(int(users[first[beyond[0]]]))
 
     def _lower(self, limit: int) -> None:
-        """Drops all users whose hash is not below `limit`."""
-        if limit < self._limit:
-            self._limit = limit
-            self._forget()
-
-    def _forget(self) -> None:
-        """Drops the cells of users that are not in the sample; pending examples stay."""
-        kept = _users_below(self._limit, self._keys)
-        if kept < len(self._keys):
-            self._keys, self._weights = self._keys[:kept].copy(), self._weights[:, :kept].copy()
+        """Drops all users whose hash is not below `limit`; pending examples stay."""
+        self._limit = min(limit, self._limit)
+        kept = _users_below(self._limit, self._sample.users)
+        if kept < self._sample.size:
+            users, codes, weights = self._sample.cut(slice(kept))
+            self._sample = UserBatch(users.copy(), codes.copy(), weights.copy())
 
     def gauc(self, weigh_by: Literal["impressions", "clicks"] = "impressions") -> GroupedAuc:
         """Returns GAUC, with users weighted by their impressions or clicks.
@@ -241,94 +269,116 @@ class UserScores(Scalable):
         if weigh_by not in ("impressions", "clicks"):
             raise ValueError(three_part("weigh_by", weigh_by, "'impressions' or 'clicks'"))
         self._compact()
-        rate = self._limit / _ALL
-        return _mean_auc(self._keys >> _SHIFT, self._weights, rate, weigh_by == "clicks")
+        return _mean_auc(self._sample, self._limit / _ALL, weigh_by == "clicks")
 
     def scale(self, factor: float) -> None:
         """Multiplies all weights by `factor`, rounded so that sums stay exact."""
         check_factor(factor)
         self._compact()
-        self._weights = on_weight_grid(self._weights * factor)
+        weights = on_weight_grid(self._sample.weights * factor)
+        self._sample = self._sample._replace(weights=weights)
 
     def copy(self) -> Self:
         """Returns an independent copy."""
-        other = super().copy()  # shares keys and weights: these arrays are never changed
+        other = super().copy()  # shares the sample: its arrays are never changed
         other._pending = list(self._pending)
         return other
 
     def arrays(self) -> dict[str, Array]:
-        """Returns the settings, ``limit``, ``refused``, and keys and weights of the cells."""
+        """Returns the settings, ``limit``, ``refused``, and users, codes and weights of cells."""
         self._compact()
         return {
             **{name: to_array(getattr(self, name)) for name in self._settings},
             "limit": to_array(self._limit),
             "refused": self.refused.copy(),
-            "keys": self._keys.copy(),
-            "negatives": self._weights[0].copy(),
-            "positives": self._weights[1].copy(),
+            "users": self._sample.users.copy(),
+            "codes": self._sample.codes.copy(),
+            "negatives": self._sample.weights[0].copy(),
+            "positives": self._sample.weights[1].copy(),
         }
 
     @classmethod
     def from_arrays(cls, arrays: Arrays) -> Self:
         """Returns the state of these arrays.
 
+        Those of earlier versions have bins of scores; each becomes a score in its middle.
+
         Raises:
             ValueError: The arrays do not describe such a state.
         """
+        if "bins" in arrays:
+            arrays = _without_bins(arrays)
         state = cls(*(take_int(arrays, name) for name in cls._settings))
         state._take_contents(arrays)
         state._limit = take_int(arrays, "limit", 0, _ALL)
-        keys = take(arrays, "keys", np.uint64, (None,))
-        sound = bool((keys[1:] > keys[:-1]).all() and (keys & _BIN_MASK < state.bins).all())
-        if not sound or len(keys) > state.cells or _users_below(state._limit, keys) < len(keys):
-            raise ValueError(
-                three_part("keys", keys, f"at most {state.cells} rising ones below the limit")
-            )
-        state._keys = keys
-        state._weights = np.stack(
-            [take_sums(arrays, name, np.float64, keys.shape) for name in ("negatives", "positives")]
-        )
+        users = take(arrays, "users", np.uint64, (None,))
+        codes = take(arrays, "codes", np.uint64, users.shape)
+        same = users[1:] == users[:-1]
+        rising = (users[1:] > users[:-1]) | (same & (codes[1:] > codes[:-1]))
+        known = (codes > 0) & (codes <= MOST_CODE)
+        if not (rising.all() and known.all()) or _users_below(state._limit, users) < len(users):
+            expected = "rising users below the limit, each with rising codes of cells"
+            raise ValueError(three_part("users", users, expected))
+        weights = [take_sums(arrays, name, np.float64, users.shape) for name in _WEIGHTS]
+        state._pending = [UserBatch(users, codes, np.stack(weights))]
+        state._compact()
         return state
 
     def _add(self, other: Self) -> None:
         super()._add(other)
         other._compact()
         self._lower(other._limit)
-        kept = _users_below(self._limit, other._keys)
-        self._put(other._keys[:kept], other._weights[:, :kept])
+        self.count(other._sample)
 
 
-def _users_below(limit: int, keys: Hashes) -> int:
-    """Returns how many of the sorted `keys` belong to users with a hash below `limit`."""
-    return len(keys) if limit == _ALL else int(np.searchsorted(keys, np.uint64(limit) << _SHIFT))
+def _users_below(limit: int, users: Hashes) -> int:
+    """Returns how many of the sorted `users` have a hash below `limit`."""
+    return int(np.searchsorted(users, np.uint64(limit)))
 
 
-def _mean_auc(users: Hashes, weights: Floats, rate: float, by_clicks: bool) -> GroupedAuc:
+def _lengths(starts: Places, size: int) -> Places:
+    """Returns the length of each part of an array, which the next one or the end follows."""
+    return np.diff(np.append(starts, size))
+
+
+def _without_bins(arrays: Arrays) -> Arrays:
+    """Returns the arrays of a state of earlier versions as those of this one."""
+    bins = take_int(arrays, "bins", 64, 1024)
+    keys = take(arrays, "keys", np.uint64, (None,))
+    places = (keys & ((ONE << _SHIFT) - ONE)).astype(np.intp)
+    if (places >= bins).any():
+        raise ValueError(three_part("keys", keys, f"bins of scores below {bins}"))
+    edges = score_bins(bins).edges
+    middles = 0.5 * (edges[places] + edges[places + 1])
+    per_user = np.array(min(256, take_int(arrays, "cells", 32) // 2), np.int64)
+    codes = keys_of(middles) << ONE | ONE
+    return {**arrays, "per_user": per_user, "users": keys >> _SHIFT, "codes": codes}
+
+
+def _mean_auc(sample: UserBatch, rate: float, by_clicks: bool) -> GroupedAuc:
     """Returns the mean of the users' AUC.
 
     Args:
-        users: The user of each cell, shape (cells,). The cells of a user are adjacent, by rising
-            score.
-        weights: The weights of non-clicks and clicks, shape (2, cells).
+        sample: The cells, by rising user and code.
         rate: The share of the id space that is sampled.
         by_clicks: Whether the weight of a user is its clicks instead of its impressions.
     """
-    starts = np.flatnonzero(np.append(True, users[1:] != users[:-1])[: len(users)])
+    users, codes, (negatives, positives) = sample
+    starts = starts_of(users)
     nothing = GroupedAuc(math.nan, 0, len(starts), rate, math.nan, math.nan, math.nan)
     if not len(starts):
         return nothing
-    negatives, positives = weights
     clicks = np.add.reduceat(positives, starts)
     others = np.add.reduceat(negatives, starts)
-    cells = np.diff(np.append(starts, len(users)))
     below = np.cumsum(negatives) - 0.5 * negatives
-    below -= np.repeat(np.append(0.0, np.cumsum(others)[:-1]), cells)
+    below -= np.repeat(np.append(0.0, np.cumsum(others)[:-1]), _lengths(starts, len(users)))
     both = np.flatnonzero((clicks > 0) & (others > 0))
     if not len(both):
         return nothing
     pairs = (clicks * others)[both]
     aucs = np.add.reduceat(positives * below, starts)[both] / pairs
-    bounds = 0.5 * np.add.reduceat(positives * negatives, starts)[both] / pairs
+    unknown = np.where(levels_of(codes) > 0, positives * negatives, 0.0)
+    bounds = 0.5 * np.add.reduceat(unknown, starts)[both] / pairs
     heavy = clicks[both] if by_clicks else (clicks + others)[both]
     total = float(heavy.sum())
     value = float(aucs @ heavy) / total
@@ -342,5 +392,5 @@ def _mean_auc(users: Hashes, weights: Floats, rate: float, by_clicks: bool) -> G
         rate=rate,
         standard_error=error,
         bias_bound=error * variation,
-        bin_error_bound=float(bounds @ heavy) / total,
+        cell_error_bound=float(bounds @ heavy) / total,
     )

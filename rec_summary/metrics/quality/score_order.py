@@ -1,8 +1,6 @@
 """Clicks and non-clicks in the order of their scores, in cells that adapt to the scores there are.
 
-A score has a key: its float64 bits, mirrored above one half. Keys have the order of scores and are
-as fine at 1 as at 0. A cell is a dyadic range of keys: all keys that are equal without their lowest
-bits. At first each score has a cell of its own, and everything is exact. When there are too many
+At first each score has a cell of its own, and everything is exact. When there are too many
 cells, the neighbours that have the fewest clicks and non-clicks become one, as in a q-digest
 (Shrivastava et al. 2004, "Medians and Beyond: New Aggregation Techniques for Sensor Networks"). So
 scores within 1e-6 of each other have as many cells as scores from 1e-6 to 1.
@@ -25,6 +23,21 @@ import numpy.typing as npt
 
 from rec_summary.errors import three_part
 from rec_summary.metrics.quality.clicks import Clicks, Labels, clean, on_weight_grid
+from rec_summary.metrics.quality.score_cells import (
+    MOST_CODE,
+    ONE,
+    TOP,
+    Codes,
+    Keys,
+    Levels,
+    around,
+    joints_of,
+    keys_of,
+    levels_of,
+    row_sums,
+    starts_of,
+    widths_of,
+)
 from rec_summary.metrics.quality.score_histogram import ScoreHistogram
 from rec_summary.metrics.state import (
     Array,
@@ -43,23 +56,9 @@ from rec_summary.metrics.state import (
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-Keys = npt.NDArray[np.uint64]
-Codes = npt.NDArray[np.uint64]
-
-_HALF = np.array(0.5).view(np.int64)[()]
-_MOST_CODE = np.uint64(4 * int(_HALF) + 1)
-_TOP = 63  # above the level of every cell
 _WEIGHTS = ("negatives", "positives")
 _MERGED = 8  # times `cells`: the number of cells of other states that are joined at once
 _BATCH = 4  # times `cells`: the number of examples after which cells become one
-_ONE = np.uint64(1)
-
-
-def keys_of(scores: Floats) -> Keys:
-    """Returns the key of each score; scores are in [0, 1]."""
-    bits: npt.NDArray[np.int64] = np.minimum(scores, 1.0 - scores).view(np.int64)
-    keys = np.where(scores > 0.5, 2 * _HALF - bits, bits)
-    return keys.view(np.uint64)
 
 
 class OrderBatch(NamedTuple):
@@ -173,11 +172,11 @@ class ScoreOrder(Scalable):
         pairs = float(positives.sum()) * float(negatives.sum())
         if pairs == 0:
             return OrderedAuc(math.nan, math.nan)
-        widths = self._codes & (~self._codes + _ONE)
+        widths = widths_of(self._codes)
         if widths.max() == 1:
             below = np.cumsum(negatives) - 0.5 * negatives
             return OrderedAuc(float(positives @ below) / pairs, 0.0)
-        firsts, lasts = self._codes - widths, self._codes + (widths - _ONE)
+        firsts, lasts = self._codes - widths, self._codes + (widths - ONE)
         below = _sums_before(lasts, negatives, firsts, "left")
         reached = _sums_before(firsts, negatives, lasts, "right")
         unknown = reached - below - np.where(widths == 1, negatives, 0.0)
@@ -238,7 +237,7 @@ class ScoreOrder(Scalable):
         """
         state = cls(cells)
         used = np.flatnonzero(histogram.positives + histogram.negatives)
-        codes = (keys_of(histogram.edges[used]) << _ONE) + np.uint64(1 << histogram.level)
+        codes = (keys_of(histogram.edges[used]) << ONE) + np.uint64(1 << histogram.level)
         weights = np.stack([histogram.negatives, histogram.positives])[:, used]
         state._merged.append((codes, weights))
         return state
@@ -259,9 +258,9 @@ class ScoreOrder(Scalable):
 
     def _keep(self, codes: Codes, weights: Floats) -> None:
         """Replaces the cells by these, of which equal ones become one."""
-        starts = _starts(codes)
+        starts = starts_of(codes)
         if len(starts) < len(codes):
-            codes, weights = codes[starts], _row_sums(weights, starts)
+            codes, weights = codes[starts], row_sums(weights, starts)
         self._codes, self._weights = codes, weights
 
     def _sorted(self) -> tuple[Codes, Floats]:
@@ -290,9 +289,7 @@ class ScoreOrder(Scalable):
         if np.count_nonzero(differ) < self.cells:
             self._keep(codes, weights)
             return
-        # The level of the smallest cell around each two neighbours.
-        widths = codes & (~codes + _ONE)
-        joints = _levels((codes[1:] ^ codes[:-1]) | widths[1:] | widths[:-1])
+        joints = joints_of(codes)
         # Shares of clicks and of non-clicks, so that few clicks are as important as many
         # non-clicks.
         totals = weights.sum(axis=1)
@@ -304,29 +301,26 @@ class ScoreOrder(Scalable):
             most *= 2
             cut = differ & _cuts(joints, sums, most)
         starts = np.append(0, np.flatnonzero(cut) + 1)
-        # A cell of one member keeps its code.
-        levels = np.maximum.reduceat(np.append(0, joints * ~cut), starts)
-        bits = _ONE << levels.astype(np.uint64)
-        larger = (codes[starts] & ~(bits + (bits - _ONE))) | bits
-        self._codes = np.where(levels > 0, larger, codes[starts])
-        self._weights = _row_sums(weights, starts)
+        inner = np.append(0, joints * ~cut)
+        levels = np.maximum(np.maximum.reduceat(inner, starts), levels_of(codes[starts]))
+        self._codes, self._weights = around(codes[starts], levels), row_sums(weights, starts)
 
 
 def _counted(batches: list[OrderBatch]) -> tuple[Codes, Floats]:
     """Returns examples without weights as cells by rising code, which are not all different."""
     # The label is the lowest bit: to sort numbers is several times as fast as to sort places.
-    marked = np.concatenate([each.keys << _ONE | each.labels for each in batches])
+    marked = np.concatenate([each.keys << ONE | each.labels for each in batches])
     marked.sort()
     weights = np.empty((2, len(marked)))
-    weights[1] = marked & _ONE
+    weights[1] = marked & ONE
     np.subtract(1.0, weights[1], out=weights[0])
-    marked |= _ONE
+    marked |= ONE
     return marked, weights
 
 
 def _weighted(batches: list[OrderBatch]) -> tuple[Codes, Floats]:
     """Returns examples with weights as cells by rising code, which are not all different."""
-    codes = np.concatenate([each.keys << _ONE | _ONE for each in batches])
+    codes = np.concatenate([each.keys << ONE | ONE for each in batches])
     labels = np.concatenate([each.labels for each in batches])
     weights = np.concatenate([each.weights for each in batches if each.weights is not None])
     order = np.argsort(codes)  # need not be stable: sums are exact in any order
@@ -334,17 +328,7 @@ def _weighted(batches: list[OrderBatch]) -> tuple[Codes, Floats]:
     return codes[order], np.stack([np.where(labels, 0.0, weights), np.where(labels, weights, 0.0)])
 
 
-def _row_sums(rows: Floats, starts: npt.NDArray[np.intp]) -> Floats:
-    # Row by row: reduceat along the second axis of a matrix takes three times as long.
-    return np.stack([np.add.reduceat(row, starts) for row in rows])
-
-
-def _starts(codes: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
-    """Returns where each of the sorted codes occurs first."""
-    return np.flatnonzero(np.append(True, codes[1:] != codes[:-1])[: len(codes)])
-
-
-def _cuts(joints: npt.NDArray[np.int32], sums: Floats, most: float) -> npt.NDArray[np.bool_]:
+def _cuts(joints: Levels, sums: Floats, most: float) -> npt.NDArray[np.bool_]:
     """Returns between which neighbours cells end; all cells between two ends become one.
 
     A joint is the root of a tree of all members of its cell. The order is divided into segments of
@@ -357,27 +341,20 @@ def _cuts(joints: npt.NDArray[np.int32], sums: Floats, most: float) -> npt.NDArr
         most: The maximum of the shares of a cell with several members.
     """
     segments = (sums * (2.0 / most)).astype(np.int32)
-    starts = _starts(segments)
-    base = segments * (_TOP + 1)
+    starts = starts_of(segments)
+    base = segments * (TOP + 1)
     rising, falling = base + joints, (joints - base)[::-1]
     first = rising == np.maximum.accumulate(rising)  # no joint before it in its segment is higher
     last = (falling == np.maximum.accumulate(falling))[::-1]
     highest, apart = np.maximum.reduceat(joints, starts), np.diff(segments[starts])
     # A segment without a joint, within one cell, is covered by every cell that reaches it.
-    before = np.append(_TOP, np.where(apart == 1, highest[:-1], -1))
-    after = np.append(np.where(apart == 1, highest[1:], -1), _TOP)
+    before = np.append(TOP, np.where(apart == 1, highest[:-1], -1))
+    after = np.append(np.where(apart == 1, highest[1:], -1), TOP)
     lengths = np.diff(np.append(starts, len(joints)))
     first_covers = joints >= np.repeat(before, lengths)
     last_covers = joints >= np.repeat(after, lengths)
     cut: npt.NDArray[np.bool_] = (first & (last | first_covers)) | (last & last_covers)
     return cut
-
-
-def _levels(numbers: Codes) -> npt.NDArray[np.int32]:
-    """Returns the place of the highest bit of each number above 0."""
-    # The bit below the highest one is cleared, so that float64 does not round up to another power.
-    powers = (numbers & ~(numbers >> _ONE)).astype(np.float64)
-    return ((powers.view(np.int64) >> 52) - 1023).astype(np.int32)
 
 
 def _sums_before(places: Codes, weights: Floats, limits: Codes, side: Any) -> Floats:
@@ -388,4 +365,4 @@ def _sums_before(places: Codes, weights: Floats, limits: Codes, side: Any) -> Fl
 
 
 def _beyond(codes: Codes) -> bool:
-    return len(codes) > 0 and bool(codes[-1] > _MOST_CODE)
+    return len(codes) > 0 and bool(codes[-1] > MOST_CODE)

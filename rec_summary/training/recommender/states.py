@@ -34,7 +34,6 @@ from rec_summary.training.tensors import Array
 _EXACT_ROWS: Final = 2**20  # two bytes of memory for each; larger tables are estimated
 _ROWS: Final = "rows"
 _BUILDER: Final = "reference_builder"
-_BUCKETS: Final = 16
 _MOST_REFUSED: Final = 0.01  # the share of examples from which on it is reported
 _LEAST_WEIGHT: Final = 2.0**-13  # rounded by less than 1 %
 _REMEDIES: Final = {
@@ -47,7 +46,6 @@ _OF_PREDICTIONS: Final = {
     "clicks": ("auc", "log_loss", "normalised_entropy", "calibration", "calibration_error"),
     "ratings": ("rmse", "mae", "bias"),
 }
-_USER_BUCKETS: Final = 4  # each can be a whole sample of users
 
 
 class RankMetrics:
@@ -78,10 +76,10 @@ class RankMetrics:
         self._predicts_nan = False  # in the last batch
         if options.predictions is not None:
             empty = ClickQuality(options.bins) if options.task == "clicks" else RatingErrors()
-            self._quality = _windows(empty, options, _BUCKETS)
+            self._quality = _windows(empty, options)
         if options.users is not None:
             # To scale the cells of users in a decaying window would copy all of them.
-            windows = _windows(UserScores(options.user_cells), options, _USER_BUCKETS)
+            windows = _windows(UserScores(options.user_cells), options)
             self._users = {n: w for n, w in windows.items() if not isinstance(w, Decayed)}
         self._tables = {name: self._table(name) for name in sizes}
         self._table_windows = {name: self._table(name) for name in sizes}
@@ -210,7 +208,10 @@ class RankMetrics:
                 found = stored.get(key)
                 if found is None or type(found) is not type(mine):
                     raise ValueError(three_part("the stored states", sorted(stored), key))
-                mine.check_mergeable(found)
+                if isinstance(mine, LastExamples) and isinstance(found, LastExamples):
+                    stored = {**stored, key: mine.taken_over(found)}
+                else:
+                    mine.check_mergeable(found)
         for group, states in groups.items():
             states.update({name: stored[report.key(group, name)] for name in states})
         for key, state in stored.items():
@@ -358,9 +359,9 @@ class RankMetrics:
         self._drift.add(columns, weights)
 
 
-def _windows(empty: Any, options: RecommenderMetrics, buckets: int) -> dict[str, Window[Any]]:
+def _windows(empty: Any, options: RecommenderMetrics) -> dict[str, Window[Any]]:
     found: dict[str, Window[Any]] = {"lifetime": Lifetime(empty)}
-    found.update({f"last_{size}": LastExamples(empty, size, buckets) for size in options.last})
+    found.update({f"last_{size}": LastExamples(empty, size) for size in options.last})
     found.update({f"decayed_{size}": Decayed(empty, size) for size in options.half_lives})
     return found
 

@@ -2,10 +2,14 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
+from rec_summary.metrics.hashing import mix_ids
 from rec_summary.metrics.quality.grouped_auc import UserScores
-from tests.support.click_streams import calibrated, exact_auc
+from rec_summary.metrics.quality.score_histogram import score_bins
+from tests.support.click_streams import STREAMS, calibrated, exact_auc, states_equal
 
 
 def stream(rng, users, examples=40):
@@ -34,26 +38,82 @@ def exact_gauc(ids, scores, labels, weigh_by="impressions"):
 
 
 @pytest.mark.parametrize("weigh_by", ["impressions", "clicks"])
-def test_with_room_for_all_users_it_is_exact_up_to_the_bins(weigh_by):
+def test_with_room_for_all_users_and_scores_it_is_exact(weigh_by):
     data = stream(np.random.default_rng(0), 500)
-    state = UserScores(cells=1 << 16)
+    state = UserScores(cells=1 << 16, per_user=1024)
     state.update(*data)
     result = state.gauc(weigh_by)
     assert result.rate == 1
-    assert (result.standard_error, result.bias_bound) == (0, 0)
+    assert (result.standard_error, result.bias_bound, result.cell_error_bound) == (0, 0, 0)
     assert result.sampled == 500
-    error = abs(result.value - exact_gauc(*data, weigh_by))
-    assert error <= result.bin_error_bound
-    assert error < 1e-3
+    assert result.value == pytest.approx(exact_gauc(*data, weigh_by), abs=1e-12)
 
 
-def test_scores_on_the_edges_of_bins_leave_no_error():
+@pytest.mark.parametrize("name", STREAMS)
+def test_users_with_more_scores_than_cells_have_small_errors(name):
     rng = np.random.default_rng(1)
-    ids, scores, labels = stream(rng, 300)
-    scores = np.round(scores * 64) / 64  # each an edge of 1,024 bins, so that ties are ties
+    scores, labels = (each[-200_000:] for each in STREAMS[name](rng))
+    users = np.minimum(rng.geometric(0.05, len(scores)), 40)
+    state = UserScores(cells=1 << 16)
+    state.update(users, scores, labels)
+    result = state.gauc()
+    error = abs(result.value - exact_gauc(users, scores, labels))
+    assert error <= min(result.cell_error_bound + 1e-12, 0.002)
+    assert result.cell_error_bound < 0.02
+
+
+def test_scores_far_closer_than_others_of_a_user_are_within_the_bound():
+    """All cells of a user have one level, so that the sample does not depend on the order."""
+    rng = np.random.default_rng(1)
+    scores, labels = STREAMS["first close, then wide"](rng)
+    users = np.minimum(rng.geometric(0.05, len(scores)), 40)
+    state = UserScores(cells=1 << 16)
+    state.update(users, scores, labels)
+    result = state.gauc()
+    error = abs(result.value - exact_gauc(users, scores, labels))
+    assert 0.01 < error <= result.cell_error_bound
+
+
+@settings(deadline=None, max_examples=40)
+@given(seed=st.integers(0, 2**32), parts=st.integers(1, 6))
+def test_users_with_larger_cells_do_not_depend_on_the_order(seed, parts):
+    rng = np.random.default_rng(seed)
+    ids, scores, labels = stream(rng, 60, 60)
+    scores = np.where(ids % 3, scores, 0.5 + scores * 1e-9)
+    whole, merged = UserScores(512, 32), UserScores(512, 32)
+    whole.update(ids, scores, labels)
+    order = rng.permutation(len(ids))
+    for part in np.array_split(order, parts):
+        state = UserScores(512, 32)
+        for batch in np.array_split(part, 3):
+            state.update(ids[batch], scores[batch], labels[batch])
+        merged.merge(UserScores.from_arrays(state.arrays()))
+    assert states_equal(whole, merged)
+    assert len(whole.arrays()["codes"]) <= 512
+
+
+def test_a_stored_state_of_an_earlier_version_goes_on():
+    """Bins of 10 bits after the hash of the user."""
+    ids, scores, labels = stream(np.random.default_rng(1), 300)
     state = UserScores(cells=1 << 16)
     state.update(ids, scores, labels)
-    assert state.gauc().value == pytest.approx(exact_gauc(ids, scores, labels), abs=1e-12)
+    arrays = state.arrays()
+    hashes = mix_ids(ids) >> np.uint64(10) << np.uint64(10)
+    keys = hashes | score_bins(1024).index(scores.astype(np.float64)).astype(np.uint64)
+    cells, places = np.unique(keys, return_inverse=True)
+    old = {
+        **{name: arrays[name] for name in ("cells", "seed", "limit", "refused")},
+        "bins": np.array(1024),
+        "keys": cells,
+        "negatives": np.bincount(places, 1.0 - labels),
+        "positives": np.bincount(places, labels.astype(np.float64)),
+    }
+    found = UserScores.from_arrays(old)
+    assert found.gauc().value == pytest.approx(exact_gauc(ids, scores, labels), abs=2e-3)
+    found.merge(state)
+    assert found.gauc().value == pytest.approx(exact_gauc(ids, scores, labels), abs=1e-3)
+    with pytest.raises(ValueError, match="keys is invalid"):
+        UserScores.from_arrays({**old, "bins": np.array(64)})
 
 
 def test_sampled_users_are_complete_and_memory_is_bounded():
@@ -62,25 +122,25 @@ def test_sampled_users_are_complete_and_memory_is_bounded():
     for start in range(0, len(ids), 1000):
         part = slice(start, start + 1000)
         state.update(ids[part], scores[part], labels[part])
-        assert len(state._keys) + state._waiting < 2 * 4096 + 1000
+        assert state._sample.size + state._waiting < 2 * 4096 + 1000
     assert state.gauc().rate < 0.3
-    assert len(state.arrays()["keys"]) <= 4096
+    assert len(state.arrays()["users"]) <= 4096
     # The same users, fed alone to a state with room for all: the same cells.
     all_users = UserScores(cells=1 << 20)
     all_users.update(ids, scores, labels)
     everything, sample = all_users.arrays(), state.arrays()
-    inside = everything["keys"] >> np.uint64(10) < sample["limit"]
-    for name in ("keys", "negatives", "positives"):
+    inside = everything["users"] < sample["limit"]
+    for name in ("users", "codes", "negatives", "positives"):
         np.testing.assert_array_equal(everything[name][inside], sample[name])
     # and no user more would fit
-    beyond = everything["keys"] >> np.uint64(10) == sample["limit"]
-    assert len(sample["keys"]) + beyond.sum() > 4096
+    beyond = everything["users"] == sample["limit"]
+    assert len(sample["users"]) + beyond.sum() > 4096
 
 
 def samples(data, seeds, cells):
     results = []
     for seed in range(seeds):
-        state = UserScores(cells=cells, bins=64, seed=seed)
+        state = UserScores(cells=cells, per_user=64, seed=seed)
         state.update(*data)
         results.append(state.gauc())
     return results
@@ -88,7 +148,7 @@ def samples(data, seeds, cells):
 
 def test_sampling_is_unbiased_within_its_bound():
     data = stream(np.random.default_rng(3), 3000, 10)
-    whole = UserScores(cells=1 << 20, bins=64)
+    whole = UserScores(cells=1 << 20, per_user=64)
     whole.update(*data)
     truth = whole.gauc()
     results = samples(data, 300, 2000)
@@ -118,7 +178,7 @@ def test_the_sample_does_not_depend_on_how_ids_are_given():
     first, second = UserScores(cells=2048), UserScores(cells=2048)
     first.update(*data)
     second.update(data[0].astype(np.int32), *data[1:])
-    np.testing.assert_array_equal(first.arrays()["keys"], second.arrays()["keys"])
+    assert states_equal(first, second)
 
 
 def test_users_without_both_kinds_of_labels_have_no_auc():
@@ -140,9 +200,9 @@ def test_mistakes_are_reported():
     with pytest.raises(ValueError, match="users is invalid"):
         UserScores().update([1, 2], [0.5], [1])
     with pytest.raises(ValueError, match="cells is invalid"):
-        UserScores(cells=2000)
-    with pytest.raises(ValueError, match="bins is invalid"):
-        UserScores(bins=2048)
+        UserScores(cells=500)
+    with pytest.raises(ValueError, match="per_user is invalid"):
+        UserScores(per_user=8)
     with pytest.raises(ValueError, match="seed is invalid"):
         UserScores(seed=1 << 63)
     with pytest.raises(ValueError, match="weigh_by is invalid"):
@@ -154,8 +214,12 @@ def test_mistakes_are_reported():
 @pytest.mark.parametrize(
     ("name", "change"),
     [
-        ("keys", lambda keys: keys[::-1].copy()),
-        ("keys", lambda keys: np.append(keys[:-1], np.uint64(2**64 - 1))),
+        ("users", lambda users: users[::-1].copy()),
+        ("users", lambda users: np.append(users[:-1], np.uint64(2**64 - 1))),
+        ("codes", lambda codes: codes[::-1].copy()),
+        ("codes", lambda codes: np.append(codes[:-1], np.uint64(2**64 - 1))),
+        ("codes", lambda codes: np.append(codes[:-1], np.uint64(0))),
+        ("codes", lambda codes: codes[1:]),
         ("negatives", lambda weights: weights[1:]),
         ("limit", lambda limit: limit // 2),
         ("limit", lambda limit: np.array(2**55)),
@@ -196,6 +260,6 @@ def test_gauc_is_the_mean_of_the_aucs_of_scikit_learn(middle):
     state = UserScores()
     state.update(users, scores, labels)
     found = state.gauc()
-    error = abs(found.value - np.average(aucs, weights=sizes))
-    assert error <= min(0.002, found.bin_error_bound)
+    assert found.value == pytest.approx(np.average(aucs, weights=sizes), abs=1e-12)
+    assert found.cell_error_bound == 0.0
     assert (found.users, found.standard_error) == (len(aucs), 0.0)
