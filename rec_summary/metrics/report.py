@@ -136,16 +136,16 @@ def _read_quality(values: MetricValues, window: str, state: State, detail: Detai
     values.put(f"log_loss/{window}", loss.log_loss())
     values.put(f"normalised_entropy/{window}", loss.normalised_entropy())
     values.put(f"calibration/{window}", score_quality.calibration(scores))
-    error = score_quality.expected_calibration_error(scores)
+    error = score_quality.expected_calibration_error(order)
     values.put(f"calibration_error/{window}", error)
     values.put(f"click_rate/{window}", loss.click_rate)
     values.put(f"examples/{window}", loss.weight)
     if scores.refused.any():
         values.put(f"refused/{window}", int(scores.refused.sum()))
     if detail.curves and loss.weight:
-        curve = score_quality.pr_curve(scores, detail.thresholds)
+        curve = score_quality.pr_curve(order, detail.thresholds)
         values.pr_curves[f"{PREFIX}pr_curve/{window}"] = curve.as_array()
-        found = score_quality.reliability(scores)
+        found = score_quality.reliability(order)
         parts = (found.predicted, found.observed, found.weights)
         values.reliabilities[f"{PREFIX}reliability/{window}"] = parts
         values.histograms[f"{PREFIX}scores/{window}"] = _score_buckets(scores)

@@ -159,12 +159,13 @@ def announce(named: str, choice: Choice, rank: int) -> None:
             path,
         )
     elif changes:
-        again = "" if choice.resumes else "; the state of recommender metrics begins again"
+        state = "goes on, as you said that it is a restart" if choice.resumes else "begins again"
         logger.warning(
-            "SummaryCollector: this training continues the one in %s with other settings (%s)%s",
+            "SummaryCollector: this training continues the one in %s with other settings (%s); "
+            "the state of recommender metrics %s",
             path,
             changes,
-            again,
+            state,
         )
     text = f"SummaryCollector: records are in {path}; to see them: "
     text += f"rec-summary view {shlex.quote(path)}"

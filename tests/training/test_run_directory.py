@@ -303,6 +303,16 @@ def test_lines(caplog: pytest.LogCaptureFixture) -> None:
     )
     assert caplog.records[0].levelno == logging.WARNING
     assert caplog.messages[1].endswith("rec-summary view /r/run-2")
+    for resumes, state in (
+        (True, "goes on, as you said that it is a restart"),
+        (False, "begins again"),
+    ):
+        caplog.clear()
+        announce("/r/run", Choice("/r/run", {"learning_rate": ("1", "2")}, resumes), 0)
+        assert caplog.messages[0] == (
+            "SummaryCollector: this training continues the one in /r/run with other settings "
+            f"(learning_rate 1 -> 2); the state of recommender metrics {state}"
+        )
 
 
 def test_without_logging_the_line_is_on_the_standard_error(

@@ -35,6 +35,14 @@ def keys_of(scores: Floats) -> Keys:
     return keys.view(np.uint64)
 
 
+def scores_of(keys: Keys) -> Floats:
+    """Returns the score of each key; of keys of scores, the same scores."""
+    bits = keys.view(np.int64)
+    above = bits > _HALF
+    small = np.where(above, 2 * _HALF - bits, bits).view(np.float64)
+    return np.where(above, 1.0 - small, small)
+
+
 def widths_of(codes: Codes) -> Codes:
     """Returns two to the power of the level of each cell."""
     return codes & (~codes + ONE)

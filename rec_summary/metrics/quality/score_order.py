@@ -35,6 +35,7 @@ from rec_summary.metrics.quality.score_cells import (
     keys_of,
     levels_of,
     row_sums,
+    scores_of,
     starts_of,
     widths_of,
 )
@@ -91,6 +92,26 @@ class OrderedAuc(NamedTuple):
 
     value: float
     error_bound: float
+
+
+class ScoredCells(NamedTuple):
+    """The cells of a `ScoreOrder` by rising score; every array has shape (cells,).
+
+    Attributes:
+        lower: The lowest score of each cell and those after it.
+        middle: The score in the middle of each cell.
+        exact: Whether the cell is a single score.
+        apart: Whether all scores of the cells before are lower: no cell is on both sides.
+        negatives: The weight of non-clicks.
+        positives: The weight of clicks.
+    """
+
+    lower: Floats
+    middle: Floats
+    exact: Labels
+    apart: Labels
+    negatives: Floats
+    positives: Floats
 
 
 @register
@@ -159,6 +180,20 @@ class ScoreOrder(Scalable):
         self._compact()
         negatives: Floats = self._weights[0]
         return negatives
+
+    def scored(self) -> ScoredCells:
+        """Returns the cells with their scores."""
+        self._compact()
+        widths = widths_of(self._codes)
+        firsts = np.minimum.accumulate((self._codes - widths)[::-1])[::-1]
+        apart = np.ones(len(widths), np.bool_)
+        apart[1:] = np.maximum.accumulate(self._codes + widths)[:-1] <= firsts[1:]
+        lower = scores_of(firsts >> ONE)
+        # Keys above one half are finer than scores.
+        lower = np.where(keys_of(lower) < firsts >> ONE, np.nextafter(lower, 1.0), lower)
+        middle = scores_of(self._codes >> ONE)
+        negatives, positives = self._weights
+        return ScoredCells(lower, middle, widths == ONE, apart, negatives, positives)
 
     def auc(self) -> OrderedAuc:
         """Returns the area under the ROC curve, and the bound of its error.

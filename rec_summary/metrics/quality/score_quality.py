@@ -1,7 +1,8 @@
-"""Quality of a click model from a `ScoreHistogram`: ranking, precision and recall, calibration.
+"""Quality of a click model from its scores in order: precision and recall, calibration.
 
-All functions read the bins and change nothing. A quantity without a value, such as the AUC of a
-batch without clicks, is NaN.
+All functions read a state and change nothing. Cells of a single score are exact. In larger ones,
+clicks and non-clicks are taken to be mixed evenly, and scores to be in the middle. A quantity
+without a value, such as the calibration of a batch without clicks, is NaN.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from rec_summary.metrics.quality.score_histogram import ScoreHistogram
-from rec_summary.metrics.state import Array, Floats, check_int
+from rec_summary.metrics.quality.score_order import ScoreOrder
+from rec_summary.metrics.state import Floats, check_int
 
 DEFAULT_THRESHOLDS = 129
 
@@ -53,13 +55,13 @@ class PrCurve:
         )
 
 
-def pr_curve(histogram: ScoreHistogram, num_thresholds: int = DEFAULT_THRESHOLDS) -> PrCurve:
+def pr_curve(order: ScoreOrder, num_thresholds: int = DEFAULT_THRESHOLDS) -> PrCurve:
     """Returns points of the precision-recall curve, exact for the thresholds returned.
 
     Args:
-        histogram: The counts.
+        order: The counts.
         num_thresholds: The number of points, at least 2. They are even in recall, as far as whole
-            bins allow: the first one has the threshold 0, and each of the others the highest
+            cells allow: the first one has the threshold 0, and each of the others the highest
             threshold with at least its recall. With thresholds even in score, nearly all points of
             a curve with few clicks would have a recall near 0. TensorBoard's tooltip labels points
             as if their thresholds were even in [0, 1].
@@ -68,14 +70,17 @@ def pr_curve(histogram: ScoreHistogram, num_thresholds: int = DEFAULT_THRESHOLDS
         TypeError, ValueError: `num_thresholds` is anything else.
     """
     check_int("num_thresholds", num_thresholds, 2)
-    caught = _from_above(histogram.positives)
-    alarms = _from_above(histogram.negatives)
+    cells = order.scored()
+    cuts = np.append(cells.apart, True)  # elsewhere a cell has scores on both sides
+    caught, alarms = _from_above(cells.positives)[cuts], _from_above(cells.negatives)[cuts]
     recalls = np.linspace(caught[0], 0.0, num_thresholds)
     at = len(caught) - 1 - np.searchsorted(caught[::-1], recalls)
     at[0] = 0
     tp, fp = caught[at], alarms[at]
+    lower = np.append(cells.lower, np.nextafter(1.0, 2.0))  # above all scores
+    lower[0] = 0.0
     return PrCurve(
-        thresholds=histogram.edges[at],
+        thresholds=lower[cuts][at],
         true_positives=tp,
         false_positives=fp,
         true_negatives=alarms[0] - fp,
@@ -83,6 +88,27 @@ def pr_curve(histogram: ScoreHistogram, num_thresholds: int = DEFAULT_THRESHOLDS
         precision=_ratio(tp, tp + fp, 0.0),
         recall=_ratio(tp, np.full_like(tp, caught[0]), 0.0),
     )
+
+
+def average_precision(order: ScoreOrder) -> float:
+    """Returns the area under the precision-recall curve: the mean precision at each click.
+
+    It is the sum over thresholds of the precision there times the growth of recall, without
+    interpolation (Manning et al. 2008, "Introduction to Information Retrieval").
+    """
+    cells = order.scored()
+    clicks, others = cells.positives, cells.negatives
+    if not clicks.any():
+        return math.nan
+    before = _from_above(clicks)[1:]
+    alarms = before + _from_above(others)[1:]
+    found = clicks + others
+    last = _ratio(before + clicks, alarms + found, 0.0)
+    # The mean of (before + x * clicks) / (alarms + x * found) over x from 0 to 1.
+    growth = _ratio(clicks, found, 0.0)
+    slower = _ratio(before - alarms * growth, found, 0.0)
+    mean = growth + slower * np.log1p(_ratio(found, alarms, 0.0))
+    return float(np.average(np.where(cells.exact, last, mean), weights=clicks))
 
 
 def calibration(histogram: ScoreHistogram) -> float:
@@ -102,72 +128,60 @@ class Reliability:
         predicted: The mean score of each group, shape (groups,).
         observed: The click rate of each group.
         weights: The weight of the examples of each group.
-        lower: The lower edge of the lowest bin of each group that is not empty.
-        upper: The upper edge of the highest bin of each group that is not empty.
     """
 
     predicted: Floats
     observed: Floats
     weights: Floats
-    lower: Floats
-    upper: Floats
 
 
-def reliability(histogram: ScoreHistogram, groups: int = 10) -> Reliability:
+def reliability(order: ScoreOrder, groups: int = 10) -> Reliability:
     """Returns the reliability curve: predicted and observed click rates.
 
     Source: DeGroot and Fienberg 1983; Niculescu-Mizil and Caruana 2005. The groups have nearly
-    equal weight, as far as whole bins allow; the mean score of whole bins is exact.
+    equal weight, as far as whole cells allow.
 
     Args:
-        histogram: The counts.
+        order: The counts.
         groups: The maximum number of groups, at least 1.
 
     Raises:
         TypeError, ValueError: `groups` is anything else.
     """
     check_int("groups", groups)
-    weights = histogram.positives + histogram.negatives
-    used = np.flatnonzero(weights)
-    weights = weights[used]
+    cells = order.scored()
+    weights = cells.positives + cells.negatives
     middles = (np.cumsum(weights) - 0.5 * weights) / max(weights.sum(), 1e-300)
     group = np.minimum((middles * groups).astype(np.int64), groups - 1)
-    starts = np.flatnonzero(np.diff(group, prepend=-1))
-    ends = np.append(starts[1:], len(used)) - 1 if len(used) else starts
-    heavy = _sums(weights, starts)
+    heavy = np.bincount(group, weights, groups).astype(np.float64)
+    used = heavy > 0
     return Reliability(
-        predicted=_sums(histogram.score_sums[used], starts) / heavy,
-        observed=_sums(histogram.positives[used], starts) / heavy,
-        weights=heavy,
-        lower=histogram.edges[used[starts]],
-        upper=histogram.edges[used[ends] + 1],
+        predicted=np.bincount(group, weights * cells.middle, groups)[used] / heavy[used],
+        observed=np.bincount(group, cells.positives, groups)[used] / heavy[used],
+        weights=heavy[used],
     )
 
 
-def expected_calibration_error(histogram: ScoreHistogram, groups: int = 10) -> float:
+def expected_calibration_error(order: ScoreOrder, groups: int = 10) -> float:
     """Returns the mean absolute difference of predicted and observed click rate over groups.
 
     Source: Naeini et al. 2015, "Obtaining Well Calibrated Probabilities Using Bayesian Binning";
     groups of equal weight as in Nixon et al. 2019, "Measuring Calibration in Deep Learning".
 
     Args:
-        histogram: The counts.
+        order: The counts.
         groups: As in `reliability`.
     """
-    curve = reliability(histogram, groups)
+    curve = reliability(order, groups)
     if len(curve.weights) == 0:
         return math.nan
     return float(np.average(np.abs(curve.predicted - curve.observed), weights=curve.weights))
 
 
 def _from_above(weights: Floats) -> Floats:
-    """Returns the weight at or above each edge, shape (bins + 1,)."""
+    """Returns the weight in each cell and above it, and then 0; shape (cells + 1,)."""
     return np.append(np.cumsum(weights[::-1])[::-1], 0.0)
 
 
 def _ratio(above: Floats, below: Floats, otherwise: float) -> Floats:
     return np.divide(above, below, out=np.full_like(above, otherwise), where=below > 0)
-
-
-def _sums(values: Array, starts: Array) -> Floats:
-    return np.add.reduceat(values, starts) if len(starts) else np.zeros(0)

@@ -21,13 +21,17 @@ POINTS: Final = "points"
 _SIDE, _MARGIN = 360, 36  # pixels of the picture
 _GREY, _BLUE, _PALE = (150, 150, 150), (31, 105, 180), (215, 226, 240)
 _DOT: Final = 4
+_CURVE_NOTE: Final = (
+    "The points are even in recall. The thresholds in the tooltip are not theirs: TensorBoard"
+    " computes them as even in the score, from the number of points."
+)
 
 
 class PrCurveMapper(ValueMapper):
     """Maps a precision-recall curve to the dashboard of that name.
 
-    Source: `tensorboard/plugins/pr_curve/summary.py`: a tensor of shape (6, thresholds), the
-    thresholds evenly spaced from 0 to 1.
+    Source: `tensorboard/plugins/pr_curve`: a tensor of shape (6, thresholds). The dashboard takes
+    thresholds to be even from 0 to 1, and has no place for others; the description says so.
     """
 
     def __call__(self, tag: str, value: Summary.Value) -> Iterator[Point]:
@@ -43,6 +47,7 @@ class PrCurveMapper(ValueMapper):
         data = np.array(rows, "<f4")
         content = plugin_data_pb2.PrCurvePluginData(version=0, num_thresholds=data.shape[1])
         owner = plugin("pr_curves", tensorboard_pb2.DATA_CLASS_TENSOR, content.SerializeToString())
+        owner.metadata.summary_description = _CURVE_NOTE
         yield Point(tag, owner, tensor_value(data))
 
 

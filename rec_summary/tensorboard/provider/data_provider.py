@@ -220,7 +220,7 @@ def _facts(tag: str, series: Series) -> dict[str, Any]:
         "max_step": step,
         "max_wall_time": wall_time,
         "plugin_content": series.plugin.metadata.plugin_data.content,
-        "description": "",
+        "description": series.plugin.metadata.summary_description,
         "display_name": tag if series.plugin.name in _NAMED else "",
     }
 

@@ -74,10 +74,10 @@ class RecommenderMetrics:
         reference: The reference file of an earlier run for drift; None builds the reference from
             the first examples of this run.
         reference_examples: The number of these examples.
-        bins: Bins of the score for calibration: a power of two, 64 to 65,536. The AUC has twice as
-            many cells, which adapt to the scores there are.
+        bins: Bins of the score for `scores` and `calibration`: a power of two, 64 to 65,536. The
+            AUC and the curves have twice as many cells, which adapt to the scores there are.
         thresholds: Thresholds of PR curves.
-        user_cells: Cells (24 bytes each) for the sample of users.
+        user_cells: Cells (32 bytes each) for the sample of users.
         sampled_rows: Sampled rows of each table.
         top: The number of most frequent ids to record.
         throughput: Whether to record throughput, the wait for data, and freshness.

@@ -75,6 +75,11 @@ def test_the_tags_are_the_same(both: Both, plugin: str) -> None:
     assert both.records.get(path) == both.exported.get(path)
 
 
+def test_the_page_of_pr_curves_says_that_its_thresholds_are_others(both: Both) -> None:
+    tags = both.exported.get("plugin/pr_curves/tags")
+    assert "are not theirs" in tags["every"]["curve"]["description"]
+
+
 @pytest.mark.parametrize("plugin", POINTS)
 def test_the_points_are_the_same(both: Both, plugin: str) -> None:
     series = list(_series(both.exported, plugin))
