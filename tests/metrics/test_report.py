@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from rec_summary.alerts.rules import BUILTIN, parse
+from rec_summary.metrics.quality import score_quality
 from rec_summary.metrics.quality.click_quality import ClickQuality
 from rec_summary.metrics.quality.grouped_auc import UserScores
 from rec_summary.metrics.quality.log_loss import LogLoss
@@ -54,6 +55,10 @@ def test_every_number_has_its_name() -> None:
     assert found.scalars["recommender/roc_error_bound/lifetime"] == 0.0
     assert found.scalars["recommender/log_loss/lifetime"] == state.loss.log_loss()
     assert found.scalars["recommender/examples/lifetime"] == 500
+    assert found.scalars["recommender/clicks/lifetime"] == clicks(1)[1].sum()
+    area = score_quality.average_precision(state.order)
+    assert found.scalars["recommender/average_precision/lifetime"] == area
+    assert "recommender/original_calibration/lifetime" not in found.scalars
     assert found.pr_curves["recommender/pr_curve/lifetime"].shape == (6, 5)
     edges, counts = found.histograms["recommender/scores/lifetime"]
     assert counts.sum() == 500
@@ -105,3 +110,12 @@ def test_the_alert_about_a_drop_of_an_auc_is_about_aucs_only() -> None:
     meant = {tag for tag in found if pattern.matches(tag)}
     assert meant == {"recommender/auc/lifetime", "recommender/gauc/lifetime"}
     assert found["recommender/grouped_users/lifetime"] == 7
+
+
+def test_the_quality_of_all_examples_is_there_for_sampled_non_clicks() -> None:
+    state = ClickQuality(128, 0.5)
+    state.update(*clicks(1))
+    found = read({"quality/lifetime": state}, Detail(curves=False)).scalars
+    expected = score_quality.original_quality(state.order, 0.5)
+    assert found["recommender/original_calibration/lifetime"] == expected.calibration
+    assert found["recommender/original_entropy/lifetime"] == expected.normalised_entropy

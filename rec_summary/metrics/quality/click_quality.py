@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import numpy as np
+
+from rec_summary.errors import three_part
 from rec_summary.metrics.exact_sum import Parts
 from rec_summary.metrics.quality.clicks import Clicks, Labels, clean
 from rec_summary.metrics.quality.log_loss import LogLoss
 from rec_summary.metrics.quality.score_histogram import BinnedScores, ScoreHistogram
 from rec_summary.metrics.quality.score_order import OrderBatch, ScoreOrder
-from rec_summary.metrics.state import Arrays, Scalable, nested, register, unnested
+from rec_summary.metrics.state import Array, Arrays, Scalable, nested, register, take, unnested
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 _CELLS: Final = 2  # of the order, for each bin
+_RATE: Final = "negative_rate"
 
 
 class QualityBatch(NamedTuple):
@@ -51,19 +55,25 @@ class ClickQuality(Scalable):
         scores: The scores by bin.
         loss: The sums of the log loss.
         order: The order of the scores, in twice as many cells as there are bins.
+        negative_rate: The share of non-clicks that training has, above 0 and at most 1.
     """
 
+    _settings = (_RATE,)
     _parts = ("scores", "loss", "order")
 
-    def __init__(self, bins: int = 1024) -> None:
+    def __init__(self, bins: int = 1024, negative_rate: float = 1.0) -> None:
         """Starts empty.
 
         Args:
             bins: The number of bins of the score, a power of two, 64 to 65,536.
+            negative_rate: As the attribute.
 
         Raises:
-            TypeError, ValueError: `bins` is anything else.
+            TypeError, ValueError: An argument is anything else.
         """
+        if not 0 < negative_rate <= 1:
+            raise ValueError(three_part("negative_rate", negative_rate, "a number in (0, 1]"))
+        self.negative_rate = float(negative_rate)
         self.scores = ScoreHistogram(bins)
         self.loss = LogLoss()
         self.order = ScoreOrder(_CELLS * bins)
@@ -95,6 +105,13 @@ class ClickQuality(Scalable):
         self.loss.count_losses(batch.losses, batch.labels, batch.binned.weights)
         self.order.count(batch.order)
 
+    def arrays(self) -> dict[str, Array]:
+        """Returns the arrays of the parts, and ``negative_rate`` if it is not 1."""
+        found = super().arrays()
+        if self.negative_rate == 1.0:
+            del found[_RATE]
+        return found
+
     @classmethod
     def from_arrays(cls, arrays: Arrays) -> Self:
         """Returns the state of these arrays; those of earlier versions are without an order.
@@ -106,4 +123,7 @@ class ClickQuality(Scalable):
             scores = ScoreHistogram.from_arrays(unnested("scores", arrays))
             order = ScoreOrder.from_histogram(scores, _CELLS * scores.bins)
             arrays = {**arrays, **nested("order", order.arrays())}
-        return super().from_arrays(arrays)
+        rate = float(take(arrays, _RATE, np.float64)) if _RATE in arrays else 1.0
+        state = cls(negative_rate=rate)
+        state._take_contents(arrays)
+        return state

@@ -85,6 +85,11 @@ class LogLoss(Scalable):
         return self._weights.value()
 
     @property
+    def clicks(self) -> float:
+        """The weight of the clicks counted."""
+        return self._clicks.value()
+
+    @property
     def click_rate(self) -> float:
         """The weight of clicks divided by the whole weight; NaN before the first example."""
         weight = self.weight

@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 import numpy as np
 
+from rec_summary.metrics.quality.log_loss import LogLoss
 from rec_summary.metrics.quality.score_histogram import ScoreHistogram
 from rec_summary.metrics.quality.score_order import ScoreOrder
 from rec_summary.metrics.state import Floats, check_int
 
 DEFAULT_THRESHOLDS = 129
+LEAST_SCORE: Final = 1e-7
+"""As in `LogLoss`."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +115,88 @@ def average_precision(order: ScoreOrder) -> float:
     return float(np.average(np.where(cells.exact, last, mean), weights=clicks))
 
 
+class Entropies(NamedTuple):
+    """Normalised entropies besides that of `LogLoss`; NaN if all labels are the same.
+
+    Attributes:
+        of_clicks: The part of the normalised entropy that is the log loss of clicks.
+        recalibrated: The normalised entropy after the odds of all scores are multiplied by the
+            factor that makes the calibration 1: what is left is not the fault of the calibration.
+    """
+
+    of_clicks: float
+    recalibrated: float
+
+
+def entropies(order: ScoreOrder) -> Entropies:
+    """Returns the normalised entropy of clicks, and that of recalibrated scores."""
+    cells = order.scored()
+    clicks, others = float(cells.positives.sum()), float(cells.negatives.sum())
+    if not clicks or not others:
+        return Entropies(math.nan, math.nan)
+    scores = np.clip(cells.middle, LEAST_SCORE, 1.0 - LEAST_SCORE)
+    unit = _entropy(clicks, others)
+    odds = np.log(scores) - np.log1p(-scores)
+    weights, low, high = cells.positives + cells.negatives, -40.0, 40.0
+    for _ in range(40):  # the mean score rises with the shift of the log-odds
+        shift = 0.5 * (low + high)
+        is_high = float(weights @ (1.0 / (1.0 + np.exp(-odds - shift)))) > clicks
+        low, high = (low, shift) if is_high else (shift, high)
+    shifted = odds + 0.5 * (low + high)
+    loss = cells.positives @ np.logaddexp(0.0, -shifted) + cells.negatives @ np.logaddexp(
+        0.0, shifted
+    )
+    return Entropies(float(-(cells.positives @ np.log(scores))) / unit, float(loss) / unit)
+
+
+class OriginalQuality(NamedTuple):
+    """The quality for the examples before non-clicks were left out.
+
+    Attributes:
+        calibration: Predicted clicks divided by observed clicks.
+        normalised_entropy: The log loss divided by the entropy of the click rate.
+    """
+
+    calibration: float
+    normalised_entropy: float
+
+
+def original_quality(order: ScoreOrder, negative_rate: float) -> OriginalQuality:
+    """Returns the quality for all examples, of which training had a sample of the non-clicks.
+
+    A score p of the sample stands for p / (p + (1 - p) / negative_rate), and each non-click for
+    1 / negative_rate of them.
+    Source: He et al. 2014, "Practical Lessons from Predicting Clicks on Ads at Facebook", 6.3.
+
+    Args:
+        order: The counts.
+        negative_rate: The share of non-clicks that training had, above 0 and at most 1.
+    """
+    cells = order.scored()
+    clicks, others = float(cells.positives.sum()), float(cells.negatives.sum()) / negative_rate
+    if not clicks or not others:
+        return OriginalQuality(math.nan, math.nan)
+    scores = np.clip(cells.middle, LEAST_SCORE, 1.0 - LEAST_SCORE)
+    negatives = cells.negatives / negative_rate
+    rest = (1.0 - scores) / negative_rate
+    original = scores / (scores + rest)
+    predicted = float((cells.positives + negatives) @ original)
+    loss = -(cells.positives @ np.log(original) + negatives @ np.log(rest / (scores + rest)))
+    return OriginalQuality(predicted / clicks, float(loss) / _entropy(clicks, others))
+
+
+def calibration_free_entropy(loss: LogLoss, histogram: ScoreHistogram) -> float:
+    """Returns the log loss divided by that of predicting the mean score for every example.
+
+    A model that predicts too much everywhere is compared with one that predicts as much too much.
+    """
+    rate = loss.click_rate
+    mean = float(histogram.score_sums.sum()) / loss.weight if loss.weight else math.nan
+    if not 0 < mean < 1:
+        return math.nan
+    return loss.log_loss() / -(rate * math.log(mean) + (1 - rate) * math.log1p(-mean))
+
+
 def calibration(histogram: ScoreHistogram) -> float:
     """Returns predicted clicks divided by observed clicks; above 1 is over-prediction.
 
@@ -181,6 +267,12 @@ def expected_calibration_error(order: ScoreOrder, groups: int = 10) -> float:
 def _from_above(weights: Floats) -> Floats:
     """Returns the weight in each cell and above it, and then 0; shape (cells + 1,)."""
     return np.append(np.cumsum(weights[::-1])[::-1], 0.0)
+
+
+def _entropy(clicks: float, others: float) -> float:
+    """Returns the log loss of predicting the click rate, summed over all examples."""
+    total = clicks + others
+    return -(clicks * math.log(clicks / total) + others * math.log(others / total))
 
 
 def _ratio(above: Floats, below: Floats, otherwise: float) -> Floats:

@@ -15,7 +15,8 @@ TELEMETRY: Final = "telemetry/"
 
 _DETAIL: Final = re.compile(
     r"recommender/(?="
-    r"table/|host/|roc_error_bound/|grouped_|examples/|refused/"
+    r"table/|host/|roc_error_bound/|grouped_|examples/|clicks/|refused/"
+    r"|calibration_free_entropy/|recalibrated_entropy/|entropy_of_clicks/"
     r"|drift/(js|psi_by_chance)/|drift/psi/(?!label$|rating$|prediction$)"
     r"|throughput/(?!samples_per_second$))"
 )

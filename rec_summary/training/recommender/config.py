@@ -58,6 +58,8 @@ class RecommenderMetrics:
         task: ``"clicks"`` or ``"ratings"``.
         logits: Whether predictions are log-odds and not probabilities.
         weights: The weights of examples; all 1 if None.
+        negative_rate: The share of non-clicks that the training has, above 0; below 1, the
+            calibration and the normalised entropy of all examples are recorded as well.
         users: Integer or string ids, for the AUC within each user.
         ids: The ids of the lookups in each embedding table, by the name of the table's parameter
             or a unique prefix of it, such as ``"item_embedding"``. They are integers, or strings
@@ -95,6 +97,7 @@ class RecommenderMetrics:
     task: str = "clicks"
     logits: bool = False
     weights: Source | None = None
+    negative_rate: float = 1.0
     users: Source | None = None
     ids: Mapping[str, Source] = field(default_factory=dict)
     unknown_ids: Mapping[str, int] = field(default_factory=dict)
@@ -148,6 +151,11 @@ class RecommenderMetrics:
         check_type("bins", self.bins, int, _BINS)
         if not 64 <= self.bins <= 65_536 or self.bins & (self.bins - 1):
             raise ValueError(three_part("bins", self.bins, _BINS))
+        share = "a number above 0, at most 1; below 1 only for task='clicks'"
+        check_type("negative_rate", self.negative_rate, (int, float), share)
+        least = 1 if self.task == "ratings" else 0
+        if not 0 < self.negative_rate <= 1 or self.negative_rate < least:
+            raise ValueError(three_part("negative_rate", self.negative_rate, share))
         seconds = "a finite number of seconds, at least 0"
         check_type("state_secs", self.state_secs, (int, float), seconds)
         if not 0 <= self.state_secs < float("inf"):

@@ -43,7 +43,17 @@ _REMEDIES: Final = {
 }
 # Without a value if the network predicts NaN; each with the name of a window.
 _OF_PREDICTIONS: Final = {
-    "clicks": ("auc", "log_loss", "normalised_entropy", "calibration", "calibration_error"),
+    "clicks": (
+        *(
+            "auc",
+            "average_precision",
+            "log_loss",
+            "normalised_entropy",
+            "calibration",
+            "calibration_error",
+        ),
+        *("calibration_free_entropy", "recalibrated_entropy", "entropy_of_clicks"),
+    ),
     "ratings": ("rmse", "mae", "bias"),
 }
 
@@ -75,7 +85,8 @@ class RankMetrics:
         self._users: dict[str, Window[Any]] = {}
         self._predicts_nan = False  # in the last batch
         if options.predictions is not None:
-            empty = ClickQuality(options.bins) if options.task == "clicks" else RatingErrors()
+            is_clicks, rate = options.task == "clicks", options.negative_rate
+            empty = ClickQuality(options.bins, rate) if is_clicks else RatingErrors()
             self._quality = _windows(empty, options)
         if options.users is not None:
             # To scale the cells of users in a decaying window would copy all of them.
@@ -106,6 +117,8 @@ class RankMetrics:
             "features": sorted(options.features),
             "sampled_rows": options.sampled_rows,
         }
+        if options.negative_rate < 1:
+            parts["negative_rate"] = options.negative_rate
         return json.dumps(parts, sort_keys=True)
 
     @property

@@ -46,3 +46,18 @@ def test_reliability_is_near_that_of_scikit_learn(stream):
     found = score_quality.reliability(state.order, 5)
     np.testing.assert_allclose(found.predicted, predicted, rtol=0.01)
     np.testing.assert_allclose(found.observed, observed, rtol=0.1)
+
+
+def test_the_rate_of_non_clicks_is_part_of_the_state(stream):
+    scores, labels, _ = stream
+    state, other = ClickQuality(64, 0.25), ClickQuality(64)
+    state.update(scores, labels)
+    restored = ClickQuality.from_arrays(state.arrays())
+    assert restored.negative_rate == 0.25
+    state.merge(restored)
+    assert "negative_rate" not in other.arrays()  # as earlier versions stored it
+    with pytest.raises(ValueError, match="negative_rate of a state to merge"):
+        state.merge(other)
+    for rate in (0.0, 1.5, float("nan")):
+        with pytest.raises(ValueError, match="negative_rate is invalid"):
+            ClickQuality(64, rate)

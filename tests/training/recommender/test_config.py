@@ -55,6 +55,9 @@ def test_places_may_be_positions_names_functions_and_columns() -> None:
         ({"user_cells": 100}, ValueError, "user_cells"),
         ({"state_secs": -1}, ValueError, "state_secs"),
         ({"reference": 3}, TypeError, "reference"),
+        ({"negative_rate": 0}, ValueError, "negative_rate"),
+        ({"negative_rate": "1"}, TypeError, "negative_rate"),
+        ({"negative_rate": 0.5, "task": "ratings"}, ValueError, "negative_rate"),
     ],
 )
 def test_a_mistake_is_named_with_what_was_received(arguments, error, name) -> None:
