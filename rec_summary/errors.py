@@ -6,7 +6,11 @@ is invalid, its path and the byte offset are in front.
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import os
+from collections.abc import Iterator
+from typing import Any
 
 from rec_summary.scrubbing import scrubbed
 
@@ -34,6 +38,43 @@ class _Verbatim(str):
 def verbatim(text: str) -> str:
     """Marks `text` to be shown by `three_part` without quotation marks."""
     return _Verbatim(text)
+
+
+@contextlib.contextmanager
+def os_errors_as(kind: type[Exception], what: str, path: str, expected: str) -> Iterator[None]:
+    """Turns an OSError of the block into an error of three parts that names a path.
+
+    Args:
+        kind: The class of the error.
+        what: What is invalid.
+        path: What was received; the reason is added.
+        expected: What is accepted.
+    """
+    try:
+        yield
+    except OSError as error:
+        received = verbatim(f"{path}: {error.strerror or error}")
+        raise kind(three_part(what, received, expected)) from error
+
+
+def required(module: str, what: str, extra: str) -> Any:
+    """Returns a module that only some features need.
+
+    Args:
+        module: The module.
+        what: What needs it.
+        extra: The extra of this package that installs it.
+
+    Raises:
+        ImportError: It is not installed.
+    """
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        package = module.partition(".")[0]
+        raise ImportError(
+            f"{what} needs {package}, which is not installed: pip install 'rec_summary[{extra}]'"
+        ) from error
 
 
 class RecSummaryError(Exception):

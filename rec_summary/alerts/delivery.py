@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from rec_summary.alerts.states import Transition
-from rec_summary.errors import three_part, verbatim
+from rec_summary.errors import os_errors_as, three_part
 from rec_summary.series.options import ArgumentError
 from rec_summary.series.text import printable
 from rec_summary.tables.formats import json_value
@@ -102,12 +102,9 @@ class AlertLog:
         self._complain = complain
         self._is_failing = False
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-        try:
+        what, expected = "the log of alerts", "a file that can be written to"
+        with os_errors_as(ArgumentError, what, printable(self._path), expected):
             self._file = os.open(self._path, flags, _MODE)
-        except OSError as error:
-            received = verbatim(f"{printable(self._path)} ({error.strerror})")
-            expected = "a file that can be written to"
-            raise ArgumentError(three_part("the log of alerts", received, expected)) from error
         self._is_torn = self._ends_within_a_line()
 
     def write(self, transition: Transition) -> None:

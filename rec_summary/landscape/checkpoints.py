@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy.typing as npt
 
-from rec_summary.errors import SourceError, three_part, verbatim
+from rec_summary.errors import SourceError, os_errors_as, three_part, verbatim
 from rec_summary.landscape.metadata import Metadata
 from rec_summary.records.checkpoints.file import CheckpointError, CheckpointFile
 from rec_summary.records.checkpoints.sparse import BASE, ROWS, VALUES, dense_name, restored
@@ -154,10 +154,8 @@ def _open(metadata: Metadata, number: int) -> CheckpointFile:
         raise SourceError(three_part(what, verbatim("none"), f"one of those kept: {there}"))
     path = os.path.join(metadata.folder, name)
     try:
-        return CheckpointFile(path)
-    except OSError as error:
-        received = verbatim(f"{path}: {error.strerror or error}")
-        raise SourceError(three_part(what, received, "a readable file")) from error
+        with os_errors_as(SourceError, what, path, "a readable file"):
+            return CheckpointFile(path)
     except CheckpointError as error:
         raise SourceError(str(error)) from error
 

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from rec_summary.errors import RecSummaryError, three_part, verbatim
+from rec_summary.errors import RecSummaryError, required, three_part, verbatim
 from rec_summary.landscape.store import read_plane
 from rec_summary.processes import end_with_parent, reporting_killed_workers
 
@@ -116,7 +116,8 @@ def evaluate(
         for index in indices:
             yield [index], _evaluate(task, points[[index]])
         return
-    joblib = _joblib()
+    what = "computing loss landscapes in several processes"
+    joblib = required("joblib", what, "landscape")
     with _backend(joblib, engine):
         workers = joblib.effective_n_jobs(engine.jobs)
         blocks = np.array_split(np.asarray(indices), min(len(indices), workers * _BLOCKS_EACH))
@@ -229,14 +230,3 @@ def _backend(joblib: Any, engine: EvaluationEngine) -> Iterator[None]:
             importlib.import_module("joblibspark").register_spark()
         with joblib.parallel_config(backend=engine.name, n_jobs=engine.jobs):
             yield
-
-
-def _joblib() -> Any:
-    try:
-        import joblib
-    except ModuleNotFoundError as error:
-        raise ImportError(
-            "computing loss landscapes in several processes needs joblib, which is not "
-            "installed: pip install 'rec_summary[landscape]'"
-        ) from error
-    return joblib

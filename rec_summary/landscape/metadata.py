@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from rec_summary.errors import SourceError, three_part, verbatim
+from rec_summary.errors import SourceError, os_errors_as, three_part, verbatim
 from rec_summary.records.files import read_plain, refuse_link
 
 CHECKPOINT_FOLDER: Final = "ckpt_dir"
@@ -58,16 +58,14 @@ def read_metadata(summary_dir: str | os.PathLike[str]) -> Metadata:
     folder = os.path.join(os.fspath(summary_dir), CHECKPOINT_FOLDER)
     path = os.path.join(folder, METADATA_NAME)
     what = "the metadata of a loss landscape"
-    try:
+    expected = (
+        "a record directory of a training with collect_specified_data={'collect_landscape': {...}}"
+    )
+    with os_errors_as(SourceError, what, path, expected):
         refuse_link(folder)
-        return _parse(folder, json.loads(read_plain(path, _MOST_METADATA)))
-    except OSError as error:
-        received = verbatim(f"{path}: {error.strerror or error}")
-        expected = (
-            "a record directory of a training with collect_specified_data="
-            "{'collect_landscape': {...}}"
-        )
-        raise SourceError(three_part(what, received, expected)) from error
+        content = read_plain(path, _MOST_METADATA)
+    try:
+        return _parse(folder, json.loads(content))
     except (
         *(ValueError, ArithmeticError, LookupError, TypeError, AttributeError),
         *(RecursionError, MemoryError),

@@ -18,7 +18,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from rec_summary.errors import DestinationError, RecSummaryError, SourceError, three_part, verbatim
+from rec_summary.errors import (
+    DestinationError,
+    RecSummaryError,
+    SourceError,
+    os_errors_as,
+    three_part,
+    verbatim,
+)
 from rec_summary.records.files import PlainFile
 from rec_summary.scrubbing import STORES, remember, scrubbed
 
@@ -283,12 +290,9 @@ def fetch_tree(url: Url, directory: str, progress: Progress | None = None) -> No
         if progress is not None:
             progress(url, done, total)
         local = os.path.join(directory, entry.url.below or entry.url.name)
-        try:
+        what, expected = "the temporary directory", "one with room for a copy"
+        with os_errors_as(DestinationError, what, directory, expected):
             os.makedirs(os.path.dirname(local), exist_ok=True)
-        except OSError as error:
-            received = verbatim(f"{directory}: {error.strerror or error}")
-            text = three_part("the temporary directory", received, "one with room for a copy")
-            raise DestinationError(text) from error
         with _errors_of(url, SOURCE):
             fs, path = entry.url.connect(SOURCE)
             fs.get_file(path, local)

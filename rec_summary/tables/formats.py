@@ -18,7 +18,14 @@ from typing import IO, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from rec_summary.errors import DestinationError, SourceError, three_part, verbatim
+from rec_summary.errors import (
+    DestinationError,
+    SourceError,
+    os_errors_as,
+    required,
+    three_part,
+    verbatim,
+)
 from rec_summary.records.files import write_atomically
 from rec_summary.records.reading.runs import Run, find_runs
 from rec_summary.records.remote import to_place
@@ -151,24 +158,17 @@ def export_tables(
         require_pyarrow()
     chosen = some_matching_runs(find_runs(source), runs)
     report = Report()
-    try:
+    what, place = "the directory of the tables", printable(destination)
+    with os_errors_as(DestinationError, what, place, "one that can be written to"):
         os.makedirs(destination, exist_ok=True)
         with _Tables(destination, form) as tables:
             _write_values(chosen, selection, report, tables, progress)
             _write_lineage(chosen, report, tables)
             if not report.records:
+                received = verbatim(f"{report.files} files without a readable record")
                 raise SourceError(
-                    three_part(
-                        "the source of records",
-                        verbatim(f"{report.files} files without a readable record"),
-                        "at least one record",
-                    )
+                    three_part("the source of records", received, "at least one record")
                 )
-    except OSError as error:
-        received = verbatim(f"{printable(destination)}: {error.strerror or error}")
-        raise DestinationError(
-            three_part("the directory of the tables", received, "one that can be written to")
-        ) from error
     return TableReport(
         tables=tables.written,
         problems=tuple(report.problems),
@@ -557,11 +557,5 @@ def require_pyarrow() -> tuple[Any, Any]:
     Raises:
         ImportError: It is not installed, or not for this NumPy.
     """
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ModuleNotFoundError as error:
-        raise ImportError(
-            "Parquet files need pyarrow, which is not installed: pip install 'rec_summary[tables]'"
-        ) from error
-    return pyarrow, parquet
+    what = "the format parquet"
+    return required("pyarrow", what, "tables"), required("pyarrow.parquet", what, "tables")

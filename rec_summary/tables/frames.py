@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from rec_summary.errors import three_part, verbatim
+from rec_summary.errors import required, three_part, verbatim
 from rec_summary.records.reading.runs import Run, find_runs
 from rec_summary.records.remote import to_place
 from rec_summary.series.batch import Columns, concatenated, rows_of
@@ -370,11 +370,4 @@ def _steps_rise(found: pd.DataFrame) -> bool:
 
 
 def _pandas() -> Any:
-    try:
-        import pandas
-    except ModuleNotFoundError as error:
-        raise ImportError(
-            "rec_summary.load needs pandas, which is not installed: "
-            "pip install 'rec_summary[tables]'"
-        ) from error
-    return pandas
+    return required("pandas", "rec_summary.load", "tables")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from rec_summary.errors import DestinationError, RecSummaryError, three_part, verbatim
+from rec_summary.errors import DestinationError, RecSummaryError, os_errors_as, three_part, verbatim
 from rec_summary.records.files import write_atomically
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.batch import SCALAR
@@ -216,18 +216,16 @@ def plot(lines: Sequence[Line], path: str, options: PlotOptions) -> list[str]:
     figure = _figure(panels, options)
     # Without dates and random names, the same records give the same file.
     about: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(form, {})
-    try:
-        import matplotlib
+    import matplotlib
 
-        with (
-            write_atomically(path) as file,
-            matplotlib.rc_context({"svg.hashsalt": "rec_summary"}),
-        ):
-            figure.savefig(file, format=form, dpi=options.dpi, metadata=about)
-    except OSError as error:
-        received = verbatim(f"{printable(path)}: {error.strerror or error}")
-        expected = "a file that can be written"
-        raise DestinationError(three_part("the picture", received, expected)) from error
+    with (
+        os_errors_as(
+            DestinationError, "the picture", printable(path), "a file that can be written"
+        ),
+        write_atomically(path) as file,
+        matplotlib.rc_context({"svg.hashsalt": "rec_summary"}),
+    ):
+        figure.savefig(file, format=form, dpi=options.dpi, metadata=about)
     return list(panels)
 
 

@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from rec_summary.errors import DestinationError, three_part, verbatim
+from rec_summary.errors import DestinationError, os_errors_as, three_part
 from rec_summary.records.files import write_atomically
 from rec_summary.records.format import framing
 from rec_summary.records.format.bounds import MOST_BYTES
@@ -27,6 +27,7 @@ from rec_summary.records.reading.reader import (
 from rec_summary.records.reading.runs import Run, find_runs, relative_path
 from rec_summary.records.remote import Url, open_binary, overlap, to_place
 
+_DESTINATION: Final = "the destination of the repair"
 _WINDOW: Final = 1 << 22
 _SMALLEST_WINDOW: Final = 1 << 12
 _SHORT: Final = 1 << 12  # bytes; a record of so few is always checked
@@ -98,10 +99,8 @@ def repair(
     other, done, total = 0, 0, sum(run.nbytes for run in runs)
     for run in runs:
         target = os.path.join(destination, relative_path(run.path, source))
-        try:
+        with _unusable(destination):
             os.makedirs(target, exist_ok=True)
-        except OSError as error:
-            raise _unusable(destination, error) from error
         for file in run.files:
             if progress is not None:
                 progress(run.name, done, max(total, done))
@@ -110,12 +109,9 @@ def repair(
             except OSError as error:
                 unreadable.append((file.path, error.strerror or str(error)))
                 continue
-            with reader:
+            with reader, _unusable(destination):
                 copy = os.path.join(target, os.path.basename(file.path))
-                try:
-                    files.append(_copy(reader, copy))
-                except OSError as error:
-                    raise _unusable(destination, error) from error
+                files.append(_copy(reader, copy))
             done += file.nbytes
         other += _others(run)
     if progress is not None:
@@ -124,16 +120,13 @@ def repair(
 
 
 def _check(source: str, destination: str) -> None:
-    what = "the destination of the repair"
     if overlap(source, destination):
         expected = "two directories of which neither is in the other"
-        raise DestinationError(three_part(what, destination, expected))
-    try:
+        raise DestinationError(three_part(_DESTINATION, destination, expected))
+    with _unusable(destination):
         if os.path.exists(destination) and os.listdir(destination):
             expected = "an empty directory, or one that does not exist"
-            raise DestinationError(three_part(what, destination, expected))
-    except OSError as error:
-        raise _unusable(destination, error) from error
+            raise DestinationError(three_part(_DESTINATION, destination, expected))
 
 
 def _copy(reader: RecordReader, path: str) -> FileRepair:
@@ -265,8 +258,6 @@ def _others(run: Run) -> int:
         )
 
 
-def _unusable(destination: str, error: OSError) -> DestinationError:
-    received = verbatim(f"{destination}: {error.strerror or error}")
-    return DestinationError(
-        three_part("the destination of the repair", received, "a directory that can be written to")
-    )
+def _unusable(destination: str) -> contextlib.AbstractContextManager[None]:
+    expected = "a directory that can be written to"
+    return os_errors_as(DestinationError, _DESTINATION, destination, expected)

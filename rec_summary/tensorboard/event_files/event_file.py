@@ -215,15 +215,12 @@ class EventFile:
         """
         with self._logdir.made(self._run) as directory:
             file = self._opened(directory)
-        try:
-            with file:
-                self._put(file)
-                if settle and os.fstat(file.fileno()).st_size > self.position.size:
-                    self._cut(file, self.position.size)
-                self.position.mark = _mark(os.fstat(file.fileno()))
-        except OSError as error:
-            place = os.path.join(self._logdir.path, self._run)
-            raise unusable("the event file in", place, error) from error
+        place = os.path.join(self._logdir.path, self._run)
+        with unusable("the event file in", place), file:
+            self._put(file)
+            if settle and os.fstat(file.fileno()).st_size > self.position.size:
+                self._cut(file, self.position.size)
+            self.position.mark = _mark(os.fstat(file.fileno()))
         self._held = bytearray()
 
     def _opened(self, directory: int) -> io.FileIO:

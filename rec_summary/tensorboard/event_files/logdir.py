@@ -15,7 +15,7 @@ from typing import IO, Final
 
 import filelock
 
-from rec_summary.errors import DestinationError, three_part, verbatim
+from rec_summary.errors import DestinationError, os_errors_as, three_part, verbatim
 from rec_summary.records.files import write_atomically
 from rec_summary.records.locks import file_lock
 from rec_summary.series.text import printable
@@ -63,11 +63,9 @@ class LogDir:
             expected = "a local directory; `rec-summary export` copies its output to a URL"
             raise DestinationError(three_part("the log directory", self.path, expected))
         with contextlib.ExitStack() as stack:
-            try:
+            with unusable("the log directory", self.path):
                 os.makedirs(self.path, exist_ok=True)
                 self._fd = os.open(self.path, _DIRECTORY)
-            except OSError as error:
-                raise unusable("the log directory", self.path, error) from error
             stack.callback(os.close, self._fd)
             if self._lock:
                 stack.enter_context(_locked(os.path.join(self.path, LOCK_NAME)))
@@ -127,13 +125,14 @@ class LogDir:
                 raised an OSError. Directories that were created for it are removed then.
         """
         new: list[str] = []
-        try:
-            with self._below(run, new) as fd:
-                assert fd is not None  # missing directories were made
-                yield fd
-        except OSError as error:
-            self.remove_empty(new)
-            raise unusable("the run directory", os.path.join(self.path, run), error) from error
+        with unusable("the run directory", os.path.join(self.path, run)):
+            try:
+                with self._below(run, new) as fd:
+                    assert fd is not None  # missing directories were made
+                    yield fd
+            except OSError:
+                self.remove_empty(new)
+                raise
 
     @contextlib.contextmanager
     def replacing(self, path: str) -> Iterator[IO[bytes]]:
@@ -164,11 +163,9 @@ class LogDir:
         Raises:
             DestinationError: It cannot be reached, or the block raised an OSError.
         """
-        try:
-            with self._below(run) as fd:
-                yield fd
-        except OSError as error:
-            raise unusable("the run directory", os.path.join(self.path, run), error) from error
+        place = os.path.join(self.path, run)
+        with unusable("the run directory", place), self._below(run) as fd:
+            yield fd
 
     @contextlib.contextmanager
     def _below(self, run: str, made: list[str] | None = None) -> Iterator[int | None]:
@@ -204,30 +201,27 @@ def ours(fd: int) -> list[str]:
 
 @contextlib.contextmanager
 def _locked(path: str) -> Iterator[None]:
-    try:
+    with unusable("the lock of the log directory", path):
         lock = file_lock(path, timeout=0)
-        lock.acquire()
-    except filelock.Timeout as error:
-        raise DestinationError(
-            three_part(
-                "the log directory",
-                verbatim(f"one that another export writes to; its lock is {printable(path)}"),
-                "a log directory that no other export uses: wait for that one to end",
-            )
-        ) from error
-    except NotImplementedError:
-        # A file system without locks: users have to avoid two exports at the same time.
-        yield
-        return
-    except OSError as error:
-        raise unusable("the lock of the log directory", path, error) from error
+        try:
+            lock.acquire()
+        except NotImplementedError:
+            pass  # a file system without locks: users have to avoid two exports at the same time
+        except filelock.Timeout as error:
+            raise DestinationError(
+                three_part(
+                    "the log directory",
+                    verbatim(f"one that another export writes to; its lock is {printable(path)}"),
+                    "a log directory that no other export uses: wait for that one to end",
+                )
+            ) from error
     try:
         yield
     finally:
         lock.release()
 
 
-def unusable(what: str, path: str, error: OSError) -> DestinationError:
-    """Returns the error that says why something in the log directory cannot be used."""
-    received = verbatim(f"{printable(path)}: {error.strerror or error}")
-    return DestinationError(three_part(what, received, "a directory that can be written to"))
+def unusable(what: str, path: str) -> contextlib.AbstractContextManager[None]:
+    """Turns an OSError of the block into one that says what in the log directory is unusable."""
+    expected = "a directory that can be written to"
+    return os_errors_as(DestinationError, what, printable(path), expected)

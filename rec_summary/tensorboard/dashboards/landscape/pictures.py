@@ -7,15 +7,12 @@ from typing import Any, Final
 
 import numpy as np
 
+from rec_summary.errors import required
 from rec_summary.series.text import printable
 from rec_summary.tensorboard.dashboards import colours
 from rec_summary.tensorboard.dashboards.landscape.mesh import is_wide
 from rec_summary.values.landscape import Landscape
 
-MISSING: Final = (
-    "pictures of loss landscapes need matplotlib, which is not installed: "
-    "pip install 'rec_summary[pictures]'"
-)
 _INCHES: Final = (7.2, 5.6)
 _DPI: Final = 110
 _LEVELS: Final = 30
@@ -82,12 +79,9 @@ def _label(text: str) -> str:
 
 
 def _figure(landscape: Landscape, **options: Any) -> tuple[Any, Any]:
-    try:
-        from matplotlib.figure import Figure
-    except ModuleNotFoundError as error:
-        raise ImportError(MISSING) from error
+    figures = required("matplotlib.figure", "a picture of a loss landscape", "pictures")
     # Not pyplot, which keeps figures and needs a display.
-    figure = Figure(figsize=_INCHES, dpi=_DPI, layout="constrained")
+    figure = figures.Figure(figsize=_INCHES, dpi=_DPI, layout="constrained")
     axes = figure.add_subplot(**options)
     axes.set(xlabel="direction 1", ylabel="direction 2", title=title(landscape))
     return figure, axes
