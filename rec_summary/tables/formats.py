@@ -43,7 +43,7 @@ from rec_summary.series.overview.rows import column_names, rows
 from rec_summary.series.report import Problem, Report
 from rec_summary.series.text import printable, valid
 from rec_summary.series.values import Value, evaluations, finished
-from rec_summary.tables.frames import histogram_row, place_row
+from rec_summary.tables.frames import histogram_row, place_row, unreadable_reported
 from rec_summary.values.landscape import from_landscape
 
 FORMATS: Final = ("csv", "jsonl", "parquet")
@@ -197,16 +197,14 @@ def _write_values(
 
 
 def _write_value(value: Value, report: Report, tables: _Tables) -> None:
-    kind, tag, _, origin = value.recorded
-    try:
+    kind = value.recorded.kind
+    with unreadable_reported(value.recorded, report):
         if kind == HISTOGRAM:
             tables.write("histograms", [_histogram_row(value)])
         elif kind == _LANDSCAPE:
             tables.write("landscapes", list(_landscape_rows(value)))
         else:
             report.unknown[kind] += 1
-    except ValueError as error:
-        report.problem(origin.path, origin.offset, f"{kind} {tag!r} cannot be read: {error}")
 
 
 def _write_lineage(runs: Sequence[Run], report: Report, tables: _Tables) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import warnings
 from collections.abc import Iterator, Sequence
@@ -13,7 +14,7 @@ import numpy as np
 from rec_summary.errors import required, three_part, verbatim
 from rec_summary.records.reading.runs import Run, find_runs
 from rec_summary.records.remote import to_place
-from rec_summary.series.batch import Columns, concatenated, rows_of
+from rec_summary.series.batch import Columns, Recorded, concatenated, rows_of
 from rec_summary.series.limits import MOST_CELLS
 from rec_summary.series.options import (
     ArgumentError,
@@ -221,16 +222,8 @@ class Records:
 
     def landscapes(self) -> list[RecordedLandscape]:
         """Returns all loss landscapes."""
-        found = []
-        for value in self._values("loss_landscape"):
-            recorded = value.recorded
-            try:
-                landscape = from_landscape(recorded.value.loss_landscape)
-            except ValueError as error:
-                self._add_problem(recorded, error)
-                continue
-            found.append(RecordedLandscape(**place_row(value), landscape=landscape))
-        return found
+        found = self._found("loss_landscape", lambda value: from_landscape(value.loss_landscape))
+        return [RecordedLandscape(**place, landscape=landscape) for place, landscape in found]
 
     def evaluations(self) -> pd.DataFrame:
         """Returns the results of all evaluations, a row for each metric.
@@ -262,29 +255,18 @@ class Records:
 
     def _table(self, kind: str, names: tuple[str, ...], fields: Any) -> pd.DataFrame:
         pd = _pandas()
-        found = []
-        for value in self._values(kind):
-            recorded = value.recorded
-            try:
-                parts = fields(recorded.value)
-            except ValueError as error:
-                self._add_problem(recorded, error)
-                continue
-            found.append((*place_row(value).values(), *parts))
+        found = [(*place.values(), *parts) for place, parts in self._found(kind, fields)]
         table = pd.DataFrame(found, columns=["run", "rank", "tag", "step", "wall_time", *names])
         types = {"run": "category", "tag": "category", "step": "int64", "wall_time": "float64"}
         return table.astype(types)
 
-    def _values(self, kind: str) -> Iterator[Value]:
+    def _found(self, kind: str, fields: Any) -> Iterator[tuple[dict[str, Any], Any]]:
+        """Yields where each value of a kind was recorded, and what `fields` returns for it."""
         report = Report()
         for run in self._runs:
-            yield from recorded_values(run, [kind], self._selection, report)
-        self._take_problems(report)
-
-    def _add_problem(self, recorded: Any, error: ValueError) -> None:
-        report = Report()
-        what = f"{recorded.kind} {recorded.tag!r} cannot be read: {error}"
-        report.problem(recorded.origin.path, recorded.origin.offset, what)
+            for value in recorded_values(run, [kind], self._selection, report):
+                with unreadable_reported(value.recorded, report):
+                    yield place_row(value), fields(value.recorded.value)
         self._take_problems(report)
 
     def _take_problems(self, report: Report) -> None:
@@ -305,6 +287,16 @@ def _check_width(found: pd.DataFrame) -> None:
         received = verbatim(f"{steps:,} steps × {tags:,} tags")
         expected = f"at most {MOST_CELLS:,} cells: choose tags, runs or steps"
         raise ValueError(three_part("a wide table", received, expected))
+
+
+@contextlib.contextmanager
+def unreadable_reported(recorded: Recorded, report: Report) -> Iterator[None]:
+    """Turns a ValueError of the block into a problem with a recorded value."""
+    try:
+        yield
+    except ValueError as error:
+        what = f"{recorded.kind} {recorded.tag!r} cannot be read: {error}"
+        report.problem(recorded.origin.path, recorded.origin.offset, what)
 
 
 def place_row(value: Value) -> dict[str, Any]:
