@@ -67,11 +67,9 @@ def counts_of(numbers: Mapping[str, int]) -> str:
 
 def size_of(nbytes: float) -> str:
     """Returns a size with its unit."""
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if nbytes < 1000 or unit == "GB":
-            break
-        nbytes /= 1000
-    return f"{nbytes:.0f} {unit}" if unit == "bytes" else f"{nbytes:.1f} {unit}"
+    from rich.filesize import decimal
+
+    return decimal(int(nbytes))
 
 
 def number_of(value: object) -> str:

@@ -135,11 +135,6 @@ class EventReader:
             else:
                 yield item
 
-    def read_one(self) -> Record | None:
-        """Returns the next record alone; None if there is none, or none that can be read."""
-        record = self._next()
-        return record if isinstance(record, Record) else None
-
     def items(self) -> Iterator[Batch | Damage]:
         """Yields batches and what cannot be read between them, which is not reported."""
         if self._failure is not None:

@@ -24,7 +24,7 @@ from rec_summary.metrics.report import PREFIX, Detail, read
 from rec_summary.metrics.state import State, restore
 from rec_summary.records.reading.runs import RecordFile
 from rec_summary.series.batch import Record
-from rec_summary.series.event_reader import EventReader
+from rec_summary.series.event_reader import record_at
 from rec_summary.series.limits import Count, Rank, Step
 from rec_summary.series.report import Report
 from rec_summary.series.text import printable, reason
@@ -202,9 +202,8 @@ class Merging:
             self._note(f"{place.file} is gone, with states of its rank")
             return None
         # Read for a second time: the problems of the file are reported already.
-        with EventReader(files[place.file], Report(), place.offset) as reader:
-            decoded = reader.read_one()
-        if decoded is None or decoded.offset != place.offset:
+        decoded = record_at(files[place.file], place.offset)
+        if decoded is None:
             return None
         try:
             return _Loaded(place, decoded, *_states(decoded))
