@@ -1,4 +1,4 @@
-"""MindSpore 2.7 to 2.9 beside protobuf: importable when it can be, and told when it cannot."""
+"""MindSpore 2.7 to 2.9 beside protobuf: importable when it can be; an error when it cannot."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_the_users_choice_is_kept() -> None:
         "SummaryLandscape('.').gen_landscapes_with_multi_process('a:b')",
     ],
 )
-def test_what_stands_in_the_way_is_told(name: str) -> None:
+def test_what_stands_in_the_way_is_reported(name: str) -> None:
     code = (
         f"{PRETEND}import rec_summary\nfrom rec_summary._pb import summary_pb2\n"
         f"try:\n    rec_summary.{name}\nexcept ImportError as error:\n    print(error)\n"

@@ -1,4 +1,4 @@
-"""A training that writes records in a process of its own, as it is told on standard input.
+"""A training that writes records in a process of its own, as standard input says.
 
 Each line is JSON: `{"step": 3, "loss/auto": 0.5}` writes and flushes a record, `{"status":
 "FINISHED"}` a lineage, `{"rotate": true}` begins the next file, `{"restart": true}` the

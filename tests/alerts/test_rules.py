@@ -137,7 +137,7 @@ LOSS = Pattern("loss")
         ),
     ],
 )
-def test_what_is_meant(text: str, rule: Rule) -> None:
+def test_what_a_rule_means(text: str, rule: Rule) -> None:
     assert parse(text) == rule
 
 
@@ -219,7 +219,7 @@ def test_what_cannot_be_printed_does_not_move_the_caret() -> None:
         (Pattern("*", exact=True), ["*"], ["loss"]),
     ],
 )
-def test_which_tags_are_meant(pattern: Pattern, yes: list[str], no: list[str]) -> None:
+def test_which_tags_a_pattern_matches(pattern: Pattern, yes: list[str], no: list[str]) -> None:
     assert [tag for tag in yes if not pattern.matches(tag)] == []
     assert [tag for tag in no if pattern.matches(tag)] == []
 

@@ -126,7 +126,7 @@ def losses(*values: float, first: int = 1) -> list[Any]:
     return [event(at, scalar("loss/auto", value)) for at, value in enumerate(values, first)]
 
 
-def test_of_the_past_only_what_is_not_over_is_told(tmp_path: Path) -> None:
+def test_of_the_past_only_what_is_not_over_is_reported(tmp_path: Path) -> None:
     write_segment(tmp_path / "a", *losses(1, math.nan, 1))
     write_segment(tmp_path / "b", *losses(1, math.nan, math.nan))
     assert once(tmp_path, "nan-loss") == ["+ b loss/auto 2"]
@@ -227,7 +227,7 @@ def test_runs_files_and_values_may_come_later(tmp_path: Path) -> None:
         assert set(watching.found(4)[2:]) == {"+ a loss/auto 3", "+ b/c loss/auto 1"}
 
 
-def test_silence_is_told_and_ends(tmp_path: Path) -> None:
+def test_silence_is_reported_and_ends(tmp_path: Path) -> None:
     writer = RunWriter(tmp_path / "run")
     now = time.time()
     write(writer, event(1, scalar("loss", 1), at=now))
@@ -254,7 +254,7 @@ def test_records_that_are_gone_end_their_alerts_but_a_source_that_is_away_does_n
         assert watching.found(4)[3:] == ["+ c loss/auto 1"]
 
 
-def test_damage_is_told_and_passed_over(tmp_path: Path) -> None:
+def test_damage_is_reported_and_passed_over(tmp_path: Path) -> None:
     path, _ = write_segment(tmp_path / "run", *losses(1, 2, math.nan))
     data = bytearray(path.read_bytes())
     data[-80] ^= 1
@@ -294,7 +294,7 @@ def test_a_torn_record_is_judged_when_it_is_whole(tmp_path: Path) -> None:
     assert watching.problems == []
 
 
-def test_a_file_that_was_replaced_by_a_shorter_one_is_read_anew(tmp_path: Path) -> None:
+def test_a_file_that_was_replaced_by_a_shorter_one_is_read_again(tmp_path: Path) -> None:
     path, _ = write_segment(tmp_path / "run", *losses(1, 1, 1))
     other, _ = write_segment(tmp_path / "other", *losses(math.nan))
     with Watching(tmp_path, "nan-loss", runs="run") as watching:

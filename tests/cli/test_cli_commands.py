@@ -382,7 +382,7 @@ def test_serve_is_what_tensorboard_connects_to(source: Path) -> None:
     assert end(process)[0] == 0
 
 
-def test_a_port_that_is_taken_is_told(source: Path) -> None:
+def test_a_port_that_is_taken_is_reported(source: Path) -> None:
     import socket
 
     with socket.socket() as taken:

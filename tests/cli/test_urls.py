@@ -178,7 +178,7 @@ def test_mistakes_name_the_url(
     assert "Traceback" not in done.stderr
 
 
-def test_a_server_that_is_not_there_is_told_without_credentials(records: str) -> None:
+def test_a_server_that_is_not_there_is_reported_without_credentials(records: str) -> None:
     environment = {**os.environ, **NO_SERVER}
     done = run("inspect", records, "--debug", env=environment)
     assert done.returncode == 1

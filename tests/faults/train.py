@@ -69,7 +69,7 @@ class Fault(Callback):
             time.sleep(0.005)
 
     def directory_deleted(self) -> None:
-        # At once: what is deleted file by file, the writer may find half deleted, and begin anew.
+        # At once: what is deleted file by file, the writer may find half deleted, and begin again.
         gone = self.folder.with_name("gone")
         self.folder.rename(gone)
         shutil.rmtree(gone)

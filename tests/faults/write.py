@@ -1,4 +1,4 @@
-"""Writes records without MindSpore, through the same writer, as fast or as slowly as told.
+"""Writes records without MindSpore, through the same writer, at the speed of its arguments.
 
 python -m tests.faults.write FOLDER RANK STEPS SECONDS_A_STEP [MAX_FILE_SIZE]
 

@@ -37,7 +37,7 @@ def source(tmp_path: Path) -> Path:
     return tmp_path / "records"
 
 
-def test_a_linked_record_file_is_told_and_not_read(source: Path, tmp_path: Path) -> None:
+def test_a_linked_record_file_is_reported_and_not_read(source: Path, tmp_path: Path) -> None:
     report = export_tensorboard(source, tmp_path / "logs")
     [problem] = report.problems
     assert LINK in problem.text
@@ -121,7 +121,7 @@ def test_a_link_that_comes_after_the_listing_has_no_size_of_its_target(tmp_path:
     assert RecordFile(str(tmp_path / "link"), name).nbytes < 1000 < target.stat().st_size
 
 
-def test_directories_without_end_are_told(tmp_path: Path) -> None:
+def test_directories_without_end_are_reported(tmp_path: Path) -> None:
     write(tmp_path / "records" / "run", good())
     directory = os.open(tmp_path / "records", os.O_RDONLY)
     for _ in range(70):

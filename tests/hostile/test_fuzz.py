@@ -123,7 +123,7 @@ def write(base: Path, summary: bytes, lineage: bytes) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(files(), files())
-def test_any_file_is_read_or_told(
+def test_any_file_is_read_or_reported(
     tmp_path_factory: pytest.TempPathFactory, summary: bytes, lineage: bytes
 ) -> None:
     base = tmp_path_factory.mktemp("files")
@@ -133,7 +133,9 @@ def test_any_file_is_read_or_told(
 
 @settings(max_examples=50, deadline=None)
 @given(st.integers(0, 2**32))
-def test_any_message_is_shown_or_told(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
+def test_any_message_is_shown_or_reported(
+    tmp_path_factory: pytest.TempPathFactory, seed: int
+) -> None:
     base = tmp_path_factory.mktemp("messages")
     source = random.Random(seed)
 
@@ -147,7 +149,7 @@ def test_any_message_is_shown_or_told(tmp_path_factory: pytest.TempPathFactory, 
 
 @settings(max_examples=200, deadline=None)
 @given(st.binary(max_size=200), st.booleans())
-def test_any_payload_is_decoded_or_told(
+def test_any_payload_is_decoded_or_reported(
     tmp_path_factory: pytest.TempPathFactory, payload: bytes, lineage: bool
 ) -> None:
     base = tmp_path_factory.mktemp("payloads")

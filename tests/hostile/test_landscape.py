@@ -164,7 +164,7 @@ def test_metadata_may_be_anything(
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "9" * 10_000, "", "\ud800", '{"a": 1e999}'])
-def test_metadata_that_json_cannot_bear_is_told(tmp_path: Path, text: str) -> None:
+def test_metadata_that_json_cannot_bear_is_reported(tmp_path: Path, text: str) -> None:
     write_run(tmp_path)
     path = tmp_path / "ckpt_dir" / METADATA_NAME
     path.write_bytes(text.encode("utf-8", "surrogatepass"))
@@ -205,14 +205,14 @@ def test_a_million_dimensions_take_no_time(tmp_path: Path) -> None:
         opened(tmp_path, shaped(*[1 << 62] * 200_000))
 
 
-def test_very_many_values_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_very_many_values_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rec_summary.records.checkpoints.file.MOST_VALUES", 10)
     opened(tmp_path, b"".join(value(str(n), (), "Int8", b"x") for n in range(10))).close()
     with pytest.raises(CheckpointError, match="at most 10"):
         opened(tmp_path, b"".join(value(str(n), (), "Int8", b"x") for n in range(11)))
 
 
-def test_rows_without_a_table_are_told(tmp_path: Path) -> None:
+def test_rows_without_a_table_are_reported(tmp_path: Path) -> None:
     whole = value("t", (4, 3), "Float32", bytes(48))
     rows = value("t@rows", (1,), "Int64", bytes(8))
     values = value("t@values", (1, 3), "Float32", bytes(12))
@@ -256,7 +256,7 @@ def write_two(folder: Path, first: bytes, second: bytes) -> Any:
 @pytest.mark.parametrize(
     "rows", [[0.5], [np.nan], [-1], [4], [True]], ids=["half", "nan", "less", "more", "truth"]
 )
-def test_rows_that_are_none_are_told(rows: list[Any]) -> None:
+def test_rows_that_are_none_are_reported(rows: list[Any]) -> None:
     with pytest.raises(ValueError, match="rows of shape"):
         restored(np.zeros((4, 3)), np.array(rows), np.zeros((1, 3)))
 
@@ -301,7 +301,7 @@ def bomb(path: Path, nbytes: int, stated: int | None = None) -> None:
         archive.writestr("losses.npy", data.getvalue() + bytes(nbytes))
 
 
-def test_archives_that_unpack_to_very_much_are_told(tmp_path: Path) -> None:
+def test_archives_that_unpack_to_very_much_are_reported(tmp_path: Path) -> None:
     bomb(tmp_path / "a.npz", 50_000_000)
     assert (tmp_path / "a.npz").stat().st_size < 100_000
     with pytest.raises(ValueError, match="more than 1,000,000 bytes, unpacked"):
@@ -314,7 +314,7 @@ def test_archives_that_unpack_to_very_much_are_told(tmp_path: Path) -> None:
         read_npz(tmp_path / "b.npz", 1_000_000)
 
 
-def test_an_archive_that_would_begin_before_its_file_is_told(tmp_path: Path) -> None:
+def test_an_archive_that_would_begin_before_its_file_is_reported(tmp_path: Path) -> None:
     bomb(tmp_path / "a.npz", 10)
     data = bytearray((tmp_path / "a.npz").read_bytes())
     data[-10:-6] = (1 << 27).to_bytes(4, "little")  # the size of the table of contents
@@ -342,7 +342,7 @@ def test_nothing_is_unpickled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize(
     "what", ["truth", "shape", "text", "bomb", "junk", "pipe", "link", "missing"]
 )
-def test_losses_that_are_none_are_computed_anew(tmp_path: Path, what: str) -> None:
+def test_losses_that_are_none_are_computed_again(tmp_path: Path, what: str) -> None:
     folder = tmp_path / "run"
     write_run(folder, size=3)
     compute(folder)

@@ -149,7 +149,7 @@ def test_parts_are_counted_as_protobuf_has_them() -> None:
 
 @pytest.mark.parametrize("depth", [90, 200, 10_000])
 @pytest.mark.parametrize("number", [1, 2])
-def test_deep_nesting_is_told_or_shown(tmp_path: Path, depth: int, number: int) -> None:
+def test_deep_nesting_is_reported_or_shown(tmp_path: Path, depth: int, number: int) -> None:
     write(tmp_path / "records", good())
     wrap = (lambda data: field(9, data)) if number == 1 else (lambda data: field(10, data))
     write_lineage(tmp_path / "records", WALL_TIME + wrap(nested(1, depth)))
@@ -186,7 +186,7 @@ def test_tensors_of_extreme_numbers_are_shown(number: float, shape: tuple[int, .
         assert list(TensorMapper()("t", value))
 
 
-def test_a_histogram_of_very_many_buckets_is_told(tmp_path: Path) -> None:
+def test_a_histogram_of_very_many_buckets_is_reported(tmp_path: Path) -> None:
     message = event(1, scalar("loss", 1))
     histogram = message.summary.value.add(tag="h").histogram
     for _ in range(limits.MOST_BUCKETS + 1):
@@ -214,7 +214,7 @@ def png(width: int, height: int) -> bytes:
     ],
     ids=["png", "png-2^31", "gif", "bmp", "jpeg"],
 )
-def test_images_that_no_browser_can_bear_are_told(tmp_path: Path, data: bytes) -> None:
+def test_images_that_no_browser_can_bear_are_reported(tmp_path: Path, data: bytes) -> None:
     image = summary_pb2.Summary.Image(height=1, width=1, colorspace=3, encoded_image=data)
     value = summary_pb2.Summary.Value(tag="bomb", image=image)
     with pytest.raises(ValueError, match=r"the size of an image is invalid.*67,108,864 pixels"):
@@ -231,7 +231,7 @@ def test_sizes_are_those_that_images_state() -> None:
     assert declared_size(b"<svg/>") is None
 
 
-def test_custom_data_whose_names_would_multiply_is_told(tmp_path: Path) -> None:
+def test_custom_data_whose_names_would_multiply_is_reported(tmp_path: Path) -> None:
     # 20,000 short names below a long one: each would repeat it.
     info = lineage_pb2.UserDefinedInfo()
     below = info.user_info.add().map_dict["n" * 200_000]
@@ -249,7 +249,7 @@ def test_custom_data_whose_names_would_multiply_is_told(tmp_path: Path) -> None:
     assert run("lineage", tmp_path / "records", memory=2 << 30).returncode == 0
 
 
-def test_custom_data_of_very_many_entries_is_told(tmp_path: Path) -> None:
+def test_custom_data_of_very_many_entries_is_reported(tmp_path: Path) -> None:
     write(tmp_path / "records", good())
     for count in (limits.MOST_ENTRIES, limits.MOST_ENTRIES + 1):
         info = lineage_pb2.UserDefinedInfo(map_int32={str(n): n for n in range(count)})
@@ -324,7 +324,7 @@ def test_the_layout_is_found_at_once_whatever_the_tags() -> None:
     assert point.value.tensor.string_val[0].count(b"Evaluation") == 2 * limits.MOST_CHARTS
 
 
-def test_graphs_that_no_page_can_show_are_told(tmp_path: Path) -> None:
+def test_graphs_that_no_page_can_show_are_reported(tmp_path: Path) -> None:
     graph = anf_ir_pb2.GraphProto()
     graph.MergeFromString(b"\x0a\x00" * (limits.MOST_NODES + 1))
     with pytest.raises(ValueError, match=r"the number of nodes of a graph.*at most 250,000"):
@@ -360,7 +360,7 @@ def landscape(x: object, y: object, z: object, **more: str) -> summary_pb2.LossL
     return message
 
 
-def test_a_landscape_of_very_many_points_is_told() -> None:
+def test_a_landscape_of_very_many_points_is_reported() -> None:
     side = 1025
     with pytest.raises(ValueError, match=r"the number of points of a landscape"):
         from_landscape(landscape(range(side), range(side), np.zeros(side * side)))
@@ -368,7 +368,7 @@ def test_a_landscape_of_very_many_points_is_told() -> None:
 
 @pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf, 1e308, -1e308, 5e-324, 0.0])
 @pytest.mark.parametrize("where", ["x", "z", "both", "one"])
-def test_landscapes_of_extreme_numbers_are_shown_or_told(number: float, where: str) -> None:
+def test_landscapes_of_extreme_numbers_are_shown_or_reported(number: float, where: str) -> None:
     x, z = np.linspace(-1, 1, 3), np.arange(9.0)
     if where in ("x", "both"):
         x = np.array([-number, 0, number])
@@ -417,7 +417,7 @@ def test_steps_of_evaluations_are_exact_beside_missing_ones(tmp_path: Path) -> N
     assert [None if each is pd.NA else each for each in table["step"]] == list(steps)
 
 
-def test_a_wide_table_that_fits_no_memory_is_told(
+def test_a_wide_table_that_fits_no_memory_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rec_summary.tables.frames.MOST_CELLS", 99)
@@ -426,7 +426,7 @@ def test_a_wide_table_that_fits_no_memory_is_told(
         rec_summary.load(tmp_path / "records").scalars(wide=True)
 
 
-def test_what_protobuf_cannot_decode_is_told(tmp_path: Path) -> None:
+def test_what_protobuf_cannot_decode_is_reported(tmp_path: Path) -> None:
     payloads = [b"\xff" * 50, WALL_TIME + field(5, b"\x0b" * 50), b"", WALL_TIME + b"\x1a\xff"]
     for payload in payloads[:2]:
         with pytest.raises(DecodeError):
@@ -438,7 +438,7 @@ def test_what_protobuf_cannot_decode_is_told(tmp_path: Path) -> None:
     assert Kind.SUMMARY.name.lower() in report.problems[0].text
 
 
-def test_names_that_are_no_text_are_shown_or_told(tmp_path: Path) -> None:
+def test_names_that_are_no_text_are_shown_or_reported(tmp_path: Path) -> None:
     bad = b"\xff\xfe\x80"
     value = field(5, field(1, field(1, bad) + struct.pack("<Bf", 0x1D, 1.0)))
     graph = field(4, field(1, b"".join(field(n, bad) for n in (1, 2, 3, 4, 8))) + field(2, bad))

@@ -45,7 +45,7 @@ def test_by_default_it_listens_at_this_machine_alone() -> None:
     assert command[command.index("--host") + 1] == "127.0.0.1"
 
 
-def test_exposure_is_told_before_it_begins(tmp_path: Path) -> None:
+def test_exposure_is_reported_before_it_begins(tmp_path: Path) -> None:
     write(tmp_path / "records" / "run", good())
     with socket.socket() as taken:
         taken.bind(("0.0.0.0", 0))

@@ -61,7 +61,7 @@ def test_lineage_files_hold_lineage(tmp_path: Path) -> None:
     assert report.records == {"lineage": 1}
 
 
-def test_a_torn_tail_is_told_with_its_place(tmp_path: Path) -> None:
+def test_a_torn_tail_is_reported_with_its_place(tmp_path: Path) -> None:
     path = write(tmp_path, b"".join(map(frame, PAYLOADS))[:-1])
     decoded, report = decode(path)
     assert len(decoded) == 2
@@ -91,7 +91,7 @@ def test_behind_a_bad_length_nothing_is_read(tmp_path: Path) -> None:
     assert "nothing can be read from here on" in problem.text
 
 
-def test_a_file_of_something_else_is_told(tmp_path: Path) -> None:
+def test_a_file_of_something_else_is_reported(tmp_path: Path) -> None:
     decoded, report = decode(write(tmp_path, b"#!/bin/sh\necho this is no record file\n"))
     assert decoded == []
     [problem] = report.problems
@@ -99,13 +99,13 @@ def test_a_file_of_something_else_is_told(tmp_path: Path) -> None:
     assert "is this a record file?" in problem.text
 
 
-def test_an_empty_file_is_told(tmp_path: Path) -> None:
+def test_an_empty_file_is_reported(tmp_path: Path) -> None:
     decoded, report = decode(write(tmp_path, b""))
     assert decoded == []
     assert "the file is empty" in report.problems[0].text
 
 
-def test_a_file_that_is_gone_is_told(tmp_path: Path) -> None:
+def test_a_file_that_is_gone_is_reported(tmp_path: Path) -> None:
     decoded, report = decode(tmp_path / summary_name())
     assert decoded == []
     assert "cannot be opened: No such file or directory" in report.problems[0].text

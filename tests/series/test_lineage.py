@@ -100,7 +100,9 @@ def test_metrics_are_read_whatever_they_are(text: str, expected: dict[str, objec
         ([1], None),
     ],
 )
-def test_numbers_are_told_from_other_metrics(value: object, expected: float | None) -> None:
+def test_numbers_are_distinguished_from_other_metrics(
+    value: object, expected: float | None
+) -> None:
     assert numeric(value) == expected
 
 

@@ -20,7 +20,7 @@ from rec_summary.series.options import ArgumentError, ExportOptions, Selection
         ({"tensors": "csv"}, "'npy', or None"),
     ],
 )
-def test_what_cannot_be_meant_is_told(what: dict[str, Any], match: str) -> None:
+def test_invalid_options_are_reported(what: dict[str, Any], match: str) -> None:
     with pytest.raises(ArgumentError, match=match):
         ExportOptions(**what)
 

@@ -82,7 +82,7 @@ def test_values_of_one_step_and_several_records_are_all_kept() -> None:
     assert report.repeated == 0
 
 
-def test_steps_that_go_back_are_told_each_time_and_noted_once() -> None:
+def test_steps_that_go_back_are_reported_each_time_and_noted_once() -> None:
     recorder = Recorder().add(*((step, 0.0, [("a", step)]) for step in (1, 5, 2, 3, 1)))
     assert recorder.restarts == [2, 1]
     [note] = recorder.report.notes

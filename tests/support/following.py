@@ -19,7 +19,7 @@ class Follower:
     """Follows in a thread until it is left, as a context."""
 
     def __init__(self, source: Path, logdir: Path, **options: Any) -> None:
-        self.told: list[ExportReport] = []
+        self.reported: list[ExportReport] = []
         self.report: ExportReport | None = None
         self._stop = threading.Event()
         self._pool = concurrent.futures.ThreadPoolExecutor(1)
@@ -27,7 +27,7 @@ class Follower:
             *(follow_tensorboard, source, logdir),
             stop=self._stop,
             interval=0.02,
-            told=self.told.append,
+            reported=self.reported.append,
             **options,
         )
 

@@ -7,7 +7,7 @@ The first argument says whose collector is used. MindSpore's forks and keeps pro
 must never run inside the tests' process. `DIRECTORY` gets two runs:
 
 * `everything`: two epochs with a landscape's checkpoints, an evaluation, the landscapes;
-* `restarted`: two epochs; then, in the same directory, the second epoch anew with another
+* `restarted`: two epochs; then, in the same directory, the second epoch again with another
   optimizer. MindSpore counts the steps of that from 1, our collector from where epochs do.
 """
 

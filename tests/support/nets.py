@@ -1,4 +1,4 @@
-"""A small click model, small data, and a callback that writes down what it is told."""
+"""A small click model, small data, and a callback that writes down what it receives."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ def test_an_interrupted_export_leaves_nothing_half_made(records: Path, tmp_path:
     assert tree(tmp_path / "out") == before
 
 
-def test_mistakes_are_told(records: Path, tmp_path: Path) -> None:
+def test_mistakes_are_reported(records: Path, tmp_path: Path) -> None:
     with pytest.raises(ArgumentError, match="one of csv, jsonl, parquet"):
         export_tables(records, tmp_path / "out", form="xlsx")
     with pytest.raises(ArgumentError, match="the directory of the tables"):

@@ -1,4 +1,4 @@
-"""Runs in a notebook: what is told, and that nothing in records can be more than text."""
+"""Runs in a notebook: what is shown, and that nothing in records can be more than text."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_large_records_are_not_read_unasked(source: Path, monkeypatch: pytest.Mo
     assert "records.run(NAME)" in page
 
 
-def test_problems_are_told(source: Path) -> None:
+def test_problems_are_reported(source: Path) -> None:
     [path] = (source / "<b>run</b>").glob("*_MS")
     with open(path, "ab") as file:
         file.write(b"half")

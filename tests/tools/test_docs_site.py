@@ -82,7 +82,7 @@ def test_what_pages_ask_for_is_there() -> None:
         ("```python\n1 / 0\n```", "ZeroDivisionError"),
     ],
 )
-def test_what_fails_is_told(
+def test_what_fails_is_reported(
     block: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tools.docs_site.run.ROOT", tmp_path)

@@ -36,7 +36,7 @@ def follow_tensorboard(
     options: ExportOptions | None = None,
     runs: str | None = None,
     interval: float = INTERVAL_SECS,
-    told: Callable[[ExportReport], None] | None = None,
+    reported: Callable[[ExportReport], None] | None = None,
 ) -> ExportReport:
     """Exports like `export_tensorboard`, and continues with new records until stopped.
 
@@ -55,7 +55,7 @@ def follow_tensorboard(
             cannot be downsampled.
         runs: As in `export_tensorboard`.
         interval: How long to wait between two polls, in seconds.
-        told: Called with the report so far after each poll that exported something.
+        reported: Called with the report so far after each poll that exported something.
 
     Returns:
         What was exported and what was not.
@@ -75,8 +75,8 @@ def follow_tensorboard(
         follower = _Follower(source, destination, runs, stop)
         try:
             while not stop.is_set():
-                if follower.poll() and told is not None:
-                    told(destination.report.result())
+                if follower.poll() and reported is not None:
+                    reported(destination.report.result())
                 stop.wait(interval)
             follower.finish()
         finally:

@@ -64,7 +64,7 @@ def test_a_checksum_at_the_end_is_no_part_of_it(tmp_path: Path) -> None:
         (field(1, b"\xff" * 12), "one of at most ten bytes"),
     ],
 )
-def test_what_is_no_checkpoint_is_told_with_its_place(
+def test_anything_but_a_checkpoint_is_reported_with_its_place(
     tmp_path: Path, data: bytes, match: str
 ) -> None:
     with pytest.raises(CheckpointError, match=match) as error:
@@ -76,7 +76,7 @@ def test_what_is_no_checkpoint_is_told_with_its_place(
     ("dims", "kind", "match"),
     [((1 << 50, 3), "Float32", "as many as its shape has"), ((4, 3), "Strange", "the type of t")],
 )
-def test_what_cannot_be_an_array_is_told(
+def test_what_cannot_be_an_array_is_reported(
     tmp_path: Path, dims: tuple[int, ...], kind: str, match: str
 ) -> None:
     with (

@@ -104,7 +104,7 @@ def test_damaged_length_stops_reading_for_good(tmp_path):
                 reader.read()
 
 
-def test_something_else_than_records_is_told_at_its_first_byte(tmp_path):
+def test_something_else_than_records_is_reported_at_its_first_byte(tmp_path):
     path = write(tmp_path, b"step,loss\n1,0.693\n2,0.692\n")
     with RecordReader(path) as reader, pytest.raises(BadLengthChecksum) as caught:
         reader.read()

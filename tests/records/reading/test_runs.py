@@ -54,7 +54,7 @@ def test_files_come_in_the_order_of_their_beginning_whatever_the_digits(tmp_path
         (lambda path: path.mkdir(), "record files in it"),
     ],
 )
-def test_unusable_sources_are_told_in_three_parts(tmp_path, make, says):
+def test_unusable_sources_are_reported_in_three_parts(tmp_path, make, says):
     source = tmp_path / "source"
     make(source)
     with pytest.raises(SourceError, match=says) as caught:

@@ -26,7 +26,7 @@ class Item:
 
 
 class SlowSink:
-    """A disk that waits for the test, and fails when told to."""
+    """A disk that waits for the test, and fails on request."""
 
     def __init__(self):
         self.gate = threading.Event()

@@ -161,7 +161,7 @@ def steps_in(directory):
     return found
 
 
-def test_deleted_files_are_begun_anew(tmp_path):
+def test_deleted_files_are_begun_again(tmp_path):
     troubles = Troubles()
     writer = RunWriter(tmp_path / "records", troubles=troubles)
     writer.write(Sized(1))
@@ -278,7 +278,7 @@ def test_a_directory_that_is_deleted_behind_the_last_record_stays_so(tmp_path):
     assert not (tmp_path / "records").exists()
 
 
-def test_where_no_file_can_be_begun_anew_records_wait_and_the_other_file_is_served(tmp_path):
+def test_where_no_file_can_be_begun_again_records_wait_and_the_other_file_is_served(tmp_path):
     writer = RunWriter(tmp_path / "records")
     os.unlink(writer.paths[0])
     os.rename(tmp_path / "records", tmp_path / "moved")  # with the lineage, which is not lost

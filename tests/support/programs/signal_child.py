@@ -27,7 +27,7 @@ def say(*words: object) -> None:
 
 
 class Reporter(Journal):
-    """Says what happens; ready at step 3 unless told otherwise."""
+    """Prints what happens; ready at step 3, unless an argument says otherwise."""
 
     def __init__(self, ready_at: int = 3) -> None:
         super().__init__()

@@ -58,7 +58,7 @@ def test_a_tensor_without_elements_has_a_table() -> None:
     assert "| shape | 0 × 5 |" in text
 
 
-def test_elements_that_do_not_fit_the_shape_are_told() -> None:
+def test_elements_that_do_not_fit_the_shape_are_reported() -> None:
     value = Summary.Value(tag="t", tensor=to_tensor([1.0, 2.0]))
     value.tensor.dims[:] = [1 << 60]
     with pytest.raises(ValueError, match="as many elements as its shape has"):

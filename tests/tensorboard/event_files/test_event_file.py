@@ -248,7 +248,7 @@ def test_an_older_file_of_ours_makes_way(logdir: LogDir, tmp_path: Path) -> None
     assert file.replaced
 
 
-def test_a_full_disk_is_told_and_mended_later(logdir: LogDir, tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_repaired_later(logdir: LogDir, tmp_path: Path) -> None:
     """The limit on a file's size stands in for a disk that is full."""
     data = bytes(range(256)) * 4096
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)

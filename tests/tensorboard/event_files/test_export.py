@@ -335,7 +335,7 @@ def test_links_do_not_hide_that_they_are_not_apart(source: Path, tmp_path: Path)
         ({"runs": "nothing*"}, "a pattern that matches a run; there are: run"),
     ],
 )
-def test_bad_choices_are_told_before_anything_is_made(
+def test_bad_choices_are_reported_before_anything_is_made(
     source: Path, logdir: Path, what: dict[str, str], match: str
 ) -> None:
     with pytest.raises(ArgumentError, match=match):

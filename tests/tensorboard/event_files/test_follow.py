@@ -172,14 +172,14 @@ def test_a_torn_record_is_a_problem_only_in_the_end(records: Path, logdir: Path)
         file.write(b"half")
     with Follower(records, logdir) as follower:
         eventually(lambda: len(losses(logdir / "run")) == 1)
-        assert not any(report.problems for report in follower.told)
+        assert not any(report.problems for report in follower.reported)
     assert follower.report is not None
     assert [problem.text for problem in follower.report.problems] == [
         "incomplete record at the end (a writer may still be at work)"
     ]
 
 
-def test_a_run_that_cannot_be_written_is_told_and_the_others_go_on(
+def test_a_run_that_cannot_be_written_is_reported_and_the_others_go_on(
     records: Path, logdir: Path
 ) -> None:
     (logdir / "bad").mkdir(parents=True)
@@ -232,7 +232,7 @@ def test_bytes_may_come_later_than_the_size_of_the_file(
     path.write_bytes(data[:200] + bytes(len(data) - 200))
     os.utime(path, ns=(begun, begun))
     with Follower(records, logdir) as follower:
-        eventually(lambda: len(follower.told) > 2)
+        eventually(lambda: len(follower.reported) > 2)
         with path.open("r+b") as file:
             file.write(data)
         os.utime(path, ns=(begun, begun))

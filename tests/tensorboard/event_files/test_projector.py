@@ -115,7 +115,7 @@ def test_of_a_large_table_rows_at_even_distances(logdir: Path, tmp_path: Path) -
     assert (labels[0], labels[-1], 10 in labels) == (0, rows - 1, False)
 
 
-def test_a_name_that_nothing_has_is_told_with_those_that_there_are(
+def test_a_name_that_nothing_has_is_reported_with_those_that_there_are(
     records: Path, logdir: Path
 ) -> None:
     with pytest.raises(ArgumentError, match=r"there is: user\.embedding_table, table/item"):

@@ -174,7 +174,7 @@ def test_same_types_and_bounds_as_mindspores(tmp_path, name, value):
 
 
 @pytest.mark.parametrize("name", ["taken", "taken/below"])
-def test_a_file_in_the_place_of_the_directory_is_told(tmp_path, name):
+def test_a_file_in_the_place_of_the_directory_is_reported(tmp_path, name):
     (tmp_path / "taken").write_text("mine")
     for made, argument in ((SummaryCollector, "summary_dir"), (SummaryRecord, "log_dir")):
         with pytest.raises(OSError, match=f"{argument} is invalid. Received: .*taken.*Expected"):

@@ -78,7 +78,7 @@ def test_first_and_last_stay_and_no_more_than_asked_for(numbers, count):
         lambda: KeepLogSpaced(1),
     ],
 )
-def test_rules_that_cannot_be_meant(make):
+def test_invalid_policies(make):
     with pytest.raises(ValueError, match=r"is invalid\. Received"):
         make()
 

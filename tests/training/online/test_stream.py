@@ -287,7 +287,7 @@ def test_a_closed_source_is_empty_and_its_thread_ends() -> None:
     assert eventually(lambda: not reading.is_alive())
 
 
-def test_a_pass_that_is_left_early_begins_anew_for_a_function_only() -> None:
+def test_a_pass_that_is_left_early_begins_again_for_a_function_only() -> None:
     function, iterator = WakeableSource(counter), WakeableSource(counter())
     for source in (function, iterator):
         rows = iter(source)

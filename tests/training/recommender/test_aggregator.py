@@ -1,4 +1,4 @@
-"""Restarts and ranks: what is told does not depend on how the data was split."""
+"""Restarts and ranks: what is reported does not depend on how the data was split."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_a_killed_run_goes_on_from_its_last_report(tmp_path) -> None:
         environment = {"PYTHONPATH": str(root), "PATH": "", "GLOG_v": "3", "HOME": str(tmp_path)}
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
         assert done.returncode == -9, done.stderr
-    # The first process told of 10 steps; the second went on there with batch 10.
+    # The first process reported 10 steps; the second went on there with batch 10.
     exact = ScoreOrder()
     for number in range(15):
         fields, label = batch_of_clicks(number)
@@ -255,7 +255,7 @@ def test_a_rank_that_is_behind_is_waited_for_until_it_ends(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_damaged_states_in_the_stream_are_told_and_passed_over(tmp_path, seed) -> None:
+def test_damaged_states_in_the_stream_are_reported_and_passed_over(tmp_path, seed) -> None:
     records = tmp_path / "records"
     ranks = [engine(tmp_path / "state", rank, 2)[0] for rank in range(2)]
     write_ranks(records / "run", ranks, range(1, 6), final=True)

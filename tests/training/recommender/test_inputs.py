@@ -110,7 +110,7 @@ class Unreadable:
 
 
 @pytest.mark.parametrize("wrong", [np.ones((2, 4)), Unreadable()])
-def test_what_cannot_be_joined_is_told_and_costs_nothing_else(wrong: Any) -> None:
+def test_what_cannot_be_joined_is_reported_and_costs_nothing_else(wrong: Any) -> None:
     troubles, other = Troubles(), ("output", 1)
     values = (np.ones((2, 3)), wrong)
     steps = [Batch({PLACE: v, other: np.ones(1)}, 1, 0.5, 0.25, 9.0) for v in values]

@@ -64,7 +64,7 @@ def test_the_moments_of_an_optimizer_are_no_tables() -> None:
     }
 
 
-def test_a_name_that_none_has_is_told() -> None:
+def test_a_name_that_none_has_is_reported() -> None:
     troubles = Troubles()
     found = find_tables(["film"], parameters(), troubles)
     assert found["film"].parameter is None
@@ -86,7 +86,7 @@ def test_rows_are_copies_of_the_same_ones_each_time() -> None:
     assert (after == 1).all()
 
 
-def test_rows_of_a_map_are_those_of_the_first_ids_and_a_device_without_lookup_is_told() -> None:
+def test_rows_of_a_map_are_those_of_the_first_ids_and_a_device_without_lookup_is_reported() -> None:
     table = MapParameter(
         key_dtype=mstype.int32,
         value_dtype=mstype.float32,

@@ -130,7 +130,7 @@ def test_quality_is_that_of_the_predictions_of_each_batch(mode, tmp_path, of_min
     ],
     ids=["names", "functions", "columns"],
 )
-def test_places_may_be_told_in_several_ways(mode, tmp_path, places) -> None:
+def test_places_are_given_in_several_ways(mode, tmp_path, places) -> None:
     collector, seen = train(tmp_path, RecommenderMetrics(**places))
     assert set(collector.troubles) <= {"graph"}  # PyNative mode has none
     assert_quality(tmp_path, seen)
@@ -313,7 +313,7 @@ def test_a_second_training_goes_on_from_the_first(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["cut", "flipped", "empty"])
-def test_a_damaged_state_is_told_and_ignored(tmp_path, damage) -> None:
+def test_a_damaged_state_is_reported_and_ignored(tmp_path, damage) -> None:
     options = RecommenderMetrics(predictions=1, labels=2)
     train(tmp_path, options)
     path = tmp_path / "recommender_rank_0.state"
@@ -325,7 +325,7 @@ def test_a_damaged_state_is_told_and_ignored(tmp_path, damage) -> None:
     assert scalars(tmp_path, "recommender/examples/lifetime")[8] == 64
 
 
-def test_a_state_with_other_settings_is_told_and_ignored(tmp_path) -> None:
+def test_a_state_with_other_settings_is_reported_and_ignored(tmp_path) -> None:
     train(tmp_path, RecommenderMetrics(predictions=1, labels=2))
     other = RecommenderMetrics(predictions=1, labels=2, last=(5000,))
     collector, _ = train(tmp_path, other, steps=8)
