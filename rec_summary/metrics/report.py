@@ -35,6 +35,17 @@ TABLE_WINDOW: Final = "table_window"
 THROUGHPUT: Final = "throughput"
 DRIFT: Final = "drift"
 
+JUDGING: Final[Mapping[str, tuple[str, ...]]] = {
+    "clicks": (
+        *("auc", "average_precision", "log_loss", "normalised_entropy"),
+        *("calibration", "calibration_error"),
+        *("calibration_free_entropy", "recalibrated_entropy", "entropy_of_clicks"),
+    ),
+    "ratings": ("rmse", "mae", "bias"),
+}
+"""The metrics that judge predictions, by task. Each has a tag for each window; it is NaN if the
+network predicts NaN, and a column of a table of runs."""
+
 _MOST_BUCKETS: Final = 64
 
 Ids = npt.NDArray[np.int64]

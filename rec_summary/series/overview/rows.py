@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import itertools
 import time
 from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any, Final
@@ -10,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from rec_summary._pb.lineage_pb2 import RunState
+from rec_summary.metrics.report import JUDGING, PREFIX
 from rec_summary.records.liveness import writer_is_alive
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.batch import SCALAR, Floats, by_tag, gathered
@@ -43,10 +45,7 @@ LAST_RECORD: Final = "last_record"
 BEST: Final = ".best"
 """The end of the name of a column that has the best value of a metric."""
 
-_RECOMMENDER: Final = (
-    r"\Arecommender/(?:auc|gauc|log_loss|normalised_entropy|calibration|calibration_error|rmse|mae"
-    r"|bias)/"
-)
+_RECOMMENDER: Final = rf"\A{PREFIX}(?:gauc|{'|'.join(itertools.chain(*JUDGING.values()))})/"
 _EVALUATION: Final = "eval/"
 _LOSS: Final = Selection(ExportOptions(tags=tags_named("loss")))
 _RESULTS: Final = Selection(

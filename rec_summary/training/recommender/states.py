@@ -41,21 +41,7 @@ _REMEDIES: Final = {
     "weight not usable": "weights are numbers of 0 to 2**20: divide them all by one number",
     "label outside [0, 1]": "if your labels are ratings, set task='ratings'",
 }
-# Without a value if the network predicts NaN; each with the name of a window.
-_OF_PREDICTIONS: Final = {
-    "clicks": (
-        *(
-            "auc",
-            "average_precision",
-            "log_loss",
-            "normalised_entropy",
-            "calibration",
-            "calibration_error",
-        ),
-        *("calibration_free_entropy", "recalibrated_entropy", "entropy_of_clicks"),
-    ),
-    "ratings": ("rmse", "mae", "bias"),
-}
+_USER_BUCKETS: Final = 4  # each can be a whole sample of users
 
 
 class RankMetrics:
@@ -189,7 +175,7 @@ class RankMetrics:
         Invalid examples are not counted, so the windows only have the time before that.
         """
         if self._predicts_nan:
-            names = _OF_PREDICTIONS[self._options.task]
+            names = report.JUDGING[self._options.task]
             tags = [f"{name}/{window}" for name in names for window in self._quality]
             tags += [f"gauc/{window}" for window in self._users]
             into.scalars.update({report.PREFIX + tag: math.nan for tag in tags})
