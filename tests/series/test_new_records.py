@@ -12,6 +12,7 @@ from rec_summary.records.reading.reader import RecordReader
 from rec_summary.records.reading.runs import list_files
 from rec_summary.series.new_records import NewRecords
 from rec_summary.series.report import Report
+from tests.support.growing_file import rewrite
 from tests.support.record_dirs import event, scalar, summary_name, write_segment
 
 BYTES = [frame(event(step, scalar("loss", step)).SerializeToString()) for step in range(1, 6)]
@@ -152,7 +153,7 @@ def test_damage_that_stays_is_waited_for_once_and_reported_once(source: Path, la
     assert steps(records, source) == ([6] if rest else [])
     assert len(report.problems) == (2 if rest else 1)
     if not rest:  # nothing behind it could be read: it is tried again when the file changes
-        path.write_bytes(DATA + later)
+        rewrite(path, DATA + later)
         assert steps(records, source) == [3, 4, 5, 6]
 
 

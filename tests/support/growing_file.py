@@ -1,7 +1,8 @@
-"""A file that another process is appending to, at the test's command."""
+"""A file that another process is writing, at the test's command."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 
@@ -19,3 +20,10 @@ class GrowingFile:
             file.write(self._rest[:size])
         self._rest = self._rest[size:]
         return bool(self._rest)
+
+
+def rewrite(path: Path, data: bytes) -> None:
+    """Writes other bytes, and a time that differs: the clock of many file systems has ticks."""
+    before = path.stat()
+    path.write_bytes(data)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns + 10**9))

@@ -7,13 +7,14 @@ import contextlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
 from rec_summary.series.report import ExportReport
 from rec_summary.tensorboard.event_files.export import export_tensorboard
 from tests.support import cases
+from tests.support.waiting import eventually
 from tools.tensorboard_pages.server import TensorBoardServer
 
 _ROOT: Final = Path(__file__).parents[2]
@@ -32,6 +33,10 @@ def installed(site: Path) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", f"{site}:{_ROOT}")
         yield
+
+
+# Its pages are served when the log directory is loaded; nothing is loaded later.
+_LOADED_FIRST = ("--reload_interval=0", "--reload_task=blocking")
 
 
 @dataclass(frozen=True)
@@ -56,13 +61,30 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
 def serving(
     logdir: Path, runs: Iterable[str], logs: Path
 ) -> Iterator[dict[str, TensorBoardServer]]:
-    """Serves a log directory with both of TensorBoard's loaders, once they have all `runs`."""
+    """Serves a log directory with both of TensorBoard's loaders, once they have loaded it."""
     fast = TensorBoardServer(logdir, logs / "rust.log", load_fast=True)
-    slow = TensorBoardServer(logdir, logs / "python.log", load_fast=False)
+    slow = TensorBoardServer(logdir, logs / "python.log", load_fast=False, arguments=_LOADED_FIRST)
     with fast, slow:
-        for server in (fast, slow):
-            server.eventually(lambda server=server: set(runs) <= server.runs())
+        assert set(runs) <= slow.runs()
+        eventually(lambda: _loaded(fast), _loaded(slow).__eq__)
         yield {"rust": fast, "python": slow}
+
+
+def _loaded(server: TensorBoardServer) -> Any:
+    """Returns all runs, tags, graphs and sessions. A run is listed long before its values."""
+    tags = {
+        name: {run: set(found) for run, found in (server.get(f"plugin/{name}/tags") or {}).items()}
+        for name in ("scalars", "histograms", "images", "text")
+    }
+    graphs = {
+        run: (found["run_graph"], set(found["tags"]))
+        for run, found in (server.get("plugin/graphs/info") or {}).items()
+    }
+    sessions = {
+        name: [each["status"] for each in group["sessions"]]
+        for name, group in server.sessions().items()
+    }
+    return server.runs(), tags, graphs, sessions
 
 
 @pytest.fixture(scope="session")

@@ -33,6 +33,7 @@ from rec_summary.tensorboard.event_files.event_file import (
     is_intact,
 )
 from rec_summary.tensorboard.event_files.logdir import LogDir, event_file_name
+from tests.support.growing_file import rewrite
 
 NAME = event_file_name(1)
 STEPS = st.integers(min_value=-(2**63), max_value=2**63 - 1)
@@ -290,13 +291,6 @@ def test_intact_means_that_the_last_event_is_whole(logdir: LogDir, tmp_path: Pat
     assert not is_intact(logdir, "run", FilePosition(1, size, last))
 
 
-def replace(path: Path, data: bytes) -> None:
-    """Writes other bytes, at a time that differs: the clock of file systems has ticks."""
-    before = path.stat()
-    path.write_bytes(data)
-    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns + 10_000_000))
-
-
 def test_all_bytes_are_compared_once_the_file_was_changed(
     logdir: LogDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -311,12 +305,12 @@ def test_all_bytes_are_compared_once_the_file_was_changed(
     assert read == []
     path = tmp_path / "run" / NAME
     data = path.read_bytes()
-    replace(path, data)  # by a copy, say
+    rewrite(path, data)  # by a copy, say
     touched = copy.copy(position)
     assert is_intact(logdir, "run", touched)
     assert is_intact(logdir, "run", touched)
     assert read == [len(data)]  # once
-    replace(path, data[:5000] + bytes(4096) + data[9096:])
+    rewrite(path, data[:5000] + bytes(4096) + data[9096:])
     assert not is_intact(logdir, "run", touched)
 
 

@@ -31,6 +31,7 @@ from rec_summary.tensorboard.outputs import Names
 from tests.support import cases, corpus, event_files
 from tests.support.corpus import image
 from tests.support.event_files import LAYOUT, shown
+from tests.support.growing_file import rewrite
 from tests.support.python_loader import PythonPages
 from tests.support.record_dirs import (
     START,
@@ -228,9 +229,9 @@ def test_an_export_that_cannot_be_continued_begins_again(
         path.write_bytes(path.read_bytes()[:-1])
     elif change == "zeroed block":
         data = path.read_bytes()
-        path.write_bytes(data[:100] + bytes(40) + data[140:])
+        rewrite(path, data[:100] + bytes(40) + data[140:])
     elif change == "other file":
-        path.write_bytes(bytes(len(path.read_bytes())))
+        rewrite(path, bytes(len(path.read_bytes())))
     else:
         (logdir / "run" / CURSOR_NAME).write_text("{}")
     export_tensorboard(records, logdir, **options)
