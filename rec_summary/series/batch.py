@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import abc
 import itertools
+import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, Final, NamedTuple
@@ -235,8 +236,10 @@ class Record(Batch):
         """The values, in order."""
         if self.kind != SUMMARY:
             return []
-        return [
-            Recorded(value.WhichOneof("value") or UNKNOWN, valid(value.tag), value, self)
+        return [  # thousands of runs may have the same tags
+            Recorded(
+                value.WhichOneof("value") or UNKNOWN, sys.intern(valid(value.tag)), value, self
+            )
             for value in self.event.summary.value
         ]
 

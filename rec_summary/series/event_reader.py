@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
+import zlib
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
@@ -126,6 +127,13 @@ class EventReader:
     def size(self) -> int:
         """The size of the file in bytes; 0 if it could not be opened."""
         return 0 if self._reader is None else self._reader.size
+
+    def checksum(self, offset: int, size: int) -> int | None:
+        """Returns the CRC-32 of bytes of the open file; None if they cannot be read."""
+        try:
+            return None if self._reader is None else zlib.crc32(self._reader.at(offset, size))
+        except OSError:
+            return None
 
     def __iter__(self) -> Iterator[Batch]:
         """Yields batches until the file ends, or cannot be read any further; reports damage."""

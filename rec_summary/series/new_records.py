@@ -12,7 +12,7 @@ import contextlib
 import math
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Annotated, Final
 
 from msgspec import Meta, Struct
@@ -120,7 +120,7 @@ class NewRecords:
 
     def read(
         self, file: RecordFile, place: FilePlace, *, newest: bool, final: bool = False
-    ) -> Iterator[Batch]:
+    ) -> Generator[Batch]:
         """Yields the new records of one file.
 
         Args:
@@ -135,41 +135,54 @@ class NewRecords:
         if place.ended and not final and self._tried.get(file.path) == status:
             return
         self._waiting.discard(file.path)
-        reported = place.offset if place.ended else self._unreadable.get(file.path, -1)
         with EventReader(file, self._report, place.offset, frames=self._frames) as reader:
-            for item in reader.items():
-                if not isinstance(item, Damage):
-                    place.offset, place.ended = item.offset, False
-                    yield item
-                    place.offset = item.end_offset
-                    continue
-                if newest and not final and not self._is_settled(file, item.offset, status.size):
-                    self._waiting.add(file.path)
-                    return
-                if item.offset != reported:
-                    self._report.problem(file.path, item.offset, item.text)
-                if item.flaw is Flaw.UNREADABLE:
-                    self._unreadable[file.path] = item.offset
-                elif item.flaw is not Flaw.UNREACHABLE and len(place.lost) < _MOST_LOST:
-                    size = min(reader.offset - item.offset, _COMPARED_BYTES)
-                    checksum = _checksum(file, item.offset, size) or 0
-                    place.lost.append((item.offset, size, checksum))
-                place.offset = reader.offset
-            place.offset, place.ended = reader.offset, reader.ended
-            if reader.ended:
-                self._tried[file.path] = status
+            # Another file may have taken its place since `is_replaced` was asked.
+            if 0 < place.offset == place.tail[0] and not _has_tail(reader, place):
+                return
+            try:
+                yield from self._read(file, place, reader, status, newest and not final)
+            finally:
+                if file.entry is None and place.offset:
+                    checksum = reader.checksum(*_tail(place.offset))
+                    place.tail = (0, 0) if checksum is None else (place.offset, checksum)
             if final and reader.unfinished is not None:
                 self._report.problem(file.path, reader.offset, reader.unfinished)
+
+    def _read(
+        self,
+        file: RecordFile,
+        place: FilePlace,
+        reader: EventReader,
+        status: FileStatus,
+        waits: bool,
+    ) -> Iterator[Batch]:
+        """Yields what can be read. If it `waits`, it stops at damage that may go away."""
+        reported = place.offset if place.ended else self._unreadable.get(file.path, -1)
+        for item in reader.items():
+            if not isinstance(item, Damage):
+                place.offset, place.ended = item.offset, False
+                yield item
+                place.offset = item.end_offset
+                continue
+            if waits and not self._is_settled(file, item.offset, status.size):
+                self._waiting.add(file.path)
+                return
+            if item.offset != reported:
+                self._report.problem(file.path, item.offset, item.text)
+            if item.flaw is Flaw.UNREADABLE:
+                self._unreadable[file.path] = item.offset
+            elif item.flaw is not Flaw.UNREACHABLE and len(place.lost) < _MOST_LOST:
+                size = min(reader.offset - item.offset, _COMPARED_BYTES)
+                checksum = reader.checksum(item.offset, size) or 0
+                place.lost.append((item.offset, size, checksum))
+            place.offset = reader.offset
+        place.offset, place.ended = reader.offset, reader.ended
+        if reader.ended:
+            self._tried[file.path] = status
 
     def is_waiting(self, files: Iterable[RecordFile]) -> bool:
         """Whether reading stopped in one of the files at damage that is soon tried again."""
         return any(file.path in self._waiting for file in files)
-
-    def note_tail(self, file: RecordFile, place: FilePlace) -> None:
-        """Remembers the last bytes that were read of a local file, for `is_replaced`."""
-        if file.entry is None and place.offset:
-            start, size = _tail(place.offset)
-            place.tail = (place.offset, _checksum(file, start, size) or 0)
 
     def is_replaced(self, file: RecordFile, place: FilePlace) -> bool:
         """Whether a file has other bytes where a record was skipped, or where reading stopped."""
@@ -222,6 +235,11 @@ def _boundary(path: str, offset: int) -> int:
             return reader.offset
     except OSError:  # it is reported when the file is read
         return 0
+
+
+def _has_tail(reader: EventReader, place: FilePlace) -> bool:
+    """Whether the bytes before a place are those that were read; true if they cannot be read."""
+    return reader.checksum(*_tail(place.offset)) in (None, place.tail[1])
 
 
 def _tail(offset: int) -> tuple[int, int]:

@@ -2,17 +2,20 @@
 
 A directory is listed again only when its time of modification says that a name was added or
 removed. Of the files, only the newest of each writer is checked every time, because the others
-are complete. So a poll of a hundred idle runs takes a few hundred calls of `stat`. Polling is used
-because it works on network file systems, where notifications of other hosts' writes do not arrive.
+are complete. So a poll of a hundred idle runs takes a few hundred calls of `stat`. Of more than a
+thousand directories, those that changed last are checked every time, and the others in turn.
+Polling is used because it works on network file systems, where notifications of other hosts'
+writes do not arrive.
 """
 
 from __future__ import annotations
 
+import itertools
 import logging
 import math
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -31,7 +34,8 @@ from rec_summary.records.remote import NoSuchPlace, Url, to_place
 _SETTLED_SECS: Final = 2.0  # a directory may change again without a change of its time before
 _LIST_SECS: Final = 5.0  # a list of a URL takes a request for each thousand files
 _RESCAN_SECS: Final = 30.0  # not every file system reports that a directory has changed
-
+_MOST_CHECKED: Final = 1000  # directories of a poll, unless more are written to
+_RECENT_SECS: Final = 60.0
 
 logger = logging.getLogger("rec_summary")
 
@@ -40,10 +44,12 @@ logger = logging.getLogger("rec_summary")
 class _Directory:
     """What is known of a directory."""
 
+    depth: int = 0  # below the source
     changed: float = -1.0  # its time of modification when it was listed
     listed: float = -1.0  # when that was, by the same clock
     below: list[str] = field(default_factory=list)
     files: tuple[RecordFile, ...] = ()
+    newest: tuple[RecordFile, ...] = ()  # of each writer
     statuses: dict[str, FileStatus] = field(default_factory=dict)
     is_new: bool = True  # listed again since the last poll of its files
 
@@ -63,6 +69,9 @@ class RunPoller:
         self._directories: dict[str, _Directory] = {}
         self._next_list = -math.inf  # of a URL, by the monotonic clock
         self._again: set[str] = set()  # the paths of runs
+        # When something was last written to a run, by its path, in ascending order.
+        self._recent: dict[str, float] = {}
+        self._others: Iterator[str] = iter(())
         self._failure = ""  # why the last list of a URL failed
 
     def poll(self) -> list[Run]:
@@ -73,12 +82,17 @@ class RunPoller:
         if isinstance(self._source, Url):
             return self._poll_url(self._source)
         again, self._again = self._again, set()
-        changed = []
-        for path in self._walk(self._source):
-            directory = self._directories[path]
-            if directory.files and (self._has_changed(directory) or path in again):
-                changed.append(self._run(path, directory))
-        return changed
+        paths = {path for due in self._due(again) for path in self._check(due)}
+        found = []
+        for path in paths:
+            directory = self._directories.get(path)
+            if directory is None or not directory.files:
+                continue
+            if self._has_changed(path, directory) or path in again:
+                found.append(self._run(path, directory))
+        if found:
+            self._recent = dict(sorted(self._recent.items(), key=lambda item: item[1]))
+        return sorted(found, key=_in_order)
 
     def again(self, run: Run) -> None:
         """Makes the next poll return a run though nothing may have happened in it."""
@@ -91,7 +105,8 @@ class RunPoller:
 
     def runs(self) -> list[Run]:
         """Returns all runs of the last poll."""
-        return [self._run(path, each) for path, each in self._directories.items() if each.files]
+        found = [self._run(path, each) for path, each in self._directories.items() if each.files]
+        return sorted(found, key=_in_order)
 
     def _poll_url(self, url: Url) -> list[Run]:
         """Lists all files, at most every few seconds, and compares their sizes."""
@@ -121,14 +136,34 @@ class RunPoller:
             del self._directories[path]
         return changed
 
-    def _walk(self, path: str, depth: int = 0) -> Iterator[str]:
-        """Yields a directory and those below it; lists them again if need be."""
+    def _due(self, again: set[str]) -> list[str]:
+        """Returns the directories to check."""
+        known = self._directories
+        if len(known) <= _MOST_CHECKED:
+            return list(known) or [self._source]
+        limit = self._clock() - _RECENT_SECS
+        while len(self._recent) > _MOST_CHECKED // 2:
+            oldest = next(iter(self._recent))
+            if self._recent[oldest] >= limit:
+                break
+            del self._recent[oldest]
+        # New runs appear in directories without records.
+        due = [path for path, each in known.items() if not each.files]
+        turn = list(itertools.islice(self._others, _MOST_CHECKED // 2))
+        if not turn:
+            self._others = iter(list(known))
+        return [path for path in {*due, *self._recent, *turn, *again} if path in known]
+
+    def _check(self, path: str, depth: int = 0) -> Iterator[str]:
+        """Yields a directory and new ones below it; lists it again if need be."""
         try:
             changed = os.stat(path).st_mtime
         except OSError:
             self._forget(path)
             return
-        known = self._directories.setdefault(path, _Directory())
+        known = self._directories.get(path)
+        if known is None:
+            known = self._directories[path] = _Directory(depth)
         now = self._clock()
         unsettled = known.listed - known.changed < _SETTLED_SECS
         if changed != known.changed or unsettled or now - known.listed > _RESCAN_SECS:
@@ -140,32 +175,35 @@ class RunPoller:
                 return
             for gone in set(before).difference(known.below):
                 self._forget(gone)
+            known.newest = _newest(known.files)
             known.changed, known.listed = changed, now
             here = {file.path for file in known.files}
             known.statuses = {path: each for path, each in known.statuses.items() if path in here}
             known.is_new = True
         yield path
-        for below in known.below if depth < DEEPEST else ():
-            yield from self._walk(below, depth + 1)
+        for below in known.below if known.depth < DEEPEST else ():
+            if below not in self._directories:
+                yield from self._check(below, known.depth + 1)
 
-    def _has_changed(self, directory: _Directory) -> bool:
+    def _has_changed(self, path: str, directory: _Directory) -> bool:
         """Whether a file has another size, time or inode than at the last poll."""
-        changed = False
-        newest: set[object] = set()
-        for file in reversed(directory.files):
-            writer = (file.name.kind, file.name.rank, file.name.prefix, file.name.host)
-            if writer in newest and not directory.is_new:
-                continue
-            newest.add(writer)
+        statuses = directory.statuses
+        changed = []
+        for file in directory.files if directory.is_new else directory.newest:
             status = file.status
-            if status != directory.statuses.get(file.path):
-                directory.statuses[file.path] = status
-                changed = True
+            if status != statuses.get(file.path):
+                changed.append(
+                    status.modified / 1e9 if file.path not in statuses else self._clock()
+                )
+                statuses[file.path] = status
         directory.is_new = False
-        return changed
+        if changed:
+            self._recent[path] = max(changed)
+        return bool(changed)
 
     def _forget(self, path: str) -> None:
         known = self._directories.pop(path, None)
+        self._recent.pop(path, None)
         for below in known.below if known is not None else ():
             self._forget(below)
 
@@ -173,6 +211,19 @@ class RunPoller:
         top = self._directories.get(self._source)
         nested = path == self._source or (top is not None and bool(top.files))
         return Run(run_name(path, self._source, nested=nested), path, directory.files)
+
+
+def _newest(files: Sequence[RecordFile]) -> tuple[RecordFile, ...]:
+    """Returns the newest file of each writer."""
+    found: dict[object, RecordFile] = {}
+    for file in files:
+        found[file.name.kind, file.name.rank, file.name.prefix, file.name.host] = file
+    return tuple(found.values())
+
+
+def _in_order(run: Run) -> list[str]:
+    """Returns a key that sorts runs as directories are listed."""
+    return run.path.split(os.sep)
 
 
 def _below(path: str) -> list[str]:

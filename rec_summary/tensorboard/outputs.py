@@ -11,7 +11,7 @@ import abc
 import itertools
 import zlib
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from msgspec import Struct
 
@@ -26,7 +26,7 @@ from rec_summary.series.step_buffer import BufferState, Finished, Restart, StepB
 from rec_summary.series.text import printable, reason
 from rec_summary.tensorboard import dashboards
 from rec_summary.tensorboard.dashboards.groups import grouped
-from rec_summary.tensorboard.dashboards.points import Plugin, Point
+from rec_summary.tensorboard.dashboards.points import Plugin, Point, ValueMapper
 
 COMPUTATION: Final = "graph"
 EVALUATION_RUN: Final = "eval"
@@ -122,6 +122,9 @@ class RunOutput(abc.ABC):
         name: The run's name.
     """
 
+    _draws: ClassVar[bool] = True
+    """Whether pictures are drawn."""
+
     def __init__(
         self,
         name: str,
@@ -144,7 +147,7 @@ class RunOutput(abc.ABC):
         self.name = name
         self._report = report
         self._selection = selection
-        self._mappers = {kind: make() for kind, make in dashboards.VALUES.items()}
+        self._mappers: dict[str, ValueMapper] = {}  # by kind, of kinds that there are
         self._buffer = StepBuffer(name, report, steps)
         self._tags = Tags(name, report, tags)
         self._graphs = {} if graphs is None else graphs
@@ -162,11 +165,11 @@ class RunOutput(abc.ABC):
         Raises:
             DestinationError: They cannot be written.
         """
-        chosen = batch.select(self._selection, self._mappers)
+        chosen = batch.select(self._selection, dashboards.VALUES)
         left_out = batch.count - chosen.count
         if left_out:
             for (kind, _), span in batch.series().items():
-                if kind not in self._mappers:
+                if kind not in dashboards.VALUES:
                     self._report.unknown[kind] += span.values
                     left_out -= span.values
             self._report.left_out += left_out
@@ -274,7 +277,7 @@ class RunOutput(abc.ABC):
 
     def _is_framed(self, kind: str, tag: str) -> bool:
         """Whether all that is shown of a series is its values, under the tag that was recorded."""
-        mapper = self._mappers[kind]
+        mapper = self._mapper(kind)
         return (
             mapper.plugin is not None
             and self._wants(mapper.plugin)
@@ -302,7 +305,14 @@ class RunOutput(abc.ABC):
         Raises:
             ValueError: It cannot be shown.
         """
-        return list(self._mappers[recorded.kind](recorded.tag, recorded.value))
+        return list(self._mapper(recorded.kind)(recorded.tag, recorded.value))
+
+    def _mapper(self, kind: str) -> ValueMapper:
+        mapper = self._mappers.get(kind)
+        if mapper is None:
+            mapper = self._mappers[kind] = dashboards.VALUES[kind]()
+            mapper.draws = self._draws
+        return mapper
 
 
 class TargetNames(Struct):

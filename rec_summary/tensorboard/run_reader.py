@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct
 
 from rec_summary._pb.summary_pb2 import Event, Summary
-from rec_summary.records.format.names import Kind
+from rec_summary.records.format.names import Kind, parse_name
 from rec_summary.records.reading.runs import RecordFile, Run
 from rec_summary.series.batch import SUMMARY, Batch, Record
 from rec_summary.series.limits import Rank, Seconds, Step
@@ -71,7 +72,23 @@ def continues(run: Run, state: ReadingState, records: NewRecords) -> bool:
     gone = state.files.keys() - known
     if not known or any(name.endswith(Kind.LINEAGE.value) for name in gone):
         return False
+    if gone and _has_older(run, state):
+        return False
     return not is_replaced(run, state, records)
+
+
+def _has_older(run: Run, state: ReadingState) -> bool:
+    """Whether there are new files in the place of some that were read, as compaction makes them."""
+    latest: dict[tuple[Kind, int], tuple[Any, ...]] = {}
+    for name in filter(None, map(parse_name, state.files)):
+        key = name.kind, name.rank
+        latest[key] = max(latest.get(key, name.order), name.order)
+    return any(
+        os.path.basename(file.path) not in state.files
+        and (file.name.kind, file.name.rank) in latest
+        and file.name.order <= latest[file.name.kind, file.name.rank]
+        for file in run.files
+    )
 
 
 def is_replaced(run: Run, state: ReadingState, records: NewRecords) -> bool:
@@ -167,15 +184,17 @@ class RunReader:
         if (0 < place.offset == file.nbytes) or (not final and file.nbytes <= place.offset):
             return
         again = place.ended
-        for batch in self._records.read(file, place, newest=newest, final=final):
-            if self._state.began is None:
-                self._state.began = float(batch.wall_times[0])
-                self._begins()
-            self._state.files[name] = place  # this batch is not passed on yet
-            self._take(file, batch)
-            place.offset = batch.end_offset
-            yield
-        self._records.note_tail(file, place)
+        with contextlib.closing(
+            self._records.read(file, place, newest=newest, final=final)
+        ) as batches:
+            for batch in batches:
+                if self._state.began is None:
+                    self._state.began = float(batch.wall_times[0])
+                    self._begins()
+                self._state.files[name] = place  # this batch is not passed on yet
+                self._take(file, batch)
+                place.offset = batch.end_offset
+                yield
         self._state.files[name] = place
         self._report.files += not (again and place.ended)
         yield

@@ -163,6 +163,14 @@ class RecordReader:
             self._buffer_start, begin = self.offset, 0
         return self._buffer, begin
 
+    def at(self, offset: int, size: int) -> bytes:
+        """Returns up to `size` bytes from `offset` on, as they are in the file, without reading on.
+
+        Raises:
+            OSError: Reading failed.
+        """
+        return self._file.read_at(offset, size)
+
     def skip_to(self, limit: int) -> None:
         """Steps over the records that end at `limit` or before, without reading their data.
 

@@ -38,6 +38,7 @@ _LONGEST: Final = 2048  # of a payload
 _MOST_LAYOUTS: Final = 128  # of the records of one length
 _MOST_LENGTHS: Final = 64
 _ROWS: Final = 4096  # that are gathered at a time: their places take eight times their bytes
+_LOOKED_BACK: Final = 64  # records whose sizes are looked at for a period
 _FEW: Final = 32  # of fewer records of one layout, one by one costs less
 _MOST_POOR: Final = 64  # layouts of few records, in a block
 _MOST_OTHERS: Final = 8  # records of other kinds, of one length, before scalars are given up
@@ -120,7 +121,40 @@ def _starts(buffer: bytes, at: int) -> list[int]:
         if expected != checksum or at > end + overhead:
             break
         found.append(at)
+        if len(found) % _LOOKED_BACK == 0:
+            _continue(buffer, found)
+            at = found[-1]
     return found
+
+
+def _continue(buffer: bytes, starts: list[int]) -> None:
+    """Adds more starts for as long as the sizes of records repeat themselves.
+
+    They mostly do, since each step has the same series. Compared are whole headers with those of
+    records that are known, so that no length is trusted that is not checked.
+    """
+    sizes = np.diff(starts[-_LOOKED_BACK:]).tolist()
+    period = next((n for n in range(1, len(sizes) // 2 + 1) if sizes[n:] == sizes[:-n]), 0)
+    if not period:
+        return
+    stride = sum(sizes[-period:])
+    begins = np.array(starts[-period - 1 : -1], np.int64) - starts[-period - 1]
+    places = (begins[:, None] + np.arange(framing.HEADER_BYTES)).ravel()
+    data = np.frombuffer(buffer, np.uint8)
+    expected = data[starts[-period - 1] :][places]
+    count = _LOOKED_BACK
+    while True:
+        at = starts[-1]
+        count = min(2 * count, (len(buffer) - at) // stride)
+        rows = data[at : at + count * stride].reshape(count, stride)
+        same = (rows[:, places] == expected).all(axis=1)
+        known = count if same.all() else int(same.argmin())
+        each = at + stride * np.arange(known)[:, None] + begins
+        starts.extend(each.ravel()[1:].tolist())
+        if known:
+            starts.append(at + known * stride)
+        if known < count or not count:
+            return
 
 
 class _Group(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
+import sys
 from typing import Final, NamedTuple
 
 from rec_summary._pb.summary_pb2 import Event
@@ -136,7 +137,7 @@ def take_apart(data: bytes, start: int, end: int) -> WireRecord | None:
         else:
             return None
         try:
-            tag = data[at:tag_end].decode("utf-8")
+            tag = sys.intern(data[at:tag_end].decode("utf-8"))
         except UnicodeDecodeError:
             return None
         if len(tag) > LONGEST_TAG or (kind, tag) in series:

@@ -15,6 +15,7 @@ from rec_summary.series.report import Report
 from rec_summary.series.sampling import RunSampler
 from rec_summary.series.step_buffer import BufferState, Finished, Restart
 from rec_summary.series.text import check_unicode
+from rec_summary.tensorboard import dashboards
 from rec_summary.tensorboard.dashboards.graphs.graph_def import tagged_graph
 from rec_summary.tensorboard.dashboards.images import IMAGES, no_image
 from rec_summary.tensorboard.dashboards.layout import layout_point
@@ -92,8 +93,8 @@ class TensorBoardRun(RunOutput):
         self._state = state
         self._file = EventFile(logdir, name, state.file)
         self._emptied: dict[str, Restart] = {}  # by the tags of images without any since then
-        for kind in state.memories.keys() & self._mappers.keys():
-            self._mappers[kind].memory.update(state.memories[kind])
+        for kind in state.memories.keys() & dashboards.VALUES.keys():
+            self._mapper(kind).memory.update(state.memories[kind])
 
     @property
     def restarts(self) -> int:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import math
 import os
 import threading
 import time
+from dataclasses import dataclass
 from typing import Final
 
 from rec_summary._pb.lineage_pb2 import RunState
@@ -29,7 +31,9 @@ logger = logging.getLogger("rec_summary")
 INTERVAL_SECS: Final = 0.25
 _LONGEST_INTERVAL_SECS: Final = 0.75  # a record shows within a second
 _SHARE: Final = 100  # a poll without news takes at most one part in so many of the time
+_PORTION_SECS: Final = 0.1  # that a run is read for before others are
 _MOST_TRIES: Final = 2
+_NEWEST: Final = 8  # files whose time of modification is that of their run
 _KIND: Final = "lineage"
 _LAST_HPARAMS_STEP: Final = 2**31 - 1  # `MetricValue.training_step` of its API is an int32
 
@@ -43,7 +47,7 @@ class _Loader(RunReader):
 
     def __init__(self, run: Run, names: Names, report: Report, *, several: bool) -> None:
         self.outputs = ServedRuns(run, names, TargetNames(several, {}), report)
-        records = NewRecords(report, frames=True)
+        records = NewRecords(report)
         super().__init__(run, self.outputs, report, records, nothing_read(), {})
 
     def fits(self, run: Run) -> bool:
@@ -59,12 +63,17 @@ class _Loader(RunReader):
             for each in self._lineages.values()
         )
 
-    def update(self, run: Run, stop: threading.Event) -> None:
-        """Reads what is new, and shows it."""
+    def update(self, run: Run, until: float) -> bool:
+        """Reads what is new, and shows it; returns whether that is done.
+
+        Args:
+            run: The run, with its files.
+            until: When to stop, between two steps; by the monotonic clock. Call it again then.
+        """
         self._run = self.outputs.run = run
         for _ in self._read_all(final=False):
-            if stop.is_set():
-                return
+            if time.monotonic() > until:
+                return False
         lineages = {rank: each for rank, each in sorted(self._lineages.items()) if not each.empty}
         for rank, lineage in lineages.items():
             is_first = rank == min(lineages)
@@ -75,6 +84,7 @@ class _Loader(RunReader):
             # With a step beyond, the page of hyper-parameters fails for all runs.
             self._show_session(trained[0])
         self.outputs.settle()
+        return True
 
     def _show_session(self, lineage: Lineage) -> None:
         session, began = self.outputs.session(), self._state.began
@@ -87,11 +97,30 @@ class _Loader(RunReader):
             session.show(0, lineage.last_time, _KIND, end_point(RUNNING))
 
 
+@dataclass
+class _Waiting:
+    """A run with records that are to be read.
+
+    Attributes:
+        run: The run, with its files.
+        changed: When it was last written to, in seconds since the epoch.
+        portions: How many portions of it have been read since.
+    """
+
+    run: Run
+    changed: float
+    portions: int = 0
+
+
 class RunIndex:
     """Reads the runs of a tree, and what is added to them.
 
-    A run is read again from the beginning if its files are those of another training, or if a
-    second rank writes to it. A run that is gone is dropped.
+    Runs are read in portions, the one that was written to last first, so that what is written
+    now shows while a large tree is read.
+
+    A run is read again from the beginning if its files are others than those that were read, or
+    if a second rank writes to it; until that is done, it is shown as it was. A run that is gone
+    is dropped.
 
     Attributes:
         source: The tree.
@@ -111,8 +140,10 @@ class RunIndex:
         self._pattern = pattern
         self._poller = RunPoller(source)
         self._names = Names()
-        self._runs: dict[str, str] = {}  # names by path
-        self._loaders: dict[str, _Loader] = {}  # by path
+        self._runs: dict[str, str] = {}  # names by path, as all that follow
+        self._loaders: dict[str, _Loader] = {}
+        self._successors: dict[str, _Loader] = {}  # what is read again; not shown yet
+        self._waiting: dict[str, _Waiting] = {}
         self.failures: dict[str, str] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="rec_summary-index", daemon=True)
@@ -136,60 +167,91 @@ class RunIndex:
         """Returns the recorded runs, each with its TensorBoard runs."""
         return [each.outputs for each in list(self._loaders.values())]
 
-    def poll(self) -> bool:
-        """Reads what is new; returns whether there was anything new."""
+    def poll(self) -> None:
+        """Reads all that is new."""
+        self._find()
+        self._read(math.inf)
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            begun = time.monotonic()
+            is_new = True
+            try:
+                is_new = self._find() or bool(self._waiting)
+                self._read(begun + INTERVAL_SECS)
+            except Exception as error:  # noqa: BLE001 - the next poll may succeed
+                self._fail(self.source, error)
+            now = time.monotonic()
+            rest = 0.0 if is_new else (now - begun) * _SHARE
+            rest = min(max(INTERVAL_SECS, rest), _LONGEST_INTERVAL_SECS)
+            self._stop.wait(max(begun + rest - now, 0.0))
+
+    def _find(self) -> bool:
+        """Finds what is to be read; returns whether there is anything new."""
         changed = self._poller.poll()
         for path in [each for each in self._runs if not self._poller.has(each)]:
-            self._drop(path)
+            self._waiting.pop(path, None)
+            for loaders in (self._successors, self._loaders):
+                self._release(loaders.pop(path, None))
             self._names.release([self._runs.pop(path)])
         # First of all, so that no sub-run gets the name of a run.
         for run in changed:
             if run.path not in self._runs:
                 self._runs[run.path] = self._name_of(run)
         for run in matching_runs(changed, self._pattern):
-            if self._stop.is_set():
-                break
-            self._update(dataclasses.replace(run, name=self._runs[run.path]))
+            named = dataclasses.replace(run, name=self._runs[run.path])
+            self._waiting[run.path] = _Waiting(
+                named, max(file.changed for file in run.files[-_NEWEST:])
+            )
         return bool(changed)
 
-    def _run(self) -> None:
-        while not self._stop.is_set():
-            begun = time.monotonic()
-            try:
-                is_new = self.poll()
-            except Exception as error:  # noqa: BLE001 - the next poll may succeed
-                self._fail(self.source, error)
-                is_new = True
-            taken = 0.0 if is_new else time.monotonic() - begun
-            self._stop.wait(min(max(INTERVAL_SECS, taken * _SHARE), _LONGEST_INTERVAL_SECS))
+    def _read(self, until: float) -> None:
+        """Reads what waits, in portions, until a time of the monotonic clock."""
+        while self._waiting:
+            waiting = sorted(self._waiting.values(), key=lambda each: -each.changed)
+            # Of a large run that is written to, something is read each time.
+            others = sorted(waiting[1:], key=lambda each: each.portions)
+            for each in (waiting[0], *others):
+                now = time.monotonic()
+                if now >= until or self._stop.is_set():
+                    return
+                if self._update(each.run, min(now + _PORTION_SECS, until)):
+                    del self._waiting[each.run.path]
+                each.portions += 1
 
-    def _update(self, run: Run) -> None:
+    def _update(self, run: Run, until: float) -> bool:
+        """Reads a portion of what is new in a run; returns whether that is all."""
+        path = run.path
         try:
-            loader, several = self._loaders.get(run.path), False
             for _ in range(_MOST_TRIES):
+                loader, several = self._successors.get(path) or self._loaders.get(path), False
                 if loader is not None and not loader.fits(run):
                     several = loader.is_of_several(run)
-                    self._drop(run.path)
+                    self._release(loader)
                     loader = None
                 if loader is None:
                     several = several or is_parallel(run)
                     loader = _Loader(run, self._names, self.report, several=several)
-                    self._loaders[run.path] = loader
-                loader.update(run, self._stop)
+                    loaders = self._successors if path in self._loaders else self._loaders
+                    loaders[path] = loader
+                if not loader.update(run, until):
+                    return False
                 if loader.is_waiting:
                     self._poller.again(run)
                 if loader.fits(run):  # else its lineage states that there are more ranks
-                    return
+                    break
+            if path in self._successors:
+                self._loaders[path] = self._successors.pop(path)
         except Exception as error:  # noqa: BLE001 - other runs are shown all the same
-            self._fail(run.path, error)
+            self._fail(path, error)
+        return True
 
     def _name_of(self, run: Run) -> str:
         """Returns a name for a new run. Not every directory has a name that is text."""
         name = valid(run.name)
         return self._names.claim_run(name) if name == run.name else self._names.claim(name)
 
-    def _drop(self, path: str) -> None:
-        loader = self._loaders.pop(path, None)
+    def _release(self, loader: _Loader | None) -> None:
         if loader is not None:
             self._names.release(loader.outputs.names())
 

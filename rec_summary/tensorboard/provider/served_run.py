@@ -53,6 +53,8 @@ class ServedRun(RunOutput):
         started: When the first value was written, in seconds since the epoch; None without values.
     """
 
+    _draws = False  # before a picture is asked for
+
     def __init__(self, name: str, stamp: int, outputs: ServedRuns, report: Report) -> None:
         """Begins empty.
 
@@ -72,8 +74,6 @@ class ServedRun(RunOutput):
         self._numbers: dict[str, int] = {}  # of the files, by path
         self._kept: list[bytes] = []  # recorded values that are in no file
         self._laid_out = 0
-        for mapper in self._mappers.values():
-            mapper.draws = False  # a picture is drawn when it is asked for
 
     def take(self, batch: Batch) -> None:
         """Takes recorded values."""
@@ -144,7 +144,7 @@ class ServedRun(RunOutput):
         try:
             if record.kind in _GRAPHS:
                 return _graph_of(series, record)
-            recorded = _own(series, record)
+            recorded = _own(series, record) if record.step == place.step else None
             return None if recorded is None else _tensor_of(series, recorded)
         except _UNREADABLE:
             return None  # the file is another one now
@@ -189,7 +189,7 @@ class ServedRun(RunOutput):
             series.extend(steps, wall_times, values)
         file = self._number(batch.path)
         for (kind, tag), steps, wall_times, offsets in batch.located():
-            owner = self._mappers[kind].plugin
+            owner = self._mapper(kind).plugin
             assert owner is not None  # as they are recorded
             stored = self._of(owner.name)[tag]
             assert isinstance(stored, StoredSeries)

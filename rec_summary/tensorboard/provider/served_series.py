@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -17,6 +18,8 @@ KEPT_SCALARS: Final = 10_000
 _PER_BUCKET: Final = 4
 _NO_STEP: Final = -(1 << 63)
 _TYPES: Final = "qdiq"  # of the columns of references
+_SCALAR_TYPES: Final = "qdf"  # records have float32
+_POINT: Final = np.dtype([("index", "i8"), ("step", "i8"), ("wall_time", "f8"), ("value", "f8")])
 
 
 class ScalarSeries:
@@ -29,19 +32,27 @@ class ScalarSeries:
     def __init__(self, plugin: Plugin) -> None:
         """Begins empty."""
         self.plugin = plugin
-        self._sampler = ScalarSampler(KEPT_SCALARS)
+        # Step, wall time and value of the newest points: most series are short, and a sampler
+        # takes twice the memory for a point.
+        self._columns: tuple[array[Any], ...] = tuple(map(array, _SCALAR_TYPES))
+        self._sampler: ScalarSampler | None = None
         self._last: tuple[int, float] | None = None
 
     def extend(self, steps: Any, wall_times: Any, values: Any) -> None:
         """Takes the next points, at least one; all arguments are arrays of shape [n]."""
-        self._sampler.extend(steps, wall_times, values)
+        _append(self._columns, (steps, wall_times, values))
+        if len(self._columns[0]) > KEPT_SCALARS:
+            self._sample()
         step, wall_time = self._last or (_NO_STEP, -np.inf)
         self._last = max(step, int(steps[-1])), max(wall_time, float(wall_times.max()))
 
     def forget(self, step: int) -> None:
         """Forgets what is of a step or of later ones."""
-        self._sampler.forget(step)
-        points = self._sampler.points()
+        if self._sampler is not None:
+            self._sample().forget(step)
+        else:
+            _keep(self._columns, step)
+        points = self._points()
         self._last = None
         if len(points):
             self._last = int(points["step"].max()), float(points["wall_time"].max())
@@ -58,7 +69,7 @@ class ScalarSeries:
         Returns:
             An array with the fields `step`, `wall_time` and `value`, by step.
         """
-        points = self._sampler.points()
+        points = self._points()
         steps = points["step"]
         # Of a step that was recorded again after it was read, the later value counts.
         points = points[np.append(steps[1:] != steps[:-1], True)] if len(steps) else points
@@ -74,6 +85,25 @@ class ScalarSeries:
             if len(kept) <= most:
                 break
         return points[kept]
+
+    def _points(self) -> npt.NDArray[Any]:
+        """Returns all points that are kept, with the field `index` as well."""
+        if self._sampler is not None:
+            return self._sample().points()
+        points = np.zeros(len(self._columns[0]), _POINT)
+        points["index"] = np.arange(len(points))
+        for name, column in zip(("step", "wall_time", "value"), self._columns, strict=True):
+            points[name] = np.array(column)
+        return points
+
+    def _sample(self) -> ScalarSampler:
+        """Passes the newest points on to the sampler, and returns it."""
+        self._sampler = self._sampler or ScalarSampler(KEPT_SCALARS)
+        if self._columns[0]:
+            self._sampler.extend(*map(np.array, self._columns))
+        for column in self._columns:
+            del column[:]
+        return self._sampler
 
 
 class Reference(NamedTuple):
@@ -119,17 +149,11 @@ class StoredSeries:
     def extend(self, steps: Any, wall_times: Any, file: int, offsets: Any) -> None:
         """Takes the places of further values, in one file; arrays of shape [n]."""
         files = np.full(len(steps), file)
-        for column, new in zip(self._columns, (steps, wall_times, files, offsets), strict=True):
-            column.frombytes(np.asarray(new).astype(column.typecode).tobytes())
+        _append(self._columns, (steps, wall_times, files, offsets))
 
     def forget(self, step: int) -> None:
         """Forgets what is of a step or of later ones."""
-        columns = [np.array(column) for column in self._columns]
-        kept = columns[0] < step
-        if not kept.all():
-            for column, values in zip(self._columns, columns, strict=True):
-                del column[:]
-                column.frombytes(values[kept].tobytes())
+        _keep(self._columns, step)
 
     def last(self) -> tuple[int, float] | None:
         """Returns the highest step and the latest wall time; None if there are no values."""
@@ -185,3 +209,19 @@ class FixedSeries:
 
 
 Series = ScalarSeries | StoredSeries | FixedSeries
+
+
+def _append(columns: tuple[array[Any], ...], rows: Sequence[Any]) -> None:
+    """Appends an array of shape [n] to each column."""
+    for column, new in zip(columns, rows, strict=True):
+        column.frombytes(np.asarray(new).astype(column.typecode).tobytes())
+
+
+def _keep(columns: tuple[array[Any], ...], step: int) -> None:
+    """Removes the rows of a step, which is the first column, and of later ones."""
+    kept = np.array(columns[0]) < step
+    if not kept.all():
+        for column in columns:
+            values = np.array(column)[kept]
+            del column[:]
+            column.frombytes(values.tobytes())

@@ -1,0 +1,198 @@
+"""TensorBoard on records as they are, beside TensorBoard's data server on exported event files."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import statistics
+import subprocess
+import sys
+import time
+import urllib.parse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from .contest import Contestant, Settings, alternate, column, measure, temporary_directory
+from .made_records import write_scalars
+from .results import Row, Target, cost
+
+_TAGS = 4
+_BATCH = 500  # runs of one request while TensorBoard loads
+_START_SECS, _ANSWER_SECS = 120.0, 600.0
+_REST_SECS = 0.05  # between two requests while TensorBoard loads
+_SETTLE_SECS = 5.0
+_OURS, _PEER = "tensorboard, on records", "tensorboard --load_fast=true, on event files"
+_WAYS = {_OURS: ("--rec_summary=on",), _PEER: ("--rec_summary=off", "--load_fast=true")}
+
+
+def provider(settings: Settings) -> tuple[str, list[Row]]:
+    """Measures time to load, memory, a page's request and idle CPU, at several shapes."""
+    big, steps = settings.size(10_000_000, 100_000), settings.size(100, 20)
+    many, idle = settings.size(10_000, 100), settings.size(1_000, 50)
+    page = settings.size(5_000, 1_500)
+    seconds = settings.size(20, 2)
+    rows: list[Row] = []
+    for what, runs, series, each, limit in (
+        (f"{big:,} scalars in 10 series", 1, 10, big // 10, 1.0),
+        (f"{many:,} runs of {steps} steps", many, _TAGS, steps, 1.0),
+    ):
+        found, export = _contest(settings, runs, series, each, {"idle": seconds if runs > 1 else 0})
+        ours, peers = column(found, _OURS), [own + export for own in column(found, _PEER)]
+        rows.append(cost(f"{what}: until all is shown", "s", ours, peers, "with the export", limit))
+        rows.append(
+            cost(f"{what}: beside the loading alone", "s", ours, column(found, _PEER), "rustboard")
+        )
+        rows.append(_memory(what, found))
+        if runs > 1:
+            rows.append(_idle(what, found))
+    found, _ = _contest(settings, idle, _TAGS, steps, {"idle": seconds})
+    rows.append(_idle(f"{idle:,} runs", found, Target("ours", "<", 1)))
+    found, _ = _contest(settings, 100, 1, page, {"requests": settings.size(10, 3)})
+    answers = (column(found, name, "answer") for name in (_OURS, _PEER))
+    rows.append(cost("1,000 points of 100 runs", "s", *answers, "rustboard", 1.5))
+    setting = "TODO"
+    return setting, rows
+
+
+def _contest(
+    settings: Settings, runs: int, series: int, steps: int, arguments: dict[str, Any]
+) -> tuple[Any, float]:
+    """Measures both on the same records; returns that, and the time of the export in seconds."""
+    with temporary_directory() as base:
+        records, logs = str(base / "records"), str(base / "logs")
+        settings.say(f"making records: {runs:,} runs of {steps:,} steps of {series} tags")
+        shape = {"runs": runs, "series": series, "steps": steps}
+        measure(Contestant("records", "provider:make", {"folder": records, **shape}))
+        command = ["-m", "rec_summary.cli", "export", "-q", records, logs]
+        export = measure(Contestant("export", "readers:run", {"command": command}))["seconds"]
+        contestants = [
+            Contestant(name, "provider:load", {"logdir": logdir, "way": name, **shape, **arguments})
+            for name, logdir in ((_OURS, records), (_PEER, logs))
+        ]
+        return alternate(contestants, settings), export
+
+
+def make(work: str, folder: str, runs: int, series: int, steps: int) -> dict[str, float]:
+    """Writes the records."""
+    for name in _names(runs):
+        write_scalars(Path(folder, name), series * steps, series)
+    return {}
+
+
+def load(
+    work: str,
+    logdir: str,
+    way: str,
+    runs: int,
+    series: int,
+    steps: int,
+    idle: float = 0,
+    requests: int = 0,
+) -> dict[str, float]:
+    """Starts TensorBoard and waits until the last step of every run is answered."""
+    began = time.monotonic()
+    with _tensorboard(logdir, _WAYS[way], Path(work, "log")) as (process, address):
+        connection = http.client.HTTPConnection(address, timeout=_ANSWER_SECS)
+        names, tags = _names(runs), [f"metric_{number}/auto" for number in range(series)]
+        waiting = [(tag, names[at : at + _BATCH]) for tag in tags for at in range(0, runs, _BATCH)]
+        for tag, batch in waiting:
+            body = urllib.parse.urlencode({"tag": tag, "runs": batch}, doseq=True)
+            while not _is_complete(connection, body, batch, steps):
+                time.sleep(_REST_SECS)
+        found = {"seconds": time.monotonic() - began, "memory": _peak(process)}
+        if requests:
+            found["answer"] = _page(connection, tags[0], requests)
+            found["memory"] = _peak(process)
+        if idle:
+            time.sleep(_SETTLE_SECS)
+            found["idle"] = _idle_share(process, idle)
+        return found
+
+
+@contextmanager
+def _tensorboard(
+    logdir: str, arguments: tuple[str, ...], log: Path
+) -> Iterator[tuple[psutil.Process, str]]:
+    command = [sys.executable, "-m", "tensorboard.main", "--logdir", logdir, "--port", "0"]
+    with log.open("w") as file:
+        process = subprocess.Popen([*command, *arguments], stdout=file, stderr=file)
+    try:
+        deadline = time.monotonic() + _START_SECS
+        while not (found := re.search(r" at http://(\S+?)/? ", log.read_text())):
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(log.read_text())
+            time.sleep(0.02)
+        yield psutil.Process(process.pid), found[1]
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _is_complete(
+    connection: http.client.HTTPConnection, body: str, names: list[str], steps: int
+) -> bool:
+    answer = _ask(connection, "scalars/scalars_multirun", body)
+    return answer is not None and all(
+        answer.get(name) and answer[name][-1][1] == steps for name in names
+    )
+
+
+def _ask(connection: http.client.HTTPConnection, path: str, body: str) -> Any:
+    headers = {"Content-Type": "application/x-www-form-urlencoded"}
+    connection.request("POST", f"/data/plugin/{path}", body, headers)
+    response = connection.getresponse()
+    data = response.read()
+    return json.loads(data) if response.status == 200 else None
+
+
+def _page(connection: http.client.HTTPConnection, tag: str, requests: int) -> float:
+    """Returns the median time of what the Time Series page asks for of a tag, in seconds."""
+    body = urllib.parse.urlencode({"requests": json.dumps([{"plugin": "scalars", "tag": tag}])})
+    times = []
+    for _ in range(requests):
+        began = time.monotonic()
+        answer = _ask(connection, "timeseries/timeSeries", body)
+        times.append(time.monotonic() - began)
+        assert answer[0]["runToSeries"]
+    return statistics.median(times)
+
+
+def _family(process: psutil.Process) -> list[psutil.Process]:
+    return [process, *process.children(recursive=True)]
+
+
+def _peak(process: psutil.Process) -> float:
+    """Returns the most memory that a process and its children had, in MB."""
+    from .child import peak_memory
+
+    return sum(peak_memory(each.pid) for each in _family(process))
+
+
+def _idle_share(process: psutil.Process, seconds: float) -> float:
+    def used() -> float:
+        return sum(sum(each.cpu_times()[:2]) for each in _family(process))
+
+    before, began = used(), time.monotonic()
+    time.sleep(seconds)
+    return (used() - before) / (time.monotonic() - began)
+
+
+def _names(runs: int) -> list[str]:
+    return [f"run_{number:05}" for number in range(runs)]
+
+
+def _memory(what: str, found: Any) -> Row:
+    ours, peers = (column(found, name, "memory") for name in (_OURS, _PEER))
+    return Row(
+        f"{what}: peak memory", "MB", ours, peers, "rustboard", target=Target("ours", "<=", 300)
+    )
+
+
+def _idle(what: str, found: Any, target: Target | None = None) -> Row:
+    ours, peers = ([100 * each for each in column(found, name, "idle")] for name in (_OURS, _PEER))
+    return Row(f"{what}: idle", "% of a core", ours, peers, "rustboard", target=target)
