@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from rec_summary.records.reading.runs import DEEPEST, find_runs
+from rec_summary.series import run_poller
 from rec_summary.series.run_poller import RunPoller
 from tests.support.record_dirs import event, scalar, summary_name, write_segment
 
@@ -172,3 +173,44 @@ def test_a_file_that_is_repaired_is_seen_and_a_run_can_be_asked_for_again(source
     watch.again(run)
     assert names(watch) == ["run"]
     assert names(watch) == []
+
+
+def test_of_a_large_tree_the_runs_that_changed_last_are_checked_every_time(
+    source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = []
+    for number in range(20):
+        path, _ = write_segment(source / f"run_{number:02}", event(1, scalar("loss", 1)))
+        os.utime(path, (number, number))
+        files.append(path)
+    monkeypatch.setattr(run_poller, "_MOST_CHECKED", 8)
+    clock = Clock()
+    watch = RunPoller(str(source), clock)
+    assert len(names(watch)) == 20
+    clock.now = 1e6
+
+    def grow(number: int) -> None:
+        with files[number].open("ab") as file:
+            file.write(b"more")
+
+    def seen(most: int) -> list[str]:
+        return sorted(name for _ in range(most) for name in names(watch))
+
+    grow(18)
+    assert names(watch) == ["run_18"]  # written to lately
+    grow(3)
+    assert seen(8) == ["run_03"]  # when its turn comes
+    grow(3)
+    assert names(watch) == ["run_03"]
+    write_segment(source / "later", event(1, scalar("loss", 1)))
+    assert names(watch) == ["later"]
+    for number in range(20):  # all of them are written to
+        grow(number)
+    assert seen(8) == [f"run_{number:02}" for number in range(20)]
+    for number in range(20):
+        grow(number)
+    assert len(names(watch)) == 20
+    shutil.rmtree(files[5].parent)
+    assert seen(8) == []
+    assert not watch.has(str(files[5].parent))
+    assert len(watch.runs()) == 20

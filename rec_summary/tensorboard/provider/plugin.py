@@ -46,13 +46,20 @@ class RecordsLoader(base_plugin.TBLoader):  # type: ignore[misc]
 
             self.index = serve_records(flags)
         except Exception as error:  # noqa: BLE001 - never breaks a TensorBoard
-            text = f"{type(error).__name__}: {error}"
-            sys.stderr.write(f"rec_summary: records are not shown: {text}\n")
+            _say("records are not shown", error)
 
     def load(self, context: Any) -> Any:
         """Returns the plugin with the Projector; None if no records are shown."""
         if self.index is None:
             return None
-        from rec_summary.tensorboard.provider.records_plugin import RecordsPlugin
+        try:
+            from rec_summary.tensorboard.provider.records_plugin import RecordsPlugin
 
-        return RecordsPlugin(context, self.index)
+            return RecordsPlugin(context, self.index)
+        except Exception as error:  # noqa: BLE001 - never breaks a TensorBoard
+            _say("the Projector does not show records", error)
+            return None
+
+
+def _say(what: str, error: Exception) -> None:
+    sys.stderr.write(f"rec_summary: {what}: {type(error).__name__}: {error}\n")

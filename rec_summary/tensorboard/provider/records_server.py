@@ -1,20 +1,25 @@
-"""Serving the records below a log directory to the TensorBoard of this process."""
+"""Serving the records below a log directory to the TensorBoard of this process.
+
+This runs at the start of every TensorBoard. So what needs time or other packages is imported after
+records have been found.
+"""
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import os
 import sys
 import threading
 from typing import Any, Final
 
-from rec_summary.records.reading.runs import directories, list_files
-from rec_summary.tensorboard.provider.combined import CombinedDataProvider, add_event_files
-from rec_summary.tensorboard.provider.data_provider import RecordDataProvider
-from rec_summary.tensorboard.provider.grpc_server import GrpcServer
-from rec_summary.tensorboard.provider.run_index import RunIndex, location
+from rec_summary.records.format.names import parse_name
 
-_SERVERS: Final[list[GrpcServer]] = []  # a server ends when nothing refers to it
+_SERVERS: Final[list[Any]] = []  # a server ends when nothing refers to it
+_SEARCH_SECS: Final = 5.0
+_MOST_DIRECTORIES: Final = 1000  # of a search; they take a second on a network file system
+_MOST_NAMES: Final = 50_000
+_DEEPEST: Final = 64
 
 _SHOWN: Final = (
     "rec_summary: showing the records below {}. To have the loss and the AUC at the top, open "
@@ -22,16 +27,20 @@ _SHOWN: Final = (
 )
 
 
-def serve_records(flags: Any) -> RunIndex | None:
+def serve_records(flags: Any) -> Any:
     """Makes a TensorBoard with these flags show the records below its log directory.
 
     Args:
         flags: TensorBoard's options. `grpc_data_provider` is set, unless there is nothing to do.
 
     Returns:
-        The runs that are shown; None if there is nothing to do.
+        The `RunIndex` of what is shown; None if there is nothing to do.
+
+    Raises:
+        RuntimeError: This TensorBoard is too old.
     """
-    if not flags.logdir or flags.grpc_data_provider or flags.inspect or flags.version_tb:
+    others = ("grpc_data_provider", "inspect", "version_tb")
+    if not flags.logdir or any(getattr(flags, name, None) for name in others):
         return None
     logdir = os.path.expanduser(flags.logdir)
     if flags.rec_summary != "on" and not has_records(logdir):
@@ -39,6 +48,13 @@ def serve_records(flags: Any) -> RunIndex | None:
     if str(flags.grpc_creds_type) != "local":
         sys.stderr.write("rec_summary: records need --grpc_creds_type local, the default\n")
         return None
+    if not hasattr(flags, "grpc_data_provider"):
+        raise RuntimeError("this TensorBoard has no option --grpc_data_provider")
+    from rec_summary.tensorboard.provider.combined import CombinedDataProvider, add_event_files
+    from rec_summary.tensorboard.provider.data_provider import RecordDataProvider
+    from rec_summary.tensorboard.provider.grpc_server import GrpcServer
+    from rec_summary.tensorboard.provider.run_index import RunIndex, location
+
     index = RunIndex(logdir)
     combined = CombinedDataProvider(RecordDataProvider(index))
     server = GrpcServer(combined)
@@ -51,10 +67,44 @@ def serve_records(flags: Any) -> RunIndex | None:
     return index
 
 
-def has_records(path: str) -> bool:
-    """Whether there is a record file below a local directory; links are not followed."""
-    for directory in directories(path):
-        with contextlib.suppress(OSError):
-            if list_files(directory):
-                return True
+def has_records(path: str, seconds: float = _SEARCH_SECS) -> bool:
+    """Whether there is a record file below a local directory; links are not followed.
+
+    Every TensorBoard waits for this, so the search ends soon: a directory that is larger or slower
+    than its bounds has no records as far as is known, and standard error says so.
+
+    Args:
+        path: The directory.
+        seconds: How long to wait at most.
+    """
+    found: list[bool | None] = []
+    # In a thread, since a call to a file system that does not answer never ends.
+    search = threading.Thread(target=lambda: found.append(_search(path)), daemon=True)
+    search.start()
+    search.join(seconds)
+    has = found[0] if found else None
+    if has is None:
+        sys.stderr.write(
+            "rec_summary: --logdir is too large or too slow to be searched for MindSpore records; "
+            "--rec_summary on shows them, off does not search\n"
+        )
+    return bool(has)
+
+
+def _search(path: str) -> bool | None:
+    """Returns whether there is a record file; None if none is among the first names."""
+    waiting = collections.deque([(path, 0)])
+    directories, names = 0, 0
+    while waiting:
+        directory, depth = waiting.popleft()
+        directories += 1
+        with contextlib.suppress(OSError), os.scandir(directory) as entries:
+            for entry in entries:
+                names += 1
+                if directories > _MOST_DIRECTORIES or names > _MOST_NAMES:
+                    return None
+                if parse_name(entry.name) is not None and entry.is_file():
+                    return True
+                if depth < _DEEPEST and entry.is_dir(follow_symlinks=False):
+                    waiting.append((entry.path, depth + 1))
     return False

@@ -178,7 +178,7 @@ class RunIndex:
             is_new = True
             try:
                 is_new = self._find() or bool(self._waiting)
-                self._read(begun + INTERVAL_SECS)
+                self._read(time.monotonic() + INTERVAL_SECS)
             except Exception as error:  # noqa: BLE001 - the next poll may succeed
                 self._fail(self.source, error)
             now = time.monotonic()

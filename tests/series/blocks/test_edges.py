@@ -13,10 +13,10 @@ import pytest
 
 from rec_summary._pb.summary_pb2 import Summary
 from rec_summary.records.format import wire
-from rec_summary.records.format.framing import frame
+from rec_summary.records.format.framing import OVERHEAD_BYTES, frame
 from rec_summary.series.blocks.block import Block
 from rec_summary.series.blocks.histograms import convert
-from rec_summary.series.blocks.scan import scan
+from rec_summary.series.blocks.scan import _starts, scan
 from rec_summary.series.blocks.wire_record import take_apart
 from rec_summary.tensorboard.event_files import export as tensorboard
 from rec_summary.tensorboard.event_files import run_exporter as module
@@ -186,3 +186,20 @@ def test_histograms_of_samples_pass_in_blocks() -> None:
     found = convert(data, ends - [len(each) for each in payloads], ends)
     assert found[0] is not None
     assert set(found) == {found[0]}
+
+
+@pytest.mark.parametrize("period", [1, 2, 5, 31, 32, 40])
+@pytest.mark.parametrize("odd", [None, 150, 64, 399])
+def test_where_records_begin_when_their_sizes_repeat(period: int, odd: int | None) -> None:
+    sizes = [3 + (7 * number % period) for number in range(period)] * (400 // period)
+    if odd is not None:
+        sizes.insert(min(odd, len(sizes)), 77)
+    data = b"".join(frame(bytes(size)) for size in sizes)
+    bounds = np.cumsum([0, *(size + OVERHEAD_BYTES for size in sizes)]).tolist()
+    assert _starts(data, 0) == bounds
+    assert _starts(data[:-1], 0) == bounds[:-1]  # a record that is not complete
+    at = bounds[len(sizes) // 2]
+    assert _starts(data, at) == bounds[len(sizes) // 2 :]
+    damaged = bytearray(data)
+    damaged[at + 9] ^= 1  # in the checksum of a length
+    assert _starts(bytes(damaged), 0) == bounds[: len(sizes) // 2 + 1]

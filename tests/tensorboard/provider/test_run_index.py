@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
-import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from rec_summary._pb import lineage_pb2
 from rec_summary.records.format.framing import frame
 from rec_summary.records.writing.run_writer import RunWriter
 from rec_summary.records.writing.task import MessageRecord
+from rec_summary.series import event_reader
 from rec_summary.tensorboard.provider import run_index
 from rec_summary.tensorboard.provider.data_provider import RecordDataProvider
 from rec_summary.tensorboard.provider.run_index import RunIndex
@@ -205,10 +207,10 @@ def test_a_run_that_fails_does_not_hide_the_others(
         write_segment(tmp_path / name, event(1, scalar("loss", 1)))
     update = run_index._Loader.update
 
-    def failing(self: Any, run: Any, stop: threading.Event) -> None:
+    def failing(self: Any, run: Any, until: float) -> bool:
         if run.name == "bad":
             raise MemoryError
-        update(self, run, stop)
+        return update(self, run, until)
 
     monkeypatch.setattr(run_index._Loader, "update", failing)
     index, pages = record_pages(tmp_path)
@@ -241,3 +243,112 @@ def test_records_at_a_url_are_read_in_place(tmp_path: Path, bucket: str) -> None
     assert len(pages.get("plugin/histograms/histograms", run="run", tag="weight")) == 1
     [image] = pages.get("plugin/images/images", run="run", tag="picture")
     assert pages.fetch(f"plugin/images/individualImage?{image['query']}")[:4] == b"\x89PNG"
+
+
+def test_what_is_written_now_is_read_before_a_large_tree(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(20):
+        path, _ = write_segment(tmp_path / f"old_{number:02}", event(1, scalar("loss", 1)))
+        os.utime(path, (START + number, START + number))
+    index = RunIndex(str(tmp_path))
+    index._find()
+    write_segment(tmp_path / "zzz_live", event(1, scalar("loss", 1)))
+    index._find()
+    names: list[str] = []
+    update = run_index._Loader.update
+
+    def updated(self: Any, run: Any, until: float) -> bool:
+        names.append(run.name)
+        return update(self, run, until)
+
+    monkeypatch.setattr(run_index._Loader, "update", updated)
+    index._read(math.inf)
+    assert names[:2] == ["zzz_live", "old_19"]
+    assert sorted(names) == sorted(run.name for run in index.served())
+
+
+def _portions(index: RunIndex, path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[bool]:
+    """Reads a run in the smallest portions; yields after each, whether that was the last."""
+    monkeypatch.setattr(event_reader, "_BLOCK_BYTES", 1 << 13)
+    while True:
+        index._find()
+        done = index._update(index._waiting[str(path)].run, -math.inf)
+        yield done
+        if done:
+            return
+
+
+def test_a_portion_never_ends_within_a_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tags = ("loss", "auc")
+    steps = range(1, 2001)
+    path, _ = write_segment(
+        tmp_path / "run", *(event(step, scalar(tag, step)) for step in steps for tag in tags)
+    )
+    index = RunIndex(str(tmp_path))
+    pages = Pages(RecordDataProvider(index), tmp_path)
+    seen = []
+    for _ in _portions(index, path.parent, monkeypatch):
+        loss, auc = (pages.get("plugin/scalars/scalars", run="run", tag=tag) for tag in tags)
+        last = [points[-1][1] if points else 0 for points in (loss, auc)]
+        assert last[0] == last[1]
+        seen.append(last[0])
+    assert len(seen) > 5
+    assert seen == sorted(seen)
+    assert seen[-1] == 2000
+
+
+@pytest.mark.parametrize("at", [0, 2, 4])
+def test_a_file_that_is_replaced_while_it_is_read_counts_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    def events(value: float, every: int) -> list[Any]:
+        return [event(step, scalar("loss", value)) for step in range(1, 2001, every)]
+
+    path, _ = write_segment(tmp_path / "run", *events(1, 1))
+    other, _ = write_segment(tmp_path / "beside" / "run", *events(2, 1))
+    index = RunIndex(str(tmp_path), "run")
+    provider = RecordDataProvider(index)
+    index._find()
+    for number, done in enumerate(_portions(index, path.parent, monkeypatch)):
+        if number == at:
+            assert not done
+            os.replace(other, path)
+    found = provider.read_scalars(experiment_id="", plugin_name="scalars", downsample=9999)
+    points = found["run"]["loss"]
+    assert [each.step for each in points] == list(range(1, 2001))
+    assert {each.value for each in points} == {2}
+
+
+def test_files_that_were_joined_into_one_count_once(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    parts = [
+        write_segment(run, *(event(s, scalar("loss", s), at=START + steps[0]) for s in steps))[0]
+        for steps in (range(1, 10), range(10, 20), range(20, 30))
+    ]
+    index, pages = record_pages(tmp_path)
+    assert pages.steps("run", "loss") == list(range(1, 30))
+    joined = parts[1].with_name(parts[1].name.replace("events.out", "joined.out", 1))
+    data = [frame(event(s, scalar("loss", s)).SerializeToString()) for s in range(1, 20, 2)]
+    parts[0].unlink()
+    parts[1].unlink()
+    joined.write_bytes(b"".join(data))
+    index.poll()
+    assert pages.steps("run", "loss") == [*range(1, 20, 2), *range(20, 30)]
+
+
+def test_what_is_read_again_is_shown_as_it_was_until_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, _ = write_segment(tmp_path / "run", *(event(s, scalar("x", 1)) for s in range(1, 999)))
+    index, pages = record_pages(tmp_path)
+    path.unlink()
+    write_segment(tmp_path / "run", *(event(s, scalar("x", 2)) for s in range(1, 1999)), rank=1)
+    seen = []
+    for done in _portions(index, path.parent, monkeypatch):
+        seen.append(done)
+        [(name, _)] = pages.get("plugin/scalars/tags").items()
+        assert len(pages.steps(name, "x")) == (998 if not done else 1000)
+    assert len(seen) > 2

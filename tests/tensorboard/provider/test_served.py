@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -201,6 +202,96 @@ def test_a_failure_is_said_and_does_not_break_tensorboard(
         "rec_summary: records are not shown: RuntimeError: no port is free\n"
     )
     assert plugin.RecordsLoader().load(None) is None
+
+
+_START_WITHOUT = """
+import sys
+import tensorboard.default
+from tensorboard import program
+from rec_summary.tensorboard.provider.plugin import RecordsLoader
+missing, *logdirs = sys.argv[1:]
+for name in [each for each in sys.modules if each.partition(".")[0] == missing]:
+    del sys.modules[name]
+sys.modules[missing] = None
+for logdir in logdirs:
+    board = program.TensorBoard([*tensorboard.default.get_static_plugins(), RecordsLoader()])
+    board.configure(("tensorboard", "--logdir", logdir, "--port", "0"))
+    print(repr(board.flags.grpc_data_provider))
+    print("said so", file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("missing", ["msgspec", "rec_summary.series.new_records"])
+def test_a_package_that_is_missing_does_not_break_tensorboard(tmp_path: Path, missing: str) -> None:
+    write_segment(tmp_path / "records" / "run", event(1, scalar("loss", 1)))
+    (tmp_path / "other").mkdir()
+    command = [sys.executable, "-c", _START_WITHOUT, missing]
+    done = subprocess.run(
+        [*command, str(tmp_path / "other"), str(tmp_path / "records")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == ["''", "''"]
+    quiet, said, _ = done.stderr.split("said so\n")
+    assert "rec_summary" not in quiet  # there is nothing that could be shown
+    assert said.count("rec_summary: records are not shown: ") == 1
+
+
+def test_a_tensorboard_that_is_too_old_is_left_as_it_was(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_segment(tmp_path / "run", event(1, scalar("loss", 1)))
+    flags = _flags(logdir=str(tmp_path))
+    del flags.grpc_data_provider
+    plugin.RecordsLoader().fix_flags(flags)
+    assert not hasattr(flags, "grpc_data_provider")
+    assert "has no option --grpc_data_provider" in capsys.readouterr().err
+    plugin.RecordsLoader().fix_flags(SimpleNamespace(rec_summary="auto"))
+    assert "rec_summary: records are not shown: AttributeError" in capsys.readouterr().err
+    plugin.RecordsLoader().fix_flags(SimpleNamespace())
+
+
+def test_a_projector_that_cannot_be_loaded_does_not_break_tensorboard(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "rec_summary.tensorboard.provider.records_plugin", None)
+    loader = plugin.RecordsLoader()
+    loader.index = RunIndex("records")
+    assert loader.load(None) is None
+    assert "the Projector does not show records" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("bound", ["_MOST_DIRECTORIES", "_MOST_NAMES"])
+def test_the_search_for_records_at_the_start_is_bounded(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    bound: str,
+) -> None:
+    for number in range(9):
+        (tmp_path / f"a_{number}").mkdir()
+    write_segment(tmp_path / "a_8" / "deeper", event(1, scalar("loss", 1)))
+    assert records_server.has_records(str(tmp_path), 60)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(records_server, bound, 5)
+    assert not records_server.has_records(str(tmp_path), 60)
+    assert "--rec_summary on shows them" in capsys.readouterr().err
+
+
+def test_a_file_system_that_does_not_answer_does_not_stop_tensorboard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answers = threading.Event()
+
+    def waiting(path: str) -> bool:
+        answers.wait(60)
+        return True
+
+    monkeypatch.setattr(records_server, "_search", waiting)
+    assert not records_server.has_records(str(tmp_path), 0.01)
+    answers.set()
+    assert "too slow" in capsys.readouterr().err
 
 
 def test_tensorboard_itself_shows_records_and_event_files(tmp_path: Path) -> None:
