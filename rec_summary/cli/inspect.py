@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -12,6 +13,7 @@ from rec_summary.cli import options
 from rec_summary.cli.command import RecordsCommand, choose_runs
 from rec_summary.cli.output import (
     Column,
+    console,
     count_of,
     counts_of,
     number_of,
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from rec_summary.series.overview.statistics import TagSummary
 
 _SHOWN: Final = 50
+_INDENT: Final = 13
 EXAMPLES: Final = """\b
 Examples:
   rec-summary inspect records
@@ -68,8 +71,10 @@ def inspect(
 
 def _print_run(summary: RunSummary, *, every: bool, wide: bool, quiet: bool) -> None:
     click.secho(one_line(summary.run), bold=True)
+    width = console(wide=wide).size.width
     for what, text in _facts(summary):
-        click.echo(f"  {what:<10} {text}")
+        folded = textwrap.wrap(text, width - _INDENT, break_long_words=False)
+        click.echo(f"  {what:<10} " + f"\n{'':{_INDENT}}".join(folded))
     if summary.tags:
         shown = summary.tags if every else summary.tags[:_SHOWN]
         left_out = print_table(_columns(shown), wide=wide)

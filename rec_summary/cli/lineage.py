@@ -117,6 +117,8 @@ def _query(
     limit: int | None,
 ) -> _Answer:
     """Returns the chosen rows and columns."""
+    from rec_summary.errors import three_part
+    from rec_summary.series.options import ArgumentError
     from rec_summary.series.overview.rows import column_names
     from rec_summary.tables.query import column_of, parse_filter, sort_rows
 
@@ -124,6 +126,10 @@ def _query(
     conditions = [parse_filter(text) for text in filters]
     conditions = [replace(each, name=column_of(each.name, known)) for each in conditions]
     rows = [row for row in found if all(condition.accepts(row) for condition in conditions)]
+    if found and not rows:
+        values = "; ".join(_values(found, each.name) for each in conditions)
+        expected = f"conditions that a run meets; there are: {values}"
+        raise ArgumentError(three_part("the choice by filters", ", ".join(filters), expected))
     named = [condition.name for condition in conditions]
     if sort is not None:
         name = column_of(sort if sort in known else sort.removeprefix("-"), known)
@@ -131,6 +137,13 @@ def _query(
         rows = sort_rows(rows, name, descending=sort != name and sort.startswith("-"))
     chosen = columns and [column_of(name.strip(), known) for name in columns.split(",")]
     return _Answer(rows[:limit], known, named, chosen or None)
+
+
+def _values(rows: Sequence[Mapping[str, Any]], name: str) -> str:
+    """Returns the values of a column, for a message."""
+    cells = dict.fromkeys(_cell(name, row[name]) for row in rows if name in row)
+    more = ", …" if len(cells) > _LISTED else ""
+    return f"{one_line(name)} {', '.join([*cells][:_LISTED])}{more}"
 
 
 def _print_table(answer: _Answer, *, wide: bool, quiet: bool) -> None:

@@ -117,7 +117,7 @@ def _print_all(reading: Tail, limit: int | None, *, table: bool, as_json: bool) 
     if table:
         console().print(_table(reading, None, limit))
         return
-    for _, series in sorted(reading.series.items())[:limit]:
+    for series in reading.ordered()[:limit]:
         place = (series.run, series.rank, series.tag)
         _print_value(*place, series.step, series.wall_time, series.last, as_json=as_json)
 
@@ -129,7 +129,8 @@ def _print_lines(
     sys.stdout.flush()
     while not stop.wait(interval):
         for run, rank, columns in reading.poll():
-            shown = {key[2] for key in sorted(reading.series)[:limit] if key[:2] == (run, rank)}
+            first = reading.ordered()[:limit]
+            shown = {each.tag for each in first if (each.run, each.rank) == (run, rank)}
             for code, *value in zip(*(each.tolist() for each in columns[1:]), strict=True):
                 if columns.tags[code] not in shown:
                     continue
@@ -170,13 +171,19 @@ def _table(reading: Tail, height: int | None, limit: int | None) -> RenderableTy
     """Returns the table, at most `height` lines high, with at most `limit` series."""
     from rich.console import Group
 
-    ordered = [series for _, series in sorted(reading.series.items())]
+    from rec_summary.series.text import utc
+
+    ordered = reading.ordered()
     shown = (ordered if height is None else _fitting(ordered, height - 2))[:limit]
     notes = []
     if not ordered:
         notes.append("no scalars yet")
     if len(shown) < len(ordered):
         notes.append(f"and {len(ordered) - len(shown):,} more series")
+    for run in dict.fromkeys(series.run for series in shown):
+        if not reading.shows_life(run):
+            since = utc(reading.last[run])
+            notes.append(f"{one_line(run)}: no sign of life since {since}")
     rows = list(_rows(reading, shown))
     columns = [
         Column(head, head not in ("run, tag", "trend"), [row[place] for row in rows])

@@ -158,21 +158,6 @@ def matching_runs(found: Iterable[Run], pattern: str | None) -> list[Run]:
     return [run for run in found if fnmatch.fnmatchcase(run.name, pattern)]
 
 
-def some_matching_runs(found: Sequence[Run], pattern: str | None) -> list[Run]:
-    """Returns the runs that match, as `matching_runs` does.
-
-    Raises:
-        ArgumentError: None matches.
-    """
-    matching = matching_runs(found, pattern)
-    if not matching:
-        names = ", ".join(printable(run.name) for run in found[:5])
-        more = f" and {len(found) - 5} more" if len(found) > 5 else ""
-        expected = f"a pattern that matches a run; there are: {names}{more}"
-        raise ArgumentError(three_part("the choice of runs", pattern, expected))
-    return matching
-
-
 def check_apart(source: str, destination: str, what: str) -> None:
     """Checks that an export cannot read what it writes.
 

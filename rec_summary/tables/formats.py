@@ -37,8 +37,8 @@ from rec_summary.series.options import (
     ExportOptions,
     Selection,
     check_apart,
-    some_matching_runs,
 )
+from rec_summary.series.overview.choice import chosen_runs
 from rec_summary.series.overview.rows import column_names, rows
 from rec_summary.series.report import Problem, Report
 from rec_summary.series.text import printable, valid
@@ -156,7 +156,7 @@ def export_tables(
     check_apart(source, destination, "the directory of the tables")
     if form == "parquet":
         require_pyarrow()
-    chosen = some_matching_runs(find_runs(source), runs)
+    chosen = chosen_runs(find_runs(source), runs)
     report = Report()
     what, place = "the directory of the tables", printable(destination)
     with os_errors_as(DestinationError, what, place, "one that can be written to"):

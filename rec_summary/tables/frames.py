@@ -20,8 +20,8 @@ from rec_summary.series.options import (
     ArgumentError,
     ExportOptions,
     Selection,
-    some_matching_runs,
 )
+from rec_summary.series.overview.choice import check_tags, chosen_runs
 from rec_summary.series.overview.rows import column_names, rows
 from rec_summary.series.report import Problem, Report
 from rec_summary.series.text import printable, valid
@@ -87,14 +87,16 @@ def load(
         until: Only values of this step or earlier.
 
     Raises:
-        ArgumentError: A choice is invalid, or no run matches.
+        ArgumentError: A choice is invalid, or no run or no tag matches.
         SourceError: There are no records.
         ImportError: pandas is not installed.
     """
     _pandas()
     selection = Selection(ExportOptions(tags=tags, since=since, until=until))
     place = to_place(source)
-    return Records(place, some_matching_runs(find_runs(place), runs), selection)
+    chosen = chosen_runs(find_runs(place), runs)
+    check_tags(chosen, tags, scalars=False)
+    return Records(place, chosen, selection)
 
 
 class Records:

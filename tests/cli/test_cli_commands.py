@@ -89,12 +89,13 @@ def test_inspect_tells_what_is_there(source: Path) -> None:
 
 
 def test_inspect_tells_apart_two_writers_and_puts_scalars_first(tmp_path: Path) -> None:
-    put(tmp_path / "run", *losses(range(1, 200)), event(199, histo("a", [1.0])), host="a")
+    others = scalar("rec_summary/bytes", 1), scalar("z", 1), histo("a", [1.0])
+    put(tmp_path / "run", *losses(range(1, 200)), event(199, *others), host="a")
     put(tmp_path / "run", *losses(range(1, 99), salt=1, after=0.5), stamp=1, host="b")
     [run] = find_runs(tmp_path)
     found = list(inspect_run(run))
     assert [(each.run, each.last_step) for each in found] == [("run", 199), ("run/writer_2", 98)]
-    assert [each.tag for each in found[0].tags] == ["loss", "a"]
+    assert [each.tag for each in found[0].tags] == ["loss", "z", "a", "rec_summary/bytes"]
 
 
 def test_inspect_says_when_a_run_gives_no_sign_of_life(tmp_path: Path) -> None:
@@ -172,6 +173,7 @@ def test_lineage_filters(source: Path) -> None:
         (("--sort", "auk"), "Received: 'auk'. Expected: one of the columns, such as auc"),
         (("--filter", "auc"), "a name, one of = != < <= > >= ~, and a value"),
         (("--filter", "auc<high"), "a number after the operator"),
+        (("--filter", "auc>3"), "Received: 'auc>3'. Expected: conditions that a run meets; there"),
         (("--columns", "run,nothing"), "Received: 'nothing'"),
         (("--runs", "nothing"), "a pattern that matches a run"),
     ],

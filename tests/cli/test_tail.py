@@ -20,7 +20,7 @@ from rec_summary.records.writing.run_writer import RunWriter
 from rec_summary.records.writing.task import MessageRecord
 from rec_summary.series.overview.tail import Tail
 from tests.support.command import PROGRAM, flat, run, start
-from tests.support.record_dirs import event, lineage, scalar, train, write_segment
+from tests.support.record_dirs import START, event, lineage, scalar, train, write_segment
 from tests.support.waiting import PATIENCE_SECS
 
 
@@ -107,6 +107,28 @@ def test_a_table_with_sparklines_on_a_terminal(source: Path) -> None:
     for words in ("a (finished)", "loss", "0.25", "█▃▁"):
         assert words in shown
     assert "\x1b[1m" in shown
+
+
+def test_a_run_that_was_killed_says_so_and_its_counters_come_last(tmp_path: Path) -> None:
+    killed = train(status=lineage_pb2.RunState.RUNNING, host="elsewhere", pid=7)
+    values = scalar("rec_summary/bytes", 1), scalar("z", 2)
+    write_segment(tmp_path / "run", event(1, *values), lineage(START, train_lineage=killed))
+    shown, code = on_a_terminal("tail", tmp_path, "--once", until=lambda text: False)
+    assert code == 0
+    assert "run (running)" in shown
+    assert "run: no sign of life since 2023-11-14 22:13:20 UTC" in shown
+    assert shown.index("  z ") < shown.index("rec_summary/bytes")
+
+
+def test_facts_fit_the_terminal(tmp_path: Path) -> None:
+    names = "records", "dropped", "errors", "queue_length", "snapshot_ms"
+    counters = (scalar(f"rec_summary/{name}", 123_456) for name in names)
+    write_segment(tmp_path / "run", event(1, *counters))
+    shown, _ = on_a_terminal("inspect", tmp_path, "-q", until=lambda text: False, COLUMNS="80")
+    facts = [line for line in shown.splitlines() if line.startswith("  ")]
+    assert max(map(len, facts)) <= 80
+    text = "123,456 recorded, 123,456 dropped, 123,456 errors, queue at most 123,456"
+    assert text in flat(shown)
 
 
 def test_no_colours_where_none_are_wanted(source: Path) -> None:

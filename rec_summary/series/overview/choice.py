@@ -11,7 +11,7 @@ from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.batch import SCALAR
 from rec_summary.series.event_reader import read_batches
-from rec_summary.series.options import ArgumentError, compiled, some_matching_runs
+from rec_summary.series.options import ArgumentError, compiled, matching_runs
 from rec_summary.series.report import Report
 from rec_summary.series.text import printable
 
@@ -24,14 +24,14 @@ def chosen_runs(found: Sequence[Run], pattern: str | None) -> list[Run]:
     Raises:
         ArgumentError: None matches; if tags match, the message says so.
     """
-    try:
-        return some_matching_runs(found, pattern)
-    except ArgumentError as error:
-        tags = [tag for tag in _tags(found) if pattern and _finds(pattern, tag)]
-        if not tags:
-            raise
-        names = ", ".join(map(printable, tags[:_NAMED]))
-        raise ArgumentError(f"{error} Tags match it, not runs: {names}. Use --tags.") from error
+    matching = matching_runs(found, pattern)
+    if matching:
+        return matching
+    expected = f"a pattern that matches a run; there are: {_named([run.name for run in found])}"
+    message = three_part("the choice of runs", pattern, expected)
+    tags = [tag for tag in _tags(found) if pattern and _finds(pattern, tag)]
+    hint = f" Tags match it, not runs: {_named(tags)}. Use --tags (in Python, tags=)."
+    raise ArgumentError(message + (hint if tags else ""))
 
 
 def check_tags(runs: Sequence[Run], pattern: str | None, *, scalars: bool = True) -> None:
@@ -54,13 +54,16 @@ def check_tags(runs: Sequence[Run], pattern: str | None, *, scalars: bool = True
         others.append(tag)
     if not others:
         return
-    names = ", ".join(map(printable, others[:_NAMED]))
-    more = f" and {len(others) - _NAMED:,} more" if len(others) > _NAMED else ""
-    expected = f"a pattern that is found in a tag; there are: {names}{more}"
-    matching = [printable(run.name) for run in runs if _finds(pattern, run.name)]
-    hint = f" Runs match it, not tags: {', '.join(matching[:_NAMED])}. Use --runs."
+    expected = f"a pattern that is found in a tag; there are: {_named(others)}"
+    matching = [run.name for run in runs if _finds(pattern, run.name)]
+    hint = f" Runs match it, not tags: {_named(matching)}. Use --runs (in Python, runs=)."
     message = three_part("the choice of tags", pattern, expected)
     raise ArgumentError(message + (hint if matching else ""))
+
+
+def _named(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    return ", ".join(map(printable, names[:_NAMED])) + more
 
 
 def _tags(runs: Sequence[Run], *, scalars: bool = True) -> Iterator[str]:

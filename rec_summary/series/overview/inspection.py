@@ -16,13 +16,12 @@ from rec_summary.series.event_reader import read_batches
 from rec_summary.series.limits import LONGEST_TAG, MOST_SERIES
 from rec_summary.series.lineage import Lineage, take
 from rec_summary.series.overview.rows import shows_life
-from rec_summary.series.overview.statistics import TagSummary
+from rec_summary.series.overview.statistics import HEALTH, TagSummary
 from rec_summary.series.report import Problem, Report
 from rec_summary.series.text import shown, valid
 from rec_summary.series.values import History
 
 _NAMES: Final = {SCALAR: "scalar", "graph_def": "computation graph"}
-_HEALTH: Final = "rec_summary/"
 _COUNTERS: Final = ("records", "bytes", "dropped", "errors", "queue_length", "snapshot_ms")
 _GREATEST: Final = ("queue_length", "snapshot_ms")
 _SCALARS_AT_ONCE: Final = 16_384
@@ -84,7 +83,8 @@ class RunSummary:
 def inspect_run(run: Run, new_report: Callable[[], Report] = Report) -> Iterator[RunSummary]:
     """Yields a run in short, and each further writer; memory is bounded by the number of tags.
 
-    Tags have the values that count: none that a restart supersedes. Scalars come first.
+    Tags have the values that count: none that a restart supersedes. Scalars come first, and the
+    telemetry's counters of itself last.
 
     Args:
         run: The run.
@@ -117,7 +117,8 @@ def _inspect(run: Run, history: History, report: Report) -> RunSummary:
     tags.release()
     summary.records = dict(sorted(records.items()))
     summary.tags = sorted(
-        tags.found.values(), key=lambda each: (each.kind != "scalar", each.kind, each.tag)
+        tags.found.values(),
+        key=lambda each: (each.tag.startswith(HEALTH), each.kind != "scalar", each.kind, each.tag),
     )
     _add_lineages(summary, lineages, max((writer.last for writer, _ in history.files), default=0.0))
     for counters in tags.health.values():
@@ -188,7 +189,7 @@ class _Tags:
             known = self.found.get((SCALAR, _short(tag)))
             if known is not None:
                 known.extend(columns, _scalar_bytes(tag))
-            name = tag.removeprefix(_HEALTH)
+            name = tag.removeprefix(HEALTH)
             if name != tag and name in _COUNTERS:
                 self.health.setdefault(self._rank, {})[name] = float(columns.values[-1])
         self._scalars, self._held = [], 0

@@ -13,6 +13,9 @@ import numpy as np
 
 from rec_summary.series.batch import Columns, Floats, Integers, Span
 
+HEALTH: Final = "rec_summary/"
+"""The beginning of the tags of the telemetry's counters of itself; they are listed last."""
+
 _MOST_BUCKETS: Final = 128  # even; a screen has fewer columns for a sparkline
 _BLOCKS: Final = "▁▂▃▄▅▆▇█"
 

@@ -14,7 +14,8 @@ from rec_summary.series.batch import SCALAR, SUMMARY, Columns, by_tag, gathered,
 from rec_summary.series.lineage import lineage_of
 from rec_summary.series.new_records import PATIENCE_SECS, NewRecords
 from rec_summary.series.options import ExportOptions, Selection, matching_runs
-from rec_summary.series.overview.statistics import ScalarSeries
+from rec_summary.series.overview.rows import shows_life
+from rec_summary.series.overview.statistics import HEALTH, ScalarSeries
 from rec_summary.series.report import Report
 from rec_summary.series.run_poller import RunPoller
 from rec_summary.series.text import valid
@@ -44,6 +45,7 @@ class Tail:
         series: The scalars so far, by run, rank and tag; a second process that records as the same
             rank at the same time has the run `<run>/writer_2`.
         status: The status of each run, by its name, as in `rec-summary lineage`.
+        last: When the last record of each run came, by its name, in seconds since the epoch.
         report: How much was read, and what could not be read.
         ignored: How many values were ignored because there are too many tags.
     """
@@ -71,11 +73,13 @@ class Tail:
         """
         self.series: dict[tuple[str, int, str], ScalarSeries] = {}
         self.status: dict[str, str] = {}
+        self.last: dict[str, float] = {}
         self.report = Report()
         self.ignored = 0
         self._poller = RunPoller(source)
         self._new = NewRecords(self.report, patience=patience)
         self._writers: dict[str, Writers] = {}  # by the path of the run
+        self._states: dict[str, tuple[str, RunState]] = {}  # and the paths, by the names of runs
         self._runs = runs
         self._selection = Selection(ExportOptions(tags=tags, since=since))
 
@@ -102,8 +106,21 @@ class Tail:
                 self._poller.again(run)
             # Lineage files are small, and the last record counts.
             lineage = lineage_of(run, Report())
+            state = RunState() if lineage.train is None else lineage.train.run_state
+            last = max((writer.last for writer in writers.writers), default=0.0)
             for each in (name, *(writer.name(name) for writer in writers.writers)):
                 self.status[each] = RunState.Status.Name(lineage.status)
+                self.last[each] = max(last, lineage.last_time)
+                self._states[each] = run.path, state
+
+    def shows_life(self, run: str) -> bool:
+        """Returns whether a run that should be running has a process, as far as can be known."""
+        return run not in self._states or shows_life(*self._states[run], self.last[run])
+
+    def ordered(self) -> list[ScalarSeries]:
+        """Returns the series by run, rank and tag; the telemetry's counters come last of each."""
+        keys = sorted(self.series, key=lambda key: (*key[:2], key[2].startswith(HEALTH), key[2]))
+        return [self.series[key] for key in keys]
 
     def _read(self, file: RecordFile, newest: RecordFile, writers: Writers) -> Iterator[Columns]:
         for batch in self._new.batches((file,), newest=newest):

@@ -18,8 +18,8 @@ from rec_summary.series.options import (
     ArgumentError,
     ExportOptions,
     check_apart,
-    some_matching_runs,
 )
+from rec_summary.series.overview.choice import chosen_runs
 from rec_summary.series.report import ExportReport, Report
 from rec_summary.tensorboard.event_files.logdir import LogDir
 from rec_summary.tensorboard.event_files.run_exporter import RunExporter
@@ -102,7 +102,7 @@ def export_tensorboard(
         raise ArgumentError(three_part("jobs", jobs, "an int of at least 1"))
     check_apart(source, logdir, "the log directory")
     found = find_runs(source)
-    chosen = some_matching_runs(found, runs)
+    chosen = chosen_runs(found, runs)
     names = Names(run.name for run in found)
     report = Report()
     total = sum(run.nbytes for run in chosen)

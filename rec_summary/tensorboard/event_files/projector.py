@@ -28,8 +28,8 @@ from rec_summary.series.options import (
     Selection,
     check_apart,
     compiled,
-    some_matching_runs,
 )
+from rec_summary.series.overview.choice import chosen_runs
 from rec_summary.series.report import Report
 from rec_summary.series.text import printable
 from rec_summary.series.values import recorded_values
@@ -87,7 +87,7 @@ def export_projector(
     wanted = compiled(pattern, "the choice of embedding tables")
     source, logdir = to_place(source), os.fspath(logdir)
     check_apart(source, logdir, "the log directory")
-    chosen = some_matching_runs(find_runs(source), runs)
+    chosen = chosen_runs(find_runs(source), runs)
     lines = None if labels is None else _read_labels(os.fspath(labels))
     written: dict[str, tuple[str, ...]] = {}
     seen: list[str] = []
