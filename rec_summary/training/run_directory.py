@@ -8,6 +8,7 @@ process choose at a time.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import logging
 import os
@@ -116,6 +117,44 @@ def chosen(named: str, way: str, who: Participant, lock: str | None) -> Iterator
             _store(path, who)
         resumes = path != named or not differences.keys() & _NETWORK
         yield Choice(path, differences, resumes, other)
+
+
+def evaluated(named: str, network: Settings) -> str:
+    """Returns the directory of the last training of a network; one line says what is unusual.
+
+    Args:
+        named: The directory that the user has named.
+        network: The settings of the network.
+
+    Returns:
+        `named`, a sibling of it, or a directory below it; `named` if there is no such training.
+    """
+    found, others = [], 0
+    for path in _trainings(named):
+        for each in _stored(path).values():
+            if network and network.items() <= each["settings"].items():
+                found.append((each["time"], path))
+            else:
+                others += 1
+    path = max(found)[1] if found else named
+    if path != named:
+        text = "SummaryCollector: this network was trained in %s: the evaluation is recorded there"
+        logger.warning(text, path)
+    elif others and not found:
+        text = "SummaryCollector: no training of this network is recorded in %s, or beside it; "
+        logger.warning(text + "the evaluation is recorded there", named)
+    return path
+
+
+def _trainings(named: str) -> Iterator[str]:
+    """Yields the directories in which trainings record if this directory is named."""
+    yield named
+    for number in itertools.count(2):
+        if not os.path.isdir(f"{named}-{number}"):
+            break
+        yield f"{named}-{number}"
+    with contextlib.suppress(OSError), os.scandir(named) as entries:
+        yield from sorted(e.path for e in entries if e.is_dir(follow_symlinks=False))
 
 
 def other_writer(directory: str, rank: int) -> str | None:

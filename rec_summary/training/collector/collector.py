@@ -35,7 +35,7 @@ from rec_summary.training.collector.options import (
     check_specified,
 )
 from rec_summary.training.collector.session import Totals, TrainRun
-from rec_summary.training.collector.settings import training_settings
+from rec_summary.training.collector.settings import network_settings, training_settings
 from rec_summary.training.collector.snapshots import metric_values
 from rec_summary.training.graphs import dataset_graph, graph_record
 from rec_summary.training.landscape.checkpoints import LandscapeCheckpoints
@@ -51,12 +51,14 @@ from rec_summary.training.recommender.config import RecommenderMetrics
 from rec_summary.training.recommender.telemetry import RecommenderTelemetry
 from rec_summary.training.recorder import Recorder, StepRecord
 from rec_summary.training.run_directory import (
+    SAME,
     SIBLING,
     WAYS,
     Choice,
     Participant,
     announce,
     chosen,
+    evaluated,
 )
 from rec_summary.training.signals import InterruptSignals
 from rec_summary.training.step_view import StepView
@@ -362,6 +364,11 @@ class SummaryCollector(Callback):
     @_guarded
     def on_eval_begin(self, run_context: Any) -> None:
         """Opens the files if training has not."""
+        options = self._options
+        is_alone = self._totals is None and not self._recorder.is_open
+        if is_alone and options.run_directory != SAME:
+            network = network_settings(StepView(run_context), self._troubles)
+            self._recorder.directory = evaluated(options.summary_dir, network)
         self._open(lineage.this_environment())
 
     @_guarded

@@ -44,12 +44,8 @@ def training_settings(
             meaning of the metrics.
         troubles: Receives a failure.
     """
-    found: dict[str, str] = {}
-    with troubles.attempt("settings of the network"):
-        network = backbone(view)
-        if network is not None:
-            found["network"] = type(network).__name__
-            found["parameters"] = _parameters(network)
+    found = network_settings(view, troubles)
+    with troubles.attempt("settings of the loss"):
         loss = loss_function(view)
         if loss is not None:
             found["loss_function"] = type(loss).__name__
@@ -69,6 +65,22 @@ def training_settings(
     if recommender is not None:
         for name in _RECOMMENDER:
             found[f"recommender.{name}"] = _text(getattr(recommender, name))
+    return found
+
+
+def network_settings(view: StepView, troubles: Troubles) -> dict[str, str]:
+    """Returns those settings that an evaluation has as well: what is trained.
+
+    Args:
+        view: The callback arguments of a training or an evaluation.
+        troubles: Receives a failure.
+    """
+    found: dict[str, str] = {}
+    with troubles.attempt("settings of the network"):
+        network = backbone(view)
+        if network is not None:
+            found["network"] = type(network).__name__
+            found["parameters"] = _parameters(network)
     return found
 
 

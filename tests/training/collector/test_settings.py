@@ -71,6 +71,35 @@ def test_another_learning_rate_is_another_training(
     assert second.troubles == {}
 
 
+def evaluate(folder: Path, network: nn.Cell, **options: Any) -> str:
+    collector = SummaryCollector(folder, **options)
+    model = Model(network, nn.BCEWithLogitsLoss(), metrics={"loss"})
+    model.eval(bounded(2), callbacks=[collector], dataset_sink_mode=False)
+    return collector.summary_dir
+
+
+def test_an_evaluation_alone_finds_its_training(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "run-1"
+    train(folder, 0.1)
+    train(folder, 0.01)
+    caplog.clear()
+    assert evaluate(folder, ClickNet()) == f"{folder}-2"
+    [text] = caplog.messages
+    assert f"trained in {folder}-2: the evaluation is recorded there" in text
+    assert len(scalars(tmp_path / "run-1-2", "eval/loss")) == 1
+    assert not scalars(folder, "eval/loss")
+    caplog.clear()
+    assert evaluate(folder, ClickNet(), run_directory="same") == str(folder)
+    assert not caplog.messages
+    other = nn.SequentialCell(ClickNet())
+    assert evaluate(folder, other) == str(folder)
+    assert [text[:55] for text in caplog.messages] == [
+        "SummaryCollector: no training of this network is record"
+    ]
+
+
 def test_a_restart_goes_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     custom = {"team": "ads", "layers": [64, 32], "dropout": np.float32(0.1)}
     for _ in range(2):
