@@ -344,12 +344,14 @@ class Upload:
             due = {name: about for name, about in here.items() if self._known.get(name) != about}
             if not due:
                 return 0
-            stale = self._stale_events(here, self._listed())
+            before, ours = self._listed(), set()
+            stale = self._stale_events(here, before)
             done, total = 0, sum(size for size, _ in due.values())
             try:
                 for name, about in due.items():
                     if progress is not None:
                         progress(self._url, done, total)
+                    ours.add(name)
                     self._put_file(name)
                     done += about[0]
                     self._known[name] = about
@@ -360,7 +362,9 @@ class Upload:
             finally:
                 self._there = None
                 with contextlib.suppress(RecSummaryError):
-                    self._there = _versions(self._listed())
+                    # What others have put meanwhile stays unknown.
+                    now = {name: each for name, each in self._listed().items() if name in ours}
+                    self._there = _versions({**before, **now})
         return total
 
     @contextlib.contextmanager

@@ -274,6 +274,26 @@ def test_what_a_successor_has_put_is_not_replaced(
     assert there(place)[EVENTS] == b"one and two"
 
 
+def test_what_another_has_put_during_a_put_is_not_replaced(
+    place: tuple[Url, Any, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upload, other = Upload(str(tmp_path), place[0]), "run/events.out.tfevents.7.rec_summary"
+    write(tmp_path, EVENTS, b"one")
+    put_file = Upload._put_file
+
+    def overtaken(self: Upload, name: str) -> None:
+        put_file(self, name)
+        put(place, other, b"of another")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Upload, "_put_file", overtaken)
+        upload.put()
+    write(tmp_path, EVENTS, b"one and two")
+    with pytest.raises(DestinationError, match="which another process has written meanwhile"):
+        upload.put()
+    assert there(place) == {EVENTS: b"one", other: b"of another"}
+
+
 def test_a_put_that_failed_halfway_is_no_foreign_one(
     place: tuple[Url, Any, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
