@@ -62,7 +62,7 @@ def test_two_short_runs_end_up_beside_each_other(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stdout + done.stderr
         assert "SYNTHETIC" in done.stdout
         assert "40 of 40 steps" in done.stderr
-        assert "--logdir o/tensorboard --host 127.0.0.1" in done.stdout
+        assert "--logdir o/records --host 127.0.0.1" in done.stdout
         assert re.search(r"source \S+/activate && cd o$", done.stdout, re.MULTILINE)
     runs = [
         sorted(run.name for run in (tmp_path / "o" / part).glob("[!.]*"))

@@ -148,9 +148,10 @@ def _closing(source: sources.Source, result: str, run: Path, logdir: Path) -> st
     return f"""
 {result} Guessing the click rate has {_entropy(source.click_rate):.3f}.
 Records:     {shown(run)}
-TensorBoard: {shown(logdir)}, open it with
+Event files: {shown(logdir)}
+TensorBoard shows either; the records with
 
-  {viewer.command_line(logdir)}
+  {viewer.command_line(run.parent)}
 
 or continue with the commands of the README:
 

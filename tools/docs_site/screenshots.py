@@ -1,7 +1,8 @@
-"""Takes pictures of the demo in TensorBoard: `… screenshots LOGDIR RECORDS FOLDER`."""
+"""Takes pictures of the demo's records in TensorBoard: `… screenshots RECORDS FOLDER`."""
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -21,11 +22,14 @@ if (toggle) toggle.click();
 """
 
 
-def main(logdir: Path, records: Path, folder: Path) -> None:
+def main(records: Path, folder: Path) -> None:
     """Writes one picture for each page."""
+    folder = folder.resolve()
+    os.chdir(records.parent)  # the pages name the directory as it is given
+    records = Path(records.name)
     with (
         tempfile.TemporaryDirectory() as scratch,
-        TensorBoardServer(logdir, Path(scratch) / "log", load_fast=True) as server,
+        TensorBoardServer(records, Path(scratch) / "log", load_fast=True) as server,
         Browser(width=1600, height=800) as browser,
     ):
         for page, shows in (
@@ -43,7 +47,9 @@ def main(logdir: Path, records: Path, folder: Path) -> None:
             (pages.CUSTOM_SCALARS, ("Loss", "Learning rate")),
             (pages.GRAPHS, ("Default", "Gradients")),
             (pages.IMAGES, ("/contour",)),
+            (pages.RECORDS_PROJECTOR, ("item_embedding", "Dimension: 16")),
         ):
+            server.eventually(lambda: server.get("plugins_listing")["rec_summary"]["enabled"])
             browser.open(f"{server.url}/?{page.query}#{page.fragment}", shows)
             browser.run(_WITHOUT_SETTINGS)
             browser.picture(folder / f"{page.name}.png")
