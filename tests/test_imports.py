@@ -6,11 +6,15 @@ from importlib.metadata import version
 
 import pytest
 
+from tests.support.waiting import PATIENCE_SECS
+
 HEAVY = ("mindspore", "tensorboard", "numpy", "rich", "google.protobuf")
 
 
 def run(code):
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_SECS
+    )
 
 
 @pytest.mark.parametrize("what", ["import rec_summary", "import rec_summary.cli"])

@@ -308,7 +308,7 @@ def address_of(process: subprocess.Popen[str]) -> str:
 def runs_at(address: str) -> set[str]:
     """Returns the runs that a TensorBoard shows."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(f"{address}data/runs", timeout=60) as answer:
+    with opener.open(f"{address}data/runs", timeout=PATIENCE_SECS) as answer:
         return set(json.load(answer))
 
 

@@ -20,6 +20,7 @@ from rec_summary.errors import DestinationError
 from rec_summary.records.remote import Upload, Url
 from tests.support.command import flat, run, start
 from tests.support.record_dirs import event, scalar, summary_name, write_segment
+from tests.support.waiting import PATIENCE_SECS
 
 RECORD = summary_name()
 
@@ -149,7 +150,9 @@ print("stopped")
 def test_a_signal_sets_the_event_at_any_moment() -> None:
     for _ in range(8):
         command = [sys.executable, "-c", PROGRAM]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=PATIENCE_SECS, check=True
+        )
         assert done.stdout == "stopped\n"
 
 
@@ -169,7 +172,7 @@ def said(command: str, source: Path, tmp_path: Path, lines: int) -> list[str]:
     assert process.stderr is not None
     found = [process.stderr.readline().rstrip("\n") for _ in range(lines)]
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
+    process.communicate(timeout=PATIENCE_SECS)
     return found
 
 

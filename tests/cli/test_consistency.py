@@ -23,6 +23,7 @@ from rec_summary.records.format.framing import frame
 from rec_summary.tensorboard.event_files.export import export_tensorboard
 from tests.support.command import PROGRAM, run
 from tests.support.record_dirs import event, scalar, summary_name, tree, write_segment
+from tests.support.waiting import PATIENCE_SECS
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = sorted(cli.commands)
@@ -153,7 +154,7 @@ def test_ctrl_c_at_any_moment_leaves_a_usable_state(tmp_path: Path) -> None:
         process.stderr.readline()  # Python itself is there: before, nothing is touched
         time.sleep(seed.random() * 0.6)
         process.send_signal(signal.SIGINT)
-        _, error = process.communicate(timeout=60)
+        _, error = process.communicate(timeout=PATIENCE_SECS)
         codes.append(process.returncode)
         assert process.returncode in (0, 130), error
         assert "Traceback" not in error
@@ -179,7 +180,7 @@ def test_an_interrupted_picture_or_table_is_none(tmp_path: Path) -> None:
         )
         time.sleep(moment)
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
+        process.communicate(timeout=PATIENCE_SECS)
         assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
         if (tmp_path / "x.png").exists():
             with Image.open(tmp_path / "x.png") as picture:

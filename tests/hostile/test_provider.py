@@ -26,7 +26,7 @@ from tests.support.corpus import image
 from tests.support.crafted import good, write
 from tests.support.record_dirs import event, histo, scalar, summary_name, write_segment
 
-_LONG_SECS = 60
+_LONG_SECS = 120
 _UNREAD_BYTES = 24 << 20  # more than the buffers of a connection hold
 
 

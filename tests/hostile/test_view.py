@@ -11,6 +11,7 @@ import pytest
 from rec_summary.cli.view import view
 from rec_summary.tensorboard.provider.board import Board, exposed
 from tests.support.crafted import MAIN, good, write
+from tests.support.waiting import PATIENCE_SECS
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "LOCALHOST", "127.0.0.2", "::1"])
@@ -56,7 +57,7 @@ def test_exposure_is_reported_before_it_begins(tmp_path: Path) -> None:
                 [*MAIN, "view", tmp_path / "records", "--port", port, *arguments],
                 capture_output=True,
                 text=True,
-                timeout=60,
+                timeout=PATIENCE_SECS,
             )
             assert done.stderr.startswith(
                 "Warning: TensorBoard listens at 0.0.0.0 without a password"

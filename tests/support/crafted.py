@@ -12,6 +12,7 @@ from typing import Any
 
 from rec_summary.records.format.framing import frame, masked_crc32c
 from tests.support.record_dirs import START, event, scalar, summary_name
+from tests.support.waiting import PATIENCE_SECS
 
 MAIN = [sys.executable, "-m", "rec_summary.cli"]
 WALL_TIME = struct.pack("<Bd", 9, START)  # field 1 of an event
@@ -64,7 +65,7 @@ def write_lineage(directory: Path, *payloads: bytes) -> Path:
     return write(directory, *map(frame, payloads), name=name)
 
 
-def run(*arguments: Any, memory: int = 3 << 30, seconds: float = 60) -> Any:
+def run(*arguments: Any, memory: int = 3 << 30, seconds: float = PATIENCE_SECS) -> Any:
     """Runs the command with an address space of so many bytes."""
 
     def limit() -> None:

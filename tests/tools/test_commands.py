@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.waiting import PATIENCE_SECS
+
 TOOLS = Path(__file__).resolve().parents[2] / "tools"
 COMMANDS = ["bench", "check", "demo", "docs", "proto", "release", "test"]
 
@@ -20,7 +22,9 @@ def test_each_file_without_a_suffix_is_a_command() -> None:
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name != "demo"])  # by its options
 @pytest.mark.parametrize("flag", ["-h", "--help"])
 def test_help_says_what_it_does_and_how_long_it_takes(name: str, flag: str) -> None:
-    done = subprocess.run([TOOLS / name, flag], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [TOOLS / name, flag], capture_output=True, text=True, timeout=PATIENCE_SECS
+    )
     assert (done.returncode, done.stderr) == (0, "")
     assert f"tools/{name}" in done.stdout
     assert re.search(r"\b(seconds?|minutes|hours?)\b", done.stdout)
@@ -30,7 +34,9 @@ def test_help_says_what_it_does_and_how_long_it_takes(name: str, flag: str) -> N
     ("arguments", "words"), [([], "tools/check fuzz"), (["x"], "Received: x.")]
 )
 def test_a_check_must_be_named(arguments: list[str], words: str) -> None:
-    done = subprocess.run([TOOLS / "check", *arguments], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [TOOLS / "check", *arguments], capture_output=True, text=True, timeout=PATIENCE_SECS
+    )
     assert done.returncode == 2
     assert words in done.stderr
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from rec_summary import load
+from tests.support.waiting import PATIENCE_SECS
 from tools.click_demo import viewer
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,7 +29,7 @@ def test_help_shows_examples_and_loads_no_mindspore() -> None:
     script = "import sys; from click_demo.main import main; main(['--help'], standalone_mode=False)"
     done = subprocess.run(
         [sys.executable, "-c", script + "; assert 'mindspore' not in sys.modules"],
-        check=False, capture_output=True, text=True, timeout=60,
+        check=False, capture_output=True, text=True, timeout=PATIENCE_SECS,
         env=ENVIRONMENT,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

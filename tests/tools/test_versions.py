@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("nox")
 
+from tests.support.waiting import PATIENCE_SECS
 from tools import noxfile
 from tools.noxfile import BOTH_SIDES, READ_SIDE, Environment, constraints, dependencies
 
@@ -84,5 +85,5 @@ def test_the_page_has_the_table_of_the_stored_results() -> None:
 
 def test_nox_finds_the_sessions() -> None:
     command = [sys.executable, "-m", "nox", "--noxfile", noxfile.__file__, "--list", "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECS)
     assert tuple(each["session"] for each in json.loads(done.stdout)) == SESSIONS

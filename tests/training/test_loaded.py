@@ -17,6 +17,7 @@ from rec_summary.training import loaded
 from tests.support.event_files import shown
 from tests.support.programs import record_without_mindspore
 from tests.support.training_records import messages
+from tests.support.waiting import PATIENCE_SECS
 
 ROOT = Path(__file__).parents[2]
 
@@ -26,7 +27,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The records of a process that cannot import MindSpore."""
     root = tmp_path_factory.mktemp("written")
     command = [sys.executable, "-m", record_without_mindspore.__name__, str(root / "run")]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_SECS)
     assert done.returncode == 0, done.stderr
     return root / "run"
 

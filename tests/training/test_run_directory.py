@@ -30,6 +30,7 @@ from rec_summary.training.run_directory import (
     chosen,
     other_writer,
 )
+from tests.support.waiting import PATIENCE_SECS
 
 SETTINGS = {"network": "Net", "learning_rate": "0.1", "batch_size": "64"}
 OTHER = {**SETTINGS, "learning_rate": "0.01"}
@@ -197,7 +198,7 @@ def test_two_processes_that_start_together(training: Training) -> None:
     ]
     for process in processes:
         process.start()
-    assert [results.get(timeout=60) for _ in processes] == [f"{training.named}-2"] * 2
+    assert [results.get(timeout=PATIENCE_SECS) for _ in processes] == [f"{training.named}-2"] * 2
     done.set()
     for process in processes:
         process.join()

@@ -11,6 +11,7 @@ import pytest
 
 from rec_summary._pb import lineage_pb2, summary_pb2
 from tests.support.record_dirs import START, event, lineage, scalar, summary_name, write_payloads
+from tests.support.waiting import PATIENCE_SECS
 
 GOOD = event(1, scalar("loss", 1)).SerializeToString()
 NOT_UNICODE = event(2, scalar("ABCD", 2)).SerializeToString().replace(b"ABCD", b"\xff\xfe\xff\xfe")
@@ -34,7 +35,7 @@ def told(path: Path, implementation: str) -> list[int]:
     variables = {**os.environ, "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": implementation}
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(path)],
-        capture_output=True, text=True, timeout=60, env=variables,
+        capture_output=True, text=True, timeout=PATIENCE_SECS, env=variables,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return [int(number) for number in done.stdout.split()]

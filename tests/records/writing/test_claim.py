@@ -8,6 +8,7 @@ from rec_summary.records.files import make_directory
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import find_runs, list_files
 from rec_summary.records.writing.claim import begin_segments
+from tests.support.waiting import PATIENCE_SECS
 
 
 def test_directory_and_files_are_private(tmp_path):
@@ -47,7 +48,9 @@ def test_eight_processes_at_once_never_share_a_file(tmp_path):
         subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE)
         for _ in range(8)
     ]
-    paths = b" ".join(process.communicate(timeout=60)[0] for process in processes).split()
+    paths = b" ".join(
+        process.communicate(timeout=PATIENCE_SECS)[0] for process in processes
+    ).split()
     assert all(process.returncode == 0 for process in processes)
     assert len(paths) == len(set(paths)) == 8 * 5 * 2
 
