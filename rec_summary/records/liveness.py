@@ -12,6 +12,7 @@ import errno
 import fcntl
 import os
 import time
+from collections.abc import Container
 from typing import Final
 
 from rec_summary._pb.lineage_pb2 import RunState
@@ -74,7 +75,9 @@ def open_record_files(directory: str, rank: int) -> list[str]:
     return [path for path in paths if is_held(path)]
 
 
-def writer_is_alive(directory: str | os.PathLike[str], state: RunState) -> bool | None:
+def writer_is_alive(
+    directory: str | os.PathLike[str], state: RunState, names: Container[str] | None = None
+) -> bool | None:
     """Returns whether the process that wrote a train lineage still records in its directory.
 
     Ask it for a run whose status is RUNNING: a process that was killed leaves this status. It
@@ -83,14 +86,17 @@ def writer_is_alive(directory: str | os.PathLike[str], state: RunState) -> bool 
     Args:
         directory: The record directory, a local path. For a URL nothing can be known.
         state: The `run_state` of the last train lineage; of it, `rank`, `host` and `pid`.
+        names: The names of the writer's lineage files, if another process may record as the same
+            rank; None for all of the rank.
 
     Returns:
-        True if a process has a record file of this rank open. False if none has, and the process
+        True if a process has one of these files open. False if none has, and the process
         `pid` on this host does not exist. None if it cannot be known: the records come from
         another host or from another recorder, or another process may have the number `pid`. Then
         only the time of the last record says something.
     """
-    if open_record_files(os.fspath(directory), state.rank):
+    held = map(os.path.basename, open_record_files(os.fspath(directory), state.rank))
+    if any(names is None or name in names for name in held):
         return True
     if state.pid <= 0 or state.host != this_host():
         return None

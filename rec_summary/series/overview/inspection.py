@@ -120,7 +120,9 @@ def _inspect(run: Run, history: History, report: Report) -> RunSummary:
         tags.found.values(),
         key=lambda each: (each.tag.startswith(HEALTH), each.kind != "scalar", each.kind, each.tag),
     )
-    _add_lineages(summary, lineages, max((writer.last for writer, _ in history.files), default=0.0))
+    _add_lineages(
+        summary, run, lineages, max((writer.last for writer, _ in history.files), default=0.0)
+    )
     for counters in tags.health.values():
         for name, number in counters.items():
             before = summary.health.get(name, 0.0)
@@ -205,7 +207,9 @@ def _scalar_bytes(tag: str) -> int:
     return 1 + len(wire.varint(size)) + size + 1 + 4
 
 
-def _add_lineages(summary: RunSummary, lineages: Mapping[int, Lineage], last_value: float) -> None:
+def _add_lineages(
+    summary: RunSummary, run: Run, lineages: Mapping[int, Lineage], last_value: float
+) -> None:
     for _, lineage in sorted(lineages.items(), reverse=True):  # that of the lowest rank counts
         if lineage.train is None:
             continue
@@ -216,6 +220,6 @@ def _add_lineages(summary: RunSummary, lineages: Mapping[int, Lineage], last_val
         summary.samples = state.samples if state.HasField("samples") else None
         summary.pid = state.pid if state.HasField("pid") else None
         last = max(last_value, lineage.last_time)
-        summary.silent_since = None if shows_life(summary.path, state, last) else last
+        summary.silent_since = None if shows_life(run, state, last) else last
         for kind, count in state.troubles.items():
             summary.troubles[kind] = summary.troubles.get(kind, 0) + count

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import itertools
+import os
 import time
 from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any, Final
@@ -12,6 +13,7 @@ import numpy as np
 
 from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary.metrics.report import JUDGING, PREFIX
+from rec_summary.records.format.names import Kind
 from rec_summary.records.liveness import writer_is_alive
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.batch import SCALAR, Floats, by_tag, gathered
@@ -150,7 +152,7 @@ def _row(
     last = max(last_value, lineage.last_time)
     if last:
         found["last_record"] = last
-        if not shows_life(run.path, state, last):
+        if not shows_life(run, state, last):
             found["silent_since"] = last
     for name in ("host", "reason"):
         if getattr(state, name):
@@ -180,19 +182,20 @@ def _metrics(lineage: Lineage, results: _Results) -> Mapping[str, tuple[Any, flo
     return found
 
 
-def shows_life(directory: str, state: RunState, last: float) -> bool:
+def shows_life(run: Run, state: RunState, last: float) -> bool:
     """Returns whether a run that should be running has a process, as far as can be known.
 
     Where nothing is known of the process, the run must have recorded in the last ten minutes.
 
     Args:
-        directory: The run's directory.
+        run: The run, or that of one of its writers.
         state: What the run states.
         last: When its last record came, in seconds since the epoch.
     """
     if state.status != RunState.RUNNING:
         return True
-    alive = writer_is_alive(directory, state)
+    names = {os.path.basename(file.path) for file in run.files if file.name.kind is Kind.LINEAGE}
+    alive = writer_is_alive(run.path, state, names)
     return time.time() - last < _SILENT_SECS if alive is None else alive
 
 

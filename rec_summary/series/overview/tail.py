@@ -9,7 +9,7 @@ import numpy as np
 
 from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary.records.format.names import Kind
-from rec_summary.records.reading.runs import RecordFile
+from rec_summary.records.reading.runs import RecordFile, Run
 from rec_summary.series.batch import SCALAR, SUMMARY, Columns, by_tag, gathered, rows_of
 from rec_summary.series.lineage import lineage_of
 from rec_summary.series.new_records import PATIENCE_SECS, NewRecords
@@ -79,7 +79,7 @@ class Tail:
         self._poller = RunPoller(source)
         self._new = NewRecords(self.report, patience=patience)
         self._writers: dict[str, Writers] = {}  # by the path of the run
-        self._states: dict[str, tuple[str, RunState]] = {}  # and the paths, by the names of runs
+        self._states: dict[str, tuple[Run, RunState]] = {}  # by the names of runs
         self._runs = runs
         self._selection = Selection(ExportOptions(tags=tags, since=since))
 
@@ -111,7 +111,7 @@ class Tail:
             for each in (name, *(writer.name(name) for writer in writers.writers)):
                 self.status[each] = RunState.Status.Name(lineage.status)
                 self.last[each] = max(last, lineage.last_time)
-                self._states[each] = run.path, state
+                self._states[each] = run, state
 
     def shows_life(self, run: str) -> bool:
         """Returns whether a run that should be running has a process, as far as can be known."""

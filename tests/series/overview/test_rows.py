@@ -14,9 +14,11 @@ import pytest
 from rec_summary._pb.lineage_pb2 import EvaluationLineage, RunState
 from rec_summary._pb.summary_pb2 import LossLandscape, Summary
 from rec_summary.records.format.names import this_host
-from rec_summary.records.reading.runs import find_runs
+from rec_summary.records.reading.runs import Run, find_runs
 from rec_summary.records.writing.run_writer import RunWriter
+from rec_summary.records.writing.task import MessageRecord
 from rec_summary.series.lineage import best_of
+from rec_summary.series.overview.inspection import inspect_run
 from rec_summary.series.overview.rows import rows, shows_life
 from rec_summary.series.report import Report
 from tests.support.corpus import finished, losses, put
@@ -137,7 +139,7 @@ def test_signs_of_life(tmp_path: Path) -> None:
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     now = time.time()
-    directory = str(tmp_path)
+    directory = Run("run", str(tmp_path), ())
     assert shows_life(directory, state(pid=os.getpid()), now - 60)
     assert not shows_life(directory, state(pid=os.getpid()), 0.0)  # the number is another's by now
     assert not shows_life(directory, state(pid=gone.pid), now)
@@ -145,4 +147,25 @@ def test_signs_of_life(tmp_path: Path) -> None:
     assert not shows_life(directory, state(host="elsewhere"), now - 3600)
     assert shows_life(directory, state(RunState.FINISHED, host="elsewhere"), now - 3600)
     with contextlib.closing(RunWriter(tmp_path)):
-        assert shows_life(directory, state(pid=gone.pid, host="elsewhere"), 0.0)
+        [alive] = find_runs(tmp_path)
+        assert shows_life(alive, state(pid=gone.pid, host="elsewhere"), 0.0)
+
+
+def test_a_killed_writer_shows_no_life_though_another_of_its_rank_does(tmp_path: Path) -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    running = train(status=RunState.RUNNING, host=this_host(), pid=gone.pid)
+    killed, alive = RunWriter(tmp_path), RunWriter(tmp_path)
+    with contextlib.closing(alive):
+        # Their records come in turn, so they are two writers.
+        for second in range(6):
+            writer = (killed, alive)[second % 2]
+            record = event(1 + second // 2, scalar("loss", 1), at=START + second)
+            writer.write(MessageRecord(record))
+            writer.write(MessageRecord(lineage(START + second, train_lineage=running)))
+            writer.flush()
+        killed.close()
+        found = rows(find_runs(tmp_path), Report())
+        assert ["silent_since" in row for row in found] == [True, False]
+        inspected = inspect_run(*find_runs(tmp_path))
+        assert [each.silent_since is None for each in inspected] == [False, True]
