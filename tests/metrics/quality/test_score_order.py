@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
 from rec_summary.metrics.quality.click_quality import ClickQuality
-from rec_summary.metrics.quality.score_cells import keys_of
 from rec_summary.metrics.quality.score_histogram import ScoreHistogram
 from rec_summary.metrics.quality.score_order import ScoreOrder
 from tests.support.click_streams import STREAMS, calibrated, exact_auc, states_equal
@@ -68,15 +67,6 @@ def test_auc_with_weights():
     weights = rng.integers(1, 9, 20_000) / 4
     order = counted(scores, labels, weights)
     assert order.auc().value == pytest.approx(exact_auc(scores, labels, weights), abs=1e-3)
-
-
-@given(st.lists(st.floats(0, 1), min_size=2))
-def test_keys_have_the_order_of_scores(scores):
-    scores = np.sort(np.array(scores))
-    keys = keys_of(scores)
-    assert (keys[1:] >= keys[:-1]).all()
-    # 1 - score rounds scores above one half that are no multiples of 2**-53; there are none.
-    assert ((keys[1:] > keys[:-1]) == (scores[1:] > scores[:-1])).all()
 
 
 def test_cells_become_one_when_there_are_too_many():
