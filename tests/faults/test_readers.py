@@ -72,11 +72,11 @@ def test_bytes_come_later_than_the_size(tmp_path: Path, ledger: Ledger) -> None:
                 there = path.stat().st_size
                 size = min(len(content), there + chance.randrange(1, len(content)))
                 os.truncate(path, size)
-                polls = len(follower.told)
+                polls = len(follower.reported)
                 if times(0, 1):
                     time.sleep(chance.uniform(0, LATE_SECS))
                 else:
-                    eventually(lambda polls=polls: len(follower.told) > polls)  # type: ignore[misc]
+                    eventually(lambda polls=polls: len(follower.reported) > polls)  # type: ignore[misc]
                 index.poll()
                 with path.open("r+b") as file:
                     file.seek(there)
