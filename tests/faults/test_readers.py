@@ -29,8 +29,8 @@ from rec_summary.tensorboard.provider.records_server import has_records
 from rec_summary.tensorboard.provider.run_index import RunIndex
 from tests.faults.children import COMMAND, count, shown, start
 from tests.faults.ledger import Ledger, in_check_only, times
-from tests.faults.test_damage import damaged
 from tests.support.crafted import run
+from tests.support.damage import damaged
 from tests.support.every_kind import every_kind
 from tests.support.following import Follower
 from tests.support.metric_states import STORED
