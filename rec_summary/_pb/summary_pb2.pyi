@@ -7,20 +7,34 @@ from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Map
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Event(_message.Message):
-    __slots__ = ("wall_time", "step", "version", "graph_def", "summary", "explain")
+    __slots__ = ("wall_time", "step", "version", "graph_def", "summary", "explain", "compaction")
     WALL_TIME_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     GRAPH_DEF_FIELD_NUMBER: _ClassVar[int]
     SUMMARY_FIELD_NUMBER: _ClassVar[int]
     EXPLAIN_FIELD_NUMBER: _ClassVar[int]
+    COMPACTION_FIELD_NUMBER: _ClassVar[int]
     wall_time: float
     step: int
     version: str
     graph_def: _anf_ir_pb2.GraphProto
     summary: Summary
     explain: Explain
-    def __init__(self, wall_time: _Optional[float] = ..., step: _Optional[int] = ..., version: _Optional[str] = ..., graph_def: _Optional[_Union[_anf_ir_pb2.GraphProto, _Mapping]] = ..., summary: _Optional[_Union[Summary, _Mapping]] = ..., explain: _Optional[_Union[Explain, _Mapping]] = ...) -> None: ...
+    compaction: Compaction
+    def __init__(self, wall_time: _Optional[float] = ..., step: _Optional[int] = ..., version: _Optional[str] = ..., graph_def: _Optional[_Union[_anf_ir_pb2.GraphProto, _Mapping]] = ..., summary: _Optional[_Union[Summary, _Mapping]] = ..., explain: _Optional[_Union[Explain, _Mapping]] = ..., compaction: _Optional[_Union[Compaction, _Mapping]] = ...) -> None: ...
+
+class Compaction(_message.Message):
+    __slots__ = ("superseded", "recorded_bytes", "last_time", "bucket_steps")
+    SUPERSEDED_FIELD_NUMBER: _ClassVar[int]
+    RECORDED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    LAST_TIME_FIELD_NUMBER: _ClassVar[int]
+    BUCKET_STEPS_FIELD_NUMBER: _ClassVar[int]
+    superseded: _containers.RepeatedScalarFieldContainer[str]
+    recorded_bytes: int
+    last_time: float
+    bucket_steps: int
+    def __init__(self, superseded: _Optional[_Iterable[str]] = ..., recorded_bytes: _Optional[int] = ..., last_time: _Optional[float] = ..., bucket_steps: _Optional[int] = ...) -> None: ...
 
 class Summary(_message.Message):
     __slots__ = ("value",)

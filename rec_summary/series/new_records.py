@@ -1,5 +1,8 @@
 """Reading record files time and again: what is new, and what could not be read before.
 
+A file may be replaced by a compacted one, which holds what is left of several files. Reading goes
+on in it behind the time of the last record that was read of them.
+
 Damage need not stay. On a network file system, the size of a file may arrive seconds before its
 bytes, and a damaged file may be replaced by a repaired one. So reading waits a few seconds at
 damage in the newest file, tries again where nothing more could be read, and remembers the bytes of
@@ -10,13 +13,17 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import time
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Annotated, Final
 
+import numpy as np
 from msgspec import Meta, Struct
 
+from rec_summary.records.format.names import parse_name
+from rec_summary.records.reading.compacted import compaction_of
 from rec_summary.records.reading.reader import RecordReader
 from rec_summary.records.reading.repair import find_record
 from rec_summary.records.reading.runs import FileStatus, RecordFile
@@ -79,6 +86,7 @@ class NewRecords:
         self._patience = patience
         self._clock = clock
         self._places: dict[str, FilePlace] = {}
+        self._times: dict[str, float] = {}  # the wall time of the last record, by file
         self._inside: set[str] = set()  # files whose place may be inside a record
         self._waiting: set[str] = set()
         self._tried: dict[str, FileStatus] = {}  # of files without more to read
@@ -89,6 +97,7 @@ class NewRecords:
     def skip(self, file: RecordFile) -> None:
         """Skips the records that a file has now; an incomplete record is read later."""
         self._places[file.path] = FilePlace(file.nbytes)
+        self._times[file.path] = file.changed
         self._inside.add(file.path)
 
     def batches(
@@ -108,7 +117,7 @@ class NewRecords:
         files = tuple(files)
         newest = newest or (files[-1] if files else None)
         for file in files:
-            place, nbytes = self._places.setdefault(file.path, FilePlace()), file.nbytes
+            place, nbytes = self._place(file), file.nbytes
             if nbytes < place.offset:  # it was replaced by another file
                 place = self._places[file.path] = FilePlace()
             if nbytes <= place.offset or file.changed < changed_after:
@@ -116,7 +125,27 @@ class NewRecords:
             if file.path in self._inside:
                 place.offset = _boundary(file.path, place.offset)
                 self._inside.discard(file.path)
-            yield from self.read(file, place, newest=file == newest)
+            for batch in self.read(file, place, newest=file == newest):
+                self._times[file.path] = float(batch.wall_times[-1])
+                yield batch
+
+    def _place(self, file: RecordFile) -> FilePlace:
+        """Returns where to go on in a file, which may be made of files that were read."""
+        place = self._places.get(file.path)
+        if place is None:
+            place = FilePlace()
+            if file.name.last is not None:
+                times = [
+                    self._times.get(path, -math.inf)
+                    for path in self._places
+                    if os.path.dirname(path) == os.path.dirname(file.path)
+                    and (name := parse_name(os.path.basename(path))) is not None
+                    and file.name.covers(name)
+                ]
+                after = self._times[file.path] = max(times, default=-math.inf)
+                place = FilePlace(behind(file, after))
+            self._places[file.path] = place
+        return place
 
     def read(
         self, file: RecordFile, place: FilePlace, *, newest: bool, final: bool = False
@@ -204,7 +233,7 @@ class NewRecords:
         self._places = {path: place for path, place in self._places.items() if path in kept}
         self._waiting &= kept
         self._inside &= kept
-        for each in (self._tried, self._compared, self._unreadable, self._sizes):
+        for each in (self._times, self._tried, self._compared, self._unreadable, self._sizes):
             for path in each.keys() - kept:
                 del each[path]
 
@@ -220,6 +249,26 @@ class NewRecords:
             known, since = size, now
         self._sizes[file.path] = settled, known, since
         return offset < settled
+
+
+def behind(file: RecordFile, after: float) -> int:
+    """Returns where the records of a compacted file begin that were written after a time.
+
+    Args:
+        file: The file.
+        after: The time, in seconds since the epoch.
+    """
+    compaction = compaction_of(file)
+    if compaction is None or after == -math.inf:
+        return 0
+    if compaction.last_time <= after:
+        return file.nbytes
+    with EventReader(file, Report(), steps_only=True) as reader:
+        for batch in reader:
+            later = np.flatnonzero(batch.wall_times > after)
+            if len(later):
+                return batch.part(int(later[0]), int(later[0]) + 1).offset
+        return reader.offset
 
 
 def _boundary(path: str, offset: int) -> int:

@@ -119,6 +119,21 @@ class Writers(Struct, dict=True):
         """Returns the writer of a file of which a batch was read before."""
         return self.writers[self.homes[os.path.basename(file.path)]]
 
+    def continued(self, file: RecordFile) -> Writer | None:
+        """Returns the writer of the files that a compacted file is made of; None if none is known.
+
+        The compacted file is this writer's from now on.
+        """
+        same = [
+            (known.stamp != file.name.stamp, index)
+            for name, index in self.homes.items()
+            if (known := parse_name(name)) is not None and file.name.covers(known)
+        ]
+        if not same:
+            return None
+        self.homes[os.path.basename(file.path)] = home = min(same)[1]
+        return self.writers[home]
+
     def _choose(self, name: RecordName, wall_time: float) -> int:
         same = self._by_rank.setdefault(name.rank, [])
         before = []

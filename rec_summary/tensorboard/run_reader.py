@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 from collections.abc import Iterator
 from typing import Any, Final
@@ -15,7 +16,7 @@ from rec_summary.records.reading.runs import RecordFile, Run
 from rec_summary.series.batch import SUMMARY, Batch, Record
 from rec_summary.series.limits import Rank, Seconds, Step
 from rec_summary.series.lineage import EVALUATION, LINEAGE, Lineage, metrics_of, numeric, take
-from rec_summary.series.new_records import FilePlace, NewRecords
+from rec_summary.series.new_records import FilePlace, NewRecords, behind
 from rec_summary.series.ranks import KIND, Merging, MergingState
 from rec_summary.series.report import Report
 from rec_summary.series.text import reason
@@ -70,6 +71,15 @@ def continues(run: Run, state: ReadingState, records: NewRecords) -> bool:
     # The oldest summary files may be gone, to make room on the disk. A lineage file is
     # never removed alone: if one is gone, these are the records of another training.
     gone = state.files.keys() - known
+    made = [file.name for file in run.files if file.name.last is not None]
+    if made:  # what they are made of is not gone
+        names = {name: parse_name(name) for name in gone}
+        known |= {
+            name
+            for name, parsed in names.items()
+            if parsed is not None and any(each.covers(parsed) for each in made)
+        }
+        gone -= known
     if not known or any(name.endswith(Kind.LINEAGE.value) for name in gone):
         return False
     if gone and _has_older(run, state):
@@ -180,7 +190,11 @@ class RunReader:
 
     def _read(self, file: RecordFile, *, newest: bool, final: bool) -> Iterator[None]:
         name = os.path.basename(file.path)
-        place = self._state.files.get(name) or FilePlace()
+        place = self._state.files.get(name)
+        if place is None:
+            place = self._begin_of(file)
+            if place.offset:
+                self._state.files[name] = place
         if (0 < place.offset == file.nbytes) or (not final and file.nbytes <= place.offset):
             return
         again = place.ended
@@ -198,6 +212,21 @@ class RunReader:
         self._state.files[name] = place
         self._report.files += not (again and place.ended)
         yield
+
+    def _begin_of(self, file: RecordFile) -> FilePlace:
+        """Returns where to begin in a new file: it may be made of files that were read."""
+        if file.name.last is None:
+            return FilePlace()
+        after = -math.inf
+        if file.name.kind is Kind.LINEAGE:
+            names = map(parse_name, self._state.files)
+            lineage = self._lineages.get(file.name.rank)
+            if lineage is not None and any(each and file.name.covers(each) for each in names):
+                after = lineage.last_time
+        else:
+            writer = self._state.writers.continued(file)
+            after = writer.last if writer is not None else after
+        return FilePlace(behind(file, after))
 
     def _take(self, file: RecordFile, batch: Batch) -> None:
         if batch.kind == SUMMARY:

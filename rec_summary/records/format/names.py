@@ -6,6 +6,10 @@
 MindSpore lets its users choose prefix and suffix of the first kind, so names are read
 leniently and written strictly. As in MindInsight, every name that has `summary.<number>`
 anywhere is the name of a record file: of lineage records if it ends with `_lineage`.
+
+A file that compaction has made of others has the name of the first of them, and behind its prefix
+`.compacted-<unix seconds>-<number>`: the latest stamp of these files, and which compaction of these
+stamps it is. So it is read in their place, and its name says which files it covers.
 """
 
 from __future__ import annotations
@@ -22,7 +26,8 @@ DEFAULT_PREFIX: Final = "events"
 DEFAULT_SUFFIX: Final = "_MS"
 
 _NAME: Final = re.compile(
-    r"^(?:(?P<prefix>.*)\.out\.events\.|(?P<other>.*?))summary\.(?P<stamp>\d{1,19})"
+    r"^(?:(?P<prefix>.*?)(?:\.compacted-(?P<last>\d{1,19})-(?P<generation>\d{1,9}))?\.out\.events\."
+    r"|(?P<other>.*?))summary\.(?P<stamp>\d{1,19})"
     r"(?:\.(?P<rank>\d{1,9})(?=\.))?\.?(?P<rest>.*)$",
     re.DOTALL,
 )
@@ -52,6 +57,9 @@ class RecordName:
         kind: The kind of the file.
         prefix: The text in front of `.out.events.summary`; of `summary` in other names.
         suffix: The text behind the host of a summary file; that of a lineage file is fixed.
+        last: The latest stamp of the files that a compacted file is made of; None for a file as it
+            was recorded.
+        generation: How often files with these stamps were compacted.
     """
 
     stamp: int
@@ -60,6 +68,8 @@ class RecordName:
     kind: Kind
     prefix: str = DEFAULT_PREFIX
     suffix: str = DEFAULT_SUFFIX
+    last: int | None = None
+    generation: int = 0
 
     def __post_init__(self) -> None:
         assert self.stamp >= 0
@@ -67,12 +77,29 @@ class RecordName:
 
     def __str__(self) -> str:
         suffix = self.suffix if self.kind is Kind.SUMMARY else self.kind.value
-        return f"{self.prefix}.out.events.summary.{self.stamp}.{self.rank}.{self.host}{suffix}"
+        mark = "" if self.last is None else f".compacted-{self.last}-{self.generation:04}"
+        head = f"{self.prefix}{mark}.out.events.summary"
+        return f"{head}.{self.stamp}.{self.rank}.{self.host}{suffix}"
 
     @property
     def order(self) -> tuple[int, int, str, str]:
         """A key that sorts names in the order of creation."""
         return (self.stamp, self.rank, self.host, self.kind.value)
+
+    @property
+    def end(self) -> int:
+        """The latest stamp of the files that it is made of, itself included."""
+        return self.stamp if self.last is None else max(self.stamp, self.last)
+
+    def covers(self, other: RecordName) -> bool:
+        """Whether the file may be made of another one, among others."""
+        return (
+            self.last is not None
+            and (self.rank, self.kind) == (other.rank, other.kind)
+            and self.stamp <= other.stamp
+            and other.end <= self.end
+            and self != other
+        )
 
 
 def parse_name(name: str) -> RecordName | None:
@@ -91,6 +118,8 @@ def parse_name(name: str) -> RecordName | None:
         kind=kind,
         prefix=match["other"] if match["prefix"] is None else match["prefix"],
         suffix=DEFAULT_SUFFIX if name.endswith((DEFAULT_SUFFIX, _LINEAGE_SUFFIX)) else "",
+        last=None if match["last"] is None else int(match["last"]),
+        generation=int(match["generation"] or 0),
     )
 
 

@@ -16,9 +16,10 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from rec_summary.errors import RecordError, verbatim
+from rec_summary.records.files import PlainFile
 from rec_summary.records.format import framing
 from rec_summary.records.format.bounds import MOST_BYTES, VARIABLE
-from rec_summary.records.remote import open_binary
+from rec_summary.records.remote import RemoteFile, Url, open_binary
 
 _CHUNK_BYTES: Final = 1 << 18
 
@@ -59,6 +60,26 @@ class BadDataChecksum(LostRecord):
     reason = "the data's checksum is wrong"
 
 
+def hidden_path(path: str) -> str:
+    """Returns where a file is for a while after a compacted file has replaced it.
+
+    No reader takes the name for that of a record file.
+    """
+    directory, name = os.path.split(path)
+    return os.path.join(
+        directory, f".rec_summary-superseded.{name.replace('summary.', 'summary-')}"
+    )
+
+
+def _opened(path: str) -> PlainFile | RemoteFile:
+    try:
+        return open_binary(path)
+    except FileNotFoundError:
+        if isinstance(path, Url) or not os.path.exists(hidden_path(path)):
+            raise
+        return open_binary(hidden_path(path))
+
+
 class RawRecord(NamedTuple):
     """A payload and the byte offset at which its record begins."""
 
@@ -87,7 +108,7 @@ class RecordReader:
         """
         self.path = os.fspath(path)
         self.offset = offset
-        self._file = open_binary(self.path)
+        self._file = _opened(self.path)
         self._buffer = b""
         self._buffer_start = offset  # where in the file `_buffer` begins
 

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from rec_summary.errors import SourceError, three_part
 from rec_summary.records.format.names import Kind, RecordName, parse_name
+from rec_summary.records.reading.compacted import in_force
 from rec_summary.records.remote import SOURCE, Entry, NoSuchPlace, Url, list_tree, to_place
 
 logger = logging.getLogger("rec_summary")
@@ -124,6 +125,8 @@ class Run:
 def list_files(path: str) -> tuple[RecordFile, ...]:
     """Returns the record files directly in a local directory, in the order of creation.
 
+    Files that a compacted file replaces are left out.
+
     Links are included: readers do not follow them, and report them.
 
     Raises:
@@ -194,7 +197,7 @@ def run_name(path: str, source: str, *, nested: bool) -> str:
 
 
 def _in_order(files: Iterable[RecordFile]) -> tuple[RecordFile, ...]:
-    return tuple(sorted(files, key=lambda file: (*file.name.order, file.path)))
+    return tuple(sorted(in_force(files), key=lambda file: (*file.name.order, file.path)))
 
 
 def _remote_runs(url: Url) -> dict[str, tuple[RecordFile, ...]]:

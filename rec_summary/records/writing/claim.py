@@ -65,7 +65,7 @@ def begin_segments(
 
 def _last_stamp(directory: str, rank: int) -> int:
     names = map(parse_name, os.listdir(directory))
-    return max((name.stamp for name in names if name and name.rank == rank), default=-1)
+    return max((name.end for name in names if name and name.rank == rank), default=-1)
 
 
 def _create(directory: str, names: Sequence[RecordName]) -> dict[Kind, SegmentWriter]:

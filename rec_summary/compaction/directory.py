@@ -1,0 +1,410 @@
+"""Compacting a record directory: that of a writer at work, or one that nobody writes."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import os
+import tempfile
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import IO, Final
+
+from rec_summary.compaction import commit, plan
+from rec_summary.compaction.plan import Segment
+from rec_summary.compaction.rewriting import (
+    DamagedFile,
+    Pace,
+    compacted_name,
+    rewrite,
+    rewrite_lineage,
+    weight_of,
+)
+from rec_summary.errors import RecSummaryError, three_part, verbatim
+from rec_summary.records.files import write_atomically
+from rec_summary.records.format.names import Kind, parse_name
+from rec_summary.records.liveness import is_held, open_record_files
+from rec_summary.records.reading.compacted import compaction_of
+from rec_summary.records.reading.runs import RecordFile, Run, list_files
+from rec_summary.records.remote import open_binary
+from rec_summary.series.batch import SUMMARY
+from rec_summary.series.event_reader import EventReader
+from rec_summary.series.report import Report
+from rec_summary.series.values import Writers
+
+_RECENT_SECS: Final = 600.0  # a file that has changed since then may be written still
+_MOST_LINEAGE_FILES: Final = 8
+_SLACK: Final = 1.25
+_SLACK_BYTES: Final = 1 << 12
+_COPIED_BYTES: Final = 1 << 20
+
+
+class BudgetError(RecSummaryError):
+    """A budget is too small for what always stays."""
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """Files that one file has replaced, or would replace.
+
+    Attributes:
+        kind: `summary` or `lineage`.
+        rank: The rank.
+        files: The names of the files.
+        name: The name of the new file.
+        bytes_before: Their size.
+        bytes_after: Its size.
+        bucket_steps: The width of its widest buckets of scalars, in steps; 1 if all stay.
+    """
+
+    kind: str
+    rank: int
+    files: tuple[str, ...]
+    name: str
+    bytes_before: int
+    bytes_after: int
+    bucket_steps: int
+
+
+@dataclass(frozen=True)
+class RunCompaction:
+    """What was done to a run, or would be done.
+
+    Attributes:
+        run: The run's name.
+        path: Its directory.
+        bytes_before: The size of its record files.
+        bytes_after: Their size afterwards.
+        replaced: What was replaced.
+        left: Files that were left as they are, and why.
+    """
+
+    run: str
+    path: str
+    bytes_before: int
+    bytes_after: int
+    replaced: tuple[Replacement, ...]
+    left: tuple[tuple[str, str], ...]
+
+
+def _no_pace() -> None:
+    pass
+
+
+def present_bytes(directory: str, rank: int) -> int:
+    """Returns the size of all record files of a rank, those included that were replaced."""
+    total = 0
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            name = parse_name(entry.name)
+            if rank in (commit.hidden_name(entry.name), name.rank if name else None):
+                with contextlib.suppress(OSError):
+                    total += entry.stat(follow_symlinks=False).st_size
+    return total
+
+
+def keep_within(
+    directory: str,
+    rank: int,
+    total_bytes: int,
+    *,
+    own: Sequence[str] = (),
+    lock: str | None = None,
+    grace: float = commit.GRACE_SECS,
+    pace: Pace = _no_pace,
+) -> list[Replacement]:
+    """Compacts the files of a rank of which a process is writing the newest.
+
+    Nothing is done while another process does it. Files of another process that records as the
+    same rank at this moment are left alone.
+
+    Args:
+        directory: The record directory.
+        rank: The rank.
+        total_bytes: The budget.
+        own: The paths of the files of the process, and of those that they were made part of.
+        lock: The kind of lock (see `records.locks`).
+        grace: How long replaced files stay for readers, in seconds.
+        pace: Called after each portion of work.
+
+    Raises:
+        OSError: A file cannot be written; the old ones stay.
+    """
+    done: list[Replacement] = []
+    damaged: set[str] = set()
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(commit.locked(directory, rank, lock))
+        except TimeoutError:
+            return done
+        commit.sweep(directory, rank, grace)
+        others = set(open_record_files(directory, rank)) - set(own)
+        # No two files of a rank have the same stamp; a compacted file keeps that of its first one.
+        names = [parse_name(os.path.basename(path)) for path in own]
+        stamps = {name.stamp for name in names if name is not None}
+        while True:
+            files = [
+                file
+                for file in list_files(directory)
+                if file.name.rank == rank and (not others or file.name.stamp in stamps)
+            ]
+            rows, writers = _rows(files, damaged, pace)
+            if present_bytes(directory, rank) > total_bytes:
+                commit.sweep(directory, rank, 0.0)  # the budget comes first
+            counted = sum(file.nbytes for file in files)
+            window = plan.next_window(rows, total_bytes, counted)
+            try:
+                if window is not None:
+                    row = [each.file for each in window.segments]
+                    done.append(_join(row, window.target, window.newer, _in_place, pace))
+                    continue
+                full = plan.segment_bytes(total_bytes)
+                for group in _lineage_groups(files, writers, damaged):
+                    if len(group) > _MOST_LINEAGE_FILES or _recorded(group) > full // 2:
+                        done.append(_join_lineage(group, _in_place, pace))
+                return done
+            except DamagedFile as error:
+                damaged.add(error.path)
+
+
+def compact_run(
+    run: Run,
+    total_bytes: int,
+    *,
+    output: str | None = None,
+    dry_run: bool = False,
+    pace: Pace = _no_pace,
+) -> RunCompaction:
+    """Compacts the files of a run that nobody writes.
+
+    Args:
+        run: The run.
+        total_bytes: The budget for its record files.
+        output: A directory for the new files and for copies of those that stay; None replaces the
+            old files.
+        dry_run: Whether nothing is changed.
+        pace: Called after each portion of work.
+
+    Raises:
+        BudgetError: The budget is too small for what always stays.
+        OSError: A file cannot be read or written, or another process compacts these files.
+    """
+    left: dict[str, str] = {}
+    done: list[Replacement] = []
+    before = run.nbytes
+    in_place = output is None and not dry_run
+    store = _in_place if in_place else _counted if dry_run or output is None else _copied(output)
+    for rank in run.ranks:
+        files = [file for file in run.files if file.name.rank == rank]
+        share = total_bytes * sum(file.nbytes for file in files) // max(before, 1)
+        with contextlib.ExitStack() as stack:
+            if in_place:
+                stack.enter_context(commit.locked(run.path, rank))
+            if output is None:
+                left |= _live(files)
+            done += _compact_rank(files, share, left, store, pace)
+            if in_place:
+                commit.sweep(run.path, rank, 0.0)
+    replaced = {name for each in done for name in each.files}
+    stay = [file for file in run.files if os.path.basename(file.path) not in replaced]
+    if output is not None and not dry_run:
+        for file in stay:
+            _copy(file, output)
+    after = sum(file.nbytes for file in stay) + sum(each.bytes_after for each in done)
+    return RunCompaction(run.name, run.path, before, after, tuple(done), tuple(left.items()))
+
+
+def _compact_rank(
+    files: Sequence[RecordFile], share: int, left: dict[str, str], store: Store, pace: Pace
+) -> list[Replacement]:
+    """Compacts the files of one rank to a size; adds to `left` what is damaged."""
+    size = sum(file.nbytes for file in files)
+    done: list[Replacement] = []
+    rows, writers = _rows(files, left, pace)
+    for group in _lineage_groups(files, writers, left):
+        if len(group) > 1:
+            with _leaving(left):
+                done.append(_join_lineage(group, store, pace))
+    size -= sum(each.bytes_before - each.bytes_after for each in done)
+    while True:
+        sizes = [sum(each.nbytes for each in row) for row in rows]
+        room = share - (size - sum(sizes))
+        known = len(left)
+        for row, nbytes in zip(rows, sizes, strict=True):
+            if sum(sizes) <= room and len(row) <= plan.MOST_FILES:
+                continue
+            target = room * nbytes // sum(sizes)
+            with _leaving(left):
+                chosen = [each.file for each in row]
+                done.append(_join(chosen, target, 0, _bounded(store, share, target), pace))
+        if len(left) == known:
+            return done
+        gone = {name for each in done for name in each.files}
+        rest = [file for file in files if os.path.basename(file.path) not in gone]
+        rows, _ = _rows([f for f in rest if f.name.kind is Kind.SUMMARY], left, pace)
+
+
+@contextlib.contextmanager
+def _leaving(left: dict[str, str]) -> Iterator[None]:
+    try:
+        yield
+    except DamagedFile as error:
+        left[error.path] = str(error)
+
+
+Write = Callable[[IO[bytes]], object]
+Store = Callable[[Sequence[RecordFile], str, Write], int]
+"""Takes files, the name of the one that replaces them, and what writes it; returns its size."""
+
+
+def _in_place(files: Sequence[RecordFile], name: str, write: Write) -> int:
+    commit.replace(files, name, files[0].name.rank, write)
+    return os.lstat(os.path.join(os.path.dirname(files[0].path), name)).st_size
+
+
+def _counted(files: Sequence[RecordFile], name: str, write: Write) -> int:
+    with tempfile.TemporaryFile() as out:
+        write(out)
+        return out.seek(0, os.SEEK_END)
+
+
+def _copied(output: str) -> Store:
+    def store(files: Sequence[RecordFile], name: str, write: Write) -> int:
+        with write_atomically(os.path.join(output, name)) as out:
+            write(out)
+            return out.seek(0, os.SEEK_END)
+
+    return store
+
+
+def _bounded(store: Store, share: int, target: int) -> Store:
+    """Returns a store that refuses a file which is too large for its part of the budget."""
+
+    def bounded(files: Sequence[RecordFile], name: str, write: Write) -> int:
+        def checked(out: IO[bytes]) -> None:
+            write(out)
+            size = out.seek(0, os.SEEK_END)
+            if size > max(target, 0) * _SLACK + _SLACK_BYTES:
+                raise BudgetError(
+                    three_part(
+                        "the budget for a rank of a run",
+                        verbatim(f"{share:,} bytes"),
+                        f"at least {share - target + size:,} bytes: all of the lineage, graphs, "
+                        "landscapes and evaluations stay, and the outline of the rest",
+                    )
+                )
+
+        return store(files, name, checked)
+
+    return bounded
+
+
+def _join(
+    files: Sequence[RecordFile], target: int, newer: int, store: Store, pace: Pace
+) -> Replacement:
+    run = Run("", os.path.dirname(files[0].path), tuple(files))
+    widest = 1
+
+    def write(out: IO[bytes]) -> None:
+        nonlocal widest
+        widest = rewrite(run, out, target, newer, pace).bucket_steps
+
+    return dataclasses.replace(_replacement(files, store, write), bucket_steps=widest)
+
+
+def _join_lineage(files: Sequence[RecordFile], store: Store, pace: Pace) -> Replacement:
+    return _replacement(files, store, functools.partial(rewrite_lineage, files, pace=pace))
+
+
+def _replacement(files: Sequence[RecordFile], store: Store, write: Write) -> Replacement:
+    name = compacted_name(files)
+    before = sum(file.nbytes for file in files)
+    return Replacement(
+        kind=files[0].name.kind.name.lower(),
+        rank=files[0].name.rank,
+        files=tuple(os.path.basename(file.path) for file in files),
+        name=name,
+        bytes_before=before,
+        bytes_after=store(files, name, write),
+        bucket_steps=1,
+    )
+
+
+def _rows(
+    files: Sequence[RecordFile], left: Collection[str], pace: Pace
+) -> tuple[list[list[Segment]], Writers]:
+    """Returns the complete summary files next to each other of one writer, and the writers."""
+    writers = Writers([], {})
+    rows: list[list[Segment]] = []
+    open_rows: dict[int, list[Segment]] = {}
+    last = 0
+    for file in files:
+        if file.name.kind is not Kind.SUMMARY:
+            continue
+        last = _writer(file, writers, pace, last)
+        if file.path in left or is_held(file.path):
+            open_rows.pop(last, None)
+            continue
+        if last not in open_rows:
+            rows.append(open_rows.setdefault(last, []))
+        open_rows[last].append(Segment(file, file.nbytes, weight_of(file), last))
+    return rows, writers
+
+
+def _writer(file: RecordFile, writers: Writers, pace: Pace, otherwise: int) -> int:
+    """Returns the number of the writer of a file; that of the file before if it has no values."""
+    compaction = compaction_of(file)
+    with EventReader(file, Report(), steps_only=True) as reader:
+        for batch in reader:
+            if batch.kind == SUMMARY:
+                writer = writers.of(file, batch)
+                if compaction is not None:
+                    writer.last = max(writer.last, compaction.last_time)
+                    break
+            pace()
+    return writers.homes.get(os.path.basename(file.path), otherwise)
+
+
+def _lineage_groups(
+    files: Sequence[RecordFile], writers: Writers, left: Collection[str]
+) -> list[list[RecordFile]]:
+    """Returns the complete lineage files of each writer: it has begun them with a summary file."""
+    homes = {
+        (f.name.stamp, f.name.host): os.path.basename(f.path)
+        for f in files
+        if f.name.kind is Kind.SUMMARY
+    }
+    groups: dict[int, list[RecordFile]] = {}
+    for file in files:
+        if file.name.kind is Kind.LINEAGE and file.path not in left and not is_held(file.path):
+            name = homes.get((file.name.stamp, file.name.host), "")
+            groups.setdefault(writers.homes.get(name, 0), []).append(file)
+    return list(groups.values())
+
+
+def _recorded(files: Sequence[RecordFile]) -> int:
+    """Returns the size of the files that were never compacted."""
+    return sum(file.nbytes for file in files if file.name.last is None)
+
+
+def _live(files: Sequence[RecordFile]) -> dict[str, str]:
+    """Returns the files that may be written at this moment, and why that is assumed."""
+    found = {}
+    newest = {file.name.kind: file for file in files}
+    for file in files:
+        if is_held(file.path):
+            found[file.path] = "a process is writing it"
+        elif file is newest[file.name.kind] and file.changed > time.time() - _RECENT_SECS:
+            found[file.path] = f"it has changed in the last {_RECENT_SECS / 60:.0f} minutes"
+    return found
+
+
+def _copy(file: RecordFile, output: str) -> None:
+    path = os.path.join(output, os.path.basename(file.path))
+    with contextlib.closing(open_binary(file.path)) as source, write_atomically(path) as out:
+        at = 0
+        while data := source.read_at(at, _COPIED_BYTES):
+            out.write(data)
+            at += len(data)

@@ -1,0 +1,113 @@
+"""Which files are compacted next: old ones that are small for their age.
+
+The records of a writer are a row of files. Those next to each other become one file, a quarter of
+their size at the least, where what they cover is short in comparison with how long ago it was. So
+the files cover longer and longer parts the older they are, and a few dozen cover any length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from rec_summary.records.reading.runs import RecordFile
+
+PARTS: Final = 32
+"""A budget has room for so many full files."""
+MOST_FILES: Final = 40
+"""More files of a writer are joined, whatever their size."""
+REDUCTION: Final = 4
+"""Files become one of at least a quarter of their size."""
+_RESERVE: Final = 4  # full files: what is written while files are compacted
+_MOST_JOINED: Final = 256
+
+
+class Segment(NamedTuple):
+    """A complete file.
+
+    Attributes:
+        file: The file.
+        nbytes: Its size.
+        weight: The size of its records when they were recorded.
+        writer: The number of its writer.
+    """
+
+    file: RecordFile
+    nbytes: int
+    weight: int
+    writer: int
+
+
+class Window(NamedTuple):
+    """Files that become one.
+
+    Attributes:
+        segments: The files, in order.
+        target: The size of the new file, in bytes.
+        newer: The size of what was recorded after them.
+    """
+
+    segments: tuple[Segment, ...]
+    target: int
+    newer: int
+
+
+def segment_bytes(total_bytes: int) -> int:
+    """Returns the size at which a file is full, for a budget."""
+    return total_bytes // PARTS
+
+
+def limit(total_bytes: int) -> int:
+    """Returns the size of all files above which compaction begins."""
+    return total_bytes - _RESERVE * segment_bytes(total_bytes)
+
+
+def next_window(rows: Sequence[Sequence[Segment]], total_bytes: int, present: int) -> Window | None:
+    """Returns the files to compact next; None if there is no need, or nothing helps.
+
+    Args:
+        rows: Complete files next to each other of one writer, in order.
+        total_bytes: The budget.
+        present: The size of all files of the rank, in bytes.
+    """
+    full = segment_bytes(total_bytes)
+    found = list(_windows(rows, full))
+    if present > limit(total_bytes):
+        # Joining small files gives no room.
+        helping = [each for each in found if _size(each[1].segments) > each[1].target * 3 // 2]
+        if helping:
+            return min(helping, key=_cost)[1]
+    if sum(map(len, rows)) > MOST_FILES:
+        small = [each for each in found if _size(each[1].segments) <= full]
+        if small or found:
+            return min(small or found, key=_cost)[1]
+    return None
+
+
+def _windows(rows: Sequence[Sequence[Segment]], full: int) -> Iterator[tuple[float, Window]]:
+    for row in rows:
+        newer = [0]
+        for segment in reversed(row):
+            newer.append(newer[-1] + segment.weight)
+        newer.reverse()
+        for first in range(len(row) - 1):
+            last, size = first, 0
+            while last < len(row) and last - first < _MOST_JOINED:
+                size += row[last].nbytes
+                if last - first >= REDUCTION and size > full:
+                    break
+                last += 1
+            if last - first >= 2:
+                part = tuple(row[first:last])
+                weight = newer[first] - newer[last]
+                cost = weight / (newer[last] + weight / 2 + 1) / (last - first)
+                target = max(full, _size(part) // REDUCTION)
+                yield cost, Window(part, target, newer[last])
+
+
+def _cost(found: tuple[float, Window]) -> float:
+    return found[0]
+
+
+def _size(segments: Sequence[Segment]) -> int:
+    return sum(segment.nbytes for segment in segments)

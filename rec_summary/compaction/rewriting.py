@@ -1,0 +1,377 @@
+"""One coarser file of several files of one writer.
+
+How coarse a piece of the records becomes depends on its age, by how much was recorded after it: of
+a piece that is twice as old, half as many bytes stay. So the newest records stay complete, and
+the bytes of the whole grow with the logarithm of its length.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+import os
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import IO, Final
+
+import numpy as np
+
+from rec_summary._pb.lineage_pb2 import RunState
+from rec_summary._pb.summary_pb2 import Compaction, Event
+from rec_summary.compaction.thinning import KEPT_KINDS, KEPT_TAGS, Thinner, Widths
+from rec_summary.records.format import framing
+from rec_summary.records.reading.compacted import compaction_of
+from rec_summary.records.reading.runs import RecordFile, Run
+from rec_summary.series.batch import SCALAR, SUMMARY, Batch
+from rec_summary.series.event_reader import EventReader
+from rec_summary.series.options import EVERYTHING
+from rec_summary.series.report import Report
+from rec_summary.series.step_buffer import Restart, StepBuffer
+from rec_summary.series.values import History
+
+FILE_VERSION: Final = "MindSpore.Event:1"
+_PIECES: Final = 64
+_LEAST_PIECE: Final = 1 << 13
+_RECORD_BYTES: Final = 32  # of a record without its values: frame, wall time, step
+_VALUE_BYTES: Final = 11  # of a scalar without its tag
+_PER_BUCKET: Final = 4
+_MOST_TRIES: Final = 6
+_TOLERANCE: Final = 1.1
+_BISECTIONS: Final = 60
+
+Pace = Callable[[], None]
+
+
+class DamagedFile(Exception):
+    """A file has records that cannot be read, so it is left as it is.
+
+    Attributes:
+        path: The file.
+    """
+
+    def __init__(self, path: str, why: str) -> None:
+        """Takes the file, and what is wrong with it."""
+        super().__init__(why)
+        self.path = path
+
+
+@dataclass
+class Piece:
+    """A part of the records, of about equal size.
+
+    Attributes:
+        nbytes: Its size.
+        weight: Its size when it was recorded.
+        fixed: The bytes that stay in any case.
+        records: How many records there are.
+        scalars: How many scalars, and how many bytes they take.
+        tags: The tags of scalars.
+        steps: The lowest and the highest step of scalars.
+    """
+
+    nbytes: int = 0
+    weight: float = 0.0
+    fixed: int = 0
+    records: int = 0
+    scalars: int = 0
+    scalar_bytes: int = 0
+    tags: set[str] = field(default_factory=set)
+    steps: tuple[int, int] | None = None
+
+    def add(self, batch: Batch) -> None:
+        """Adds a batch."""
+        nbytes = batch.end_offset - batch.offset
+        self.nbytes += nbytes
+        if batch.kind != SUMMARY:
+            self.fixed += nbytes
+            return
+        self.records += len(batch)
+        landscapes = False
+        for (kind, tag), span in batch.series().items():
+            landscapes |= kind in KEPT_KINDS
+            if kind != SCALAR:
+                continue
+            size = span.values * (len(tag) + _VALUE_BYTES)
+            if tag.startswith(KEPT_TAGS):
+                self.fixed += size
+                continue
+            self.scalars += span.values
+            self.scalar_bytes += size
+            self.tags.add(tag)
+            low, high = self.steps or (span.first_step, span.last_step)
+            self.steps = min(low, span.first_step), max(high, span.last_step)
+        if landscapes:
+            self.fixed += nbytes
+
+    def widths(self, reduction: float) -> Widths:
+        """Returns the widths with which about one byte in `reduction` stays."""
+        if reduction <= 1:
+            return Widths()
+        if not self.scalars or self.steps is None:
+            return Widths(0, reduction)
+        low, high = self.steps
+        wanted = (self.scalar_bytes + self.records * _RECORD_BYTES) / reduction
+        shift = 0
+        while shift < 62 and self._estimate(high - low, shift) > wanted:
+            shift += 1
+        return Widths(shift, reduction)
+
+    def _estimate(self, span: int, shift: int) -> float:
+        """Returns about how many bytes of scalars stay with buckets of `2**shift` steps."""
+        buckets = min(self.records, (span >> shift) + 1)
+        tags = len(self.tags)
+        points = min(self.scalars, _PER_BUCKET * buckets * tags)
+        # The first and the last points of all series share a record.
+        records = min(self.records, buckets * (2 + 2 * tags))
+        return points * self.scalar_bytes / self.scalars + records * _RECORD_BYTES
+
+
+@dataclass
+class Measured:
+    """What a first reading of the files found.
+
+    Attributes:
+        pieces: The records, in order.
+        piece_bytes: The size of a piece.
+        intervals: How many steps lie between two values of each series that is not of scalars.
+        began: When the first file was begun, in seconds since the epoch.
+        last_time: The latest wall time.
+        weight: The size of all records when they were recorded.
+    """
+
+    pieces: list[Piece]
+    piece_bytes: int
+    intervals: dict[tuple[str, str], float]
+    began: float
+    last_time: float
+    weight: int
+
+
+def weight_of(file: RecordFile) -> int:
+    """Returns the size of the records of a file before any compaction."""
+    compaction = compaction_of(file)
+    return file.nbytes if compaction is None else compaction.recorded_bytes
+
+
+def batches(file: RecordFile, most_bytes: int, pace: Pace) -> Iterator[Batch]:
+    """Yields the batches of a complete file; an unfinished record at its end is passed over.
+
+    Args:
+        file: The file.
+        most_bytes: About how large a batch of many records may be.
+        pace: Called after each batch.
+
+    Raises:
+        DamagedFile: Something in it cannot be read.
+    """
+    report = Report()
+    with EventReader(file, report) as reader:
+        for batch in reader:
+            parts = min(-(-(batch.end_offset - batch.offset) // most_bytes), len(batch))
+            bounds = [len(batch) * number // parts for number in range(parts + 1)]
+            for first, last in itertools.pairwise(bounds):
+                yield batch.part(first, last)
+            pace()
+    if report.problem_count:
+        problem = report.problems[0]
+        raise DamagedFile(file.path, f"offset {problem.offset}: {problem.text}")
+
+
+def measure(files: Sequence[RecordFile], pace: Pace) -> Measured:
+    """Reads files for what they hold.
+
+    Raises:
+        DamagedFile: Something cannot be read.
+    """
+    total = sum(file.nbytes for file in files)
+    found = Measured([], max(total // _PIECES, _LEAST_PIECE), {}, math.inf, -math.inf, 0)
+    spans: dict[tuple[str, str], tuple[int, int, int]] = {}
+    before = 0
+    for file in files:
+        weight = weight_of(file)
+        ratio = weight / max(file.nbytes, 1)
+        found.weight += weight
+        for batch in batches(file, found.piece_bytes, pace):
+            number = (before + batch.offset) // found.piece_bytes
+            while len(found.pieces) <= number:
+                found.pieces.append(Piece())
+            piece, held = found.pieces[number], found.pieces[number].nbytes
+            piece.add(batch)
+            piece.weight += (piece.nbytes - held) * ratio
+            found.began = min(found.began, float(batch.wall_times[0]))
+            found.last_time = max(found.last_time, float(batch.wall_times.max()))
+            for series, span in batch.series().items():
+                if series[0] != SCALAR:
+                    count, low, high = spans.get(series, (0, span.first_step, span.last_step))
+                    low, high = min(low, span.first_step), max(high, span.last_step)
+                    spans[series] = count + span.values, low, high
+        before += file.nbytes
+    found.intervals = {
+        series: max((high - low) / max(count - 1, 1), 1.0)
+        for series, (count, low, high) in spans.items()
+    }
+    return found
+
+
+def reductions(pieces: Sequence[Piece], target: float, newer: int) -> list[float]:
+    """Returns by how much each piece is reduced so that all together have a size.
+
+    Args:
+        pieces: The pieces, from the oldest to the newest.
+        target: The size, in bytes.
+        newer: The size of what was recorded after them.
+    """
+    fixed = sum(piece.fixed for piece in pieces)
+    sizes = np.array([piece.nbytes - piece.fixed for piece in pieces], np.float64).clip(0)
+    if sizes.sum() + fixed <= target:
+        return [1.0] * len(pieces)
+    weights = np.array([max(piece.weight, 1.0) for piece in pieces])
+    ages = newer + weights[::-1].cumsum()[::-1] - weights / 2
+    # The bytes that stay of each recorded byte are `complete / age`, and at most what there is.
+    low, high = 0.0, float(ages.max())
+    room = max(target - fixed, target / 16)
+    for _ in range(_BISECTIONS):
+        complete = (low + high) / 2
+        if np.minimum(sizes, weights * complete / ages).sum() > room:
+            high = complete
+        else:
+            low = complete
+    found: list[float] = np.maximum(sizes * ages / (weights * max(low, 1e-9)), 1.0).tolist()
+    return found
+
+
+def rewrite(
+    run: Run, out: IO[bytes], target: int, newer: int, pace: Pace = lambda: None
+) -> Compaction:
+    """Writes the summary records of a run to one file, in about `target` bytes.
+
+    Values that a restart supersedes are left out.
+
+    Args:
+        run: The run, with the summary files of one writer of one rank, none of which is damaged.
+        out: An empty file.
+        target: The size, in bytes. All of graphs, landscapes and evaluations stay, so that
+            it may be larger.
+        newer: The size of what the writer has recorded after these files.
+        pace: Called after each portion of work.
+
+    Returns:
+        What the file is made of.
+
+    Raises:
+        DamagedFile: Something cannot be read.
+        OSError: The file cannot be written.
+    """
+    history = History(run)
+    measured = measure(run.files, pace)
+    wanted = float(target)
+    for _ in range(_MOST_TRIES):
+        out.seek(0)
+        out.truncate()
+        pieces = measured.pieces
+        widths = [
+            piece.widths(reduction)
+            for piece, reduction in zip(pieces, reductions(pieces, wanted, newer), strict=True)
+        ]
+        compaction = _compaction(run.files, measured.weight, measured.last_time)
+        compaction.bucket_steps = 1 << max((each.scalars for each in widths), default=0)
+        _write_head(out, measured.began, compaction)
+        thinner = Thinner(measured.intervals)
+        for batch, number in _in_force(run, history, measured.piece_bytes, pace):
+            for payload in thinner.add(batch, widths[min(number, len(widths) - 1)]):
+                out.write(framing.frame(payload))
+        for payload in thinner.flush():
+            out.write(framing.frame(payload))
+        size = out.tell()
+        if size <= target * _TOLERANCE:
+            break
+        wanted *= target / size * 0.9
+    return compaction
+
+
+def _in_force(
+    run: Run, history: History, piece_bytes: int, pace: Pace
+) -> Iterator[tuple[Batch, int]]:
+    """Yields what counts, with the number of its piece; of equal graphs only the first."""
+    buffer = StepBuffer(run.name, Report())
+    graphs: set[int] = set()
+    before = 0
+    number = 0
+    for file in run.files:
+        for batch in batches(file, piece_bytes, pace):
+            number = (before + batch.offset) // piece_bytes
+            if batch.kind == SUMMARY:
+                finished = buffer.add(history.in_force(batch).select(EVERYTHING))
+                yield from ((each, number) for each in finished if not isinstance(each, Restart))
+                continue
+            for record in batch.records():
+                if record.kind == "version":
+                    continue
+                content = getattr(record.event, record.kind, record.event)
+                checksum = zlib.crc32(content.SerializeToString(deterministic=True))
+                if checksum not in graphs:
+                    graphs.add(checksum)
+                    yield record, number
+        before += file.nbytes
+    yield from ((each, number) for each in buffer.flush() if not isinstance(each, Restart))
+
+
+def rewrite_lineage(
+    files: Sequence[RecordFile], out: IO[bytes], pace: Pace = lambda: None
+) -> Compaction:
+    """Writes the lineage records of several files to one file.
+
+    All stay but train lineages of a training that goes on, where the next record of the same file
+    is a later one of them.
+
+    Raises:
+        DamagedFile: Something cannot be read.
+        OSError: The file cannot be written.
+    """
+    payloads: list[bytes] = []
+    began, last_time = math.inf, -math.inf
+    for file in files:
+        refreshed = False
+        for batch in batches(file, _LEAST_PIECE, pace):
+            for record in batch.records():
+                began, last_time = min(began, record.wall_time), max(last_time, record.wall_time)
+                if record.kind == "version":
+                    continue
+                if refreshed and record.kind == "train_lineage":
+                    payloads.pop()
+                state = record.event.train_lineage.run_state
+                refreshed = record.kind == "train_lineage" and state.status == RunState.RUNNING
+                payloads.append(record.event.SerializeToString())
+    weight = sum(weight_of(file) for file in files)
+    compaction = _compaction(files, weight, last_time)
+    _write_head(out, began, compaction)
+    for payload in payloads:
+        out.write(framing.frame(payload))
+    return compaction
+
+
+def _compaction(files: Sequence[RecordFile], weight: int, last_time: float) -> Compaction:
+    return Compaction(
+        superseded=[os.path.basename(file.path) for file in files],
+        recorded_bytes=weight,
+        last_time=last_time,
+    )
+
+
+def _write_head(out: IO[bytes], began: float, compaction: Compaction) -> None:
+    head = Event(wall_time=began, version=FILE_VERSION, compaction=compaction)
+    out.write(framing.frame(head.SerializeToString()))
+
+
+def compacted_name(files: Sequence[RecordFile]) -> str:
+    """Returns the name of the file that replaces others, which are in order."""
+    first = files[0].name
+    last = max(file.name.end for file in files)
+    same = [
+        each.name.generation
+        for each in files
+        if each.name.last == last and each.name.stamp == first.stamp
+    ]
+    return str(dataclasses.replace(first, last=last, generation=1 + max(same, default=0)))

@@ -1,0 +1,49 @@
+"""Compacted files: which files each of them replaces.
+
+Compaction writes one file in place of several, coarser than they are. The first record of that
+file names them (`Compaction` in `summary.proto`). The moment at which the new file gets its name is
+the moment at which it replaces them: from then on, readers leave them out of their lists. They
+exist for a little longer under hidden names, for readers that have a list from before.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from rec_summary._pb.summary_pb2 import Compaction, Event
+from rec_summary.errors import RecordError
+from rec_summary.records.format.bounds import UNDECODABLE
+from rec_summary.records.reading.reader import RecordReader
+
+if TYPE_CHECKING:
+    from rec_summary.records.reading.runs import RecordFile
+
+
+def compaction_of(file: RecordFile) -> Compaction | None:
+    """Returns what a compacted file is made of; None if it is not one, or cannot be read."""
+    if file.name.last is None:
+        return None
+    try:
+        with RecordReader(file.path) as reader:
+            first = reader.read()
+            # The fields are those of a lineage event as well.
+            event = Event.FromString(first.payload) if first is not None else Event()
+    except (OSError, RecordError, *UNDECODABLE):
+        return None
+    return event.compaction if event.HasField("compaction") else None
+
+
+def in_force(files: Iterable[RecordFile]) -> list[RecordFile]:
+    """Returns the files that no other file of the list replaces."""
+    files = list(files)
+    gone: set[str] = set()
+    for made in files:
+        # Usually none is left, and nothing has to be read.
+        covered = [each for each in files if made.name.covers(each.name)]
+        compaction = compaction_of(made) if covered else None
+        if compaction is not None:
+            names = set(compaction.superseded)
+            gone.update(each.path for each in covered if os.path.basename(each.path) in names)
+    return [file for file in files if file.path not in gone]

@@ -1,0 +1,209 @@
+"""Replacing files: a crash at any moment loses nothing and shows nothing twice."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from rec_summary._pb.summary_pb2 import Compaction, Event
+from rec_summary.compaction import commit
+from rec_summary.compaction.directory import keep_within, present_bytes
+from rec_summary.compaction.rewriting import compacted_name, rewrite
+from rec_summary.records.reading.reader import hidden_path
+from rec_summary.records.reading.runs import Run, find_runs, list_files
+from rec_summary.records.writing.run_writer import Retention, RunWriter
+from rec_summary.records.writing.task import MessageRecord
+from rec_summary.series.options import EVERYTHING
+from rec_summary.series.report import Report
+from rec_summary.series.values import recorded_values
+from tests.support.record_dirs import event, scalar, summary_name, write_payloads, write_segment
+
+ROOT = Path(__file__).parents[2]
+BUDGET = 200_000
+EDGES = range(1, 2001)
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> Path:
+    """Eight segments whose values a budget has no room for."""
+    for number in range(8):
+        steps = range(number * 250 + 1, number * 250 + 251)
+        write_segment(tmp_path / "run", *(event(step, *_values(step)) for step in steps))
+    return tmp_path / "run"
+
+
+def _values(step: int) -> list[object]:
+    return [scalar(f"metric_{number}", step + number) for number in range(8)]
+
+
+def shown(directory: Path) -> tuple[dict[str, list[int]], list[str]]:
+    """Returns the steps of each tag, in the order of reading, and what was wrong."""
+    report = Report()
+    found: dict[str, list[int]] = {}
+    [run] = find_runs(directory)
+    for value in recorded_values(run, ("scalar_value",), EVERYTHING, report):
+        assert value.run == directory.name  # of one writer
+        found.setdefault(value.recorded.tag, []).append(value.step)
+    return found, [str(problem) for problem in report.problems]
+
+
+def check(directory: Path, *, complete: bool = False) -> None:
+    """Checks that all is there that must be, and nothing twice."""
+    found, problems = shown(directory)
+    assert problems == []
+    assert len(found) == 8
+    for steps in found.values():
+        assert steps == sorted(set(steps))
+        assert (steps[0], steps[-1]) == (1, 2000)
+        if complete:
+            assert steps == list(EDGES)
+
+
+def compact(directory: Path, number: int) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tests.support.programs.killed_compaction"]
+    words = [*command, str(directory), str(BUDGET), str(number)]
+    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_a_kill_at_each_step_loses_nothing(records: Path, tmp_path: Path) -> None:
+    whole = tmp_path / "copy"
+    shutil.copytree(records, whole)
+    finished = compact(whole, 0)
+    calls = int(finished.stdout)
+    assert finished.stderr == ""
+    assert calls > 20
+    check(whole)
+    for number in (2, 7, 9, calls // 2):
+        killed = tmp_path / str(number)
+        shutil.copytree(records, killed)
+        assert compact(killed, number).returncode == -9
+        check(killed)
+        assert keep_within(str(killed), 0, BUDGET, grace=0.0) or number > calls // 2
+        check(killed)
+        names = {name for name in os.listdir(killed) if "summary" in name and "_MS" in name}
+        assert not any(name.startswith(".") for name in names if "superseded" in name)
+        assert names == {name for name in os.listdir(whole) if "_MS" in name}
+
+
+def test_the_files_are_replaced_when_the_new_one_gets_its_name(records: Path) -> None:
+    files = [file for file in list_files(str(records)) if file.name.kind.name == "SUMMARY"][:4]
+    name = compacted_name(files)
+    seen: list[bool] = []
+
+    def write(out: IO[bytes]) -> None:
+        rewrite(Run("run", str(records), tuple(files)), out, 4000, 10**6)
+        check(records, complete=True)
+        seen.append(True)
+
+    commit.replace(files, name, 0, write)
+    assert seen
+    check(records)
+    assert [os.path.exists(file.path) for file in files] == [False] * 4
+    assert all(os.path.exists(hidden_path(file.path)) for file in files)
+    before = present_bytes(str(records), 0)
+    commit.sweep(str(records), 0)
+    assert present_bytes(str(records), 0) == before  # readers may have a list from before
+    commit.sweep(str(records), 0, 0.0)
+    assert present_bytes(str(records), 0) < before
+    assert not any(os.path.exists(hidden_path(file.path)) for file in files)
+    check(records)
+
+
+def test_a_reader_with_a_list_from_before_goes_on(records: Path) -> None:
+    [run] = find_runs(records)
+    values = recorded_values(run, ("scalar_value",), EVERYTHING, report := Report())
+    first = next(values)
+    assert keep_within(str(records), 0, _roomy(records))
+    steps = [first.step, *(value.step for value in values if value.recorded.tag == "metric_0")]
+    assert steps == list(EDGES)
+    assert report.problems == []
+
+
+def _roomy(records: Path) -> int:
+    """Returns a budget that has room for the replaced files as well."""
+    return find_runs(records)[0].nbytes * 114 // 100
+
+
+def test_readers_at_each_moment(records: Path) -> None:
+    done = threading.Event()
+    failures: list[BaseException] = []
+
+    def read() -> None:
+        try:
+            while not done.is_set():
+                check(records)
+        except BaseException as error:  # noqa: BLE001  # raised below
+            failures.append(error)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        assert keep_within(str(records), 0, _roomy(records))
+    finally:
+        done.set()
+        reader.join()
+    assert not failures
+    check(records)
+
+
+def test_a_full_disk_leaves_the_old_files(records: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(fd: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    before = sorted(os.listdir(records))
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        keep_within(str(records), 0, BUDGET)
+    monkeypatch.undo()
+    assert [name for name in sorted(os.listdir(records)) if "lock" not in name] == [
+        name for name in before if "lock" not in name
+    ]
+    check(records, complete=True)
+
+
+def test_one_process_compacts_at_a_time(records: Path) -> None:
+    with commit.locked(str(records), 0):
+        assert keep_within(str(records), 0, BUDGET) == []
+    check(records, complete=True)
+
+
+def test_a_head_cannot_remove_files_that_are_not_its_own(tmp_path: Path) -> None:
+    write_segment(tmp_path / "run", event(1, scalar("loss", 1.0)))
+    (tmp_path / "outside").write_text("x")
+    names = ["../outside", "/etc/passwd", "notes.txt", summary_name(5), summary_name(10**9, 3)]
+    head = Event(
+        wall_time=1.0, version="MindSpore.Event:1", compaction=Compaction(superseded=names)
+    )
+    (tmp_path / "run" / "notes.txt").write_text("x")
+    stranger = write_payloads(tmp_path / "run" / summary_name(10**9, 3), b"")
+    name = "events.compacted-99-0001.out.events.summary.10.0.host_MS"
+    write_payloads(tmp_path / "run" / name, head.SerializeToString())
+    commit.recover(str(tmp_path / "run"), 0)
+    assert (tmp_path / "outside").exists()
+    assert (tmp_path / "run" / "notes.txt").exists()
+    assert stranger.exists()
+    assert len(list_files(str(tmp_path / "run"))) == 4
+
+
+def test_two_writers_of_a_rank_do_not_compact_each_others_files(tmp_path: Path) -> None:
+    writers = [RunWriter(tmp_path, 0, Retention(max_file_size=3000)) for _ in range(2)]
+    paths: list[set[str]] = [set(writer.paths) for writer in writers]
+    for step in range(1, 1000):
+        for number, writer in enumerate(writers):
+            # Both at the same time: two processes, not one after the other.
+            writer.write(MessageRecord(event(step, scalar("loss", number), at=1e9 + step)))
+            paths[number].update(writer.paths)
+    theirs = {path: Path(path).read_bytes() for path in paths[1]}
+    keep_within(str(tmp_path), 0, 32_000, own=sorted(paths[0]))
+    assert {path: Path(path).read_bytes() for path in paths[1]} == theirs
+    assert any(not os.path.exists(path) for path in paths[0])
+    for writer in writers:
+        writer.close()

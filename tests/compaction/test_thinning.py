@@ -1,0 +1,117 @@
+"""Which values stay."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import struct
+from typing import Any
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rec_summary._pb.summary_pb2 import Event
+from rec_summary.compaction.thinning import Thinner, Widths, extremes
+from rec_summary.series.batch import Record
+from tests.support.record_dirs import event, histo, scalar
+
+NUMBERS = st.floats(width=32, allow_nan=True, allow_infinity=True)
+
+
+def record(message: Any) -> Record:
+    return Record("", 0, message.ByteSize(), message.wall_time, message)
+
+
+def thinned(messages: list[Any], widths: Widths) -> list[Event]:
+    thinner = Thinner({})
+    found = [each for message in messages for each in thinner.add(record(message), widths)]
+    return [Event.FromString(each) for each in (*found, *thinner.flush())]
+
+
+def scalars(messages: list[Any]) -> dict[str, dict[int, float]]:
+    found: dict[str, dict[int, float]] = {}
+    for message in messages:
+        for value in message.summary.value:
+            if value.WhichOneof("value") == "scalar_value":
+                found.setdefault(value.tag, {})[message.step] = value.scalar_value
+    return found
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), NUMBERS), min_size=1, max_size=60))
+def test_the_extremes_of_each_bucket_stay(points: list[tuple[int, float]]) -> None:
+    points.sort(key=lambda point: point[0])
+    buckets = np.array([bucket for bucket, _ in points])
+    values = np.array([value for _, value in points], np.float64)
+    kept = extremes(buckets, values).tolist()
+    assert kept == sorted(set(kept))
+    for _, group in itertools.groupby(range(len(points)), key=lambda i: points[i][0]):
+        numbers = list(group)
+        chosen = [values[number] for number in numbers if number in kept]
+        assert numbers[0] in kept
+        assert numbers[-1] in kept
+        finite = [values[number] for number in numbers if math.isfinite(values[number])]
+        if finite:
+            assert min(finite) in chosen
+            assert max(finite) in chosen
+        for special in (math.inf, -math.inf):
+            assert (special in chosen) == (special in [values[number] for number in numbers])
+        assert any(map(math.isnan, chosen)) == any(math.isnan(values[n]) for n in numbers)
+        assert len(chosen) <= 7
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 9), st.sampled_from("ab"), NUMBERS), max_size=80),
+    st.integers(0, 4),
+    st.integers(0, 4),
+)
+def test_thinning_twice_is_thinning_once(
+    points: list[tuple[int, str, float]], fine: int, more: int
+) -> None:
+    step, messages = 0, []
+    for gap, tag, value in points:
+        step += gap
+        messages.append(event(step, scalar(tag, value)))
+    twice = thinned(thinned(messages, Widths(fine)), Widths(fine + more))
+    once = thinned(messages, Widths(fine + more))
+    assert [each.SerializeToString() for each in twice] == [
+        each.SerializeToString() for each in once
+    ]
+
+
+def test_nothing_is_lost_in_buckets_of_one_step() -> None:
+    messages = [event(step, scalar("loss", step / 3), scalar("auc", 1)) for step in range(1, 50)]
+    assert scalars(thinned(messages, Widths())) == scalars(messages)
+
+
+def test_values_of_one_record_share_a_record() -> None:
+    messages = [event(step, scalar("a", 1.0), scalar("b", 2.0)) for step in range(64)]
+    kept = thinned(messages, Widths(5))
+    assert [(each.step, len(each.summary.value)) for each in kept] == [
+        (0, 2), (31, 2), (32, 2), (63, 2),
+    ]  # fmt: skip
+
+
+def test_numbers_keep_their_bits_and_times() -> None:
+    number = struct.unpack("<f", b"\x01\x00\x00\x00")[0]  # the least above zero
+    [kept] = thinned([event(-7, scalar("é", number), at=1.25)], Widths(3))
+    assert (kept.step, kept.wall_time) == (-7, 1.25)
+    assert kept.summary.value[0].tag == "é"
+    assert kept.summary.value[0].scalar_value == number
+
+
+def test_of_histograms_about_every_nth_stays() -> None:
+    messages = [event(step, histo("w", [1.0, step])) for step in range(0, 6400, 100)]
+    thinner = Thinner({("histogram", "w"): 100.0})
+    found = [p for m in messages for p in thinner.add(record(m), Widths(9, 4.0))]
+    found += thinner.flush()
+    assert 10 <= len(found) <= 20
+    assert Event.FromString(found[0]).step == 0
+
+
+def test_evaluations_and_landscapes_stay() -> None:
+    landscape = Event.FromString(event(0).SerializeToString())
+    landscape.summary.value.add(tag="landscape").loss_landscape.metadata.unit = "step"
+    messages: list[Any] = [event(step, scalar("eval/auc", 0.5)) for step in range(1, 40)]
+    kept = thinned([*messages, landscape, landscape], Widths(20, 1000.0))
+    assert len(kept) == 41
