@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from rec_summary.landscape.summary_landscape import SummaryLandscape
+    from rec_summary.records.writing.retention import Retention
     from rec_summary.records.writing.run_writer import Durability
     from rec_summary.series.options import ExportOptions
     from rec_summary.tables.formats import export_tables
@@ -36,6 +37,7 @@ __all__ = [
     "ExportOptions",
     "RecModel",
     "RecommenderMetrics",
+    "Retention",
     "SummaryCollector",
     "SummaryLandscape",
     "SummaryRecord",
@@ -52,6 +54,7 @@ _HOME: Final = {
     "ExportOptions": "rec_summary.series.options",
     "RecModel": "rec_summary.training.online.rec_model",
     "RecommenderMetrics": "rec_summary.training.recommender.config",
+    "Retention": "rec_summary.records.writing.retention",
     "SummaryCollector": "rec_summary.training.collector.collector",
     "SummaryLandscape": "rec_summary.landscape.summary_landscape",
     "SummaryRecord": "rec_summary.training.summary_record.summary_record",

@@ -15,6 +15,7 @@ from typing import Final, NoReturn
 
 import click
 
+from rec_summary.cli.compact import compact
 from rec_summary.cli.export import export
 from rec_summary.cli.inspect import inspect
 from rec_summary.cli.landscape import landscape
@@ -100,5 +101,6 @@ for _command in (
     landscape,
     verify,
     repair,
+    compact,
 ):
     cli.add_command(_command)

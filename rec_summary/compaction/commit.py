@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import IO, Final
 
 from rec_summary.records.files import create_plain, sync_directory
-from rec_summary.records.format.names import parse_name
+from rec_summary.records.format.names import parse_name, replaced_name
 from rec_summary.records.locks import file_lock
 from rec_summary.records.reading.compacted import compaction_of
 from rec_summary.records.reading.reader import hidden_path
@@ -25,7 +25,6 @@ from rec_summary.records.reading.runs import RecordFile
 
 GRACE_SECS: Final = 60.0
 _PERMISSIONS: Final = 0o777
-_HIDDEN: Final = os.path.basename(hidden_path(""))
 
 
 @contextlib.contextmanager
@@ -103,22 +102,14 @@ def recover(directory: str, rank: int) -> None:
 def sweep(directory: str, rank: int, grace: float = GRACE_SECS) -> None:
     """Removes the files that were replaced at least `grace` seconds ago."""
     for name in os.listdir(directory):
-        hidden = hidden_name(name)
-        if hidden is None or hidden != rank:
+        replaced = replaced_name(name)
+        if replaced is None or replaced.rank != rank:
             continue
         path = os.path.join(directory, name)
         with contextlib.suppress(OSError):
             # A rename changes this time.
             if os.lstat(path).st_ctime <= time.time() - grace:
                 os.unlink(path)
-
-
-def hidden_name(name: str) -> int | None:
-    """Returns the rank of a file that was replaced, by its hidden name; None for other names."""
-    if not name.startswith(_HIDDEN):
-        return None
-    parsed = parse_name(name[len(_HIDDEN) :].replace("summary-", "summary."))
-    return None if parsed is None else parsed.rank
 
 
 def _hide(path: str) -> None:

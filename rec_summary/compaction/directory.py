@@ -27,10 +27,12 @@ from rec_summary.records.files import write_atomically
 from rec_summary.records.format.names import Kind, parse_name
 from rec_summary.records.liveness import is_held, open_record_files
 from rec_summary.records.reading.compacted import compaction_of
-from rec_summary.records.reading.runs import RecordFile, Run, list_files
-from rec_summary.records.remote import open_binary
+from rec_summary.records.reading.runs import RecordFile, Run, find_runs, list_files, relative_path
+from rec_summary.records.remote import SOURCE, Url, open_binary, to_place
+from rec_summary.records.writing.retention import MOST_FILES, rank_bytes, segment_bytes
 from rec_summary.series.batch import SUMMARY
 from rec_summary.series.event_reader import EventReader
+from rec_summary.series.options import ArgumentError, check_apart, some_matching_runs
 from rec_summary.series.report import Report
 from rec_summary.series.values import Writers
 
@@ -43,6 +45,10 @@ _COPIED_BYTES: Final = 1 << 20
 
 class BudgetError(RecSummaryError):
     """A budget is too small for what always stays."""
+
+
+class CompactionError(RecSummaryError):
+    """A run cannot be compacted; its old files stay."""
 
 
 @dataclass(frozen=True)
@@ -93,24 +99,12 @@ def _no_pace() -> None:
     pass
 
 
-def present_bytes(directory: str, rank: int) -> int:
-    """Returns the size of all record files of a rank, those included that were replaced."""
-    total = 0
-    with os.scandir(directory) as entries:
-        for entry in entries:
-            name = parse_name(entry.name)
-            if rank in (commit.hidden_name(entry.name), name.rank if name else None):
-                with contextlib.suppress(OSError):
-                    total += entry.stat(follow_symlinks=False).st_size
-    return total
-
-
 def keep_within(
     directory: str,
     rank: int,
     total_bytes: int,
     *,
-    own: Sequence[str] = (),
+    own: Collection[int] = (),
     lock: str | None = None,
     grace: float = commit.GRACE_SECS,
     pace: Pace = _no_pace,
@@ -124,7 +118,8 @@ def keep_within(
         directory: The record directory.
         rank: The rank.
         total_bytes: The budget.
-        own: The paths of the files of the process, and of those that they were made part of.
+        own: The stamps of the files of the process. No two files of a rank have the same, and a
+            compacted file keeps that of its first one.
         lock: The kind of lock (see `records.locks`).
         grace: How long replaced files stay for readers, in seconds.
         pace: Called after each portion of work.
@@ -140,18 +135,16 @@ def keep_within(
         except TimeoutError:
             return done
         commit.sweep(directory, rank, grace)
-        others = set(open_record_files(directory, rank)) - set(own)
-        # No two files of a rank have the same stamp; a compacted file keeps that of its first one.
-        names = [parse_name(os.path.basename(path)) for path in own]
-        stamps = {name.stamp for name in names if name is not None}
+        others = [path for path in open_record_files(directory, rank) if _stamp(path) not in own]
+        full = segment_bytes(total_bytes)
         while True:
             files = [
                 file
                 for file in list_files(directory)
-                if file.name.rank == rank and (not others or file.name.stamp in stamps)
+                if file.name.rank == rank and (not others or file.name.stamp in own)
             ]
             rows, writers = _rows(files, damaged, pace)
-            if present_bytes(directory, rank) > total_bytes:
+            if rank_bytes(directory, rank) > total_bytes - 2 * full:
                 commit.sweep(directory, rank, 0.0)  # the budget comes first
             counted = sum(file.nbytes for file in files)
             window = plan.next_window(rows, total_bytes, counted)
@@ -160,13 +153,80 @@ def keep_within(
                     row = [each.file for each in window.segments]
                     done.append(_join(row, window.target, window.newer, _in_place, pace))
                     continue
-                full = plan.segment_bytes(total_bytes)
                 for group in _lineage_groups(files, writers, damaged):
                     if len(group) > _MOST_LINEAGE_FILES or _recorded(group) > full // 2:
                         done.append(_join_lineage(group, _in_place, pace))
                 return done
             except DamagedFile as error:
                 damaged.add(error.path)
+
+
+def compact(
+    source: str | os.PathLike[str],
+    total_bytes: int,
+    *,
+    runs: str | None = None,
+    output: str | os.PathLike[str] | None = None,
+    dry_run: bool = False,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> list[RunCompaction]:
+    """Compacts record directories that nobody writes, of any recorder.
+
+    Within the budget, the newest part of a run stays complete, and older parts become coarser the
+    older they are. All of the lineage, graphs, landscapes and evaluations stay. Files that are
+    written at this moment, or may be, and files with damage are left as they are.
+
+    Args:
+        source: A record directory, or a tree of them; a URL with `output` or `dry_run` only.
+        total_bytes: The most bytes of record files for each run.
+        runs: A pattern as of `fnmatch`: only these runs.
+        output: A directory that is empty or does not exist, for compacted copies of the runs;
+            None replaces the files in `source`.
+        dry_run: Whether only the sizes are found out, and nothing is changed.
+        progress: Gets the current run, the bytes of finished runs, and the bytes in all.
+
+    Returns:
+        What was done to each run.
+
+    Raises:
+        ArgumentError: An argument is invalid, or no run matches.
+        SourceError: There are no records.
+        BudgetError: The budget is too small for what always stays. Nothing of that rank
+            was changed.
+        CompactionError: Something cannot be read or written; the old files stay.
+    """
+    source = to_place(source)
+    if isinstance(total_bytes, bool) or not isinstance(total_bytes, int) or total_bytes < 1:
+        raise ArgumentError(three_part("total_bytes", total_bytes, "an int of at least 1"))
+    if isinstance(source, Url) and output is None and not dry_run:
+        raise ArgumentError(three_part(SOURCE, source, "a local directory, or one and an output"))
+    if output is not None:
+        output = os.fspath(output)
+        check_apart(source, output, "the output")
+        if os.path.exists(output) and (not os.path.isdir(output) or os.listdir(output)):
+            expected = "an empty directory, or one that does not exist"
+            raise ArgumentError(three_part("the output", output, expected))
+    chosen = some_matching_runs(find_runs(source), runs)
+    total, done = sum(run.nbytes for run in chosen), 0
+    found = []
+    for run in chosen:
+        if progress is not None:
+            progress(run.name, done, total)
+        done += run.nbytes
+        target = None
+        try:
+            if output is not None:
+                target = os.path.join(output, relative_path(run.path, source))
+                if not dry_run:
+                    os.makedirs(target, exist_ok=True)
+            found.append(compact_run(run, total_bytes, output=target, dry_run=dry_run))
+        except OSError as error:
+            received = verbatim(f"{run.path}: {error.strerror or error}")
+            expected = "files that can be read and written, and that no other process compacts"
+            raise CompactionError(three_part("the run", received, expected)) from error
+    if progress is not None:
+        progress("", done, done)
+    return found
 
 
 def compact_run(
@@ -233,7 +293,7 @@ def _compact_rank(
         room = share - (size - sum(sizes))
         known = len(left)
         for row, nbytes in zip(rows, sizes, strict=True):
-            if sum(sizes) <= room and len(row) <= plan.MOST_FILES:
+            if sum(sizes) <= room and len(row) <= MOST_FILES:
                 continue
             target = room * nbytes // sum(sizes)
             with _leaving(left):
@@ -351,6 +411,11 @@ def _rows(
             rows.append(open_rows.setdefault(last, []))
         open_rows[last].append(Segment(file, file.nbytes, weight_of(file), last))
     return rows, writers
+
+
+def _stamp(path: str) -> int | None:
+    name = parse_name(os.path.basename(path))
+    return None if name is None else name.stamp
 
 
 def _writer(file: RecordFile, writers: Writers, pace: Pace, otherwise: int) -> int:

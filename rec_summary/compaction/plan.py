@@ -11,14 +11,10 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from rec_summary.records.reading.runs import RecordFile
+from rec_summary.records.writing.retention import MOST_FILES, begin_bytes, segment_bytes
 
-PARTS: Final = 32
-"""A budget has room for so many full files."""
-MOST_FILES: Final = 40
-"""More files of a writer are joined, whatever their size."""
 REDUCTION: Final = 4
 """Files become one of at least a quarter of their size."""
-_RESERVE: Final = 4  # full files: what is written while files are compacted
 _MOST_JOINED: Final = 256
 
 
@@ -52,16 +48,6 @@ class Window(NamedTuple):
     newer: int
 
 
-def segment_bytes(total_bytes: int) -> int:
-    """Returns the size at which a file is full, for a budget."""
-    return total_bytes // PARTS
-
-
-def limit(total_bytes: int) -> int:
-    """Returns the size of all files above which compaction begins."""
-    return total_bytes - _RESERVE * segment_bytes(total_bytes)
-
-
 def next_window(rows: Sequence[Sequence[Segment]], total_bytes: int, present: int) -> Window | None:
     """Returns the files to compact next; None if there is no need, or nothing helps.
 
@@ -72,7 +58,7 @@ def next_window(rows: Sequence[Sequence[Segment]], total_bytes: int, present: in
     """
     full = segment_bytes(total_bytes)
     found = list(_windows(rows, full))
-    if present > limit(total_bytes):
+    if present > begin_bytes(total_bytes):
         # Joining small files gives no room.
         helping = [each for each in found if _size(each[1].segments) > each[1].target * 3 // 2]
         if helping:

@@ -10,7 +10,8 @@ from typing import Any
 
 from rec_summary.errors import three_part, verbatim
 from rec_summary.records.files import make_directory
-from rec_summary.records.writing.run_writer import Durability, Retention
+from rec_summary.records.writing.retention import Retention
+from rec_summary.records.writing.run_writer import Durability, Rotation
 
 
 def check_type(name: str, value: Any, types: Any, expected: str) -> Any:
@@ -124,23 +125,35 @@ def check_durability(durability: Durability | None) -> Durability:
     return durability or Durability()
 
 
-def check_retention(size: int | None, files: int | None, total: int | None) -> Retention:
-    """Returns the retention of record files. Retention drops whole files, so it needs a file size.
+def check_rotation(
+    size: int | None,
+    files: int | None = None,
+    total: int | None = None,
+    retention: Retention | None = None,
+) -> Rotation:
+    """Returns when files are full and what becomes of them. Limits drop whole files of a size.
 
     Raises:
-        TypeError: A limit is not an int.
-        ValueError: A limit is below 1, or the limits do not fit together.
+        TypeError: An argument has the wrong type.
+        ValueError: A limit is below 1, or the arguments do not fit together.
     """
     limits = {"max_file_size": size, "max_files": files, "max_total_bytes": total}
     for name, limit in limits.items():
         check_int_or_none(name, limit)
+    expected = "a rec_summary.Retention or None"
+    check_type("retention", retention, (Retention, type(None)), expected)
+    if retention is not None:
+        for name, limit in limits.items():
+            if limit is not None:
+                expected = "None where retention is given, which chooses the size of files"
+                raise ValueError(three_part(name, limit, expected))
     if size is None and (files is not None or total is not None):
         expected = "an int of at least 1, where max_files or max_total_bytes is given"
         raise ValueError(three_part("max_file_size", size, expected))
     if size is not None and total is not None and total < 2 * size:
         expected = f"at least twice max_file_size, which is {size}"
         raise ValueError(three_part("max_total_bytes", total, expected))
-    return Retention(**limits)
+    return Rotation(**limits, retention=retention)
 
 
 def create_directory(name: str, path: str) -> None:

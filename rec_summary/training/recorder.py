@@ -9,7 +9,7 @@ from typing import Any
 from rec_summary.records.failures import Troubles
 from rec_summary.records.format.names import DEFAULT_PREFIX, DEFAULT_SUFFIX, Kind
 from rec_summary.records.writing.background import BLOCK_SECS, BackgroundWriter
-from rec_summary.records.writing.run_writer import Durability, Retention, RunWriter
+from rec_summary.records.writing.run_writer import Durability, Rotation, RunWriter
 from rec_summary.records.writing.task import MessageRecord, Record, Task
 from rec_summary.training.npy_export import NpyExporter
 from rec_summary.values.summary import SummaryValue, TensorValue, encode_event
@@ -78,7 +78,7 @@ class Recorder:
     def __init__(
         self,
         directory: str,
-        retention: Retention,
+        rotation: Rotation,
         flush_secs: float,
         durability: Durability,
         troubles: Troubles,
@@ -90,7 +90,7 @@ class Recorder:
 
         Args:
             directory: The record directory.
-            retention: The size of a full file, and how many files stay.
+            rotation: The size of a full file, and what becomes of full files.
             flush_secs: The longest time between two flushes, in seconds.
             durability: When files are synchronised, and what happens when the queue is full.
             troubles: Receives every failure.
@@ -98,7 +98,7 @@ class Recorder:
             suffix: The end of the names of summary files.
         """
         self.directory = directory
-        self._retention = retention
+        self._rotation = rotation
         self._flush_secs = flush_secs
         self._durability = durability
         self._troubles = troubles
@@ -133,7 +133,7 @@ class Recorder:
         self._files = RunWriter(
             self.directory,
             rank,
-            self._retention,
+            self._rotation,
             prefix=self._prefix,
             suffix=self._suffix,
             durability=self._durability,

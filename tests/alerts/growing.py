@@ -12,7 +12,7 @@ import sys
 import time
 
 from rec_summary._pb import lineage_pb2, summary_pb2
-from rec_summary.records.writing.run_writer import Retention, RunWriter
+from rec_summary.records.writing.run_writer import Rotation, RunWriter
 from rec_summary.records.writing.task import MessageRecord
 from tests.support.record_dirs import scalar
 
@@ -24,7 +24,7 @@ def main(directory: str) -> None:
         told = json.loads(line)
         if told.pop("rotate", False):
             writer.close()
-            writer = RunWriter(directory, retention=Retention(max_file_size=1))
+            writer = RunWriter(directory, rotation=Rotation(max_file_size=1))
         elif told.pop("restart", False):
             writer.close()
             writer = RunWriter(directory)

@@ -20,7 +20,7 @@ from rec_summary.alerts import watching as watching_module
 from rec_summary.alerts.rules import read_rule
 from rec_summary.alerts.states import Transition
 from rec_summary.alerts.watching import EVERYTHING, Since, WatchReport, read_since, watch
-from rec_summary.records.writing.run_writer import Retention, RunWriter
+from rec_summary.records.writing.run_writer import Rotation, RunWriter
 from rec_summary.records.writing.task import MessageRecord
 from rec_summary.series.options import ArgumentError
 from rec_summary.series.report import Problem
@@ -137,7 +137,7 @@ def test_of_the_past_only_what_is_not_over_is_reported(tmp_path: Path) -> None:
 
 
 def test_rotation_ranks_and_a_restart_from_a_checkpoint(tmp_path: Path) -> None:
-    writer = RunWriter(tmp_path / "run", 1, Retention(max_file_size=1))
+    writer = RunWriter(tmp_path / "run", 1, Rotation(max_file_size=1))
     for each in losses(*[0.5] * 10):
         write(writer, each)
     writer.close()

@@ -15,11 +15,12 @@ import pytest
 
 from rec_summary._pb.summary_pb2 import Compaction, Event
 from rec_summary.compaction import commit
-from rec_summary.compaction.directory import keep_within, present_bytes
+from rec_summary.compaction.directory import keep_within
 from rec_summary.compaction.rewriting import compacted_name, rewrite
 from rec_summary.records.reading.reader import hidden_path
 from rec_summary.records.reading.runs import Run, find_runs, list_files
-from rec_summary.records.writing.run_writer import Retention, RunWriter
+from rec_summary.records.writing.retention import rank_bytes
+from rec_summary.records.writing.run_writer import Rotation, RunWriter
 from rec_summary.records.writing.task import MessageRecord
 from rec_summary.series.options import EVERYTHING
 from rec_summary.series.report import Report
@@ -108,11 +109,11 @@ def test_the_files_are_replaced_when_the_new_one_gets_its_name(records: Path) ->
     check(records)
     assert [os.path.exists(file.path) for file in files] == [False] * 4
     assert all(os.path.exists(hidden_path(file.path)) for file in files)
-    before = present_bytes(str(records), 0)
+    before = rank_bytes(str(records), 0)
     commit.sweep(str(records), 0)
-    assert present_bytes(str(records), 0) == before  # readers may have a list from before
+    assert rank_bytes(str(records), 0) == before  # readers may have a list from before
     commit.sweep(str(records), 0, 0.0)
-    assert present_bytes(str(records), 0) < before
+    assert rank_bytes(str(records), 0) < before
     assert not any(os.path.exists(hidden_path(file.path)) for file in files)
     check(records)
 
@@ -194,7 +195,7 @@ def test_a_head_cannot_remove_files_that_are_not_its_own(tmp_path: Path) -> None
 
 
 def test_two_writers_of_a_rank_do_not_compact_each_others_files(tmp_path: Path) -> None:
-    writers = [RunWriter(tmp_path, 0, Retention(max_file_size=3000)) for _ in range(2)]
+    writers = [RunWriter(tmp_path, 0, Rotation(max_file_size=3000)) for _ in range(2)]
     paths: list[set[str]] = [set(writer.paths) for writer in writers]
     for step in range(1, 1000):
         for number, writer in enumerate(writers):

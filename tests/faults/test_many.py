@@ -11,7 +11,7 @@ import pytest
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.reader import TruncatedRecord
 from rec_summary.records.reading.runs import find_runs, list_files
-from rec_summary.records.writing.run_writer import Retention, RunWriter
+from rec_summary.records.writing.run_writer import Rotation, RunWriter
 from rec_summary.records.writing.task import MessageRecord
 from rec_summary.tensorboard.event_files.export import export_tensorboard
 from tests.faults.children import COMMAND, count, left_in, shown, start
@@ -106,7 +106,7 @@ def test_a_follower_meets_files_that_are_dropped(tmp_path: Path, ledger: Ledger)
     fault = "a follower on files that are dropped"
     ledger.tried(fault)
     records, logs = tmp_path / "records" / "run", tmp_path / "logs"
-    writer = RunWriter(records, 0, Retention(max_file_size=2000, max_files=3))
+    writer = RunWriter(records, 0, Rotation(max_file_size=2000, max_files=3))
     follower = following(records.parent, logs)
     for step in range(1, 1001):
         writer.write(MessageRecord(event(step, scalar("loss", step))))

@@ -15,7 +15,7 @@ import numpy as np
 
 from rec_summary.records.failures import Troubles
 from rec_summary.records.writing.background import BackgroundWriter
-from rec_summary.records.writing.run_writer import Retention, RunWriter
+from rec_summary.records.writing.run_writer import Rotation, RunWriter
 from rec_summary.records.writing.task import Record
 from rec_summary.training.recorder import StepRecord
 from rec_summary.values.summary import HistogramValue, ScalarValue, SummaryValue
@@ -27,7 +27,7 @@ def main() -> None:
     folder, rank, steps, pause = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
     size = int(sys.argv[5]) if len(sys.argv) > 5 else None
     troubles = Troubles()
-    files = RunWriter(folder, rank, Retention(max_file_size=size))
+    files = RunWriter(folder, rank, Rotation(max_file_size=size))
     writer: BackgroundWriter[Record] = BackgroundWriter(files, troubles, flush_secs=FLUSH_SECS)
     random = np.random.default_rng(rank)
     for step in range(1, steps + 1):

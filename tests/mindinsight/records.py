@@ -21,7 +21,7 @@ from rec_summary.landscape.summary_landscape import SummaryLandscape
 from rec_summary.records.format.framing import frame
 from rec_summary.records.format.names import Kind, RecordName
 from rec_summary.records.reading.runs import list_files
-from rec_summary.records.writing.run_writer import Retention, RunWriter
+from rec_summary.records.writing.run_writer import Rotation, RunWriter
 from rec_summary.records.writing.task import MessageRecord
 from rec_summary.values.summary import ImageValue, TensorValue
 from tests.support import quadratic
@@ -35,8 +35,8 @@ TABLE: Final = np.array([[0.5, -1.5, 2.0], [4.0, 8.25, -16.0]], dtype=np.float32
 IDS: Final = np.array([1, (1 << 40) + 1])  # the second one is too large for float32
 PIXELS: Final = np.arange(18, dtype=np.uint8).reshape(1, 2, 3, 3)
 GRAPH_NODES: Final = {"Default/fc-Dense/MatMul-op1", "Default/relu-ReLU/ReLU-op2"}
-ROTATED: Final = Retention(max_file_size=100)  # some two scalars
-DROPPING: Final = Retention(max_file_size=100, max_files=2)
+ROTATED: Final = Rotation(max_file_size=100)  # some two scalars
+DROPPING: Final = Rotation(max_file_size=100, max_files=2)
 # A field that no version knows yet: number 1000, varint 7.
 FOREIGN_FIELD: Final = b"\xc0\x3e\x07"
 
@@ -186,9 +186,9 @@ def resumed(run: Path) -> None:
     write_run(run, evaluation(12, auc=0.75))
 
 
-def rotated(run: Path, retention: Retention = ROTATED) -> None:
+def rotated(run: Path, rotation: Rotation = ROTATED) -> None:
     """A run in several summary files, of which the first alone has a lineage file beside it."""
-    writer = RunWriter(run, 0, retention)
+    writer = RunWriter(run, 0, rotation)
     write(writer, state(RunState.RUNNING, 0, 0.5), *losses(STEPS))
     write(writer, state(RunState.FINISHED, 20, 0.25))
     writer.close()

@@ -8,14 +8,14 @@ import pytest
 from rec_summary._pb import summary_pb2
 from rec_summary._pb.summary_pb2 import Event
 from rec_summary.records.failures import Troubles
-from rec_summary.records.writing.run_writer import Durability, Retention
+from rec_summary.records.writing.run_writer import Durability, Rotation
 from rec_summary.training.recorder import Recorder, StepRecord
 from rec_summary.values.summary import HistogramValue, ScalarValue, TensorValue
 
 
 @pytest.fixture
 def recorder(tmp_path):
-    return Recorder(str(tmp_path / "records"), Retention(), 3600, Durability(), Troubles())
+    return Recorder(str(tmp_path / "records"), Rotation(), 3600, Durability(), Troubles())
 
 
 def event(step):

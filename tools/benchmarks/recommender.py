@@ -49,7 +49,7 @@ def batch(work: str, times: int) -> dict[str, float]:
 
     from rec_summary import RecommenderMetrics
     from rec_summary.records.failures import Troubles
-    from rec_summary.records.writing.run_writer import Durability, Retention
+    from rec_summary.records.writing.run_writer import Durability, Rotation
     from rec_summary.training.lineage.lineage import this_environment
     from rec_summary.training.recommender.telemetry import RecommenderTelemetry
     from rec_summary.training.recorder import Recorder
@@ -86,7 +86,7 @@ def batch(work: str, times: int) -> dict[str, float]:
         ids={f"table_{number}": (0, number) for number in range(_TABLES)},
     )
     troubles = Troubles()
-    recorder = Recorder(work, Retention(), 1.0, Durability(), troubles)
+    recorder = Recorder(work, Rotation(), 1.0, Durability(), troubles)
     recorder.open(0)
     telemetry = RecommenderTelemetry(options, recorder, troubles)
     view = StepView(Context(network=network, train_network=network))

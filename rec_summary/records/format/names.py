@@ -32,6 +32,7 @@ _NAME: Final = re.compile(
     re.DOTALL,
 )
 _LINEAGE_SUFFIX: Final = "_lineage"
+_HIDDEN: Final = ".rec_summary-superseded."
 
 # MindSpore's rule for both parts, and the hyphen: no separators, nothing hidden, ASCII only.
 _PREFIX: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
@@ -121,6 +122,21 @@ def parse_name(name: str) -> RecordName | None:
         last=None if match["last"] is None else int(match["last"]),
         generation=int(match["generation"] or 0),
     )
+
+
+def hidden_name(name: str) -> str:
+    """Returns the name of a file for a while after a compacted file has replaced it.
+
+    No reader takes it for the name of a record file.
+    """
+    return _HIDDEN + name.replace("summary.", "summary-")
+
+
+def replaced_name(name: str) -> RecordName | None:
+    """Returns the parts of a name that `hidden_name` has hidden; None for another name."""
+    if not name.startswith(_HIDDEN):
+        return None
+    return parse_name(name[len(_HIDDEN) :].replace("summary-", "summary."))
 
 
 def check_affixes(prefix: str, suffix: str) -> None:

@@ -14,9 +14,10 @@ from rec_summary._pb import lineage_pb2, summary_pb2
 from rec_summary.errors import three_part
 from rec_summary.records.failures import Troubles
 from rec_summary.records.files import make_directory, sync_directory
-from rec_summary.records.format.names import DEFAULT_PREFIX, DEFAULT_SUFFIX, Kind
+from rec_summary.records.format.names import DEFAULT_PREFIX, DEFAULT_SUFFIX, Kind, parse_name
 from rec_summary.records.locks import check_kind
 from rec_summary.records.writing.claim import begin_segments
+from rec_summary.records.writing.retention import Compactor, Retention, segment_bytes
 from rec_summary.records.writing.segment import SegmentWriter
 from rec_summary.records.writing.task import Record
 
@@ -59,19 +60,30 @@ class Durability:
 
 
 @dataclass(frozen=True)
-class Retention:
-    """How many of a run's record files are kept, and when the next one is created.
+class Rotation:
+    """When the next record file is created, and what becomes of full ones.
 
     Attributes:
         max_file_size: The size in bytes at which the next file is created; None for never. A
             file has whole records, so it may be larger by one record.
         max_files: The most summary files of this writer that are kept; None for all.
-        max_total_bytes: The most bytes of these files together; None for no limit.
+        max_total_bytes: The most bytes of these files together; None for no limit. The oldest
+            are removed.
+        retention: A budget within which all history stays; None for no limit. Do not combine it
+            with the other limits.
     """
 
     max_file_size: int | None = None
     max_files: int | None = None
     max_total_bytes: int | None = None
+    retention: Retention | None = None
+
+    @property
+    def full_size(self) -> int | None:
+        """The size in bytes at which a file is full; None for never."""
+        if self.retention is None:
+            return self.max_file_size
+        return segment_bytes(self.retention.total_bytes)
 
 
 @dataclass
@@ -99,7 +111,7 @@ class RunWriter:
         self,
         directory: str | os.PathLike[str],
         rank: int = 0,
-        retention: Retention | None = None,
+        rotation: Rotation | None = None,
         *,
         prefix: str = DEFAULT_PREFIX,
         suffix: str = DEFAULT_SUFFIX,
@@ -111,7 +123,7 @@ class RunWriter:
         Args:
             directory: The record directory.
             rank: The rank of this process.
-            retention: When files are full, and how many are kept; None for one file.
+            rotation: When files are full, and what becomes of them; None for one file.
             prefix: What the files' names begin with (see `names.check_affixes`).
             suffix: What the names of summary files end with.
             durability: When files are forced to the disk, and how they are locked; None for
@@ -123,7 +135,7 @@ class RunWriter:
         """
         self.directory = os.path.abspath(os.fspath(directory))
         self.rank = rank
-        self._retention = retention or Retention()
+        self._rotation = rotation or Rotation()
         self._prefix, self._suffix = prefix, suffix
         self._durability = durability or Durability()
         self._troubles = troubles or Troubles()
@@ -131,6 +143,13 @@ class RunWriter:
         self._finished: collections.deque[_Finished] = collections.deque()
         self._finished_bytes = 0
         self._keeps = False  # the current summary file has a record that must stay
+        self._stamps: set[int] = set()  # of the files that this writer has created
+        self._compactor: Compactor | None = None
+        self._is_checked = False  # whether the files from before were compacted, if need be
+        retention = self._rotation.retention
+        if retention is not None:
+            total, lock = retention.total_bytes, self._durability.lock
+            self._compactor = Compactor(self.directory, rank, total, lock, self._troubles)
         pair = self._begin(Kind.SUMMARY, Kind.LINEAGE)
         self._summary, self._lineage = pair[Kind.SUMMARY], pair[Kind.LINEAGE]
         self.flush()
@@ -157,6 +176,10 @@ class RunWriter:
             self._replace_lost()
             if record.kind is Kind.SUMMARY and self._is_full():
                 self._rotate()
+            elif record.kind is Kind.LINEAGE and self._is_lineage_full():
+                self._rotate_lineage()
+            elif self._compactor is not None and not self._is_checked:
+                self._make_room(self._compactor)
         finally:  # the current file takes the record in any case
             if record.kind is Kind.LINEAGE:
                 self._lineage.write(payload)
@@ -189,6 +212,8 @@ class RunWriter:
             if self._durability.fsync != "never":
                 self._both(SegmentWriter.flush, SegmentWriter.sync)
         finally:
+            if self._compactor is not None:
+                self._compactor.close()
             self._both(SegmentWriter.close)
 
     def _both(self, *actions: Callable[[SegmentWriter], None]) -> None:
@@ -204,7 +229,7 @@ class RunWriter:
             raise failure
 
     def _is_full(self) -> bool:
-        limit = self._retention.max_file_size
+        limit = self._rotation.full_size
         return limit is not None and self._summary.size >= limit and self._summary.records > 1
 
     def _rotate(self) -> None:
@@ -213,7 +238,7 @@ class RunWriter:
         following = self._begin(Kind.SUMMARY)[Kind.SUMMARY]
         full, self._summary = self._summary, following
         self._gone_bytes += full.bytes_written
-        if not self._keeps:
+        if not self._keeps and self._compactor is None:
             self._finished.append(_Finished(full.path, full.size))
             self._finished_bytes += full.size
         self._keeps = False
@@ -225,10 +250,27 @@ class RunWriter:
                 full.close()
             finally:
                 self._drop_oldest()
+                if self._compactor is not None:
+                    self._make_room(self._compactor)
+
+    def _is_lineage_full(self) -> bool:
+        retention = self._rotation.retention
+        return retention is not None and self._lineage.size >= segment_bytes(retention.total_bytes)
+
+    def _rotate_lineage(self) -> None:
+        self._lineage.flush()
+        following = self._begin(Kind.LINEAGE)[Kind.LINEAGE]
+        full, self._lineage = self._lineage, following
+        self._gone_bytes += full.bytes_written
+        full.close()
+
+    def _make_room(self, compactor: Compactor) -> None:
+        self._is_checked = True
+        compactor.begun(self._stamps)
 
     def _drop_oldest(self) -> None:
-        files, budget = self._retention.max_files, self._retention.max_total_bytes
-        room = self._retention.max_file_size or 0  # for the current file
+        files, budget = self._rotation.max_files, self._rotation.max_total_bytes
+        room = self._rotation.max_file_size or 0  # for the current file
         while self._finished and (
             (files is not None and len(self._finished) + 1 > files)
             or (budget is not None and self._finished_bytes + room > budget)
@@ -270,6 +312,8 @@ class RunWriter:
             sync_directory(self.directory)
         now = time.time()
         for kind, segment in begun.items():
+            name = parse_name(os.path.basename(segment.path))
+            self._stamps.update(() if name is None else (name.stamp,))
             event = summary_pb2.Event if kind is Kind.SUMMARY else lineage_pb2.LineageEvent
             segment.write(event(wall_time=now, version=FILE_VERSION).SerializeToString())
         return begun

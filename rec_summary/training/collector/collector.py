@@ -14,6 +14,7 @@ from mindspore.train import Callback
 from rec_summary._pb import lineage_pb2
 from rec_summary.records.failures import Troubles
 from rec_summary.records.writing.background import DEFAULT_FLUSH_SECS
+from rec_summary.records.writing.retention import Retention
 from rec_summary.records.writing.run_writer import Durability
 from rec_summary.training import operators
 from rec_summary.training.checks import (
@@ -23,7 +24,7 @@ from rec_summary.training.checks import (
     check_durability,
     check_int,
     check_int_or_none,
-    check_retention,
+    check_rotation,
     check_seconds,
     check_type,
     create_directory,
@@ -122,6 +123,7 @@ class SummaryCollector(Callback):
         *,
         max_files: int | None = None,
         max_total_bytes: int | None = None,
+        retention: Retention | None = None,
         lineage_on_all_ranks: bool = False,
         flush_secs: float = DEFAULT_FLUSH_SECS,
         lineage_secs: float = 30.0,
@@ -154,7 +156,10 @@ class SummaryCollector(Callback):
             export_options: `{"tensor_format": "npy"}` also writes tensors as `.npy` files.
             max_files: The largest number of record files of this run. The oldest are deleted, but
                 never lineage, nor the file with the graph. Needs `max_file_size`.
-            max_total_bytes: The largest total size of these files, in bytes.
+            max_total_bytes: The largest total size of these files, in bytes. The oldest are
+                deleted; with `retention`, the whole history stays.
+            retention: A budget of bytes within which the whole history stays: old records become
+                coarser. None for no budget. Do not combine it with the three limits of files.
             lineage_on_all_ranks: Whether every rank writes lineage, and not only rank 0.
             flush_secs: The longest time that a record waits in memory, in seconds.
             lineage_secs: The time between two refreshes of the train lineage, in seconds.
@@ -189,7 +194,7 @@ class SummaryCollector(Callback):
             ),
             custom_lineage=with_environment(custom),
             export_npy=check_export_options(export_options),
-            retention=check_retention(max_file_size, max_files, max_total_bytes),
+            rotation=check_rotation(max_file_size, max_files, max_total_bytes, retention),
             flush_secs=check_seconds("flush_secs", flush_secs),
             lineage_secs=check_seconds("lineage_secs", lineage_secs),
             lineage_on_all_ranks=check_bool("lineage_on_all_ranks", lineage_on_all_ranks),
@@ -200,10 +205,12 @@ class SummaryCollector(Callback):
         check_type("recommender", recommender, (RecommenderMetrics, type(None)), expected)
         directory = self._options.summary_dir
         create_directory("summary_dir", directory)
+        if retention is not None:
+            retention.check(directory)
         self._troubles = Troubles()
         self._recorder = Recorder(
             directory,
-            self._options.retention,
+            self._options.rotation,
             self._options.flush_secs,
             self._options.durability,
             self._troubles,

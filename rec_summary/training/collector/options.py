@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rec_summary.errors import three_part
-from rec_summary.records.writing.run_writer import Durability, Retention
+from rec_summary.records.writing.run_writer import Durability, Rotation
 from rec_summary.training.checks import (
     check_bool,
     check_int_or_none,
@@ -92,7 +92,7 @@ class CollectorOptions:
         collect: What is collected.
         custom_lineage: Custom lineage entries.
         export_npy: Whether tensors are also written as `.npy` files.
-        retention: The size of a full file, and how many files stay.
+        rotation: The size of a full file, and what becomes of full files.
         flush_secs: The longest time between two flushes, in seconds.
         lineage_secs: The time between two refreshes of the train lineage, in seconds.
         lineage_on_all_ranks: Whether every rank writes lineage, and not only rank 0.
@@ -106,7 +106,7 @@ class CollectorOptions:
     collect: Collect
     custom_lineage: Mapping[str, CustomValue] = field(repr=False)
     export_npy: bool
-    retention: Retention
+    rotation: Rotation
     flush_secs: float
     lineage_secs: float
     lineage_on_all_ranks: bool

@@ -15,6 +15,7 @@ from rec_summary.errors import three_part, verbatim
 from rec_summary.records.failures import Troubles
 from rec_summary.records.format.names import DEFAULT_PREFIX, DEFAULT_SUFFIX, check_affixes
 from rec_summary.records.writing.background import DEFAULT_FLUSH_SECS
+from rec_summary.records.writing.retention import Retention
 from rec_summary.records.writing.run_writer import Durability
 from rec_summary.training import loaded, operators
 from rec_summary.training.checks import (
@@ -22,7 +23,7 @@ from rec_summary.training.checks import (
     check_directory,
     check_durability,
     check_int,
-    check_retention,
+    check_rotation,
     check_type,
     create_directory,
 )
@@ -69,6 +70,7 @@ class SummaryRecord:
         export_options: Mapping[str, Any] | None = None,
         *,
         durability: Durability | None = None,
+        retention: Retention | None = None,
     ) -> None:
         """Creates the directory and the files, and starts the writer's thread.
 
@@ -85,6 +87,8 @@ class SummaryRecord:
             export_options: `{"tensor_format": "npy"}` also writes tensors as `.npy` files.
             durability: When files are synchronised to the disk, and what happens when the disk is
                 too slow; None for the defaults of `Durability`.
+            retention: A budget of bytes within which the whole history stays: old records become
+                coarser. None for no budget. Do not combine it with `max_file_size`.
 
         Raises:
             TypeError: An argument has the wrong type.
@@ -96,17 +100,19 @@ class SummaryRecord:
         check_int("num_process", num_process)
         _check_network("network", network)
         check_bool("raise_exception", raise_exception)
-        retention = check_retention(max_file_size, None, None)
+        rotation = check_rotation(max_file_size, retention=retention)
         exports = check_export_options(export_options)
         durability = check_durability(durability)
         create_directory("log_dir", directory)
+        if retention is not None:
+            retention.check(directory)
         self._network = network
         self._failures = _Failures() if raise_exception else None
         self._troubles = self._failures or Troubles()
         self._exporter = NpyExporter(directory) if exports else None
         self._recorder = Recorder(
             directory,
-            retention,
+            rotation,
             DEFAULT_FLUSH_SECS,
             durability,
             self._troubles,

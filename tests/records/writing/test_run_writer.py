@@ -9,7 +9,7 @@ from rec_summary.records.failures import Troubles
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.reader import RecordReader
 from rec_summary.records.reading.runs import find_runs
-from rec_summary.records.writing.run_writer import FILE_VERSION, Durability, Retention, RunWriter
+from rec_summary.records.writing.run_writer import FILE_VERSION, Durability, Rotation, RunWriter
 from rec_summary.records.writing.segment import DeletedFile
 from rec_summary.records.writing.task import MessageRecord
 
@@ -79,7 +79,7 @@ def steps(directory):
 
 
 def test_a_full_file_is_followed_by_the_next_and_nothing_is_lost(tmp_path):
-    writer = RunWriter(tmp_path, retention=Retention(max_file_size=1000))
+    writer = RunWriter(tmp_path, rotation=Rotation(max_file_size=1000))
     for step in range(1, 101):
         writer.write(Sized(step))
     writer.write(MessageRecord(lineage_pb2.LineageEvent(wall_time=1.0, step=100)))
@@ -95,7 +95,7 @@ def test_a_full_file_is_followed_by_the_next_and_nothing_is_lost(tmp_path):
 
 def test_a_limit_below_one_record_still_records_everything(tmp_path):
     # MindSpore's collector stops at the limit, and at 300 bytes loses the lineage too
-    writer = RunWriter(tmp_path, retention=Retention(max_file_size=1))
+    writer = RunWriter(tmp_path, rotation=Rotation(max_file_size=1))
     for step in range(1, 6):
         writer.write(Sized(step))
     writer.close()
@@ -103,7 +103,7 @@ def test_a_limit_below_one_record_still_records_everything(tmp_path):
 
 
 def test_the_oldest_files_go_but_what_there_is_once_stays(tmp_path):
-    writer = RunWriter(tmp_path, retention=Retention(max_file_size=1000, max_files=3))
+    writer = RunWriter(tmp_path, rotation=Rotation(max_file_size=1000, max_files=3))
     writer.write(Sized(0, once=True))  # such as the graph
     for step in range(1, 101):
         writer.write(Sized(step))
@@ -116,8 +116,8 @@ def test_the_oldest_files_go_but_what_there_is_once_stays(tmp_path):
 
 
 def test_a_budget_of_bytes_is_kept(tmp_path):
-    retention = Retention(max_file_size=1000, max_total_bytes=5000)
-    writer = RunWriter(tmp_path, retention=retention)
+    rotation = Rotation(max_file_size=1000, max_total_bytes=5000)
+    writer = RunWriter(tmp_path, rotation=rotation)
     for step in range(1, 201):
         writer.write(Sized(step))
     writer.close()
@@ -128,16 +128,14 @@ def test_a_budget_of_bytes_is_kept(tmp_path):
 
 def test_files_of_earlier_runs_are_never_dropped(tmp_path):
     for _ in range(2):
-        writer = RunWriter(tmp_path, retention=Retention(max_file_size=1000, max_files=1))
+        writer = RunWriter(tmp_path, rotation=Rotation(max_file_size=1000, max_files=1))
         writer.write(Sized(1))
         writer.close()
     assert steps(tmp_path) == [[1], [1]]
 
 
 def test_prefix_and_suffix_stay_the_same_in_every_file(tmp_path):
-    writer = RunWriter(
-        tmp_path, retention=Retention(max_file_size=1000), prefix="mine", suffix="_v2"
-    )
+    writer = RunWriter(tmp_path, rotation=Rotation(max_file_size=1000), prefix="mine", suffix="_v2")
     for step in range(1, 21):
         writer.write(Sized(step))
     writer.close()
@@ -176,7 +174,7 @@ def test_deleted_files_are_begun_again(tmp_path):
 
 
 def test_a_moved_directory_goes_on_where_it_is_and_rotates_at_the_old_place(tmp_path):
-    writer = RunWriter(tmp_path / "old", retention=Retention(max_file_size=500))
+    writer = RunWriter(tmp_path / "old", rotation=Rotation(max_file_size=500))
     writer.write(Sized(1))
     (tmp_path / "old").rename(tmp_path / "new")
     for step in range(2, 6):
@@ -209,7 +207,7 @@ def test_files_are_forced_to_the_disk_as_chosen(tmp_path, monkeypatch, policy, f
 
 
 def test_bytes_are_counted_over_all_files(tmp_path):
-    writer = RunWriter(tmp_path, retention=Retention(max_file_size=500))
+    writer = RunWriter(tmp_path, rotation=Rotation(max_file_size=500))
     for step in range(1, 9):
         writer.write(Sized(step))
     writer.close()
@@ -232,7 +230,7 @@ def full_disk(monkeypatch):
 
 def test_a_rotation_on_a_full_disk_loses_nothing(tmp_path, full_disk):
     """A new file can be created there, but what the old one still holds fits nowhere."""
-    writer = RunWriter(tmp_path, retention=Retention(max_file_size=1000, max_files=2))
+    writer = RunWriter(tmp_path, rotation=Rotation(max_file_size=1000, max_files=2))
     for step in range(1, 4):
         writer.write(Sized(step))
     full_disk.append(True)
@@ -249,7 +247,7 @@ def test_a_rotation_on_a_full_disk_loses_nothing(tmp_path, full_disk):
 def test_a_deleted_file_is_noticed_before_it_is_full(tmp_path):
     troubles = Troubles()
     writer = RunWriter(
-        tmp_path / "records", retention=Retention(max_file_size=1000), troubles=troubles
+        tmp_path / "records", rotation=Rotation(max_file_size=1000), troubles=troubles
     )
     writer.write(Sized(1))
     writer.flush()

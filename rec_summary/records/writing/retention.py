@@ -1,0 +1,225 @@
+"""Retention: a budget of bytes within which the whole history of a run stays.
+
+A file is full at a small part of the budget. When the files of a rank come near the budget, old
+ones are compacted by another process, `python -m rec_summary.compaction`: it shares no lock of
+Python with the training, runs at the lowest priority, and takes a small share of a core.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from rec_summary.errors import three_part, verbatim
+from rec_summary.records.failures import Troubles
+from rec_summary.records.format.names import Kind, RecordName, parse_name, replaced_name
+
+LEAST_BYTES: Final = 1 << 20
+MOST_FILES: Final = 40
+"""More files of a writer are joined, whatever their size."""
+_PARTS: Final = 32  # a budget has room for so many full files
+_RESERVE: Final = 4  # full files: what is written while others are compacted
+_LINEAGE_SHARE: Final = 4  # of the budget, at most one part in so many
+_HURRY: Final = b"h"
+_ROOM_SECS: Final = 60.0
+_POLL_SECS: Final = 0.02
+_END_SECS: Final = 5.0
+_SHARE: Final = 0.01  # of a core
+_ROOT: Final = str(Path(__file__).parents[3])  # where the package is
+_LONGEST_ERROR: Final = 2000
+
+
+def segment_bytes(total_bytes: int) -> int:
+    """Returns the size at which a file is full, for a budget."""
+    return total_bytes // _PARTS
+
+
+def begin_bytes(total_bytes: int) -> int:
+    """Returns the size of all files above which compaction begins."""
+    return total_bytes - _RESERVE * segment_bytes(total_bytes)
+
+
+@dataclass(frozen=True)
+class Retention:
+    """How long records are kept: all of them, as far as a budget of bytes allows.
+
+    Within the budget, the newest part of a run is complete, and older parts become coarser the
+    older they are. Of scalars, the first, least, greatest and last point of each bucket of steps
+    stay, NaN and infinities among them; of histograms, images and tensors every n-th; of lineage,
+    graphs, landscapes and evaluations all. `docs/operations.md` explains it.
+
+    Attributes:
+        total_bytes: The most bytes of the record files of each rank in the record directory,
+            those of earlier starts included; at least 1 MiB. A file that is being written may
+            exceed it by one part in 32. Files are never larger than that, unless one record is.
+
+    Raises:
+        TypeError, ValueError: The budget is no int, or too small.
+    """
+
+    total_bytes: int
+
+    def __post_init__(self) -> None:
+        what, expected = "retention.total_bytes", f"an int of at least {LEAST_BYTES:,}"
+        if isinstance(self.total_bytes, bool) or not isinstance(self.total_bytes, int):
+            raise TypeError(three_part(what, self.total_bytes, expected))
+        if self.total_bytes < LEAST_BYTES:
+            raise ValueError(three_part(what, self.total_bytes, expected))
+
+    def check(self, directory: str) -> None:
+        """Checks that the lineage that is in a directory leaves room for values.
+
+        Raises:
+            ValueError: It does not; the message has the least budget.
+        """
+        ranks: dict[int, int] = {}
+        for name, size in _sizes(directory):
+            parsed = parse_name(name)
+            if parsed is not None and parsed.kind is Kind.LINEAGE:
+                ranks[parsed.rank] = ranks.get(parsed.rank, 0) + size
+        least = _LINEAGE_SHARE * max(ranks.values(), default=0)
+        if self.total_bytes < least:
+            received = verbatim(f"{self.total_bytes} for {directory}, which has records")
+            expected = f"at least {least:,}, as the lineage there stays and needs a quarter of it"
+            raise ValueError(three_part("retention.total_bytes", received, expected))
+
+
+def rank_bytes(directory: str, rank: int) -> int:
+    """Returns the size of all record files of a rank, those included that were just replaced."""
+    total = 0
+    for name, size in _sizes(directory):
+        parsed = parse_name(name) or replaced_name(name)
+        if parsed is not None and parsed.rank == rank:
+            total += size
+    return total
+
+
+def _sizes(directory: str) -> Iterable[tuple[str, int]]:
+    with contextlib.suppress(OSError), os.scandir(directory) as entries:
+        for entry in entries:
+            with contextlib.suppress(OSError):
+                yield entry.name, entry.stat(follow_symlinks=False).st_size
+
+
+class Compactor:
+    """Starts the process that compacts the files of a rank, when there is need of it.
+
+    Not thread-safe: the writer's thread uses it.
+    """
+
+    def __init__(
+        self, directory: str, rank: int, total_bytes: int, lock: str | None, troubles: Troubles
+    ) -> None:
+        """Prepares; no process is started.
+
+        Args:
+            directory: The record directory.
+            rank: The rank of the writer.
+            total_bytes: The budget.
+            lock: The kind of lock (see `records.locks`).
+            troubles: Gets every failure.
+        """
+        self._directory, self._rank, self._total = directory, rank, total_bytes
+        self._lock = lock or ""
+        self._troubles = troubles
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def begun(self, own: Collection[int]) -> None:
+        """Starts the process if the files need it; waits while there is no room for a full one.
+
+        Args:
+            own: The stamps of the files that the writer has written.
+        """
+        if not self._is_running() and self._is_due():
+            self._start(own)
+        deadline = time.monotonic() + _ROOM_SECS
+        while not self._has_room() and time.monotonic() < deadline:
+            before = rank_bytes(self._directory, self._rank)
+            is_new = not self._is_running()  # one that runs may be done already
+            if is_new:
+                self._start(own)
+            self._hurry()
+            while self._is_running() and not self._has_room() and time.monotonic() < deadline:
+                time.sleep(_POLL_SECS)
+            if is_new and rank_bytes(self._directory, self._rank) >= before:
+                break  # nothing helps
+        if not self._has_room():
+            text = f"the files of rank {self._rank} in {self._directory} are beyond their budget"
+            self._troubles.report("retention", text)
+
+    def close(self) -> None:
+        """Ends the process: a later one goes on where it stopped."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        assert process.stdin is not None
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+        try:
+            process.wait(_END_SECS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        if process.stderr is not None:
+            process.stderr.close()
+
+    def _has_room(self) -> bool:
+        # For a full file; another one, which may be a little larger, is made meanwhile.
+        most = self._total - segment_bytes(self._total) * 5 // 4
+        return rank_bytes(self._directory, self._rank) <= most
+
+    def _is_due(self) -> bool:
+        sizes = [size for name, size in self._files() if name.kind is Kind.SUMMARY]
+        nbytes = sum(size for _, size in self._files())
+        return nbytes > begin_bytes(self._total) or len(sizes) > MOST_FILES
+
+    def _files(self) -> Iterator[tuple[RecordName, int]]:
+        for name, size in _sizes(self._directory):
+            parsed = parse_name(name)
+            if parsed is not None and parsed.rank == self._rank:
+                yield parsed, size
+
+    def _start(self, own: Collection[int]) -> None:
+        stamps = {name.stamp for name, _ in self._files() if name.stamp in own}
+        words = [self._directory, self._rank, self._total, _SHARE, self._lock, *sorted(stamps)]
+        command = [sys.executable or "python3", "-m", "rec_summary.compaction", *map(str, words)]
+        path = os.pathsep.join(filter(None, (_ROOT, os.environ.get("PYTHONPATH"))))
+        try:
+            self._process = subprocess.Popen(
+                command,
+                env={**os.environ, "PYTHONPATH": path},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                start_new_session=True,  # Ctrl-C is for the training
+            )
+        except OSError as error:
+            self._troubles.report("retention", error)
+
+    def _is_running(self) -> bool:
+        process = self._process
+        if process is None:
+            return False
+        if process.poll() is None:
+            return True
+        assert process.stderr is not None
+        text = process.stderr.read().decode("utf-8", "replace").strip()
+        if process.returncode:
+            last = text.splitlines()[-1][:_LONGEST_ERROR] if text else ""
+            self._troubles.report("retention", f"exit code {process.returncode}: {last}")
+        self.close()
+        return False
+
+    def _hurry(self) -> None:
+        """Asks the process to take all the time it needs."""
+        process = self._process
+        if process is not None and process.stdin is not None:
+            with contextlib.suppress(OSError):
+                os.write(process.stdin.fileno(), _HURRY)

@@ -1,0 +1,154 @@
+"""Whoever reads a run goes on when files are compacted, and reads nothing twice."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from rec_summary.compaction.directory import keep_within
+from rec_summary.records.reading.reader import TruncatedRecord
+from rec_summary.records.reading.runs import list_files
+from rec_summary.records.writing.run_writer import Rotation, RunWriter
+from rec_summary.series.overview.tail import Tail
+from rec_summary.tensorboard.event_files.export import export_tensorboard
+from tests.support import event_files
+from tests.support.event_files import shown
+from tests.support.following import Follower, write
+from tests.support.record_dirs import event, lineage, scalar, train, write_segment
+from tests.support.waiting import eventually
+
+BUDGET = 60_000
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> Path:
+    return tmp_path / "records"
+
+
+@pytest.fixture
+def logdir(tmp_path: Path) -> Path:
+    return tmp_path / "logs"
+
+
+def segment(records: Path, first: int, last: int) -> None:
+    described = lineage(last, train_lineage=train(step=last))
+    write_segment(records / "run", described, *_steps(first, last))
+
+
+def _steps(first: int, last: int) -> list[object]:
+    return [event(step, scalar("loss", step % 7)) for step in range(first, last + 1)]
+
+
+def compact(records: Path) -> None:
+    assert keep_within(str(records / "run"), 0, BUDGET, grace=0.0)
+
+
+def losses(logdir: Path) -> list[int]:
+    return [step for step, _ in event_files.scalars(logdir / "run", "loss")]
+
+
+def test_an_export_adds_nothing_because_of_compaction(records: Path, logdir: Path) -> None:
+    for first in range(1, 2001, 250):
+        segment(records, first, first + 249)
+    export_tensorboard(records, logdir)
+    before = shown(logdir)
+    compact(records)
+    report = export_tensorboard(records, logdir)
+    assert report.replaced == ()
+    assert report.exported.get("scalar_value", 0) == 0
+    assert shown(logdir) == before
+    segment(records, 2001, 2250)
+    report = export_tensorboard(records, logdir)
+    assert report.replaced == ()
+    assert losses(logdir) == list(range(1, 2251))
+    compact(records)
+    export_tensorboard(records, logdir)
+    assert losses(logdir) == list(range(1, 2251))
+
+
+def test_an_export_goes_on_inside_a_compacted_file(records: Path, logdir: Path) -> None:
+    for first in range(1, 1001, 250):
+        segment(records, first, first + 249)
+    export_tensorboard(records, logdir)
+    for first in range(1001, 3001, 250):
+        segment(records, first, first + 249)
+    shutil.copytree(records, records.parent / "copy")
+    compact(records)
+    assert any(file.name.last is not None for file in list_files(str(records / "run")))
+    report = export_tensorboard(records, logdir)
+    assert report.replaced == ()
+    found = losses(logdir)
+    assert found[:1000] == list(range(1, 1001))
+    assert found == sorted(set(found))
+    assert found[-1] == 3000
+    later = found[1000:]
+    fresh = records.parent / "fresh"
+    export_tensorboard(records, fresh)
+    assert later == [step for step in losses(fresh) if step > 1000]
+
+
+def test_a_restart_inside_a_compacted_file_is_a_restart_for_the_export(
+    records: Path, logdir: Path
+) -> None:
+    segment(records, 1, 500)
+    export_tensorboard(records, logdir)
+    for first in range(301, 2301, 250):
+        messages = [
+            event(step, scalar("loss", 100), at=2e9 + step) for step in range(first, first + 250)
+        ]
+        write_segment(records / "run", *messages)
+    compact(records)
+    export_tensorboard(records, logdir)
+    fresh = records.parent / "fresh"
+    export_tensorboard(records, fresh)
+    assert _behind(logdir, 300) == _behind(fresh, 300)
+    assert len(losses(logdir)) > len(losses(fresh))
+
+
+def _behind(logdir: Path, step: int) -> dict[tuple[str, str, int], tuple[float, bytes]]:
+    return {key: value for key, value in shown(logdir).items() if key[2] > step}
+
+
+def test_a_follower_goes_on(records: Path, logdir: Path) -> None:
+    writer = RunWriter(records / "run", 0, Rotation(max_file_size=4000))
+    with Follower(records, logdir) as follower:
+        for first in range(1, 3001, 500):
+            write(writer, *_steps(first, first + 499))
+            await_loss(logdir, first + 499)
+            keep_within(str(records / "run"), 0, BUDGET, own=writer_stamps(writer), grace=0.0)
+        write(writer, *_steps(3001, 3010))
+        await_loss(logdir, 3010)
+    writer.close()
+    assert losses(logdir) == list(range(1, 3011))
+    assert follower.report is not None
+    assert follower.report.problems == ()
+    assert any(file.name.last is not None for file in list_files(str(records / "run")))
+
+
+def writer_stamps(writer: RunWriter) -> set[int]:
+    names = [file.name for file in list_files(writer.directory)]
+    return {name.stamp for name in names}
+
+
+def await_loss(logdir: Path, step: int) -> None:
+    """Waits until a follower has written the loss of a step."""
+    eventually(
+        lambda: losses(logdir)[-1:],
+        until=lambda found: found == [step],
+        despite=(TruncatedRecord, FileNotFoundError, ValueError),
+    )
+
+
+def test_tail_shows_nothing_again(records: Path) -> None:
+    for first in range(1, 2001, 250):
+        segment(records, first, first + 249)
+    tail = Tail(str(records))
+    steps = [step for new in tail.poll() for step in new.columns.steps.tolist()]
+    assert steps == list(range(1, 2001))
+    compact(records)
+    assert list(tail.poll()) == []
+    segment(records, 2001, 2010)
+    found = [(new.run, step) for new in tail.poll() for step in new.columns.steps.tolist()]
+    assert found == [("run", step) for step in range(2001, 2011)]
