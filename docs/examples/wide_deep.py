@@ -9,7 +9,7 @@ import mindspore
 from clicks import CROSS_BUCKETS, Clicks, StopAfter, Vocabulary, arguments
 from mindspore import Tensor, nn, ops
 
-from rec_summary import RecModel, SummaryCollector
+from rec_summary import RecModel, Retention, SummaryCollector
 
 
 class WideDeep(nn.Cell):
@@ -68,8 +68,7 @@ def main() -> None:
         collect_freq=10,
         collect_specified_data={"histogram_regular": ".*embedding"},
         custom_lineage_data={"model": "wide & deep", "data": options.data},
-        max_file_size=64 << 20,  # the next file is begun there …
-        max_total_bytes=1 << 30,  # … and the oldest one removed here
+        retention=Retention(total_bytes=1 << 30),  # old records become coarser
     )
     model.online_train(
         clicks.endless(),

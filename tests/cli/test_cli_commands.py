@@ -15,11 +15,15 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from rec_summary._pb import lineage_pb2
 from rec_summary.records.reading.runs import find_runs
+from rec_summary.series.options import EVERYTHING
 from rec_summary.series.overview.inspection import inspect_run
+from rec_summary.series.report import Report
+from rec_summary.series.values import finished_scalars
 from tests.support import event_files
 from tests.support.command import PROGRAM, end, first_line, flat, run, start
 from tests.support.corpus import losses, put
@@ -407,3 +411,61 @@ def test_a_reader_that_leaves_ends_it_quietly(source: Path) -> None:
     os.close(writing)
     assert done.returncode == 1
     assert done.stderr == ""
+
+
+def test_compact_keeps_the_history_in_fewer_bytes(tmp_path: Path) -> None:
+    steps = [event(step, scalar("loss/auto", step % 10)) for step in range(1, 2001)]
+    paths = write_segment(tmp_path / "records" / "run", *steps, lineage(train_lineage=train()))
+    for path in paths:
+        os.utime(path, (START, START))  # nobody writes it
+    before = tree(tmp_path / "records")  # a lock file may be added
+    words = ["compact", tmp_path / "records", "--total-bytes", 20_000]
+
+    dry = run(*words, "--dry-run")
+    assert dry.returncode == 0, dry.stderr
+    assert "run: would have " in dry.stdout
+    assert tree(tmp_path / "records").items() >= before.items()
+
+    copied = run(*words, "--output", tmp_path / "small", "--json")
+    [found] = json.loads(copied.stdout)
+    assert found["bytes_after"] <= 20_000 < found["bytes_before"]
+    assert tree(tmp_path / "records").items() >= before.items()
+
+    done = run(*words)
+    assert done.returncode == 0, done.stderr
+    assert "steps in a bucket" in done.stdout
+    for place in ("records", "small"):
+        [made] = find_runs(tmp_path / place)
+        assert made.nbytes <= 20_000
+        report = Report()
+        columns = [each for _, each in finished_scalars(made, EVERYTHING, report)]
+        steps_left = np.concatenate([each.steps for each in columns]).tolist()
+        assert report.problems == []
+        assert (steps_left[0], steps_left[-1]) == (1, 2000)
+    again = run(*words)
+    assert "nothing to do" in again.stdout
+
+
+def test_compact_refuses_a_budget_that_cannot_be_met(tmp_path: Path) -> None:
+    many = [lineage(START + n, user_defined_info=custom({f"n{n}": n})) for n in range(500)]
+    steps = [event(step, scalar("loss", step)) for step in range(1, 500)]
+    for path in write_segment(tmp_path / "run", *many, *steps):
+        os.utime(path, (START, START))
+    before = tree(tmp_path)
+    done = run("compact", tmp_path / "run", "--total-bytes", 5000)
+    assert done.returncode == 1
+    assert "the budget for a rank of a run is invalid" in flat(done.stderr)
+    assert "at least " in flat(done.stderr)
+    assert tree(tmp_path).items() >= before.items()
+
+
+def test_compact_leaves_what_may_be_written(tmp_path: Path) -> None:
+    steps = [event(step, scalar("loss", step)) for step in range(1, 500)]
+    write_segment(tmp_path / "run", *steps)
+    before = tree(tmp_path)
+    done = run("compact", tmp_path / "run", "--total-bytes", 5000)
+    assert done.returncode == 0
+    assert "left as it is: it has changed in the last 10 minutes" in flat(done.stderr)
+    assert tree(tmp_path).items() >= before.items()
+    wrong = run("compact", tmp_path / "run", "--total-bytes", 5000, "--output", tmp_path)
+    assert wrong.returncode == 2

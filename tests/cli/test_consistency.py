@@ -96,6 +96,7 @@ def test_a_source_that_is_not_there_is_no_traceback(name: str, tmp_path: Path) -
     more = {
         "export": [tmp_path / "logs"],
         "repair": [tmp_path / "copy"],
+        "compact": ["--total-bytes", 1 << 20],
         "plot": ["-o", tmp_path / "x.png"],
         "landscape": ["--model", "no:thing"],
         "tail": ["--once"],

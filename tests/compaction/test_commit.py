@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import IO
@@ -25,53 +23,13 @@ from rec_summary.records.writing.task import MessageRecord
 from rec_summary.series.options import EVERYTHING
 from rec_summary.series.report import Report
 from rec_summary.series.values import recorded_values
+from tests.support.compacting import BUDGET, EDGES, check, compact, write_records
 from tests.support.record_dirs import event, scalar, summary_name, write_payloads, write_segment
-
-ROOT = Path(__file__).parents[2]
-BUDGET = 200_000
-EDGES = range(1, 2001)
 
 
 @pytest.fixture
 def records(tmp_path: Path) -> Path:
-    """Eight segments whose values a budget has no room for."""
-    for number in range(8):
-        steps = range(number * 250 + 1, number * 250 + 251)
-        write_segment(tmp_path / "run", *(event(step, *_values(step)) for step in steps))
-    return tmp_path / "run"
-
-
-def _values(step: int) -> list[object]:
-    return [scalar(f"metric_{number}", step + number) for number in range(8)]
-
-
-def shown(directory: Path) -> tuple[dict[str, list[int]], list[str]]:
-    """Returns the steps of each tag, in the order of reading, and what was wrong."""
-    report = Report()
-    found: dict[str, list[int]] = {}
-    [run] = find_runs(directory)
-    for value in recorded_values(run, ("scalar_value",), EVERYTHING, report):
-        assert value.run == directory.name  # of one writer
-        found.setdefault(value.recorded.tag, []).append(value.step)
-    return found, [str(problem) for problem in report.problems]
-
-
-def check(directory: Path, *, complete: bool = False) -> None:
-    """Checks that all is there that must be, and nothing twice."""
-    found, problems = shown(directory)
-    assert problems == []
-    assert len(found) == 8
-    for steps in found.values():
-        assert steps == sorted(set(steps))
-        assert (steps[0], steps[-1]) == (1, 2000)
-        if complete:
-            assert steps == list(EDGES)
-
-
-def compact(directory: Path, number: int) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tests.support.programs.killed_compaction"]
-    words = [*command, str(directory), str(BUDGET), str(number)]
-    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    return write_records(tmp_path / "run")
 
 
 def test_a_kill_at_each_step_loses_nothing(records: Path, tmp_path: Path) -> None:
@@ -203,7 +161,10 @@ def test_two_writers_of_a_rank_do_not_compact_each_others_files(tmp_path: Path) 
             writer.write(MessageRecord(event(step, scalar("loss", number), at=1e9 + step)))
             paths[number].update(writer.paths)
     theirs = {path: Path(path).read_bytes() for path in paths[1]}
-    keep_within(str(tmp_path), 0, 32_000, own=sorted(paths[0]))
+    files = list_files(str(tmp_path))
+    keep_within(
+        str(tmp_path), 0, 32_000, own={file.name.stamp for file in files if file.path in paths[0]}
+    )
     assert {path: Path(path).read_bytes() for path in paths[1]} == theirs
     assert any(not os.path.exists(path) for path in paths[0])
     for writer in writers:

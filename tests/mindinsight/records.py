@@ -16,11 +16,12 @@ import numpy as np
 
 from rec_summary._pb import anf_ir_pb2, lineage_pb2, summary_pb2
 from rec_summary._pb.summary_pb2 import Summary
+from rec_summary.compaction.directory import compact
 from rec_summary.landscape.options import Options
 from rec_summary.landscape.summary_landscape import SummaryLandscape
 from rec_summary.records.format.framing import frame
 from rec_summary.records.format.names import Kind, RecordName
-from rec_summary.records.reading.runs import list_files
+from rec_summary.records.reading.runs import find_runs, list_files
 from rec_summary.records.writing.run_writer import Rotation, RunWriter
 from rec_summary.records.writing.task import MessageRecord
 from rec_summary.values.summary import ImageValue, TensorValue
@@ -30,6 +31,7 @@ from tests.support.record_dirs import START, event, histo, lineage, scalar, trai
 RunState: Final = lineage_pb2.RunState
 
 STEPS: Final = range(1, 21)
+LONG: Final = 250  # steps of the run that is compacted
 WEIGHTS: Final = np.linspace(-1, 2, 500, dtype=np.float32)
 TABLE: Final = np.array([[0.5, -1.5, 2.0], [4.0, 8.25, -16.0]], dtype=np.float32)
 IDS: Final = np.array([1, (1 << 40) + 1])  # the second one is too large for float32
@@ -199,6 +201,15 @@ def dropped(run: Path) -> None:
     rotated(run, DROPPING)
 
 
+def compacted(run: Path) -> None:
+    """A run whose files were made one, in half of their size: the last steps are complete."""
+    write_run(run, state(RunState.FINISHED, LONG, 0.25), *losses(range(1, LONG + 1)))
+    for name in os.listdir(run):
+        os.utime(run / name, (1, 1))  # nobody writes it
+    [done] = compact(run, find_runs(run)[0].nbytes // 2)
+    assert done.replaced
+
+
 def stamps(run: Path, kind: Kind) -> list[int]:
     """Returns the stamps of a run's files of one kind, in order."""
     return [file.name.stamp for file in list_files(str(run)) if file.name.kind is kind]
@@ -290,6 +301,7 @@ RUNS: Final[dict[str, Callable[[Path], object]]] = {
     "resumed": resumed,
     "rotated": rotated,
     "dropped": dropped,
+    "compacted": compacted,
     "lineage_alone": lineage_alone,
     "ranks_together": lambda run: ranks(run, seconds_apart=0),
     "ranks_apart": lambda run: ranks(run, seconds_apart=1),

@@ -212,6 +212,19 @@ def test_all_files_of_a_rotated_run_are_shown(
     assert lineages["./rotated"]["loss"] == 0.25
 
 
+def test_a_compacted_run_is_shown(
+    base: Path, server: MindInsightServer, lineages: dict[str, dict[str, Any]]
+) -> None:
+    found = load(base / "compacted").scalars()
+    kept = found[found["tag"] == "loss"]["step"].tolist()
+    assert kept[0] == 1
+    assert kept[-1] == records.LONG
+    assert len(kept) < records.LONG * 3 // 4
+    assert server.scalars("./compacted", "loss/scalar") == points(kept)
+    assert server.jobs()["./compacted"]["summary_files"] == 1
+    assert lineages["./compacted"]["loss"] == 0.25
+
+
 def test_a_lineage_outlives_its_summary_file(
     base: Path, server: MindInsightServer, lineages: dict[str, dict[str, Any]]
 ) -> None:

@@ -12,10 +12,16 @@ pytest.importorskip("mindspore")
 import mindspore
 from mindspore import nn, ops
 from mindspore.train import Callback, RunContext
+from mindspore.train import summary_pb2 as their_summary
 
-from rec_summary import RecModel, SummaryCollector
+from rec_summary import RecModel, Retention, SummaryCollector
 from rec_summary._pb import summary_pb2
 from rec_summary.records.format.names import Kind
+from rec_summary.records.reading.reader import RecordReader
+from rec_summary.records.reading.runs import list_files
+from rec_summary.records.writing.retention import rank_bytes
+from rec_summary.records.writing.run_writer import Rotation, RunWriter
+from rec_summary.records.writing.task import MessageRecord
 from tests.support.nets import (
     BATCH,
     LEARNING_RATE,
@@ -27,6 +33,7 @@ from tests.support.nets import (
     stream,
 )
 from tests.support.original_rec_model import original_rec_model
+from tests.support.record_dirs import event, scalar
 from tests.support.training_records import (
     events,
     histograms,
@@ -35,6 +42,7 @@ from tests.support.training_records import (
     scalars,
     statuses,
 )
+from tests.support.waiting import PATIENCE_SECS
 
 
 class Losses(Callback):
@@ -527,6 +535,35 @@ def test_a_budget_keeps_the_newest_steps_the_graph_and_the_lineage(tmp_path):
     assert len(graphs(tmp_path)) == 1
     assert statuses(tmp_path)[0] == "RUNNING"
     assert statuses(tmp_path)[-1] == "STOPPED"
+
+
+def test_with_a_retention_the_whole_history_stays(tmp_path, monkeypatch):
+    monkeypatch.setattr("rec_summary.records.writing.retention._ROOM_SECS", PATIENCE_SECS)
+    earlier = RunWriter(tmp_path, 0, Rotation(max_file_size=32_000))
+    tags = [f"metric_{number}" for number in range(50)]
+    for step in range(1, 1401):
+        values = [scalar(tag, step) for tag in tags]
+        earlier.write(MessageRecord(event(step, *values, at=1e9 + step)))
+    earlier.close()
+    budget = Retention(total_bytes=1 << 20)
+    assert rank_bytes(str(tmp_path), 0) > budget.total_bytes
+    collector = SummaryCollector(tmp_path, collect_freq=1, retention=budget, run_directory="same")
+    journal = Journal(stop_after=20)
+    click_model().online_train(stream(), callbacks=[collector, journal])
+    assert collector.troubles == {}
+    assert rank_bytes(str(tmp_path), 0) <= budget.total_bytes * 33 // 32
+    assert list(scalars(tmp_path, "loss/auto")) == list(range(1, 21))
+    assert len(graphs(tmp_path)) == 1
+    assert statuses(tmp_path)[-1] == "STOPPED"
+    kept = list(scalars(tmp_path, "metric_0"))
+    assert kept[0] == 1
+    assert kept[-100:] == list(range(1301, 1401))
+    assert len(kept) < 1400
+    [made] = [file for file in list_files(str(tmp_path)) if file.name.last is not None][:1]
+    with RecordReader(made.path) as reader:
+        theirs = [their_summary.Event.FromString(record.payload) for record in reader]
+    assert theirs[0].version == "MindSpore.Event:1"
+    assert all(each.HasField("summary") and each.IsInitialized() for each in theirs[1:])
 
 
 @pytest.mark.parametrize("level", ["O0", "O2", "O3"])

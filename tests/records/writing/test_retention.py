@@ -1,0 +1,183 @@
+"""A budget within which the whole history stays."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rec_summary import Retention, SummaryRecord
+from rec_summary.records.failures import Troubles
+from rec_summary.records.format.names import Kind, hidden_name, parse_name, replaced_name
+from rec_summary.records.reading.compacted import compaction_of
+from rec_summary.records.reading.runs import find_runs, list_files
+from rec_summary.records.writing import retention as module
+from rec_summary.records.writing.retention import (
+    LEAST_BYTES,
+    MOST_FILES,
+    Compactor,
+    rank_bytes,
+    segment_bytes,
+)
+from rec_summary.records.writing.run_writer import Rotation, RunWriter
+from rec_summary.records.writing.task import MessageRecord
+from rec_summary.series.options import EVERYTHING
+from rec_summary.series.report import Report
+from rec_summary.series.values import finished_scalars
+from tests.support.record_dirs import (
+    custom,
+    event,
+    lineage,
+    scalar,
+    summary_name,
+    train,
+    write_payloads,
+)
+from tests.support.waiting import PATIENCE_SECS
+
+
+def steps_of(directory: Path) -> list[int]:
+    report = Report()
+    [run] = find_runs(directory)
+    found = [
+        step
+        for _, columns in finished_scalars(run, EVERYTHING, report)
+        for step in columns.steps[columns.codes == 0].tolist()
+    ]
+    assert report.problems == []
+    return found
+
+
+@pytest.mark.parametrize(
+    ("total", "error"), [(LEAST_BYTES - 1, ValueError), (1e9, TypeError), (True, TypeError)]
+)
+def test_a_budget_is_checked(total: int, error: type[Exception]) -> None:
+    with pytest.raises(error, match=r"retention\.total_bytes is invalid.*1,048,576"):
+        Retention(total)
+
+
+def test_a_budget_too_small_for_the_lineage_says_what_the_least_is(tmp_path: Path) -> None:
+    name = summary_name().replace("_MS", "_lineage")
+    write_payloads(tmp_path / name, b"x" * LEAST_BYTES)
+    least = 4 * (LEAST_BYTES + 16)
+    with pytest.raises(ValueError, match=f"at least {least:,}"):
+        SummaryRecord(tmp_path, retention=Retention(2 * LEAST_BYTES))
+    SummaryRecord(tmp_path, retention=Retention(least)).close()
+
+
+def test_the_limits_of_files_do_not_go_with_a_budget(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="max_file_size is invalid"):
+        SummaryRecord(tmp_path, max_file_size=1000, retention=Retention(LEAST_BYTES))
+
+
+def test_a_run_longer_than_its_budget_keeps_its_whole_history(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_ROOM_SECS", 10 * PATIENCE_SECS)
+    troubles = Troubles()
+    rotation = Rotation(retention=Retention(LEAST_BYTES))
+    writer = RunWriter(tmp_path, 0, rotation, troubles=troubles)
+    tags = [f"metric_{number}" for number in range(60)]
+    last = 1600
+    most = LEAST_BYTES + segment_bytes(LEAST_BYTES)
+    for step in range(1, last + 1):
+        writer.write(MessageRecord(event(step, *(scalar(tag, step) for tag in tags))))
+        if step % 50 == 0:
+            writer.write(MessageRecord(lineage(train_lineage=train(step=step))))
+            assert rank_bytes(str(tmp_path), 0) <= most
+    writer.close()
+    assert troubles.counts == {}
+    assert rank_bytes(str(tmp_path), 0) <= most
+    found = steps_of(tmp_path)
+    assert (found[0], found[-1]) == (1, last)
+    assert found == sorted(set(found))
+    assert len(found) < last
+    newest = list(range(last - 100, last + 1))
+    assert found[-len(newest) :] == newest
+    assert any(compaction_of(file) for file in list_files(str(tmp_path)))
+    assert not [name for name in os.listdir(tmp_path) if name.endswith(".tmp")]
+
+
+def test_the_files_of_many_starts_are_joined(tmp_path: Path) -> None:
+    rotation = Rotation(retention=Retention(LEAST_BYTES))
+    starts = MOST_FILES + 10
+    for start in range(starts):
+        writer = RunWriter(tmp_path, 0, rotation if start == starts - 1 else None)
+        writer.write(MessageRecord(event(start + 1, scalar("loss", start))))
+        writer.write(MessageRecord(lineage(user_defined_info=custom({f"start_{start}": start}))))
+        if start < starts - 1:
+            writer.close()
+    process = writer._compactor and writer._compactor._process  # type: ignore[union-attr]
+    assert process is not None
+    writer._compactor._hurry()  # type: ignore[union-attr]
+    process.wait(PATIENCE_SECS)
+    files = list_files(str(tmp_path))
+    assert sum(file.name.kind is Kind.SUMMARY for file in files) < 10
+    assert sum(file.name.kind is Kind.LINEAGE for file in files) == 2
+    writer.close()
+    assert steps_of(tmp_path) == list(range(1, starts + 1))
+
+
+def test_a_failure_is_reported_and_the_old_files_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "program"
+    program.write_text("#!/bin/sh\necho the disk is on fire >&2\nexit 1\n")
+    program.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(program))
+    monkeypatch.setattr(module, "_POLL_SECS", 0.001)
+    data = tmp_path / "data"
+    data.mkdir()
+    for stamp in (10, 20):
+        path = data / summary_name(stamp)
+        write_payloads(path, b"x" * LEAST_BYTES)
+    troubles = Troubles()
+    compactor = Compactor(str(data), 0, LEAST_BYTES, None, troubles)
+    before = sorted(os.listdir(data))
+    compactor.begun({10, 20})
+    compactor.close()
+    assert sorted(os.listdir(data)) == before
+    assert troubles.counts["retention"] >= 2  # the process failed; the files are too large
+
+
+def test_a_collector_that_ends_ends_the_process(tmp_path: Path) -> None:
+    writer = RunWriter(tmp_path, 0, Rotation(retention=Retention(LEAST_BYTES)))
+    values = [scalar(f"metric_{number}", 0) for number in range(60)]
+    compactor = writer._compactor
+    assert compactor is not None
+    step = 0
+    while compactor._process is None:
+        step += 1
+        writer.write(MessageRecord(event(step, *values)))
+    process = compactor._process
+    writer.close()
+    assert process.poll() is not None
+    assert steps_of(tmp_path)[-1] == step
+
+
+def test_the_process_sleeps_most_of_the_time_and_ends_with_its_input(tmp_path: Path) -> None:
+    rotation = Rotation(max_file_size=30_000)
+    writer = RunWriter(tmp_path, 0, rotation)
+    for step in range(1, 1000):
+        writer.write(MessageRecord(event(step, *(scalar(f"m{n}", step) for n in range(60)))))
+    writer.close()
+    before = find_runs(tmp_path)[0].nbytes
+    words = [sys.executable, "-m", "rec_summary.compaction", tmp_path, 0, before, 1e-9, ""]
+    process = subprocess.Popen(list(map(str, words)), stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+    # It has work for seconds of a core, and a billionth of one; without its input it ends.
+    _, errors = process.communicate(b"", timeout=PATIENCE_SECS)
+    assert (process.returncode, errors) == (0, b"")
+    assert find_runs(tmp_path)[0].nbytes == before
+    assert steps_of(tmp_path) == list(range(1, 1000))
+
+
+def test_names_of_replaced_files_are_hidden_from_every_reader(tmp_path: Path) -> None:
+    name = summary_name(7)
+    assert parse_name(hidden_name(name)) is None
+    assert not re.search(r"summary\.\d+", hidden_name(name))  # MindInsight's pattern
+    assert replaced_name(hidden_name(name)) == parse_name(name)
+    assert replaced_name(name) is None
