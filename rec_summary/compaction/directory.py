@@ -32,7 +32,8 @@ from rec_summary.records.remote import SOURCE, Url, open_binary, to_place
 from rec_summary.records.writing.retention import MOST_FILES, rank_bytes, segment_bytes
 from rec_summary.series.batch import SUMMARY
 from rec_summary.series.event_reader import EventReader
-from rec_summary.series.options import ArgumentError, check_apart, some_matching_runs
+from rec_summary.series.options import ArgumentError, check_apart
+from rec_summary.series.overview.choice import chosen_runs
 from rec_summary.series.report import Report
 from rec_summary.series.values import Writers
 
@@ -206,7 +207,7 @@ def compact(
         if os.path.exists(output) and (not os.path.isdir(output) or os.listdir(output)):
             expected = "an empty directory, or one that does not exist"
             raise ArgumentError(three_part("the output", output, expected))
-    chosen = some_matching_runs(find_runs(source), runs)
+    chosen = chosen_runs(find_runs(source), runs)
     total, done = sum(run.nbytes for run in chosen), 0
     found = []
     for run in chosen:

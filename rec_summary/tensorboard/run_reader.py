@@ -70,21 +70,24 @@ def continues(run: Run, state: ReadingState, records: NewRecords) -> bool:
     known = state.files.keys() & {os.path.basename(file.path) for file in run.files}
     # The oldest summary files may be gone, to make room on the disk. A lineage file is
     # never removed alone: if one is gone, these are the records of another training.
+    known |= compacted(run, state)  # what is left of them is there
     gone = state.files.keys() - known
-    made = [file.name for file in run.files if file.name.last is not None]
-    if made:  # what they are made of is not gone
-        names = {name: parse_name(name) for name in gone}
-        known |= {
-            name
-            for name, parsed in names.items()
-            if parsed is not None and any(each.covers(parsed) for each in made)
-        }
-        gone -= known
     if not known or any(name.endswith(Kind.LINEAGE.value) for name in gone):
         return False
     if gone and _has_older(run, state):
         return False
     return not is_replaced(run, state, records)
+
+
+def compacted(run: Run, state: ReadingState) -> set[str]:
+    """Returns the names of files that were read and that compacted files have replaced."""
+    made = [file.name for file in run.files if file.name.last is not None]
+    names = state.files.keys() - {os.path.basename(file.path) for file in run.files if made}
+    return {
+        name
+        for name in (names if made else ())
+        if (parsed := parse_name(name)) is not None and any(each.covers(parsed) for each in made)
+    }
 
 
 def _has_older(run: Run, state: ReadingState) -> bool:

@@ -13,6 +13,8 @@ from rec_summary.records.reading.runs import list_files
 from rec_summary.records.writing.run_writer import Rotation, RunWriter
 from rec_summary.series.overview.tail import Tail
 from rec_summary.tensorboard.event_files.export import export_tensorboard
+from rec_summary.tensorboard.provider.data_provider import RecordDataProvider
+from rec_summary.tensorboard.provider.run_index import RunIndex
 from tests.support import event_files
 from tests.support.event_files import shown
 from tests.support.following import Follower, write
@@ -152,3 +154,21 @@ def test_tail_shows_nothing_again(records: Path) -> None:
     segment(records, 2001, 2010)
     found = [(new.run, step) for new in tail.poll() for step in new.columns.steps.tolist()]
     assert found == [("run", step) for step in range(2001, 2011)]
+
+
+def test_the_data_server_reads_a_compacted_run_again(records: Path) -> None:
+    for first in range(1, 2001, 250):
+        segment(records, first, first + 249)
+    index = RunIndex(str(records))
+    provider = RecordDataProvider(index)
+
+    def served() -> list[int]:
+        index.poll()
+        found = provider.read_scalars(experiment_id="", plugin_name="scalars", downsample=9999)
+        return [each.step for each in found["run"]["loss"]]
+
+    assert served() == list(range(1, 2001))
+    compact(records)
+    steps = eventually(served, until=lambda found: len(found) < 2000)
+    assert steps == sorted(set(steps))
+    assert (steps[0], steps[-1]) == (1, 2000)

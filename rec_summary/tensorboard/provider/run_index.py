@@ -24,7 +24,7 @@ from rec_summary.tensorboard.dashboards.hparams import RUNNING, end_point, ended
 from rec_summary.tensorboard.dashboards.text import lineage_point
 from rec_summary.tensorboard.outputs import Names, TargetNames, is_parallel
 from rec_summary.tensorboard.provider.served_run import ServedRun, ServedRuns
-from rec_summary.tensorboard.run_reader import RunReader, continues, nothing_read
+from rec_summary.tensorboard.run_reader import RunReader, compacted, continues, nothing_read
 
 logger = logging.getLogger("rec_summary")
 
@@ -54,6 +54,8 @@ class _Loader(RunReader):
         """Whether what was read is the beginning of what there is now, and has the same names."""
         if self.is_of_several(run) and not self.outputs.targets.several:
             return False
+        if compacted(run, self._state):
+            return False  # values that are in no file any more are known by their place
         return not self._state.files or continues(run, self._state, self._records)
 
     def is_of_several(self, run: Run) -> bool:
