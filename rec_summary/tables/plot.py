@@ -40,7 +40,7 @@ _IMPORTANT: Final = (
     (tags_named("loss"), 1),
     (r"\Arecommender/auc/", 1),
     (r"\Arecommender/calibration/", 1),
-    (tags_named("learning_rate"), 1),
+    (rf"{tags_named('learning_rate')}|\Alearning_rate/", 2),  # of several groups, the first two
     (r"\Aeval/", 2),
     (r"(?i)\A(?!rec_summary/|recommender/).*(?:loss|auc)", 2),
 )

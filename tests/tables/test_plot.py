@@ -57,3 +57,7 @@ def test_without_a_choice_of_tags_what_matters_is_drawn() -> None:
     lines = [Line("run", tag, none.astype(np.int64), none, none) for tag in (*others, *tags)]
     assert {line.tag for line in important(lines)} == set(tags)
     assert important(lines[:2]) == lines[:2]
+    groups = [f"learning_rate/group_{number}/auto" for number in range(3)]
+    lines += [Line("run", tag, none.astype(np.int64), none, none) for tag in groups]
+    drawn = {line.tag for line in important([line for line in lines if line.tag != tags[3]])}
+    assert drawn & set(groups) == set(groups[:2])
