@@ -165,6 +165,7 @@ class InterruptSignals(StopSignals):
         self._completions = [complete]  # of this context, and of those inside it
         self._outer: StopSignals | None = None
         self._deferrals = 0
+        self._claim = threading.Lock()  # of the thread that completes the records
 
     def __enter__(self) -> InterruptSignals:
         in_main_thread = threading.current_thread() is threading.main_thread()
@@ -207,6 +208,8 @@ class InterruptSignals(StopSignals):
         if self.received != "SIGTERM":
             self._restore()
             self.raise_received()
+        if not self._claim.acquire(blocking=False):
+            self._watch.join()  # the other thread ends the process
         self._deferrals += 1  # what completes the records must not come here again
         self._complete_all("SIGTERM", stuck=False)
         self._restore()
@@ -217,7 +220,8 @@ class InterruptSignals(StopSignals):
         super()._handle(number, frame)
 
     def _end_stuck(self, number: signal.Signals) -> None:
-        if self.received is not None:  # before this thread read of it
+        # The handler may have run before this thread read of the signal.
+        if self.received is not None or not self._claim.acquire(blocking=False):
             self._watch.notice()
             return
         self._complete_all(number.name, stuck=True)
@@ -270,6 +274,11 @@ class _WaitWatch(contextlib.AbstractContextManager[None]):
         self._before = signal.set_wakeup_fd(self._pipe[1], warn_on_full_buffer=False)
         self._thread = threading.Thread(target=self._watch, name="rec_summary-signals", daemon=True)
         self._thread.start()
+
+    def join(self) -> None:
+        """Waits for the thread to end."""
+        if self._thread is not None:
+            self._thread.join()
 
     def stop(self) -> None:
         signal.set_wakeup_fd(self._before)

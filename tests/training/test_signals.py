@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -446,8 +447,9 @@ def test_a_signal_in_mindspores_loop_completes_the_records(
     left = left_in(tmp_path)
     assert (left.statuses[-1], left.reason) == ("STOPPED", "SIGTERM")
     assert left.steps == list(range(1, len(left.steps) + 1))
-    interrupted = f"interrupted (SIGTERM or Ctrl-C); step {left.steps[-1]} is the last one in"
-    assert sum(interrupted in line for line in lines) == 1, lines
+    found = [re.search(r"interrupted \(SIGTERM or Ctrl-C\); step (\d+) is", line) for line in lines]
+    [said] = [int(each[1]) for each in found if each]
+    assert said - left.steps[-1] in (-1, 0, 1)  # a step may end meanwhile
 
 
 def test_a_handler_of_the_user_ends_mindspores_loop_in_its_own_way(tmp_path: Path) -> None:
