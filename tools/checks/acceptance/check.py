@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Final
 
+from rec_summary.tensorboard.first_screen import metric_rank
 from tests.support.tensorboard_servers import installed
 from tools.tensorboard_pages.server import TensorBoardServer
 
@@ -65,14 +66,20 @@ def check(source: Path, logdir: Path, scratch: Path, items: Items) -> int:
 
 
 def directly(items: Items) -> Items:
-    """Returns what is shown of records directly: no sub-run is needed to change a status there."""
+    """Returns what is shown of records directly.
+
+    No sub-run is needed to change a status there, and HParams has the metrics that matter.
+    """
     running = ["STATUS_RUNNING", "STATUS_UNKNOWN"]
     sub_runs = {(f"{run}/running",) for (run,), _ in items["runs"]}
+    metrics = {key for key, _ in items["hparams"] if key[1] == "metric"}
+    chosen = {key for key in metrics if metric_rank(key[3], key[2]) is not None} or metrics
     return items | {
         "runs": [each for each in items["runs"] if each[0] not in sub_runs],
         "hparams": [
             (key, ["STATUS_RUNNING"] if value == running else value)
             for key, value in items["hparams"]
+            if key not in metrics or key in chosen
         ],
     }
 
