@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from tensorboard import errors
@@ -37,6 +37,36 @@ _NAMED: Final = ("scalars", "histograms", "images")  # as TensorBoard's own load
 _EVERYTHING: Final = 1 << 62
 _POINT_BYTES: Final = 20  # of a scalar, in a message
 _Found = dict[str, dict[str, Any]]
+
+
+class ScalarPoints(Sequence[Any]):
+    """Scalars as columns; a `ScalarDatum` is made where one is asked for.
+
+    Attributes:
+        steps: The steps.
+        wall_times: Seconds since the epoch.
+        values: The values.
+    """
+
+    def __init__(self, steps: list[int], wall_times: list[float], values: list[float]) -> None:
+        """Holds columns of the same length."""
+        self.steps, self.wall_times, self.values = steps, wall_times, values
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return list(self)[index]
+        return provider.ScalarDatum(self.steps[index], self.wall_times[index], self.values[index])
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(provider.ScalarDatum, self.steps, self.wall_times, self.values)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 class RecordDataProvider(provider.DataProvider):  # type: ignore[misc]
@@ -91,7 +121,7 @@ class RecordDataProvider(provider.DataProvider):  # type: ignore[misc]
             plugin_name,
             summary_pb2.DATA_CLASS_SCALAR,
             run_tag_filter,
-            lambda run, tag, series: list(_scalars(series, _most(downsample), size)),
+            lambda run, tag, series: _scalars(series, _most(downsample), size),
         )
 
     def read_last_scalars(
@@ -103,7 +133,7 @@ class RecordDataProvider(provider.DataProvider):  # type: ignore[misc]
             plugin_name,
             summary_pb2.DATA_CLASS_SCALAR,
             run_tag_filter,
-            lambda run, tag, series: next(_scalars(series, 1, size)),
+            lambda run, tag, series: _scalars(series, 1, size)[-1],
         )
 
     def list_tensors(
@@ -248,13 +278,11 @@ class _Size:
             )
 
 
-def _scalars(series: Series, most: int, size: _Size) -> Iterator[Any]:
+def _scalars(series: Series, most: int, size: _Size) -> ScalarPoints:
     assert isinstance(series, ScalarSeries)  # by its data class
     points = series.points(most)
     size.add(len(points) * _POINT_BYTES)
-    columns = (points[name].tolist() for name in ("step", "wall_time", "value"))
-    for row in zip(*columns, strict=True):
-        yield provider.ScalarDatum(*row)
+    return ScalarPoints(*(points[name].tolist() for name in ("step", "wall_time", "value")))
 
 
 def _places(series: Series, most: int) -> list[Reference]:

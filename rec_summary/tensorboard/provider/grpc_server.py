@@ -21,7 +21,7 @@ from tensorboard.data.proto import data_provider_pb2_grpc as services
 from tensorboard.util.tensor_util import make_tensor_proto
 
 from rec_summary.errors import RecSummaryError, three_part
-from rec_summary.tensorboard.provider.data_provider import MOST_BYTES
+from rec_summary.tensorboard.provider.data_provider import MOST_BYTES, ScalarPoints
 
 LOCALHOST: Final = "127.0.0.1"
 _WORKERS: Final = 8
@@ -145,7 +145,10 @@ class _Servicer(services.TensorBoardDataProviderServicer):  # type: ignore[misc]
     def ReadScalars(self, request: Any) -> Any:
         method, answer = self._provider.read_scalars, messages.ReadScalarsResponse()
         for data, points in self._read(method, request, answer):
-            data.value.extend(each.value for each in points)
+            if isinstance(points, ScalarPoints):
+                data.value.extend(points.values)
+            else:
+                data.value.extend(each.value for each in points)
         return answer
 
     @_answering
@@ -196,8 +199,12 @@ class _Servicer(services.TensorBoardDataProviderServicer):  # type: ignore[misc]
             entry = answer.runs.add(run_name=run)
             for tag, points in tags.items():
                 data = entry.tags.add(tag_name=tag).data
-                data.step.extend(each.step for each in points)
-                data.wall_time.extend(each.wall_time for each in points)
+                if isinstance(points, ScalarPoints):  # there may be very many
+                    data.step.extend(points.steps)
+                    data.wall_time.extend(points.wall_times)
+                else:
+                    data.step.extend(each.step for each in points)
+                    data.wall_time.extend(each.wall_time for each in points)
                 yield data, points
 
 

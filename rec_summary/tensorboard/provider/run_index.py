@@ -31,6 +31,7 @@ logger = logging.getLogger("rec_summary")
 INTERVAL_SECS: Final = 0.25
 _LONGEST_INTERVAL_SECS: Final = 0.75  # a record shows within a second
 _SHARE: Final = 100  # a poll without news takes at most one part in so many of the time
+_READING_SHARE: Final = 4
 _PORTION_SECS: Final = 0.1  # that a run is read for before others are
 _MOST_TRIES: Final = 2
 _NEWEST: Final = 8  # files whose time of modification is that of their run
@@ -180,7 +181,10 @@ class RunIndex:
             is_new = True
             try:
                 is_new = self._find() or bool(self._waiting)
-                self._read(time.monotonic() + INTERVAL_SECS)
+                found = time.monotonic()
+                # Of a very large tree, more time goes into reading than into searching.
+                share = min(_READING_SHARE * (found - begun), _LONGEST_INTERVAL_SECS)
+                self._read(found + max(INTERVAL_SECS, share))
             except Exception as error:  # noqa: BLE001 - the next poll may succeed
                 self._fail(self.source, error)
             now = time.monotonic()

@@ -16,6 +16,7 @@ KEPT_SCALARS: Final = 10_000
 """Points of a series of scalars that are kept: more than a page asks for, unless it is told to."""
 
 _PER_BUCKET: Final = 4
+_LEAST_PER_BUCKET: Final = 2  # of a smooth series, the first and the last are the extremes
 _NO_STEP: Final = -(1 << 63)
 _TYPES: Final = "qdiq"  # of the columns of references
 _SCALAR_TYPES: Final = "qdf"  # records have float32
@@ -79,7 +80,7 @@ class ScalarSeries:
         if most < _PER_BUCKET:
             return points[count - most :]
         index = points["index"] - points["index"][0]
-        for per_bucket in range(1, _PER_BUCKET + 1):  # of a smooth series, few points differ
+        for per_bucket in range(_LEAST_PER_BUCKET, _PER_BUCKET + 1):
             buckets = index * (most // per_bucket) // (index[-1] + 1)
             kept = m4(buckets, points["value"])
             if len(kept) <= most:

@@ -22,7 +22,7 @@ from rec_summary.tensorboard.event_files.export import export_tensorboard
 from rec_summary.tensorboard.provider import plugin, records_server
 from rec_summary.tensorboard.provider.board import Board, BoardError
 from rec_summary.tensorboard.provider.combined import CombinedDataProvider
-from rec_summary.tensorboard.provider.data_provider import RecordDataProvider
+from rec_summary.tensorboard.provider.data_provider import RecordDataProvider, ScalarPoints
 from rec_summary.tensorboard.provider.grpc_server import GrpcServer, ServingError
 from rec_summary.tensorboard.provider.run_index import RunIndex
 from tests.support.boards import Pages, blob_key, event_file_pages, record_pages
@@ -41,7 +41,7 @@ def _plain(found: Any) -> Any:
     """Returns an answer with arrays as lists, and scalars as the protocol has them."""
     if isinstance(found, dict):
         return {key: _plain(each) for key, each in found.items()}
-    if isinstance(found, list):
+    if isinstance(found, list | ScalarPoints):
         return [_plain(each) for each in found]
     if isinstance(found, interface.TensorDatum):
         return found.step, found.wall_time, found.numpy.tolist()
