@@ -32,6 +32,7 @@ from rec_summary.records.remote import (
     to_place,
 )
 from tests.support.record_dirs import event, scalar, summary_name, tree, write_segment
+from tests.support.waiting import PATIENCE_SECS, eventually
 
 fsspec = pytest.importorskip("fsspec")
 
@@ -336,13 +337,10 @@ def test_a_failed_put_is_tried_again(
         assert "hunter2" not in str(caught.value)
         failed.clear()
         with upload.kept_up():
-            assert failed.wait(60)
+            assert failed.wait(PATIENCE_SECS)
             time.sleep(0.1)
             patch.undo()
-            deadline = time.monotonic() + 60
-            while not there(place):
-                assert time.monotonic() < deadline
-                time.sleep(0.02)
+            eventually(lambda: there(place))
     assert there(place) == {EVENTS: b"one"}
     assert caplog.text.count("not put, trying again") == 1
 
