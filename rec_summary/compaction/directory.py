@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import math
 import os
 import tempfile
 import time
@@ -130,6 +131,7 @@ def keep_within(
     """
     done: list[Replacement] = []
     damaged: set[str] = set()
+    times: Times = {}
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(commit.locked(directory, rank, lock))
@@ -144,7 +146,7 @@ def keep_within(
                 for file in list_files(directory)
                 if file.name.rank == rank and (not others or file.name.stamp in own)
             ]
-            rows, writers = _rows(files, damaged, pace)
+            rows, writers = _rows(files, damaged, times, pace)
             if rank_bytes(directory, rank) > total_bytes - 2 * full:
                 commit.sweep(directory, rank, 0.0)  # the budget comes first
             counted = sum(file.nbytes for file in files)
@@ -283,7 +285,8 @@ def _compact_rank(
     """Compacts the files of one rank to a size; adds to `left` what is damaged."""
     size = sum(file.nbytes for file in files)
     done: list[Replacement] = []
-    rows, writers = _rows(files, left, pace)
+    times: Times = {}
+    rows, writers = _rows(files, left, times, pace)
     for group in _lineage_groups(files, writers, left):
         if len(group) > 1:
             with _leaving(left):
@@ -304,7 +307,7 @@ def _compact_rank(
             return done
         gone = {name for each in done for name in each.files}
         rest = [file for file in files if os.path.basename(file.path) not in gone]
-        rows, _ = _rows([f for f in rest if f.name.kind is Kind.SUMMARY], left, pace)
+        rows, _ = _rows(rest, left, times, pace)
 
 
 @contextlib.contextmanager
@@ -314,6 +317,9 @@ def _leaving(left: dict[str, str]) -> Iterator[None]:
     except DamagedFile as error:
         left[error.path] = str(error)
 
+
+Times = dict[str, tuple[float, float] | None]
+"""When values of files were written, by path."""
 
 Write = Callable[[IO[bytes]], object]
 Store = Callable[[Sequence[RecordFile], str, Write], int]
@@ -394,9 +400,12 @@ def _replacement(files: Sequence[RecordFile], store: Store, write: Write) -> Rep
 
 
 def _rows(
-    files: Sequence[RecordFile], left: Collection[str], pace: Pace
+    files: Sequence[RecordFile], left: Collection[str], times: Times, pace: Pace
 ) -> tuple[list[list[Segment]], Writers]:
-    """Returns the complete summary files next to each other of one writer, and the writers."""
+    """Returns the complete summary files next to each other of one writer, and the writers.
+
+    Adds the times of complete files to `times`. A file without values is of the writer before it.
+    """
     writers = Writers([], {})
     rows: list[list[Segment]] = []
     open_rows: dict[int, list[Segment]] = {}
@@ -404,8 +413,14 @@ def _rows(
     for file in files:
         if file.name.kind is not Kind.SUMMARY:
             continue
-        last = _writer(file, writers, pace, last)
-        if file.path in left or is_held(file.path):
+        is_open = is_held(file.path)
+        if file.path not in times or is_open:
+            times[file.path] = _times(file, pace)
+        found = times[file.path]
+        if found is not None:
+            writers.at(file, *found)
+            last = writers.homes[os.path.basename(file.path)]
+        if is_open or file.path in left:
             open_rows.pop(last, None)
             continue
         if last not in open_rows:
@@ -419,18 +434,20 @@ def _stamp(path: str) -> int | None:
     return None if name is None else name.stamp
 
 
-def _writer(file: RecordFile, writers: Writers, pace: Pace, otherwise: int) -> int:
-    """Returns the number of the writer of a file; that of the file before if it has no values."""
+def _times(file: RecordFile, pace: Pace) -> tuple[float, float] | None:
+    """Returns the wall times of the first and the latest values of a file, if it has any."""
     compaction = compaction_of(file)
+    first, last = math.inf, -math.inf
     with EventReader(file, Report(), steps_only=True) as reader:
         for batch in reader:
             if batch.kind == SUMMARY:
-                writer = writers.of(file, batch)
+                first = float(batch.wall_times[0]) if first == math.inf else first
+                last = max(last, float(batch.wall_times.max()))
                 if compaction is not None:
-                    writer.last = max(writer.last, compaction.last_time)
+                    last = max(last, compaction.last_time)
                     break
             pace()
-    return writers.homes.get(os.path.basename(file.path), otherwise)
+    return None if first == math.inf else (first, last)
 
 
 def _lineage_groups(

@@ -201,7 +201,8 @@ def measure(files: Sequence[RecordFile], pace: Pace) -> Measured:
             piece.add(batch)
             piece.weight += (piece.nbytes - held) * ratio
             found.began = min(found.began, float(batch.wall_times[0]))
-            found.last_time = max(found.last_time, float(batch.wall_times.max()))
+            if batch.kind == SUMMARY:  # a file may be begun after its values were made
+                found.last_time = max(found.last_time, float(batch.wall_times.max()))
             for series, span in batch.series().items():
                 if series[0] != SCALAR:
                     count, low, high = spans.get(series, (0, span.first_step, span.last_step))
@@ -336,9 +337,10 @@ def rewrite_lineage(
         refreshed = False
         for batch in batches(file, _LEAST_PIECE, pace):
             for record in batch.records():
-                began, last_time = min(began, record.wall_time), max(last_time, record.wall_time)
+                began = min(began, record.wall_time)
                 if record.kind == "version":
                     continue
+                last_time = max(last_time, record.wall_time)
                 if refreshed and record.kind == "train_lineage":
                     payloads.pop()
                 state = record.event.train_lineage.run_state

@@ -106,13 +106,17 @@ class Writers(Struct, dict=True):
 
     def of(self, file: RecordFile, batch: Batch) -> Writer:
         """Returns the writer of a file, of which a batch was read."""
-        name, wall_times = os.path.basename(file.path), batch.wall_times
+        return self.at(file, float(batch.wall_times[0]), float(batch.wall_times.max()))
+
+    def at(self, file: RecordFile, first: float, last: float) -> Writer:
+        """Returns the writer of a file, of which records were read from one time to another."""
+        name = os.path.basename(file.path)
         if name not in self.homes:
-            chosen = self._choose(file.name, float(wall_times[0]))
+            chosen = self._choose(file.name, first)
             self.homes[name] = chosen
             self._hosts[chosen] = file.name.host
         writer = self.known(file)
-        writer.last = max(writer.last, float(wall_times.max()))
+        writer.last = max(writer.last, last)
         return writer
 
     def known(self, file: RecordFile) -> Writer:

@@ -31,7 +31,16 @@ from rec_summary.records.reading.runs import RecordFile, Run, list_files
 from rec_summary.series.options import EVERYTHING
 from rec_summary.series.report import Report
 from rec_summary.series.values import recorded_values
-from tests.support.record_dirs import custom, event, histo, lineage, scalar, summary_name, train
+from tests.support.record_dirs import (
+    custom,
+    event,
+    histo,
+    lineage,
+    scalar,
+    summary_name,
+    train,
+    write_payloads,
+)
 
 VERSION = Event(wall_time=1.0, version="MindSpore.Event:1").SerializeToString()
 NUMBERS = st.floats(width=32, allow_nan=True, allow_infinity=True)
@@ -268,3 +277,15 @@ def test_names() -> None:
     assert other is not None
     assert not parsed.covers(other)
     assert not parsed.covers(parsed)
+
+
+def test_the_time_at_which_a_file_was_begun_is_not_that_of_a_value(tmp_path: Path) -> None:
+    late = Event(wall_time=9e9, version="MindSpore.Event:1").SerializeToString()
+    for stamp in range(10, 14):
+        messages = [
+            event(step, scalar("loss", 1.0)) for step in range(stamp * 100, stamp * 100 + 99)
+        ]
+        payloads = [late, *(each.SerializeToString() for each in messages)]
+        write_payloads(tmp_path / summary_name(stamp), *payloads)
+    run = Run("run", str(tmp_path), list_files(str(tmp_path)))
+    assert rewrite(run, io.BytesIO(), 10**6, 0).last_time == messages[-1].wall_time

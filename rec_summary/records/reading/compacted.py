@@ -8,6 +8,7 @@ exist for a little longer under hidden names, for readers that have a list from 
 
 from __future__ import annotations
 
+import bisect
 import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -37,13 +38,21 @@ def compaction_of(file: RecordFile) -> Compaction | None:
 
 def in_force(files: Iterable[RecordFile]) -> list[RecordFile]:
     """Returns the files that no other file of the list replaces."""
-    files = list(files)
+    files = sorted(files, key=_stamp)
     gone: set[str] = set()
     for made in files:
+        if made.name.last is None:
+            continue
         # Usually none is left, and nothing has to be read.
-        covered = [each for each in files if made.name.covers(each.name)]
+        first = bisect.bisect_left(files, made.name.stamp, key=_stamp)
+        last = bisect.bisect_right(files, made.name.end, key=_stamp)
+        covered = [each for each in files[first:last] if made.name.covers(each.name)]
         compaction = compaction_of(made) if covered else None
         if compaction is not None:
             names = set(compaction.superseded)
             gone.update(each.path for each in covered if os.path.basename(each.path) in names)
     return [file for file in files if file.path not in gone]
+
+
+def _stamp(file: RecordFile) -> int:
+    return file.name.stamp
