@@ -14,7 +14,11 @@ from PIL import Image
 
 from rec_summary._pb import lineage_pb2
 from rec_summary.records.format.names import Kind
+from rec_summary.records.reading.runs import find_runs
 from rec_summary.records.writing.run_writer import RunWriter
+from rec_summary.series.options import EVERYTHING
+from rec_summary.series.report import Report
+from rec_summary.series.values import finished_scalars
 from rec_summary.tables.frames import load
 from tests.mindinsight import records
 from tests.mindinsight.records import STEPS, points
@@ -215,8 +219,9 @@ def test_all_files_of_a_rotated_run_are_shown(
 def test_a_compacted_run_is_shown(
     base: Path, server: MindInsightServer, lineages: dict[str, dict[str, Any]]
 ) -> None:
-    found = load(base / "compacted").scalars()
-    kept = found[found["tag"] == "loss"]["step"].tolist()
+    [run] = find_runs(base / "compacted")
+    found = finished_scalars(run, EVERYTHING, Report())
+    kept = [step for _, columns in found for step in columns.steps.tolist()]
     assert kept[0] == 1
     assert kept[-1] == records.LONG
     assert len(kept) < records.LONG * 3 // 4

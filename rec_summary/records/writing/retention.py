@@ -141,14 +141,14 @@ class Compactor:
             self._start(own)
         deadline = time.monotonic() + _ROOM_SECS
         while not self._has_room() and time.monotonic() < deadline:
-            before = rank_bytes(self._directory, self._rank)
+            before = self._nbytes()
             is_new = not self._is_running()  # one that runs may be done already
             if is_new:
                 self._start(own)
             self._hurry()
             while self._is_running() and not self._has_room() and time.monotonic() < deadline:
                 time.sleep(_POLL_SECS)
-            if is_new and rank_bytes(self._directory, self._rank) >= before:
+            if is_new and not self._is_running() and self._nbytes() >= before:
                 break  # nothing helps
         if not self._has_room():
             text = f"the files of rank {self._rank} in {self._directory} are beyond their budget"
@@ -173,7 +173,11 @@ class Compactor:
     def _has_room(self) -> bool:
         # For a full file; another one, which may be a little larger, is made meanwhile.
         most = self._total - segment_bytes(self._total) * 5 // 4
-        return rank_bytes(self._directory, self._rank) <= most
+        return self._nbytes() <= most
+
+    def _nbytes(self) -> int:
+        # While the process renames files, one may be missed, or counted twice.
+        return rank_bytes(self._directory, self._rank)
 
     def _is_due(self) -> bool:
         sizes = [size for name, size in self._files() if name.kind is Kind.SUMMARY]

@@ -37,7 +37,7 @@ from tests.support.record_dirs import (
     train,
     write_payloads,
 )
-from tests.support.waiting import PATIENCE_SECS
+from tests.support.waiting import PATIENCE_SECS, eventually
 
 
 def steps_of(directory: Path) -> list[int]:
@@ -88,7 +88,8 @@ def test_a_run_longer_than_its_budget_keeps_its_whole_history(
         writer.write(MessageRecord(event(step, *(scalar(tag, step) for tag in tags))))
         if step % 50 == 0:
             writer.write(MessageRecord(lineage(train_lineage=train(step=step))))
-            assert rank_bytes(str(tmp_path), 0) <= most
+            # Asked again: a file that is renamed at this moment may be counted twice.
+            eventually(lambda: rank_bytes(str(tmp_path), 0), until=lambda size: size <= most)
     writer.close()
     assert troubles.counts == {}
     assert rank_bytes(str(tmp_path), 0) <= most
