@@ -63,6 +63,7 @@ walk(document.body);
 for (const node of found)
   (node.querySelector('.nodeshape') || node).dispatchEvent(
     new MouseEvent('dblclick', {bubbles: true, composed: true}));
+return found.length;
 """
 
 
@@ -133,7 +134,10 @@ class Browser:
 
     def double_click_node(self, name: str) -> None:
         """Opens or closes a scope on the Graphs page."""
-        self.run(_DOUBLE_CLICK % name)
+        deadline = time.monotonic() + _WAIT_SECS
+        while not self.run(_DOUBLE_CLICK % name):
+            assert time.monotonic() < deadline, f"the page does not show the node {name}"
+            time.sleep(0.3)
         time.sleep(_UNFOLD_SECS)
 
     def run(self, script: str) -> Any:
