@@ -100,8 +100,7 @@ def plot(
     with reading_progress(sum(run.nbytes for run in chosen), quiet=quiet) as begin:
         report = begin(source)
         lines = read_lines(chosen, selection, report)
-    if tags is None:
-        lines = important(lines)
+    lines = important(lines) if tags is None else sorted(lines, key=lambda line: line.tag)
     try:
         drawn = draw(lines, output, look)
     except ModuleNotFoundError as error:

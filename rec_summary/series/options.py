@@ -138,6 +138,8 @@ def compiled(pattern: str, what: str) -> re.Pattern[str]:
         return re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as error:
         expected = f"a regular expression that compiles ({error})"
+        if pattern[:1] in ("*", "?"):
+            expected += "; `.*` stands for any text, `*` does not"
         raise ArgumentError(three_part(what, pattern, expected)) from error
 
 

@@ -38,13 +38,16 @@ MOST_PANELS: Final = 16
 _PANELS: Final = 6  # of a picture for which no tags were chosen
 _IMPORTANT: Final = (
     (tags_named("loss"), 1),
-    (r"\Arecommender/auc/", 1),
+    (r"\Arecommender/auc/", 1),  # of the latest examples, if there are such windows
     (r"\Arecommender/calibration/", 1),
     (rf"{tags_named('learning_rate')}|\Alearning_rate/", 2),  # of several groups, the first two
     (r"\Aeval/", 2),
     (r"(?i)\A(?!rec_summary/|recommender/).*(?:loss|auc)", 2),
 )
 _HEALTH: Final = "rec_summary/"
+_RECENT: Final = "/last_"  # in the tags of windows of the latest examples
+_TITLE_POINTS: Final = 12.0  # the size of a title that fits
+_LETTER: Final = 0.65  # the width of a letter, as a part of the size of the type
 _LEGEND: Final = 20  # lines; the names of more lines are not readable
 _MOST_LINES: Final = 8  # of a panel; more runs are a band
 _BAND_POINTS: Final = 2000  # places at which a band is computed
@@ -153,17 +156,17 @@ def read_lines(runs: Sequence[Run], selection: Selection, report: Report) -> lis
 
 
 def important(lines: Sequence[Line]) -> list[Line]:
-    """Returns the lines of the tags that matter most, at most `_PANELS` of them."""
-    tags = sorted({line.tag for line in lines})
-    if len(tags) <= _PANELS:
-        return list(lines)
+    """Returns the lines of the tags that matter most, at most `_PANELS`, the first ones first."""
+    tags = sorted({line.tag for line in lines}, key=lambda tag: (_RECENT not in tag, tag))
     found: dict[str, None] = {}
     for pattern, most in _IMPORTANT:
         matching = [tag for tag in tags if re.search(pattern, tag) and tag not in found]
         found.update(dict.fromkeys(matching[:most]))
     others = [tag for tag in tags if not tag.startswith(_HEALTH)]
-    chosen = list(found or dict.fromkeys(others or tags))[:_PANELS]
-    return [line for line in lines if line.tag in chosen]
+    if len(tags) <= _PANELS:
+        found.update(dict.fromkeys(others + tags))
+    chosen = list(found or others or tags)[:_PANELS]
+    return [line for tag in chosen for line in lines if line.tag == tag]
 
 
 def check_output(path: str) -> str:
@@ -183,7 +186,7 @@ def plot(lines: Sequence[Line], path: str, options: PlotOptions) -> list[str]:
     """Draws lines, and writes the picture; it replaces one of the same name as a whole.
 
     Args:
-        lines: The lines.
+        lines: The lines; panels have the order in which their tags appear.
         path: The picture's file; its suffix is one of `FORMATS`.
         options: How the picture looks.
 
@@ -197,7 +200,7 @@ def plot(lines: Sequence[Line], path: str, options: PlotOptions) -> list[str]:
         ImportError: matplotlib is not installed.
     """
     form = check_output(path)
-    tags = list(dict.fromkeys(sorted(line.tag for line in lines)))
+    tags = list(dict.fromkeys(line.tag for line in lines))
     if not tags:
         received = verbatim("a choice in which there are no scalars")
         expected = "--tags, --since and --until that leave some: `rec-summary inspect` lists tags"
@@ -397,7 +400,11 @@ def _x(line: Line, kind: str) -> Any:
 
 
 def _label(axis: Axes, tag: str, options: PlotOptions) -> None:
-    axis.set_title(printable(tag)).set_parse_math(False)
+    title, place = printable(tag), axis.get_subplotspec()
+    assert place is not None
+    width = options.width * 72 * len(place.colspan) / place.get_gridspec().ncols
+    size = min(_TITLE_POINTS, 0.9 * width / (_LETTER * max(len(title), 1)))
+    axis.set_title(title, fontsize=size).set_parse_math(False)
     axis.set_xlabel({"step": "step", "time": "time (UTC)", "relative": "hours"}[options.x])
     axis.grid(alpha=0.3)
     if options.log in ("x", "both") and options.x != "time":

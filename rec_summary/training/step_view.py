@@ -7,6 +7,7 @@ raises KeyError, so this module reads every key with `get`.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -101,11 +102,12 @@ class StepView:
         return as_array(output, "the network's output")
 
     def further_losses(self) -> list[float]:
-        """Returns the losses after the first, if the network returns several and nothing else."""
+        """Returns the losses after the first, if the network's outputs begin with several."""
         outputs = self._args.get("net_outputs")
-        if not isinstance(outputs, (list, tuple)) or not all(_is_number(each) for each in outputs):
+        if not isinstance(outputs, (list, tuple)):
             return []
-        return [float(each.item()) for each in outputs[1:]]
+        losses = itertools.takewhile(_is_number, outputs)
+        return [float(each.item()) for each in itertools.islice(losses, 1, None)]
 
 
 def _is_number(output: Any) -> bool:

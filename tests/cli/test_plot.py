@@ -56,7 +56,7 @@ def test_an_svg_has_every_name_as_it_is(source: Path, tmp_path: Path) -> None:
     options = ("--smooth", "0.5", "--title", "$\\frac{$", "-o", tmp_path / "all.svg", "--json")
     done = run("plot", source, *options, env=environment)
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["tags"] == ["$x$", "loss"]
+    assert json.loads(done.stdout)["tags"] == ["loss", "$x$"]
     text = " ".join(ElementTree.parse(tmp_path / "all.svg").getroot().itertext())
     for words in ("_a", "$b$", "$x$", "loss", "$\\frac{$"):
         assert words in text
@@ -108,7 +108,7 @@ def test_mistakes(
 def test_too_many_panels_are_refused(tmp_path: Path) -> None:
     one = np.ones(1)
     lines = [Line("r", f"tag {n}", one.astype(np.int64), one, one) for n in range(17)]
-    with pytest.raises(NothingToPlot, match="17 tags, such as tag 0, tag 1, tag 10"):
+    with pytest.raises(NothingToPlot, match="17 tags, such as tag 0, tag 1, tag 2"):
         plot(lines, str(tmp_path / "x.png"), PlotOptions())
 
 
@@ -185,12 +185,29 @@ def _part(axis: Any) -> tuple[float, float]:
     return len(place.colspan) / grid.ncols, len(place.rowspan) / grid.nrows
 
 
+def test_the_title_of_a_panel_fits_into_it(tmp_path: Path) -> None:
+    tags = [
+        "recommender/calibration_free_entropy/decayed_100000",
+        "loss",
+        f"recommender/table/{'user_id' * 6}/norm",
+        "b",
+    ]
+    lines = [line for tag in tags for line in lines_of(1, tag)]
+    axes = panels_of(lines, PlotOptions(), tmp_path)
+    assert [axis.get_title() for axis in axes] == tags
+    axes[0].figure.draw_without_rendering()
+    for axis in axes:
+        title = axis.title.get_window_extent()
+        assert 0 <= title.x0 <= title.x1 <= axis.figure.bbox.width
+        assert title.width < axis.figure.bbox.width / 2
+
+
 def test_a_tag_without_a_value_to_draw_has_no_panel(tmp_path: Path) -> None:
     [loss] = lines_of(1)
     nothing = replace(loss, tag="nan", value=np.full(100, np.nan))
     below = replace(loss, tag="below", value=-loss.value)
     path = str(tmp_path / "x.png")
-    assert plot([loss, nothing, below], path, PlotOptions()) == ["below", "loss"]
+    assert plot([loss, nothing, below], path, PlotOptions()) == ["loss", "below"]
     assert plot([loss, nothing, below], path, PlotOptions(log="y")) == ["loss"]
     with pytest.raises(NothingToPlot, match="nan without a value to draw"):
         plot([nothing], path, PlotOptions())

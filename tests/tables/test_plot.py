@@ -49,6 +49,9 @@ def test_a_restart_replaces_the_steps_that_come_again(
         assert (np.diff(line.value) > 0).all()  # no value of a step that came again
 
 
+WINDOWS = ("decayed_100000", "last_5000", "lifetime")
+
+
 def test_without_a_choice_of_tags_what_matters_is_drawn() -> None:
     tags = ["loss/auto", "recommender/auc/lifetime", "recommender/calibration/lifetime"]
     tags += ["learning_rate/auto", "eval/auc"]
@@ -56,7 +59,10 @@ def test_without_a_choice_of_tags_what_matters_is_drawn() -> None:
     none = np.zeros(0)
     lines = [Line("run", tag, none.astype(np.int64), none, none) for tag in (*others, *tags)]
     assert {line.tag for line in important(lines)} == set(tags)
-    assert important(lines[:2]) == lines[:2]
+    assert list(dict.fromkeys(line.tag for line in important(lines)))[:3] == tags[:3]
+    assert important(lines[:2]) == [lines[1], lines[0]]  # telemetry's own last
+    windows = [Line("run", f"recommender/auc/{window}", *[none] * 3) for window in WINDOWS]
+    assert {line.tag for line in important([*windows, *lines])} >= {"recommender/auc/last_5000"}
     groups = [f"learning_rate/group_{number}/auto" for number in range(3)]
     lines += [Line("run", tag, none.astype(np.int64), none, none) for tag in groups]
     drawn = {line.tag for line in important([line for line in lines if line.tag != tags[3]])}

@@ -22,13 +22,17 @@ def chosen_runs(found: Sequence[Run], pattern: str | None) -> list[Run]:
     """Returns the runs whose names match a pattern as of `fnmatch`; all of them for None.
 
     Raises:
-        ArgumentError: None matches; if tags match, the message says so.
+        ArgumentError: None matches; if tags match, or runs by another kind of pattern, the
+            message says so.
     """
     matching = matching_runs(found, pattern)
     if matching:
         return matching
     expected = f"a pattern that matches a run; there are: {_named([run.name for run in found])}"
     message = three_part("the choice of runs", pattern, expected)
+    if searched := [run.name for run in found if pattern and _finds(pattern, run.name)]:
+        hint = f" As a regular expression it finds runs: {_named(searched)}. Runs are chosen by a"
+        raise ArgumentError(f"{message}{hint} shell pattern, such as 'ctr-*'.")
     tags = [tag for tag in _tags(found) if pattern and _finds(pattern, tag)]
     hint = f" Tags match it, not runs: {_named(tags)}. Use --tags (in Python, tags=)."
     raise ArgumentError(message + (hint if tags else ""))
@@ -43,7 +47,8 @@ def check_tags(runs: Sequence[Run], pattern: str | None, *, scalars: bool = True
         scalars: Whether only the tags of scalars count.
 
     Raises:
-        ArgumentError: There are tags, and it does not; if runs match, the message says so.
+        ArgumentError: There are tags, and it does not; if runs match, or tags by another kind of
+            pattern, the message says so.
     """
     if pattern is None:
         return
@@ -55,9 +60,12 @@ def check_tags(runs: Sequence[Run], pattern: str | None, *, scalars: bool = True
     if not others:
         return
     expected = f"a pattern that is found in a tag; there are: {_named(others)}"
+    message = three_part("the choice of tags", pattern, expected)
+    if matched := fnmatch.filter(others, pattern):
+        hint = f" As a shell pattern it matches tags: {_named(matched)}. Tags are chosen by a"
+        raise ArgumentError(f"{message}{hint} regular expression, such as 'auc/.*'.")
     matching = [run.name for run in runs if _finds(pattern, run.name)]
     hint = f" Runs match it, not tags: {_named(matching)}. Use --runs (in Python, runs=)."
-    message = three_part("the choice of tags", pattern, expected)
     raise ArgumentError(message + (hint if matching else ""))
 
 

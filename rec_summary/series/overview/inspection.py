@@ -47,7 +47,7 @@ class RunSummary:
         tags: The tags, by kind and name.
         silent_since: The time of the last record of a run that should be running and gives no sign
             of life.
-        samples: How many samples training has seen, if that is recorded.
+        samples: How many samples training has seen, if that is recorded for the last step.
         host: The host of the training, if that is recorded.
         pid: The number of the training's process.
         troubles: How often telemetry has failed, by kind.
@@ -217,7 +217,8 @@ def _add_lineages(
         summary.status = RunState.Status.Name(lineage.status)
         summary.reason = shown(state.reason)
         summary.host = shown(state.host)
-        summary.samples = state.samples if state.HasField("samples") else None
+        is_late = last_value > lineage.train_time and state.step != summary.last_step
+        summary.samples = state.samples if state.HasField("samples") and not is_late else None
         summary.pid = state.pid if state.HasField("pid") else None
         last = max(last_value, lineage.last_time)
         summary.silent_since = None if shows_life(run, state, last) else last

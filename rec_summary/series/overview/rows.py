@@ -143,8 +143,10 @@ def _row(
     if loss is not None:
         found["loss"] = loss
     stated = {name: getattr(state, name) for name in _STATED if state.HasField(name)}
-    # The one that was written later knows more.
+    # The one that was written later knows more. Samples belong to the step beside them.
     if last_step is not None and ("step" not in stated or last_value > lineage.train_time):
+        if stated.get("step") != last_step:
+            stated.pop("samples", None)
         stated["step"] = last_step
     found.update({name: stated[name] for name in _STATED if name in stated})
     if lineage.train is not None:

@@ -301,8 +301,9 @@ class RankMetrics:
     def _scores(self, arrays: dict[Any, Array]) -> Array | None:
         found = self._flat(inputs.PREDICTIONS, arrays)
         if found is not None and self._options.logits:
-            # exp(-log(1 + exp(-x))), exact in both tails.
-            return np.exp(-np.logaddexp(0.0, -found.astype(np.float64)))
+            # exp(-log(1 + exp(-x))), exact in both tails. NaN is refused later, with a word.
+            with np.errstate(invalid="ignore"):
+                return np.exp(-np.logaddexp(0.0, -found.astype(np.float64)))
         return found
 
     def _check_weights(self, weights: Array | None) -> None:

@@ -38,6 +38,19 @@ def test_a_pattern_that_matches_nothing(source: Path) -> None:
         check_tags(find_runs(source), "nothing")
 
 
+@pytest.mark.parametrize("pattern", ["^d", r"deep\w+", ".*fm$"])
+def test_a_regular_expression_for_runs_says_so(source: Path, pattern: str) -> None:
+    with pytest.raises(ArgumentError, match=r"As a regular expression it finds runs: .*deepfm"):
+        chosen_runs(find_runs(source), pattern)
+
+
+def test_a_shell_pattern_for_tags_says_so(source: Path) -> None:
+    with pytest.raises(ArgumentError, match=r"As a shell pattern it matches tags: loss/auto"):
+        check_tags(find_runs(source), "[l]*ss/*o")
+    with pytest.raises(ArgumentError, match=r"`\.\*` stands for any text, `\*` does not"):
+        check_tags(find_runs(source), "*loss*")
+
+
 @pytest.mark.parametrize("pattern", ["deep", "d*"])
 def test_a_pattern_of_tags_that_matches_runs_says_so(source: Path, pattern: str) -> None:
     if pattern == "d*":  # finds nothing in every tag

@@ -81,6 +81,20 @@ def test_loss_and_step_come_from_the_records(tmp_path: Path) -> None:
     assert row["last_record"] == row["silent_since"] == START + 15
 
 
+def test_samples_that_belong_to_an_earlier_step_are_not_shown(tmp_path: Path) -> None:
+    described = train(status=RunState.RUNNING, step=2, samples=200)
+    values = [event(step, scalar("loss/auto", step)) for step in (1, 2, 60)]
+    for name, kept in (("same", values[:2]), ("later", values)):
+        write_segment(tmp_path / name, lineage(START, train_lineage=described), *kept)
+    later, same = rows(find_runs(tmp_path), Report())
+    assert ((same["step"], same["samples"]), (later["step"], "samples" in later)) == (
+        (2, 200),
+        (60, False),
+    )
+    inspected = {each.run: each.samples for run in find_runs(tmp_path) for each in inspect_run(run)}
+    assert inspected == {"same": 200, "later": None}
+
+
 def test_a_landscape_that_is_computed_afterwards_is_no_step(tmp_path: Path) -> None:
     write_segment(tmp_path, *losses(range(1, 4)))
     landscape = Summary.Value(tag="landscape", loss_landscape=LossLandscape())

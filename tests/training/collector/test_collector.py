@@ -441,6 +441,22 @@ def test_each_loss_and_each_optimizer_of_a_training_step_of_its_own(tmp_path):
     assert collector.troubles == {}
 
 
+class StepWithPredictions(TrainStepWrap):
+    """A training step that returns its losses, then predictions and labels."""
+
+    def construct(self, fields, label):
+        wide, deep = self.network(fields, label)
+        return wide, deep, fields, label
+
+
+def test_losses_before_other_outputs_are_each_recorded(tmp_path):
+    network = StepWithPredictions(NetWithLossClass(ClickNet()))
+    collector = SummaryCollector(tmp_path, collect_freq=1)
+    RecModel(network).online_train(stream(), callbacks=[collector, Journal(stop_after=1)])
+    [loss], [further] = (scalars(tmp_path, tag).values() for tag in ("loss/auto", "loss/1/auto"))
+    assert further == pytest.approx(loss + 1)
+
+
 def test_under_the_original_rec_model_a_training_step_has_the_name_of_its_network(tmp_path):
     model = original_rec_model()(TrainStepWrap(NetWithLossClass(ClickNet())))
     collector = SummaryCollector(tmp_path)

@@ -157,6 +157,14 @@ def test_log_odds_without_logits_are_reported_with_the_remedy(tmp_path, caplog) 
     assert "logits=True" in line
 
 
+@pytest.mark.filterwarnings("error")
+def test_log_odds_that_are_nan_are_reported_by_rec_summary_alone() -> None:
+    options = RecommenderMetrics(predictions=0, labels=1, logits=True)
+    arrays = {("output", 0): np.full(200, np.nan), ("output", 1): np.arange(200) % 2}
+    troubles = counted_once(options, arrays)
+    assert "recommender metrics: refused examples" in troubles.counts
+
+
 @pytest.mark.parametrize(("bad", "reported"), [(0, False), (1, False), (3, True)])
 def test_more_than_one_percent_of_refused_examples_is_a_trouble(bad, reported) -> None:
     troubles = Troubles()
