@@ -27,7 +27,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from rec_summary.errors import three_part, verbatim
-from rec_summary.series.options import ArgumentError, tags_named
+from rec_summary.series.options import SECONDS, ArgumentError, tags_named
 from rec_summary.series.text import printable
 
 BUILTIN: Final[Mapping[str, str]] = MappingProxyType(
@@ -47,7 +47,6 @@ COMPARISONS: Final[Mapping[str, Callable[[Any, float], Any]]] = {
     "==": operator.eq,
     "!=": operator.ne,
 }
-SECONDS: Final[Mapping[str, int]] = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 STEPS: Final = "steps"
 
 _WILD: Final = frozenset("*?[")

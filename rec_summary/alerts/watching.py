@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import math
 import os
-import re
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Final
 
 import numpy as np
 
 from rec_summary._pb.lineage_pb2 import RunState
-from rec_summary.alerts.rules import SECONDS, Rule, float32
+from rec_summary.alerts.rules import Rule, float32
 from rec_summary.alerts.states import Engine, News, Transition
-from rec_summary.errors import three_part
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import Run
 from rec_summary.records.remote import Url, to_place
@@ -25,7 +22,7 @@ from rec_summary.series.batch import SCALAR, SUMMARY, Batch, Columns, Record, co
 from rec_summary.series.limits import MOST_SERIES
 from rec_summary.series.lineage import metrics_of, numeric
 from rec_summary.series.new_records import PATIENCE_SECS, NewRecords
-from rec_summary.series.options import ArgumentError, ExportOptions, Selection, matching_runs
+from rec_summary.series.options import ExportOptions, Selection, Since, matching_runs
 from rec_summary.series.report import Problem, Report
 from rec_summary.series.run_poller import RunPoller
 from rec_summary.series.text import valid
@@ -33,49 +30,13 @@ from rec_summary.series.text import valid
 INTERVAL_SECS: Final = 1.0
 _LONG_SECS: Final = 1.0  # reading for longer than this, something may have been written meanwhile
 _RECENT_SECS: Final = 86_400.0  # a run that has written nothing for so long is left alone
-_AGE: Final = re.compile(r"(\d+(?:\.\d+)?)([smhd])", re.ASCII)
 _EVALUATION: Final = "eval/"
 _OVER: Final = frozenset((RunState.FINISHED, RunState.STOPPED, RunState.FAILED))
 _JOINED: Final = 4096  # records that are judged together
 _NOTHING: Final = concatenated([])  # no scalars
 
 
-@dataclass(frozen=True)
-class Since:
-    """From where on records are judged.
-
-    Attributes:
-        step: Only values of this step or later.
-        wall_time: Only records of this time or later, in seconds since the epoch.
-    """
-
-    step: int | None = None
-    wall_time: float = -math.inf
-
-
 EVERYTHING: Final = Since()
-
-
-def read_since(text: str, now: float) -> Since:
-    """Returns what a text such as `5000` (a step), `2h` or `2026-01-31T12:00` means.
-
-    Args:
-        text: A step; an age in seconds, minutes, hours or days; or a local date and time.
-        now: The time from which the age is counted, in seconds since the epoch.
-
-    Raises:
-        ArgumentError: It is none of these.
-    """
-    if re.fullmatch(r"-?\d{1,18}", text, re.ASCII):
-        return Since(step=int(text))
-    age = _AGE.fullmatch(text)
-    if age is not None:
-        return Since(wall_time=now - float(age[1]) * SECONDS[age[2]])
-    try:
-        return Since(wall_time=datetime.fromisoformat(text).timestamp())
-    except (ValueError, OverflowError, OSError) as error:
-        expected = "a step (5000), an age (30s, 5m, 2h, 1d) or a date and time (2026-01-31T12:00)"
-        raise ArgumentError(three_part("since", text, expected)) from error
 
 
 @dataclass(frozen=True)

@@ -103,12 +103,15 @@ def export(source: str, destination: str, **chosen: Any) -> None:
     URLs. Damaged records are skipped and listed. A second export adds the new records; it
     never changes event files of other programs.
     """
+    from rec_summary.series.options import ExportOptions, Selection
     from rec_summary.series.overview.choice import check_tags
 
     form, quiet, as_json = (chosen.pop(name) for name in ("form", "quiet", "as_json"))
     _check_combination(form, {**chosen, "jobs": chosen["jobs"] > 1})
     if chosen["tags"] is not None and not chosen["follow"]:
-        check_tags(_matching(source, chosen["runs"]), chosen["tags"], scalars=False)
+        selection = Selection(ExportOptions(since=chosen["since"]))
+        runs = map(selection.narrowed, _matching(source, chosen["runs"]))
+        check_tags(runs, chosen["tags"], scalars=False)
     report: ExportReport | TableReport
     if form != "tensorboard":
         report = _export_tables(source, destination, form, quiet=quiet, **chosen)
@@ -212,16 +215,18 @@ def _event_summary(
             f"  {runs} replaced: restart a running TensorBoard, "
             "or it may still show the old event files"
         )
-    yield from _first_screen(source, logdir, chosen["runs"], chosen["tags"])
+    yield from _first_screen(source, logdir, chosen["runs"], chosen["tags"], chosen["since"])
 
 
-def _first_screen(source: str, logdir: str, pattern: str | None, tags: str | None) -> Iterator[str]:
+def _first_screen(
+    source: str, logdir: str, pattern: str | None, tags: str | None, since: str | None
+) -> Iterator[str]:
     """Yields how to see the event files, with the most important tags at the top."""
     from rec_summary.series.options import ExportOptions, Selection
     from rec_summary.tensorboard.first_screen import page, pinned_tags, recorded_tags
 
-    selection = Selection(ExportOptions(tags=tags))
-    recorded = recorded_tags(_matching(source, pattern))
+    selection = Selection(ExportOptions(tags=tags, since=since))
+    recorded = recorded_tags(map(selection.narrowed, _matching(source, pattern)))
     pinned = pinned_tags(tag for tag in recorded if selection.tag(tag))
     if pinned:
         yield f"To see it: tensorboard --logdir {shlex.quote(one_line(called(logdir)))}"

@@ -34,6 +34,7 @@ _INDENT: Final = 13
 EXAMPLES: Final = """\b
 Examples:
   rec-summary inspect records
+  rec-summary inspect records --since 2h
   rec-summary inspect records --json | jq '.runs[].status'
 """
 _HEADS: Final = (
@@ -45,22 +46,34 @@ _HEADS: Final = (
 @click.command(cls=RecordsCommand, epilog=EXAMPLES, quiet="Print no progress and no hints.")
 @options.source
 @options.runs
+@options.since
 @click.option("--all", "every", is_flag=True, help=f"Show all tags, not {_SHOWN} of each run.")
 @options.wide
 @options.as_json()
 def inspect(
-    source: str, runs: str | None, every: bool, wide: bool, as_json: bool, quiet: bool
+    source: str,
+    runs: str | None,
+    since: str | None,
+    every: bool,
+    wide: bool,
+    as_json: bool,
+    quiet: bool,
 ) -> None:
     """List the content of records: runs, tags, kinds, steps, sizes, times, status.
 
-    SRC is a record directory or a tree of them, or a URL.
+    SRC is a record directory or a tree of them, or a URL. With --since, tags, steps and records
+    are those since then; the status is that of the whole run.
     """
+    from rec_summary.series.options import ExportOptions, Selection
     from rec_summary.series.overview.inspection import inspect_run
 
+    selection = Selection(ExportOptions(since=since))
     chosen = choose_runs(source, runs)
     with reading_progress(sum(run.nbytes for run in chosen), quiet=quiet) as begin:
         found = [
-            each for run in chosen for each in inspect_run(run, functools.partial(begin, run.name))
+            each
+            for run in chosen
+            for each in inspect_run(run, functools.partial(begin, run.name), selection)
         ]
     if as_json:
         print_json({"runs": found})

@@ -55,6 +55,7 @@ class _Answer:
 @click.command(cls=RecordsCommand, epilog=EXAMPLES, quiet="Print no progress and no hints.")
 @options.source
 @options.runs
+@options.since
 @click.option("--sort", metavar="COLUMN", help="Order by COLUMN; -COLUMN for descending order.")
 @click.option(
     "--filter",
@@ -78,6 +79,7 @@ class _Answer:
 def lineage(
     source: str,
     runs: str | None,
+    since: str | None,
     form: str,
     wide: bool,
     as_json: bool,
@@ -89,7 +91,7 @@ def lineage(
     SRC is a tree of record directories, or a URL; each run is a row. The loss is the mean of the
     last tenth of the recorded losses, at most 100. Of metrics, there is the last value and, with
     .best behind the name, the best one. A column of a metric is found by its short name: auc is
-    recommender/auc/lifetime.
+    recommender/auc/lifetime. With --since, they are of the values since then.
     """
     from rec_summary.series.overview.rows import rows
 
@@ -98,7 +100,7 @@ def lineage(
     chosen = choose_runs(source, runs)
     with reading_progress(sum(run.nbytes for run in chosen), quiet=quiet) as begin:
         report = begin(source)
-        found = rows(chosen, report)
+        found = rows(chosen, report, since)
     answer = _query(found, **query)
     if form == "table":
         _print_table(answer, wide=wide, quiet=quiet)

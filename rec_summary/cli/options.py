@@ -18,9 +18,8 @@ runs: Final = click.option(
     "--runs", metavar="GLOB", help="Only runs whose name matches GLOB; * also matches /."
 )
 tags: Final = click.option("--tags", metavar="REGEX", help="Only tags in which REGEX is found.")
-since: Final = click.option(
-    "--since", metavar="STEP", type=int, help="Only this step and later ones."
-)
+WHEN: Final = "a step (5000), an age (2h), or a local date and time (2026-11-01T12:00)"
+since: Final = click.option("--since", metavar="WHEN", help=f"Only what is from {WHEN} on.")
 until: Final = click.option(
     "--until", metavar="STEP", type=int, help="Only this step and earlier ones."
 )

@@ -69,7 +69,7 @@ def plot(
     output: str,
     tags: str | None,
     runs: str | None,
-    since: int | None,
+    since: str | None,
     until: int | None,
     size: str,
     as_json: bool,
@@ -96,6 +96,7 @@ def plot(
     check_output(output)
     selection = Selection(ExportOptions(tags=tags, since=since, until=until))
     chosen = choose_runs(source, runs)
+    chosen = [selection.narrowed(run) for run in chosen]
     check_tags(chosen, tags)
     with reading_progress(sum(run.nbytes for run in chosen), quiet=quiet) as begin:
         report = begin(source)

@@ -37,7 +37,7 @@ EXAMPLES: Final = """\b
 Examples:
   rec-summary tail records
   rec-summary tail records --tags 'loss|auc' --runs 'ctr/*' --since 0
-  rec-summary tail records --once
+  rec-summary tail records --once --since 2h
   rec-summary tail records --json | jq 'select(.tag == "loss").value'
 """
 _SPARK: Final = 24
@@ -51,9 +51,8 @@ _HEADS: Final = ("run, tag", "last", "trend", "step", "age", "least", "greatest"
 @options.tags
 @click.option(
     "--since",
-    metavar="STEP",
-    type=int,
-    help="Begin with the records of this step.  [default: new records; with --once: all]",
+    metavar="WHEN",
+    help=f"Begin with {options.WHEN}.  [default: new records; with --once: all]",
 )
 @click.option("--once", is_flag=True, help="Show what is there, and exit.")
 @click.option("--limit", metavar="N", type=click.IntRange(1), help="Only the first N series.")
@@ -63,7 +62,7 @@ def tail(
     source: str,
     runs: str | None,
     tags: str | None,
-    since: int | None,
+    since: str | None,
     once: bool,
     limit: int | None,
     interval: float,
@@ -87,8 +86,9 @@ def tail(
     known = choose_runs(source, runs) if once else awaited_runs(source, quiet=quiet)
     known = matching_runs(known, runs)
     if once:
-        check_tags(known, tags)
+        check_tags(map(reading.selection.narrowed, known), tags)
     if once or since is not None:
+        known = [reading.selection.narrowed(run, newest=True) for run in known]
         size = sum(run.nbytes for run in known)
         with progress_shown(quiet=quiet) as progress:
             for _ in reading.poll():

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     import threading
 
     from rec_summary.alerts.states import Transition
-    from rec_summary.alerts.watching import Since, WatchReport
+    from rec_summary.alerts.watching import WatchReport
+    from rec_summary.series.options import Since
 
 EXAMPLES: Final = """\b
 Examples:
@@ -68,8 +69,8 @@ _PATIENCE_SECS: Final = 10.0  # for commands that still have to run after Ctrl-C
 @click.option(
     "--since",
     metavar="WHEN",
-    help="Evaluate records from here on: a step (5000), an age (2h), or a date and time.  "
-    "[default: new records; with --once or --history: all]",
+    help=f"Evaluate records from {options.WHEN} on.  [default: new records; with --once or "
+    "--history: all]",
 )
 @click.option("--once", is_flag=True, help="Evaluate the records that exist, then exit.")
 @click.option("--history", is_flag=True, help="Also report alerts that are over.")
@@ -164,7 +165,8 @@ def _watch(
 
 
 def _beginning(since: str | None, *, everything: bool) -> Since | None:
-    from rec_summary.alerts.watching import EVERYTHING, read_since
+    from rec_summary.alerts.watching import EVERYTHING
+    from rec_summary.series.options import read_since
 
     if since is not None:
         return read_since(since, time.time())

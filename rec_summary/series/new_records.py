@@ -110,8 +110,8 @@ class NewRecords:
 
         Args:
             files: The files of one writer, in order.
-            changed_after: Files that have not changed since then, in seconds since the epoch,
-                are left out.
+            changed_after: Files without records of this time or later are left out, as far as they
+                are known without being opened; in seconds since the epoch.
             newest: The newest file of the writer; the last of `files` by default.
         """
         files = tuple(files)
@@ -120,7 +120,7 @@ class NewRecords:
             place, nbytes = self._place(file), file.nbytes
             if nbytes < place.offset:  # it was replaced by another file
                 place = self._places[file.path] = FilePlace()
-            if nbytes <= place.offset or file.changed < changed_after:
+            if nbytes <= place.offset or not file.may_hold(changed_after):
                 continue
             if file.path in self._inside:
                 place.offset = _boundary(file.path, place.offset)

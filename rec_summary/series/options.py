@@ -5,15 +5,19 @@ from __future__ import annotations
 import dataclasses
 import fnmatch
 import json
+import math
 import re
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from rec_summary.errors import three_part, verbatim
+from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import Run
 from rec_summary.records.remote import overlap, to_place
 from rec_summary.series import DASHBOARDS
@@ -24,8 +28,54 @@ _FEWEST_POINTS: Final = 10
 _AUTOMATIC: Final = r"(?:/auto|/lifetime)?"  # added to tags by collectors and by metrics
 
 
+SECONDS: Final[Mapping[str, int]] = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+"""Units of time, by what is behind a number."""
+
+_AGE: Final = re.compile(r"(\d+(?:\.\d+)?)([smhd])", re.ASCII)
+_WHEN: Final = "an age (30s, 5m, 2h, 1d) or a date and time (2026-01-31T12:00)"
+
+
 class ArgumentError(ValueError):
     """An argument is invalid. It is raised before any work begins."""
+
+
+@dataclass(frozen=True)
+class Since:
+    """From where on values are selected.
+
+    Attributes:
+        step: Only values of this step or later.
+        wall_time: Only records of this time or later, in seconds since the epoch.
+    """
+
+    step: int | None = None
+    wall_time: float = -math.inf
+
+
+Moment = int | str | Since | None
+"""What a user gives as `since`: a step, a text as of `read_since`, or what that returns."""
+
+
+def read_since(text: str, now: float) -> Since:
+    """Returns what a text such as `5000` (a step), `2h` or `2026-01-31T12:00` means.
+
+    Args:
+        text: A step; an age in seconds, minutes, hours or days; or a local date, with a time or
+            without one.
+        now: The time from which the age is counted, in seconds since the epoch.
+
+    Raises:
+        ArgumentError: It is none of these.
+    """
+    if re.fullmatch(r"-?\d{1,18}", text, re.ASCII):
+        return Since(step=int(text))
+    age = _AGE.fullmatch(text)
+    if age is not None:
+        return Since(wall_time=now - float(age[1]) * SECONDS[age[2]])
+    try:
+        return Since(wall_time=datetime.fromisoformat(text).timestamp())
+    except (ValueError, OverflowError, OSError) as error:
+        raise ArgumentError(three_part("since", text, f"a step (5000), {_WHEN}")) from error
 
 
 @dataclass(frozen=True)
@@ -37,7 +87,8 @@ class ExportOptions:
             evaluation results included. Lineage and graphs are exported in any case.
         plugins: Only what is for these of TensorBoard's plugins (see `DASHBOARDS`); None
             means all.
-        since: Only values of this step or later.
+        since: Only values of this step or later; or, as a text, of an age (`2h`) or a local date
+            and time (`2026-11-01`, `2026-11-01T12:00`) on. These become a `Since` at construction.
         until: Only values of this step or earlier.
         max_points: At most so many values of a series. Of scalars, the first, minimum, maximum
             and last of each bucket are kept (M4), NaN and infinities among them, so that no
@@ -47,7 +98,7 @@ class ExportOptions:
 
     tags: str | None = None
     plugins: Sequence[str] | None = None
-    since: int | None = None
+    since: Moment = None
     until: int | None = None
     max_points: int | None = None
     tensors: str | None = None
@@ -68,11 +119,18 @@ class ExportOptions:
                 expected = f"one or more of {', '.join(DASHBOARDS)}"
                 raise ArgumentError(three_part("the choice of plugins", received, expected))
             object.__setattr__(self, "plugins", tuple(sorted(set(chosen))))
+        if isinstance(self.since, str):
+            beginning = read_since(self.since, time.time())
+            chosen_since = beginning if beginning.step is None else beginning.step
+            object.__setattr__(self, "since", chosen_since)
         for name in ("since", "until", "max_points"):
             value = getattr(self, name)
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
-                raise ArgumentError(three_part(name, value, "an int"))
-        if self.since is not None and self.until is not None and self.since > self.until:
+            if value is None or (name == "since" and isinstance(value, Since)):
+                continue
+            if isinstance(value, bool) or not isinstance(value, int):
+                expected = f"an int (a step), {_WHEN}" if name == "since" else "an int"
+                raise ArgumentError(three_part(name, value, expected))
+        if isinstance(self.since, int) and self.until is not None and self.since > self.until:
             expected = f"a step not after `until`, which is {self.until}"
             raise ArgumentError(three_part("since", self.since, expected))
         if self.max_points is not None and self.max_points < _FEWEST_POINTS:
@@ -80,6 +138,13 @@ class ExportOptions:
             raise ArgumentError(three_part("max_points", self.max_points, expected))
         if self.tensors is not None and self.tensors not in TENSOR_FILES:
             raise ArgumentError(three_part("tensors", self.tensors, "'npy', or None"))
+
+    @property
+    def beginning(self) -> Since:
+        """From where on values are selected."""
+        since = self.since
+        assert not isinstance(since, str)  # it was read at construction
+        return since if isinstance(since, Since) else Since(step=since)
 
     @property
     def resumable(self) -> bool:
@@ -92,13 +157,39 @@ class ExportOptions:
 
 
 class Selection:
-    """Which values are selected."""
+    """Which values are selected.
+
+    Attributes:
+        since: From where on.
+    """
 
     def __init__(self, options: ExportOptions) -> None:
         self._tag = None if options.tags is None else re.compile(options.tags)
         self._plugins = None if options.plugins is None else frozenset(options.plugins)
-        self._since = options.since
+        self.since = options.beginning
         self._until = options.until
+
+    def narrowed(self, run: Run, *, newest: bool = False) -> Run:
+        """Returns a run without the summary files that no selected value can be in.
+
+        No file is opened for that (see `RecordFile.may_hold`).
+
+        Args:
+            run: The run.
+            newest: Whether the newest summary file of each rank stays in any case: it says when a
+                process recorded for the last time.
+        """
+        if self.since.wall_time == -math.inf:
+            return run
+        last = {file.name.rank: file for file in run.files if file.name.kind is Kind.SUMMARY}
+        kept = tuple(
+            file
+            for file in run.files
+            if file.name.kind is not Kind.SUMMARY
+            or (newest and file is last[file.name.rank])
+            or file.may_hold(self.since.wall_time)
+        )
+        return dataclasses.replace(run, files=kept)
 
     def tag(self, tag: str) -> bool:
         """Whether values of a tag are selected."""
@@ -106,15 +197,19 @@ class Selection:
 
     def step(self, step: int) -> bool:
         """Whether values of a step are selected."""
-        if self._since is not None and step < self._since:
+        if self.since.step is not None and step < self.since.step:
             return False
         return self._until is None or step <= self._until
+
+    def times(self, wall_times: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+        """Which of many wall times are selected."""
+        return wall_times >= self.since.wall_time
 
     def steps(self, steps: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """Which of many steps are selected."""
         wanted = np.ones(steps.shape, np.bool_)
-        if self._since is not None:
-            wanted &= steps >= self._since
+        if self.since.step is not None:
+            wanted &= steps >= self.since.step
         if self._until is not None:
             wanted &= steps <= self._until
         return wanted

@@ -320,7 +320,7 @@ def finished(
         report: Counts what is read, and takes problems.
         history: The history of the run, if it is known.
     """
-    wanted, history = frozenset(kinds), history or History(run)
+    wanted, history = frozenset(kinds), history or History(selection.narrowed(run))
     for writer, files in history.files:
         buffer = StepBuffer(run.name, report)
         for file in files:

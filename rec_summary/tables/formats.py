@@ -114,7 +114,7 @@ def export_tables(
     form: str,
     tags: str | None = None,
     runs: str | None = None,
-    since: int | None = None,
+    since: int | str | None = None,
     until: int | None = None,
     progress: Progress | None = None,
 ) -> TableReport:

@@ -73,7 +73,7 @@ def load(
     *,
     runs: str | None = None,
     tags: str | None = None,
-    since: int | None = None,
+    since: int | str | None = None,
     until: int | None = None,
 ) -> Records:
     """Opens records for analysis; they are read when a table is asked for.
@@ -83,7 +83,9 @@ def load(
             `s3://bucket/records` is read by ranges.
         runs: A pattern as of `fnmatch`, where `*` also matches `/`: only these runs.
         tags: A regular expression: only values in whose tag it is found.
-        since: Only values of this step or later.
+        since: Only values of this step or later; or, as a text, of an age (`2h`) or a local date
+            and time (`2026-11-01`, `2026-11-01T12:00`) on. Files that were not written to since
+            then are not opened.
         until: Only values of this step or earlier.
 
     Raises:
@@ -95,7 +97,7 @@ def load(
     selection = Selection(ExportOptions(tags=tags, since=since, until=until))
     place = to_place(source)
     chosen = chosen_runs(find_runs(place), runs)
-    check_tags(chosen, tags, scalars=False)
+    check_tags(map(selection.narrowed, chosen), tags, scalars=False)
     return Records(place, chosen, selection)
 
 
@@ -246,7 +248,8 @@ class Records:
     def lineage(self) -> pd.DataFrame:
         """Returns a row for each run: status, hyper-parameters, metrics, custom data.
 
-        The columns are those of `rec-summary lineage`; `run` is the index.
+        It is of whole runs, whatever steps are chosen in `load`. The columns are those of
+        `rec-summary lineage`; `run` is the index.
         """
         pd = _pandas()
         report = Report()

@@ -134,6 +134,7 @@ class RunReader:
         records: NewRecords,
         state: ReadingState,
         lineages: dict[int, Lineage],
+        after: float = -math.inf,
     ) -> None:
         """Begins, or continues where an earlier reader stopped.
 
@@ -144,6 +145,8 @@ class RunReader:
             records: Reads the files, with their frames.
             state: How far it was read; kept up to date.
             lineages: What is known of each rank; kept up to date.
+            after: Files without values of this time or later are not opened, apart from the first
+                one of each rank; in seconds since the epoch.
         """
         self._run = run
         self._outputs = outputs
@@ -151,6 +154,7 @@ class RunReader:
         self._records = records
         self._state = state
         self._lineages = lineages
+        self._after = after
         self._merging = Merging(run.name, report, state.merging)
 
     @property
@@ -184,6 +188,10 @@ class RunReader:
             for kind in (Kind.SUMMARY, Kind.LINEAGE):
                 files = self._run.of(kind, rank)
                 for file in files:
+                    # The graph is in the first summary file.
+                    is_read = kind is Kind.LINEAGE or file is files[0]
+                    if not is_read and not file.may_hold(self._after):
+                        continue
                     yield from self._read(file, newest=file is files[-1], final=final)
         for point in self._merging.points(self._run.files):
             # They are the run's own: the values of its ranks are in sub-runs.

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
+import numpy as np
 import pytest
 
-from rec_summary.series.options import ArgumentError, ExportOptions, Selection
+from rec_summary.series.options import ArgumentError, ExportOptions, Selection, Since, read_since
 
 
 @pytest.mark.parametrize(
@@ -41,3 +43,28 @@ def test_the_selection() -> None:
     assert everything.step(-1)
     assert everything.tag("")
     assert everything.plugin("mesh")
+
+
+def test_since_is_a_step_an_age_or_a_date() -> None:
+    assert ExportOptions(since="7").fingerprint() == ExportOptions(since=7).fingerprint()
+    date = ExportOptions(since="2026-11-01")
+    moment = datetime(2026, 11, 1).timestamp()
+    assert date.beginning == Since(wall_time=moment)
+    assert date.fingerprint() == ExportOptions(since="2026-11-01T00:00").fingerprint()
+    assert date.fingerprint() != ExportOptions(since=1).fingerprint()
+    selection = Selection(date)
+    assert selection.times(np.array([moment - 1, moment, moment + 1])).tolist() == [0, 1, 1]
+    assert selection.step(-5)
+    with pytest.raises(ArgumentError, match=r"since is invalid. Received: 'yesterday'"):
+        ExportOptions(since="yesterday")
+
+
+def test_what_since_means() -> None:
+    assert read_since("5000", 100.0) == Since(step=5000)
+    assert read_since("2h", 10_000.0) == Since(wall_time=2800.0)
+    assert read_since("1.5m", 100.0) == Since(wall_time=10.0)
+    moment = datetime(2026, 1, 31, 12).timestamp()
+    assert read_since("2026-01-31T12:00", 0.0) == Since(wall_time=moment)
+    for text in ("", "soon", "2 weeks", "h"):
+        with pytest.raises(ArgumentError, match="since is invalid"):
+            read_since(text, 0.0)

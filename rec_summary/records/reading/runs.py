@@ -22,6 +22,9 @@ DEEPEST: Final = 64
 """How deep directories of records may be nested; a path cannot be longer than 4 KiB anyway."""
 
 
+_CLOCKS_SECS: Final = 60.0  # how much the clocks of a writer and of its file system may differ
+
+
 class FileStatus(NamedTuple):
     """What changes when a file is written to or replaced.
 
@@ -75,6 +78,18 @@ class RecordFile:
             return os.stat(self.path).st_mtime
         except OSError:
             return -math.inf
+
+    def may_hold(self, after: float) -> bool:
+        """Whether records of a time or later may be in the file; it is not opened.
+
+        A file that was last written to before that time has none. Its time of modification is not
+        trusted if it is before the time in its name: a copy or an archive has set it.
+
+        Args:
+            after: The time, in seconds since the epoch.
+        """
+        changed = self.changed + _CLOCKS_SECS
+        return changed >= after or changed < self.name.end
 
 
 @dataclass(frozen=True)

@@ -91,6 +91,7 @@ class Block(Batch):
         first: int,
         last: int,
         chosen: Mapping[int, tuple[Series, ...]] | None = None,
+        late: npt.NDArray[np.bool_] | None = None,
     ) -> None:
         """Holds the records from number `first` up to, not including, `last`.
 
@@ -100,6 +101,8 @@ class Block(Batch):
             first: The number of the first record.
             last: The number behind the last record.
             chosen: The series that are selected, by the number of their group; None means all.
+            late: Which of the scanned records are selected by their times; None means all. Only
+                together with `chosen`.
         """
         self.path = path
         self.offset = int(scanned.bounds[first])
@@ -108,6 +111,7 @@ class Block(Batch):
         self._first = first
         self._last = last
         self._chosen = chosen
+        self._late = late
 
     @property
     def steps(self) -> Integers:
@@ -130,12 +134,13 @@ class Block(Batch):
     def part(self, first: int, last: int) -> Block:
         """Returns the records from number `first` up to, not including, `last`."""
         if first >= last:
-            return Block(self.path, self._scanned, self._first, self._first, self._chosen)
+            begin = end = self._first
+            return Block(self.path, self._scanned, begin, end, self._chosen, self._late)
         if self._chosen is None:
             begin, end = self._first + first, self._first + last
         else:
             begin, end = int(self._rows[first]), int(self._rows[last - 1]) + 1
-        return Block(self.path, self._scanned, begin, end, self._chosen)
+        return Block(self.path, self._scanned, begin, end, self._chosen, self._late)
 
     def select(self, selection: Selection, kinds: Collection[str] | None = None) -> Block:
         """Returns the values that are selected."""
@@ -152,10 +157,14 @@ class Block(Batch):
             )
             for group, series in self._series.items()
         }
-        if chosen == self._series:
+        late = block._late
+        if not selection.times(block.wall_times).all():  # clocks can go back
+            late = selection.times(self._scanned.wall_times)
+            late = late if block._late is None else late & block._late
+        elif chosen == self._series:
             return block
         chosen = {group: series for group, series in chosen.items() if series}
-        return Block(self.path, self._scanned, block._first, block._last, chosen)
+        return Block(self.path, self._scanned, block._first, block._last, chosen, late)
 
     def records(self) -> Iterator[Record]:
         """Yields the records one by one."""
@@ -251,8 +260,11 @@ class Block(Batch):
         for group in self._series:
             places = self._scanned.places[group]
             among = slice(*np.searchsorted(places, (self._first, self._last)))
-            if among.start < among.stop:
-                found.append((group, places[among], self._scanned.values[group][among]))
+            places, values = places[among], self._scanned.values[group][among]
+            if self._late is not None:
+                places, values = places[self._late[places]], values[self._late[places]]
+            if len(places):
+                found.append((group, places, values))
         return found
 
     @cached_property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from rec_summary.errors import three_part
 from rec_summary.records.format.names import Kind
@@ -38,7 +38,7 @@ def chosen_runs(found: Sequence[Run], pattern: str | None) -> list[Run]:
     raise ArgumentError(message + (hint if tags else ""))
 
 
-def check_tags(runs: Sequence[Run], pattern: str | None, *, scalars: bool = True) -> None:
+def check_tags(runs: Iterable[Run], pattern: str | None, *, scalars: bool = True) -> None:
     """Checks that a regular expression finds something in a tag.
 
     Args:
@@ -52,6 +52,7 @@ def check_tags(runs: Sequence[Run], pattern: str | None, *, scalars: bool = True
     """
     if pattern is None:
         return
+    runs = list(runs)
     wanted, others = compiled(pattern, "the choice of tags"), []
     for tag in _tags(runs, scalars=scalars):
         if wanted.search(tag):

@@ -15,6 +15,7 @@ from rec_summary.series.batch import SCALAR, SUMMARY, Batch, Columns, Series, by
 from rec_summary.series.event_reader import read_batches
 from rec_summary.series.limits import LONGEST_TAG, MOST_SERIES
 from rec_summary.series.lineage import Lineage, take
+from rec_summary.series.options import EVERYTHING, Selection
 from rec_summary.series.overview.rows import shows_life
 from rec_summary.series.overview.statistics import HEALTH, TagSummary
 from rec_summary.series.report import Problem, Report
@@ -80,7 +81,9 @@ class RunSummary:
     problem_count: int = 0
 
 
-def inspect_run(run: Run, new_report: Callable[[], Report] = Report) -> Iterator[RunSummary]:
+def inspect_run(
+    run: Run, new_report: Callable[[], Report] = Report, selection: Selection = EVERYTHING
+) -> Iterator[RunSummary]:
     """Yields a run in short, and each further writer; memory is bounded by the number of tags.
 
     Tags have the values that count: none that a restart supersedes. Scalars come first, and the
@@ -89,12 +92,13 @@ def inspect_run(run: Run, new_report: Callable[[], Report] = Report) -> Iterator
     Args:
         run: The run.
         new_report: Makes the report that counts what is read for one of them.
+        selection: Which recorded values are counted; the lineage is read in any case.
     """
-    for part, history in History(run).writers():
-        yield _inspect(part, history, new_report())
+    for part, history in History(selection.narrowed(run, newest=True)).writers():
+        yield _inspect(part, history, new_report(), selection)
 
 
-def _inspect(run: Run, history: History, report: Report) -> RunSummary:
+def _inspect(run: Run, history: History, report: Report, selection: Selection) -> RunSummary:
     summary = RunSummary(valid(run.name), run.path, ranks=run.ranks, files=len(run.files))
     summary.nbytes = run.nbytes
     tags = _Tags(report)
@@ -102,18 +106,23 @@ def _inspect(run: Run, history: History, report: Report) -> RunSummary:
     lineages: dict[int, Lineage] = {}
     for file in run.files:
         for batch in read_batches(file, report):
-            records[batch.kind] += len(batch)
             times = batch.wall_times
+            if batch.kind == SUMMARY:
+                wanted = selection.steps(batch.steps) & selection.times(times)
+                if not wanted.any():
+                    continue
+                times = times[wanted]
+            records[batch.kind] += len(times)
             summary.first_time = _least(summary.first_time, float(times.min()))
             summary.last_time = _greatest(summary.last_time, float(times.max()))
             if file.name.kind is Kind.LINEAGE:
                 for record in batch.records():
                     take(lineages.setdefault(file.name.rank, Lineage()), record, report)
             elif batch.kind == SUMMARY:
-                steps = batch.steps
+                steps = batch.steps[wanted]
                 summary.first_step = _least(summary.first_step, int(steps.min()))
                 summary.last_step = _greatest(summary.last_step, int(steps.max()))
-                tags.take(file.name.rank, history.in_force(batch))
+                tags.take(file.name.rank, history.in_force(batch).select(selection))
     tags.release()
     summary.records = dict(sorted(records.items()))
     summary.tags = sorted(

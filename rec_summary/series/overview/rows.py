@@ -25,7 +25,7 @@ from rec_summary.series.lineage import (
     recorded_parameters,
     shortest,
 )
-from rec_summary.series.options import ExportOptions, Selection, tags_named
+from rec_summary.series.options import ExportOptions, Moment, Selection, tags_named
 from rec_summary.series.report import Report
 from rec_summary.series.text import valid
 from rec_summary.series.values import History, finished
@@ -50,14 +50,12 @@ BEST: Final = ".best"
 _RECOMMENDER: Final = rf"\A{PREFIX}(?:gauc|{'|'.join(itertools.chain(*JUDGING.values()))})/"
 _EVALUATION: Final = "eval/"
 _LOSS: Final = Selection(ExportOptions(tags=tags_named("loss")))
-_RESULTS: Final = Selection(
-    ExportOptions(tags=rf"{_RECOMMENDER}|\A{_EVALUATION}|{tags_named('loss')}")
-)
+_RESULTS: Final = rf"{_RECOMMENDER}|\A{_EVALUATION}|{tags_named('loss')}"
 _WINDOW: Final = 100  # losses, of which the mean is shown; of few losses, a tenth
 _SILENT_SECS: Final = 600.0  # without a record, as the built-in rule `stall`
 
 
-def rows(runs: Iterable[Run], report: Report) -> list[Row]:
+def rows(runs: Iterable[Run], report: Report, since: Moment = None) -> list[Row]:
     """Returns a row for each run, and for each further writer; unknown values are left out.
 
     The names are `run`, `status`, the hyper-parameters as TensorBoard shows them, `loss` (the mean
@@ -71,19 +69,22 @@ def rows(runs: Iterable[Run], report: Report) -> list[Row]:
     Args:
         runs: The runs.
         report: Counts what is read, and takes problems.
+        since: Losses and metrics are of values from here on only, as in `ExportOptions`.
     """
-    return [row for run in runs for row in rows_of(run, report)]
+    since = ExportOptions(since=since).since  # an age counts from one time for all runs
+    return [row for run in runs for row in rows_of(run, report, since)]
 
 
-def rows_of(run: Run, report: Report) -> Iterator[Row]:
+def rows_of(run: Run, report: Report, since: Moment = None) -> Iterator[Row]:
     """Yields the row of a run, and one for each further writer (see `rows`)."""
-    for part, history in History(run).writers():
+    selection = Selection(ExportOptions(tags=_RESULTS, since=since))
+    for part, history in History(selection.narrowed(run, newest=True)).writers():
         ranks = sorted({rank for rank, number in history.last_steps})
         last = max((writer.last for writer, _ in history.files), default=0.0)
         step = history.last_steps[min(history.last_steps)] if history.last_steps else None
         history.files = [each for each in history.files if each[0].rank in ranks[:1]]
         results = _Results()
-        batches = finished(part, (SCALAR,), _RESULTS, report, history)
+        batches = finished(part, (SCALAR,), selection, report, history)
         for columns in gathered(batch.scalars() for _, batch in batches):
             for tag, values in by_tag(columns):
                 results.take(tag, values.values)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
@@ -47,6 +48,7 @@ class Tail:
         status: The status of each run, by its name, as in `rec-summary lineage`.
         last: When the last record of each run came, by its name, in seconds since the epoch.
         report: How much was read, and what could not be read.
+        selection: Which values are read.
         ignored: How many values were ignored because there are too many tags.
     """
 
@@ -56,7 +58,7 @@ class Tail:
         *,
         runs: str | None = None,
         tags: str | None = None,
-        since: int | None = None,
+        since: int | str | None = None,
         patience: float = PATIENCE_SECS,
     ) -> None:
         """Begins; nothing is read yet.
@@ -65,11 +67,11 @@ class Tail:
             source: A record directory or a tree of them; it need not exist yet.
             runs: A pattern as of `fnmatch`: only these runs.
             tags: A regular expression: only tags in which it is found.
-            since: Only values of this step or later.
+            since: Only values from here on, as in `ExportOptions`.
             patience: As in `NewRecords`.
 
         Raises:
-            ArgumentError: `tags` does not compile.
+            ArgumentError: `tags` or `since` is invalid.
         """
         self.series: dict[tuple[str, int, str], ScalarSeries] = {}
         self.status: dict[str, str] = {}
@@ -81,7 +83,7 @@ class Tail:
         self._writers: dict[str, Writers] = {}  # by the path of the run
         self._states: dict[str, tuple[Run, RunState]] = {}  # by the names of runs
         self._runs = runs
-        self._selection = Selection(ExportOptions(tags=tags, since=since))
+        self.selection = Selection(ExportOptions(tags=tags, since=since))
 
     def skip(self) -> None:
         """Skips the scalars that are there now, without reading them."""
@@ -123,11 +125,13 @@ class Tail:
         return [self.series[key] for key in keys]
 
     def _read(self, file: RecordFile, newest: RecordFile, writers: Writers) -> Iterator[Columns]:
-        for batch in self._new.batches((file,), newest=newest):
+        # The newest file says when a process recorded for the last time.
+        after = -math.inf if file == newest else self.selection.since.wall_time
+        for batch in self._new.batches((file,), after, newest):
             if batch.kind != SUMMARY:
                 continue
             writers.of(file, batch)
-            yield batch.select(self._selection, (SCALAR,)).scalars()
+            yield batch.select(self.selection, (SCALAR,)).scalars()
 
     def _add(self, run: tuple[str, int], columns: Columns) -> Columns:
         """Adds scalars to their series; returns those for whose series there was room."""

@@ -44,7 +44,7 @@ def export_tensorboard(
     tags: str | None = None,
     runs: str | None = None,
     plugins: Sequence[str] | None = None,
-    since: int | None = None,
+    since: int | str | None = None,
     until: int | None = None,
     max_points: int | None = None,
     tensors: str | None = None,

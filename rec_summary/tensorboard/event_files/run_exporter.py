@@ -135,7 +135,8 @@ class RunExporter(RunReader):
         self._targets = TensorBoardRuns(run, self._destination, cursor.targets, cursor.outputs)
         self._description = Description(self._targets, self._report, cursor.description)
         lineages = cursor.description.lineages
-        super().__init__(run, self._targets, self._report, self._records, cursor, lineages)
+        after = self._options.beginning.wall_time
+        super().__init__(run, self._targets, self._report, self._records, cursor, lineages, after)
         self._uncommitted = 0
 
     def _begin_again(self) -> None:

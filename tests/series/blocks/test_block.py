@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from rec_summary._pb.summary_pb2 import Event, Summary
 from rec_summary.records.format.framing import contribution, frame, masked, row_checksums
+from rec_summary.series.blocks.block import Block
 from rec_summary.series.blocks.scan import scan
-from rec_summary.series.options import ExportOptions
+from rec_summary.series.options import ExportOptions, Selection, Since
 from rec_summary.values.summary import TensorValue
 from tests.support.blocks import both
 from tests.support.images import to_image
@@ -112,12 +113,43 @@ def test_blocks_give_the_same_bytes(payloads: list[bytes], data: st.DataObject) 
 
 
 @pytest.mark.parametrize(
-    "options", [{"tags": "loss"}, {"since": 5}, {"max_points": 10}, {"plugins": ["histograms"]}]
+    "options",
+    [
+        {"tags": "loss"},
+        {"since": 5},
+        {"since": Since(wall_time=START + 9.5)},
+        {"since": Since(wall_time=START + 9.5), "tags": "loss"},
+        {"max_points": 10},
+        {"plugins": ["histograms"]},
+    ],
 )
 def test_choices_hold(options: dict[str, Any]) -> None:
     ExportOptions(**options)
     payloads = [event(n, scalar("loss", n), scalar("b", -n)).SerializeToString() for n in range(99)]
+    # A clock that goes back, and a type of record of its own.
+    payloads[50] = event(50, scalar("loss", 0), at=START).SerializeToString()
+    payloads[51] = event(51, scalar("b", 0), histo("w", [1, 2]), at=START).SerializeToString()
     both([b"".join(map(frame, payloads))], **options)
+
+
+def test_what_was_written_before_a_time_is_not_selected() -> None:
+    """Also where the clock has gone back."""
+    times = {n: START + n % 7 for n in range(1, 40)}
+    payloads = [
+        event(n, scalar("a" if n % 3 else "b", n), at=at).SerializeToString()
+        for n, at in times.items()
+    ]
+    scanned = scan(b"".join(map(frame, payloads)), 0, 0)
+    assert scanned is not None
+    expected = [n for n, at in times.items() if at >= START + 3]
+    selection = Selection(ExportOptions(since=Since(wall_time=START + 3)))
+    block = Block("file", scanned, 0, scanned.end(0)).select(selection)
+    assert len(block) == block.count == len(expected)
+    assert block.steps.tolist() == block.scalars().steps.tolist() == expected
+    assert [record.step for record in block.records()] == expected
+    part = block.part(2, 9).select(Selection(ExportOptions(until=expected[6])))
+    assert part.scalars().values.tolist() == expected[2:7]
+    assert block.frames() is None
 
 
 def test_most_records_of_a_training_are_taken_in_blocks() -> None:
