@@ -2,8 +2,8 @@
 
 A directory is listed again only when its time of modification says that a name was added or
 removed. Of the files, only the newest of each writer is checked every time, because the others
-are complete. So a poll of a hundred idle runs takes a few hundred calls of `stat`. Of more than a
-thousand directories, those that changed last are checked every time, and the others in turn.
+are complete. So a poll of a hundred idle runs takes a few hundred calls of `stat`. Of more than
+five hundred directories, those that changed last are checked every time, and the others in turn.
 Polling is used because it works on network file systems, where notifications of other hosts'
 writes do not arrive.
 """
@@ -34,7 +34,7 @@ from rec_summary.records.remote import NoSuchPlace, Url, to_place
 _SETTLED_SECS: Final = 2.0  # a directory may change again without a change of its time before
 _LIST_SECS: Final = 5.0  # a list of a URL takes a request for each thousand files
 _RESCAN_SECS: Final = 30.0  # not every file system reports that a directory has changed
-_MOST_CHECKED: Final = 1000  # directories of a poll, unless more are written to
+_MOST_CHECKED: Final = 500  # directories of a poll, unless more are written to
 _RECENT_SECS: Final = 60.0
 
 logger = logging.getLogger("rec_summary")
@@ -47,7 +47,8 @@ class _Directory:
     depth: int = 0  # below the source
     changed: float = -1.0  # its time of modification when it was listed
     listed: float = -1.0  # when that was, by the same clock
-    below: list[str] = field(default_factory=list)
+    names: int = 0  # a hash of all names in it
+    below: Sequence[str] = ()
     files: tuple[RecordFile, ...] = ()
     newest: tuple[RecordFile, ...] = ()  # of each writer
     statuses: dict[str, FileStatus] = field(default_factory=dict)
@@ -57,16 +58,25 @@ class _Directory:
 class RunPoller:
     """Finds the runs of a tree in which something has happened since the last poll."""
 
-    def __init__(self, source: str, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        source: str,
+        clock: Callable[[], float] = time.time,
+        noticed: Callable[[os.DirEntry[str]], None] = lambda entry: None,
+    ) -> None:
         """Creates a poller; nothing is read yet.
 
         Args:
             source: The tree; it need not exist yet.
             clock: Returns the time that directories are stamped with, in seconds.
+            noticed: Called with all that is in a local directory whenever its names have changed.
         """
         self._source = to_place(source)
         self._clock = clock
+        self._noticed = noticed
         self._directories: dict[str, _Directory] = {}
+        self._without: dict[str, None] = {}  # directories without records
+        self._gone: list[str] = []  # what were runs
         self._next_list = -math.inf  # of a URL, by the monotonic clock
         self._again: set[str] = set()  # the paths of runs
         # When something was last written to a run, by its path, in ascending order.
@@ -98,10 +108,10 @@ class RunPoller:
         """Makes the next poll return a run though nothing may have happened in it."""
         self._again.add(run.path)
 
-    def has(self, path: str) -> bool:
-        """Whether there was a run in a directory at the last poll."""
-        known = self._directories.get(path)
-        return known is not None and bool(known.files)
+    def gone(self) -> list[str]:
+        """Returns the paths of runs that polls found to be gone since this was asked last."""
+        gone, self._gone = self._gone, []
+        return gone
 
     def runs(self) -> list[Run]:
         """Returns all runs of the last poll."""
@@ -134,6 +144,7 @@ class RunPoller:
             known.files, known.statuses = run.files, statuses
         for path in set(self._directories).difference(run.path for run in runs):
             del self._directories[path]
+            self._gone.append(path)
         return changed
 
     def _due(self, again: set[str]) -> list[str]:
@@ -147,12 +158,12 @@ class RunPoller:
             if self._recent[oldest] >= limit:
                 break
             del self._recent[oldest]
-        # New runs appear in directories without records.
-        due = [path for path, each in known.items() if not each.files]
         turn = list(itertools.islice(self._others, _MOST_CHECKED // 2))
         if not turn:
             self._others = iter(list(known))
-        return [path for path in {*due, *self._recent, *turn, *again} if path in known]
+        # New runs appear in directories without records.
+        due = {*self._without, *self._recent, *turn, *again}
+        return [path for path in due if path in known]
 
     def _check(self, path: str, depth: int = 0) -> Iterator[str]:
         """Yields a directory and new ones below it; lists it again if need be."""
@@ -167,23 +178,50 @@ class RunPoller:
         now = self._clock()
         unsettled = known.listed - known.changed < _SETTLED_SECS
         if changed != known.changed or unsettled or now - known.listed > _RESCAN_SECS:
-            before = known.below
             try:
-                known.files, known.below = list_files(path), _below(path)
+                names = hash(tuple(os.listdir(path)))
+                # Which files a compacted one replaces is in that file.
+                made = any(file.name.last is not None for file in known.files)
+                if names != known.names or made or known.listed < 0:
+                    self._list(path, known)
             except OSError:
                 self._forget(path)
                 return
-            for gone in set(before).difference(known.below):
-                self._forget(gone)
-            known.newest = _newest(known.files)
-            known.changed, known.listed = changed, now
-            here = {file.path for file in known.files}
-            known.statuses = {path: each for path, each in known.statuses.items() if path in here}
+            known.names, known.changed, known.listed = names, changed, now
             known.is_new = True
         yield path
         for below in known.below if known.depth < DEEPEST else ():
             if below not in self._directories:
                 yield from self._check(below, known.depth + 1)
+
+    def _list(self, path: str, known: _Directory) -> None:
+        """Finds the record files and the directories in a directory.
+
+        Raises:
+            OSError: It cannot be read.
+        """
+        files, below = list_files(path), self._below(path)
+        for gone in set(known.below).difference(below):
+            self._forget(gone)
+        if files:
+            self._without.pop(path, None)
+        else:
+            self._without[path] = None
+            if known.files:
+                self._gone.append(path)
+        known.files, known.below, known.newest = files, below, _newest(files)
+        here = {file.path for file in files}
+        known.statuses = {path: each for path, each in known.statuses.items() if path in here}
+
+    def _below(self, path: str) -> list[str]:
+        """Returns the directories in a directory."""
+        found = []
+        with os.scandir(path) as entries:
+            for entry in entries:
+                self._noticed(entry)
+                if entry.is_dir(follow_symlinks=False):
+                    found.append(entry.path)
+        return sorted(found)
 
     def _has_changed(self, path: str, directory: _Directory) -> bool:
         """Whether a file has another size, time or inode than at the last poll."""
@@ -204,6 +242,9 @@ class RunPoller:
     def _forget(self, path: str) -> None:
         known = self._directories.pop(path, None)
         self._recent.pop(path, None)
+        self._without.pop(path, None)
+        if known is not None and known.files:
+            self._gone.append(path)
         for below in known.below if known is not None else ():
             self._forget(below)
 
@@ -224,8 +265,3 @@ def _newest(files: Sequence[RecordFile]) -> tuple[RecordFile, ...]:
 def _in_order(run: Run) -> list[str]:
     """Returns a key that sorts runs as directories are listed."""
     return run.path.split(os.sep)
-
-
-def _below(path: str) -> list[str]:
-    with os.scandir(path) as entries:
-        return sorted(entry.path for entry in entries if entry.is_dir(follow_symlinks=False))

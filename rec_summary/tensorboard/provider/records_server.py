@@ -60,8 +60,12 @@ def serve_records(flags: Any) -> Any:
     server = GrpcServer(combined)
     _SERVERS.append(server.__enter__())
     index.start()
-    # It takes half a second, and there may be no event files at all.
-    threading.Thread(target=add_event_files, args=(combined, flags), daemon=True).start()
+
+    def add_others() -> None:
+        index.event_files.wait()  # their loader takes time and memory
+        add_event_files(combined, flags)
+
+    threading.Thread(target=add_others, daemon=True).start()
     sys.stderr.write(_SHOWN.format(location(logdir)))
     flags.grpc_data_provider = server.address
     return index

@@ -13,6 +13,7 @@ from typing import Final
 
 from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary.records.reading.runs import Run
+from rec_summary.records.remote import Url, to_place
 from rec_summary.scrubbing import scrubbed
 from rec_summary.series.lineage import Lineage
 from rec_summary.series.new_records import NewRecords
@@ -36,6 +37,7 @@ _PORTION_SECS: Final = 0.1  # that a run is read for before others are
 _MOST_TRIES: Final = 2
 _NEWEST: Final = 8  # files whose time of modification is that of their run
 _KIND: Final = "lineage"
+_EVENT_FILE: Final = "tfevents"  # in its name, as TensorBoard has it
 _LAST_HPARAMS_STEP: Final = 2**31 - 1  # `MetricValue.training_step` of its API is an int32
 
 
@@ -129,6 +131,8 @@ class RunIndex:
         source: The tree.
         report: What was read, and what cannot be shown.
         failures: Why runs cannot be shown at all, by path.
+        event_files: Set as soon as there may be event files in the tree. In a tree at a URL, that
+            is not known.
     """
 
     def __init__(self, source: str, pattern: str | None = None) -> None:
@@ -141,7 +145,10 @@ class RunIndex:
         self.source = source
         self.report = Report()
         self._pattern = pattern
-        self._poller = RunPoller(source)
+        self.event_files = threading.Event()
+        if isinstance(to_place(source), Url):
+            self.event_files.set()
+        self._poller = RunPoller(source, noticed=self._notice)
         self._names = Names()
         self._runs: dict[str, str] = {}  # names by path, as all that follow
         self._loaders: dict[str, _Loader] = {}
@@ -195,7 +202,7 @@ class RunIndex:
     def _find(self) -> bool:
         """Finds what is to be read; returns whether there is anything new."""
         changed = self._poller.poll()
-        for path in [each for each in self._runs if not self._poller.has(each)]:
+        for path in filter(self._runs.__contains__, self._poller.gone()):
             self._waiting.pop(path, None)
             for loaders in (self._successors, self._loaders):
                 self._release(loaders.pop(path, None))
@@ -210,6 +217,11 @@ class RunIndex:
                 named, max(file.changed for file in run.files[-_NEWEST:])
             )
         return bool(changed)
+
+    def _notice(self, entry: os.DirEntry[str]) -> None:
+        # TensorBoard's loaders follow links.
+        if _EVENT_FILE in entry.name or entry.is_symlink():
+            self.event_files.set()
 
     def _read(self, until: float) -> None:
         """Reads what waits, in portions, until a time of the monotonic clock."""

@@ -352,3 +352,20 @@ def test_what_is_read_again_is_shown_as_it_was_until_then(
         [(name, _)] = pages.get("plugin/scalars/tags").items()
         assert len(pages.steps(name, "x")) == (1998 if done else 998)
     assert len(seen) > 2
+
+
+def test_event_files_are_noticed(tmp_path: Path) -> None:
+    for number, name in enumerate(("events.out.tfevents.1.host", "link")):
+        source = tmp_path / str(number)
+        write_segment(source / "run", event(1, scalar("loss", 1)))
+        index, _ = record_pages(source)
+        assert not index.event_files.is_set()
+        other = source / "logs" / name
+        other.parent.mkdir()
+        if number:
+            other.symlink_to(tmp_path)
+        else:
+            other.touch()
+        index.poll()
+        assert index.event_files.is_set()
+    assert RunIndex("s3://bucket/records").event_files.is_set()

@@ -310,6 +310,20 @@ def test_tensorboard_itself_shows_records_and_event_files(tmp_path: Path) -> Non
         server.eventually(lambda: "records/later" in server.runs())
 
 
+def test_event_files_may_come_later(tmp_path: Path) -> None:
+    logdir = tmp_path / "logdir"
+    write_segment(logdir / "records" / "run", event(1, scalar("loss", 0.5)))
+    write_segment(tmp_path / "old", event(1, scalar("loss", 0.25)))
+    with (
+        installed(tmp_path / "site"),
+        TensorBoardServer(logdir, tmp_path / "log", load_fast=True) as server,
+    ):
+        server.eventually(lambda: "records/run" in server.runs())
+        export_tensorboard(tmp_path / "old", logdir / "events")
+        server.eventually(lambda: "events/old" in server.runs())
+        assert [value for _, _, value in server.scalars("events/old", "loss")] == [0.25]
+
+
 def test_a_board_that_cannot_start_says_why(tmp_path: Path) -> None:
     with pytest.raises(BoardError, match="unrecognized arguments: --no_such_option"):
         Board(RunIndex(str(tmp_path)), port=0, arguments=["--no_such_option"]).__enter__()
