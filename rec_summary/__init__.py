@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from rec_summary.training.online.rec_model import RecModel
     from rec_summary.training.online.train_step import TrainStep
     from rec_summary.training.recommender.config import RecommenderMetrics
+    from rec_summary.training.recommender.task import Task
     from rec_summary.training.summary_record.summary_record import SummaryRecord
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "SummaryCollector",
     "SummaryLandscape",
     "SummaryRecord",
+    "Task",
     "TrainStep",
     "__version__",
     "export_tables",
@@ -58,6 +60,7 @@ _HOME: Final = {
     "SummaryCollector": "rec_summary.training.collector.collector",
     "SummaryLandscape": "rec_summary.landscape.summary_landscape",
     "SummaryRecord": "rec_summary.training.summary_record.summary_record",
+    "Task": "rec_summary.training.recommender.task",
     "TrainStep": "rec_summary.training.online.train_step",
     "export_tables": "rec_summary.tables.formats",
     "export_tensorboard": "rec_summary.tensorboard.event_files.export",

@@ -1,13 +1,16 @@
 """The values of a recommender's metrics by tag, read from their states.
 
 This module alone decides the tags: the training and the export of merged ranks read the same states
-with the same functions. Numbers without data are left out.
+with the same functions. Numbers without data are left out. A named task has a part of its own in
+keys and tags: `task/ctr/quality/lifetime` is the state of `recommender/ctr/auc/lifetime`.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -18,6 +21,7 @@ from rec_summary.metrics.drift import LABEL, Drift
 from rec_summary.metrics.quality import score_quality
 from rec_summary.metrics.quality.click_quality import ClickQuality
 from rec_summary.metrics.quality.grouped_auc import UserScores
+from rec_summary.metrics.quality.labels import LabelCounts
 from rec_summary.metrics.quality.ratings import RatingErrors
 from rec_summary.metrics.quality.score_histogram import ScoreHistogram
 from rec_summary.metrics.state import Floats, State
@@ -34,6 +38,8 @@ TABLE: Final = "table"
 TABLE_WINDOW: Final = "table_window"
 THROUGHPUT: Final = "throughput"
 DRIFT: Final = "drift"
+LABELS: Final = "labels"
+_TASK: Final = "task"
 
 JUDGING: Final[Mapping[str, tuple[str, ...]]] = {
     "clicks": (
@@ -46,6 +52,24 @@ JUDGING: Final[Mapping[str, tuple[str, ...]]] = {
 """The metrics that judge predictions, by task. Each has a tag for each window; it is NaN if the
 network predicts NaN, and a column of a table of runs."""
 
+GROUPS: Final = frozenset(
+    (
+        *itertools.chain(*JUDGING.values()),
+        *("gauc", "grouped_users", "grouped_standard_error", "grouped_error_bound"),
+        *("roc_error_bound", "original_calibration", "original_entropy"),
+        *("clicks", "click_rate", "examples", "refused", "masked", "missing_labels"),
+        *("pr_curve", "reliability", "scores"),
+        *("table", "throughput", "freshness", "host", "drift", "states", "slice"),
+    )
+)
+"""The first parts of tags behind `PREFIX`. No task has one of these names."""
+
+OF_TASK: Final = r"(?:(?!table/)[^/]+/)?"
+"""A regular expression of the task in a tag, behind `PREFIX`: the unnamed one, or any other."""
+
+_TASK_TAG: Final = re.compile(
+    rf"{PREFIX}(?!table/)(?P<task>[^/]+)/(?:{'|'.join(itertools.chain(*JUDGING.values()))})/"
+)
 _MOST_BUCKETS: Final = 64
 
 Ids = npt.NDArray[np.int64]
@@ -75,6 +99,13 @@ class MetricValues:
         if math.isfinite(number):
             self.scalars[PREFIX + name] = float(number)
 
+    def add(self, task: str, values: MetricValues) -> None:
+        """Adds the values of a task; the tags of a named one have its name."""
+        start = f"{PREFIX}{task}/" if task else PREFIX
+        for name, found in vars(values).items():
+            own = {start + tag.removeprefix(PREFIX): each for tag, each in found.items()}
+            getattr(self, name).update(own)
+
 
 @dataclass(frozen=True)
 class Detail:
@@ -96,17 +127,39 @@ def key(group: str, name: str = "") -> str:
     return f"{group}/{name}" if name else group
 
 
+def group_of(task: str, group: str) -> str:
+    """Returns the group of a task's states; the unnamed task (empty) has the plain one."""
+    return f"{_TASK}/{task}/{group}" if task else group
+
+
 def read(
     states: Mapping[str, State], detail: Detail, into: MetricValues | None = None
 ) -> MetricValues:
     """Returns the values of states by the keys of `key`; unknown keys are skipped."""
     values = into or MetricValues()
     for each, state in states.items():
-        group, _, name = each.partition("/")
+        task, own = _split(each)
+        group, _, name = own.partition("/")
         reader = _READERS.get(group)
         if reader is not None:
-            reader(values, name, state, detail)
+            of_task = MetricValues()
+            reader(of_task, name, state, detail)
+            values.add(task, of_task)
     return values
+
+
+def named_tasks(tags: Iterable[str]) -> list[str]:
+    """Returns the named tasks of which there are tags of metrics, sorted."""
+    found = {match["task"] for match in map(_TASK_TAG.match, tags) if match}
+    return sorted(found)
+
+
+def _split(name: str) -> tuple[str, str]:
+    """Returns the task of a key, empty for none, and the key without it."""
+    if not name.startswith(f"{_TASK}/"):
+        return "", name
+    _, task, *own = name.split("/", 2)
+    return task, "".join(own)
 
 
 def read_rows(
@@ -194,6 +247,14 @@ def _read_users(values: MetricValues, window: str, state: State, detail: Detail)
     values.put(f"grouped_error_bound/{window}", bound)
 
 
+def _read_labels(values: MetricValues, window: str, state: State, detail: Detail) -> None:
+    assert isinstance(state, LabelCounts)
+    if state.masked:
+        values.put(f"masked/{window}", state.masked)
+    if state.missing:
+        values.put(f"missing_labels/{window}", state.missing)
+
+
 def _read_table(values: MetricValues, table: str, state: State, detail: Detail) -> None:
     assert isinstance(state, TableHealth)
     start, frequency = f"table/{table}/", state.frequency
@@ -261,6 +322,7 @@ def _read_drift(values: MetricValues, _name: str, state: State, detail: Detail) 
 _READERS: Final[Mapping[str, Callable[[MetricValues, str, Any, Detail], None]]] = {
     QUALITY: _read_quality,
     USERS: _read_users,
+    LABELS: _read_labels,
     TABLE: _read_table,
     TABLE_WINDOW: _read_table_window,
     THROUGHPUT: _read_throughput,

@@ -25,6 +25,7 @@ from rec_summary._pb.lineage_pb2 import (
     UserDefinedInfo,
 )
 from rec_summary.errors import three_part
+from rec_summary.metrics.report import PREFIX
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.batch import Floats, Record
@@ -171,12 +172,14 @@ def best_of(metric: str, values: Floats) -> float | None:
     """Returns the best finite value of a metric, by its name; None if there is none.
 
     Of losses and errors the least is best, of a calibration the nearest to 1, of a bias the nearest
-    to 0, and of anything else the greatest.
+    to 0, and of anything else the greatest. The name of a recommender's task does not count.
     """
     values = values[np.isfinite(values)]
     if not len(values):
         return None
     name = metric.lower()
+    if name.startswith(PREFIX) and name.count("/") > 1:
+        name = name.split("/")[-2]  # before the window
     if _ERRORS.search(name):
         costs = values
     elif "calibration" in name:

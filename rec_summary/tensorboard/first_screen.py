@@ -9,6 +9,7 @@ import urllib.parse
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from rec_summary.metrics.report import OF_TASK, PREFIX, named_tasks
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.batch import SCALAR
@@ -16,14 +17,12 @@ from rec_summary.series.event_reader import read_batches
 from rec_summary.series.report import Report
 
 # The best tag first; of what is measured in several windows, one of the recent examples.
-_PINNED: Final = (
-    (r"loss/auto$", r"loss$", r"(?!eval/)(.*/)?[^/]*[lL]oss[^/]*(/auto)?$"),
-    tuple(rf"recommender/auc/{window}" for window in ("last_", "decayed_", "lifetime$")),
-    tuple(rf"recommender/calibration/{window}" for window in ("last_", "decayed_", "lifetime$")),
-    (r"eval/.*auc", r"eval/"),
-)
+_LOSS: Final = (r"loss/auto$", r"loss$", r"(?!eval/)(.*/)?[^/]*[lL]oss[^/]*(/auto)?$")
+_WINDOWS: Final = ("last_", "decayed_", "lifetime$")
+_EVALUATION: Final = (r"eval/.*auc", r"eval/")
+_TASKS: Final = 3  # of which metrics are pinned
 _METRICS: Final = (
-    r"recommender/g?auc/",
+    rf"{PREFIX}{OF_TASK}g?auc/",
     r"(eval/)?(.*/)?[^/]*(auc|AUC)[^/]*$",
     r"(eval/)?(.*/)?[^/]*[lL]oss[^/]*(/auto)?$",
     r"eval/",
@@ -36,12 +35,20 @@ _PEEKED_BYTES: Final = 1 << 24
 def pinned_tags(tags: Iterable[str]) -> list[str]:
     """Returns the tags to show first: of the loss, the AUC, the calibration and an evaluation.
 
+    AUC and calibration (or the error of ratings) are of the first tasks, if they have names.
+
     Args:
         tags: The tags of all scalars.
     """
     known = sorted(tags)
     found: list[str] = []
-    for patterns in _PINNED:
+    starts = [PREFIX, *(f"{PREFIX}{re.escape(task)}/" for task in named_tasks(known)[:_TASKS])]
+    quality = [
+        tuple(f"{start}{metric}/{window}" for window in _WINDOWS)
+        for metric in ("auc", "calibration", "rmse")
+        for start in starts[metric == "rmse" :]
+    ]
+    for patterns in (_LOSS, *quality, _EVALUATION):
         matching = (tag for each in patterns for tag in known if re.match(each, tag))
         found += itertools.islice(matching, 1)
     return list(dict.fromkeys(found))

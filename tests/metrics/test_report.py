@@ -11,11 +11,12 @@ from rec_summary.alerts.rules import BUILTIN, parse
 from rec_summary.metrics.quality import score_quality
 from rec_summary.metrics.quality.click_quality import ClickQuality
 from rec_summary.metrics.quality.grouped_auc import UserScores
+from rec_summary.metrics.quality.labels import LabelCounts
 from rec_summary.metrics.quality.log_loss import LogLoss
 from rec_summary.metrics.quality.ratings import RatingErrors
 from rec_summary.metrics.quality.score_histogram import ScoreHistogram
 from rec_summary.metrics.quality.score_order import ScoreOrder
-from rec_summary.metrics.report import Detail, read
+from rec_summary.metrics.report import GROUPS, Detail, named_tasks, read
 from rec_summary.metrics.throughput import Throughput
 from tests.support.laws import assert_equal_states, assert_laws
 from tests.support.metric_states import table_health
@@ -119,3 +120,33 @@ def test_the_quality_of_all_examples_is_there_for_sampled_non_clicks() -> None:
     expected = score_quality.original_quality(state.order, 0.5)
     assert found["recommender/original_calibration/lifetime"] == expected.calibration
     assert found["recommender/original_entropy/lifetime"] == expected.normalised_entropy
+
+
+def test_every_value_is_in_a_group_and_a_task_has_it_in_its_own_part() -> None:
+    scores, labels = clicks(1)
+    rated, users, left_out = RatingErrors(), UserScores(), LabelCounts()
+    rated.update([1, math.nan], [2, 2])
+    users.update(np.arange(len(scores)) % 7, scores, labels)
+    left_out.update([True, False], [False, True])
+    original, refusing = ClickQuality(128, 0.5), quality(1)
+    original.update(scores, labels)
+    refusing.update([2.0], [1])
+    states = {
+        "quality/lifetime": refusing,
+        "quality/last_16": original,
+        "quality/last_32": rated,
+        "users/lifetime": users,
+        "labels/lifetime": left_out,
+        "throughput": Throughput(),
+        "table/item": table_health(10),
+    }
+    plain = read(states, Detail())
+    tags = {tag for found in vars(plain).values() for tag in found}
+    assert {tag.split("/")[1] for tag in tags} <= GROUPS
+    assert named_tasks(tags) == []
+    of_task = read({f"task/ctr/{key}": state for key, state in states.items()}, Detail())
+    own = {tag for found in vars(of_task).values() for tag in found}
+    assert own == {tag.replace("recommender/", "recommender/ctr/") for tag in tags}
+    assert named_tasks([*own, *tags, "recommender/table/auc/lifetime"]) == ["ctr"]
+    broken = dict.fromkeys(("task", "task/", "task/ctr", "task/ctr/"), rated)
+    assert read(broken, Detail()).scalars == {}

@@ -182,6 +182,7 @@ STORED: dict[str, tuple[str, Arrays]] = {
         "ClickQuality",
         {**nested("scores", _SCORES), **nested("loss", _LOSS), **nested("order", _ORDER)},
     ),
+    "label counts": ("LabelCounts", {"masked": _int(3), "missing": _int(1)}),
     "rating errors": (
         "RatingErrors",
         {

@@ -94,6 +94,14 @@ def test_a_short_name_finds_the_column_of_a_metric(name: str, column: str) -> No
     assert column_of(name, METRICS) == column
 
 
+def test_a_task_of_a_recommender_is_part_of_a_short_name() -> None:
+    known = [f"recommender/{task}/auc/lifetime" for task in ("ctr", "cvr")]
+    assert column_of("cvr/auc", known) == known[1]
+    assert short_names(known) == {known[0]: "ctr/auc", known[1]: "cvr/auc"}
+    with pytest.raises(ArgumentError, match=r"ctr/auc/lifetime, recommender/cvr/auc"):
+        column_of("auc", known)
+
+
 def test_a_column_of_that_name_comes_before_a_short_name() -> None:
     assert column_of("auc", [*METRICS, "auc"]) == "auc"
 

@@ -50,6 +50,17 @@ EVERY = {
             {"recommender/auc/lifetime", "train_loss", "lr"},
             ["train_loss", "recommender/auc/lifetime"],
         ),
+        (
+            {
+                *("recommender/ctr/auc/lifetime", "recommender/ctr/auc/last_100", "loss"),
+                *("recommender/cvr/auc/lifetime", "recommender/cvr/calibration/lifetime"),
+                *("recommender/stars/rmse/lifetime", "recommender/table/auc/ids"),
+            },
+            [
+                *("loss", "recommender/ctr/auc/last_100", "recommender/cvr/auc/lifetime"),
+                *("recommender/cvr/calibration/lifetime", "recommender/stars/rmse/lifetime"),
+            ],
+        ),
         ({"eval/loss", "lr"}, ["eval/loss"]),
         ({"lr"}, []),
     ],
@@ -79,6 +90,12 @@ def test_the_address_can_be_clicked(tmp_path: Path) -> None:
         ("recommender/drift/psi/C1", "recommender_detail/drift/psi/C1"),
         ("recommender/drift/psi/label", "recommender/drift/psi/label"),
         ("recommender/auc/lifetime", "recommender/auc/lifetime"),
+        ("recommender/cvr/auc/lifetime", "recommender/cvr/auc/lifetime"),
+        ("recommender/cvr/masked/lifetime", "recommender_detail/cvr/masked/lifetime"),
+        ("recommender/cvr/drift/psi/label", "recommender/cvr/drift/psi/label"),
+        ("recommender/cvr/drift/js/label", "recommender_detail/cvr/drift/js/label"),
+        ("recommender/throughput/samples_per_second", "recommender/throughput/samples_per_second"),
+        ("recommender/table/examples/ids", "recommender_detail/table/examples/ids"),
         ("rec_summary/bytes", "telemetry/bytes"),
         ("my/rec_summary/bytes", "my/rec_summary/bytes"),
         ("loss/auto", "loss/auto"),
@@ -111,6 +128,8 @@ def test_hparams_has_the_metrics_that_matter() -> None:
             for tag, group in names
         ]
 
+    of_tasks = infos(("recommender/cvr/gauc/lifetime", ""), ("recommender/table/auc/ids", ""))
+    assert chosen_metrics(of_tasks) == of_tasks[:1]
     every = infos(*((tag, "") for tag in sorted(EVERY)), ("auc", "/eval"), ("hits", "/eval"))
     chosen = [(each.name.group + "/" + each.name.tag).lstrip("/") for each in chosen_metrics(every)]
     assert chosen == [

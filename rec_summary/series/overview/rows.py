@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from rec_summary._pb.lineage_pb2 import RunState
-from rec_summary.metrics.report import JUDGING, PREFIX
+from rec_summary.metrics.report import JUDGING, OF_TASK, PREFIX
 from rec_summary.records.format.names import Kind
 from rec_summary.records.liveness import writer_is_alive
 from rec_summary.records.reading.runs import Run
@@ -47,7 +47,8 @@ LAST_RECORD: Final = "last_record"
 BEST: Final = ".best"
 """The end of the name of a column that has the best value of a metric."""
 
-_RECOMMENDER: Final = rf"\A{PREFIX}(?:gauc|{'|'.join(itertools.chain(*JUDGING.values()))})/"
+_JUDGING: Final = "|".join(itertools.chain(*JUDGING.values()))
+_RECOMMENDER: Final = rf"\A{PREFIX}{OF_TASK}(?:gauc|{_JUDGING})/"
 _EVALUATION: Final = "eval/"
 _LOSS: Final = Selection(ExportOptions(tags=tags_named("loss")))
 _RESULTS: Final = rf"{_RECOMMENDER}|\A{_EVALUATION}|{tags_named('loss')}"

@@ -10,15 +10,17 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from rec_summary.metrics.report import OF_TASK
+
 DETAIL: Final = "recommender_detail/"
 TELEMETRY: Final = "telemetry/"
 
 _DETAIL: Final = re.compile(
     r"recommender/(?="
-    r"table/|host/|roc_error_bound/|grouped_|examples/|clicks/|refused/"
+    r"table/|host/|throughput/(?!samples_per_second$)"
+    rf"|{OF_TASK}(?:roc_error_bound/|grouped_|examples/|clicks/|refused/|masked/|missing_labels/"
     r"|calibration_free_entropy/|recalibrated_entropy/|entropy_of_clicks/"
-    r"|drift/(js|psi_by_chance)/|drift/psi/(?!label$|rating$|prediction$)"
-    r"|throughput/(?!samples_per_second$))"
+    r"|drift/(js|psi_by_chance)/|drift/psi/(?!label$|rating$|prediction$)))"
 )
 _TELEMETRY: Final = re.compile(r"rec_summary/")
 

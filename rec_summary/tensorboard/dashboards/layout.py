@@ -15,6 +15,7 @@ from typing import Any, Final
 from tensorboard.compat.proto import summary_pb2
 from tensorboard.plugins.custom_scalar import layout_pb2
 
+from rec_summary.metrics.report import PREFIX, named_tasks
 from rec_summary.series.limits import MOST_CHARTS
 from rec_summary.tensorboard.dashboards.points import Point, plugin, tensor_value
 
@@ -29,6 +30,11 @@ _CHARTS: Final = (
     ("Learning rate", r"(learning_rate|lr)\b.*|.*/(learning_rate|lr)$"),
     ("AUC", r"recommender/g?auc/.*"),
     ("Calibration", r"recommender/calibration/.*"),
+)
+_TASK_CHARTS: Final = (
+    ("AUC", r"g?auc/.*"),
+    ("Calibration", r"calibration/.*"),
+    ("Error of ratings", r"(rmse|mae)/.*"),
 )
 _MORE_CHARTS: Final = (
     ("Values that are not finite", r".*/(nan|pos_inf|neg_inf)_count$"),
@@ -57,6 +63,10 @@ def layout_point(tags: Iterable[str], *, evaluation: bool = False) -> Point | No
 def _charts(tags: list[str], evaluation: bool) -> Iterator[tuple[str, str]]:
     if not evaluation:
         yield from _matching(_CHARTS, tags)
+        for task in named_tasks(tags)[:MOST_CHARTS]:
+            start = f"{PREFIX}{re.escape(task)}/"
+            charts = [(f"{title}: {task}", start + tag) for title, tag in _TASK_CHARTS]
+            yield from _matching(charts, tags)
     start = "" if evaluation else _EVALUATION
     metrics = [tag.removeprefix(start) for tag in tags if tag.startswith(start)]
     for metric in list(dict.fromkeys(metrics))[:MOST_CHARTS]:

@@ -65,6 +65,8 @@ def training_settings(
     if recommender is not None:
         for name in _RECOMMENDER:
             found[f"recommender.{name}"] = _text(getattr(recommender, name))
+        for name, task in recommender.tasks.items():
+            found[f"recommender.tasks.{name}"] = _text(vars(task))
     return found
 
 

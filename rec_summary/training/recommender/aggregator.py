@@ -80,7 +80,7 @@ class Aggregator:
         self._saved = time.monotonic()
         self._last_step, self._last_detailed = 0, False
         self._last_scalars: set[str] = set()
-        self._reference_saved = False
+        self._references = 0  # columns of the stored reference
         self._metrics = RankMetrics(options, sizes, troubles)
         self._restore(resume)
 
@@ -157,10 +157,10 @@ class Aggregator:
         states = persistence.pack(self._metrics.states()) + self._description(request)
         persistence.save(persistence.state_path(directory, self._rank), states)
         reference = self._metrics.reference
-        if reference is not None and not self._reference_saved:
+        if len(reference) > self._references:
             path = persistence.reference_path(directory, self._rank)
             persistence.save_reference(path, reference)
-            self._reference_saved = True
+            self._references = len(reference)
 
     def _restore(self, resume: bool) -> None:
         """Loads the reference of the options, and the state of an earlier process."""

@@ -1,27 +1,27 @@
-"""`RecommenderMetrics`: the metrics of a recommender, and the places of their inputs."""
+"""`RecommenderMetrics`: the metrics of a recommender."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rec_summary.errors import three_part
 from rec_summary.training.checks import check_bool, check_directory, check_int, check_type
+from rec_summary.training.recommender.sources import Source, check_source
+from rec_summary.training.recommender.task import Task, check_quality, check_tasks
 
-Function = Callable[[Any, Any], Any]
-Place = int | str | Function
-Source = Place | tuple[Place, int]
-"""The place of an input; see `RecommenderMetrics`."""
+OWN_COLUMNS: Final = ("label", "rating", "prediction")
+"""The columns of a task that have drift."""
 
-_TASKS: Final = ("clicks", "ratings")
-_OWN_COLUMNS: Final = ("label", "rating", "prediction")
 _LEAST_SIZES: Final = {"last": 16, "half_lives": 64}
-_SOURCE: Final = (
-    "an int, a str, a function of (inputs, outputs), or a pair of one of these and a column"
-)
-_SINGLE: Final = ("predictions", "labels", "weights", "users", "event_times")
+_OF_ONE_TASK: Final = {
+    **dict.fromkeys(("predictions", "labels", "weights", "users"), None),
+    "task": "clicks",
+    "logits": False,
+    "negative_rate": 1.0,
+}
 _LEAST: Final = {
     **dict.fromkeys(
         ("report_steps", "detail_every", "reference_examples", "sampled_rows", "top"), 1
@@ -30,7 +30,7 @@ _LEAST: Final = {
     "user_cells": 2048,
 }
 _BINS: Final = "a power of two, 64 to 65,536"
-_SWITCHES: Final = ("logits", "throughput", "host", "resume")
+_SWITCHES: Final = ("throughput", "host", "resume")
 
 
 @dataclass(frozen=True)
@@ -86,6 +86,9 @@ class RecommenderMetrics:
         host: Whether to record memory and processor time; needs psutil.
         state_secs: The time between two writes of the state for a restart, in seconds.
         resume: Whether a run continues from the state in its record directory.
+        tasks: The tasks of a network with several, by name, in place of predictions, labels, task,
+            logits, weights, negative_rate and users. The tags of a task are
+            ``recommender/<name>/...``.
 
     Raises:
         TypeError: An option has the wrong type.
@@ -118,20 +121,25 @@ class RecommenderMetrics:
     host: bool = True
     state_secs: float = 30.0
     resume: bool = True
+    tasks: Mapping[str, Task] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Checks the options."""
-        for name in _SINGLE:
-            if getattr(self, name) is not None:
-                _check_source(name, getattr(self, name))
+        check_quality(self, "task")
+        if self.event_times is not None:
+            check_source("event_times", self.event_times)
         for name in ("ids", "features"):
             sources = _check_mapping(name, getattr(self, name))
             for key, value in sources.items():
-                _check_source(f"{name}[{key!r}]", value)
+                check_source(f"{name}[{key!r}]", value)
             object.__setattr__(self, name, dict(sources))
+        tasks = _check_mapping("tasks", self.tasks)
+        check_tasks(tasks)
+        object.__setattr__(self, "tasks", dict(tasks))
+        own = {f"{task}/{name}" for task in tasks for name in OWN_COLUMNS}
         for name in self.features:
-            if name in _OWN_COLUMNS:
-                expected = f"none of {', '.join(_OWN_COLUMNS)}, which always have drift"
+            if name in own.union(OWN_COLUMNS):
+                expected = f"none of {', '.join([*OWN_COLUMNS, *own])}, which always have drift"
                 raise ValueError(three_part("a key of features", name, expected))
         for table, value in _check_mapping("unknown_ids", self.unknown_ids).items():
             check_type(f"unknown_ids[{table!r}]", value, int, "an int")
@@ -139,8 +147,6 @@ class RecommenderMetrics:
                 expected = f"a table that ids names: {', '.join(self.ids) or 'none'}"
                 raise ValueError(three_part("a table of unknown_ids", table, expected))
         object.__setattr__(self, "unknown_ids", dict(self.unknown_ids))
-        if self.task not in _TASKS:
-            raise ValueError(three_part("task", self.task, "'clicks' or 'ratings'"))
         for name in _SWITCHES:
             check_bool(name, getattr(self, name))
         self._check_combinations()
@@ -151,11 +157,6 @@ class RecommenderMetrics:
         check_type("bins", self.bins, int, _BINS)
         if not 64 <= self.bins <= 65_536 or self.bins & (self.bins - 1):
             raise ValueError(three_part("bins", self.bins, _BINS))
-        share = "a number above 0, at most 1; below 1 only for task='clicks'"
-        check_type("negative_rate", self.negative_rate, (int, float), share)
-        least = 1 if self.task == "ratings" else 0
-        if not 0 < self.negative_rate <= 1 or self.negative_rate < least:
-            raise ValueError(three_part("negative_rate", self.negative_rate, share))
         seconds = "a finite number of seconds, at least 0"
         check_type("state_secs", self.state_secs, (int, float), seconds)
         if not 0 <= self.state_secs < float("inf"):
@@ -164,19 +165,36 @@ class RecommenderMetrics:
             object.__setattr__(self, "reference", check_directory("reference", self.reference))
 
     def _check_combinations(self) -> None:
+        for name, unset in _OF_ONE_TASK.items():
+            value = getattr(self, name)
+            if self.tasks and value != unset:
+                expected = f"{unset!r}, where tasks are given, which have options of their own"
+                raise ValueError(three_part(name, value, expected))
         if (self.predictions is None) != (self.labels is None):
             missing = "labels" if self.labels is None else "predictions"
             raise ValueError(three_part(missing, None, "both of predictions and labels, or none"))
-        no_predictions, ratings = self.predictions is None, self.task == "ratings"
-        for name, is_wrong, expected in (
-            ("users", no_predictions, "None, where there are no predictions"),
-            ("weights", no_predictions, "None, where there are no predictions"),
-            ("logits", ratings, "False for task='ratings'"),
-            ("users", ratings, "None for task='ratings'"),
-        ):
+        for name in ("users", "weights"):
             value = getattr(self, name)
-            if is_wrong and value is not None and value is not False:
+            if self.predictions is None and value is not None:
+                expected = "None, where there are no predictions"
                 raise ValueError(three_part(name, value, expected))
+
+
+def tasks_of(options: RecommenderMetrics) -> dict[str, Task]:
+    """Returns the tasks by name; that of the options without `tasks` has the empty name."""
+    if options.predictions is None or options.labels is None:
+        return dict(options.tasks)
+    only = Task(
+        options.predictions,
+        options.labels,
+        weights=options.weights,
+        users=options.users,
+        logits=options.logits,
+        missing=None,
+        negative_rate=options.negative_rate,
+        kind=options.task,
+    )
+    return {"": only}
 
 
 def _check_sizes(name: str, sizes: Any, least: int) -> tuple[int, ...]:
@@ -197,16 +215,3 @@ def _check_mapping(name: str, value: Any) -> Mapping[str, Any]:
             raise ValueError(three_part(f"a key of {name}", key, "a non-empty str"))
     found: Mapping[str, Any] = value
     return found
-
-
-def _check_source(name: str, value: object) -> None:
-    place = value
-    if isinstance(value, tuple):
-        if len(value) != 2:
-            raise ValueError(three_part(name, value, _SOURCE))
-        place, column = value
-        check_type(f"the column of {name}", column, int, "an int")
-    if isinstance(place, bool) or not (isinstance(place, int | str) or callable(place)):
-        raise TypeError(three_part(name, value, _SOURCE))
-    if isinstance(place, str) and not place:
-        raise ValueError(three_part(name, value, _SOURCE))

@@ -11,7 +11,8 @@ from mindspore import Tensor
 from rec_summary.errors import three_part, verbatim
 from rec_summary.records.failures import Troubles
 from rec_summary.training.operators import Mailbox
-from rec_summary.training.recommender.config import RecommenderMetrics, Source
+from rec_summary.training.recommender.config import RecommenderMetrics, tasks_of
+from rec_summary.training.recommender.sources import Source
 from rec_summary.training.step_view import StepView
 from rec_summary.training.tensors import Array, as_array, copy_of
 
@@ -19,11 +20,13 @@ PREDICTIONS: Final = "predictions"
 LABELS: Final = "labels"
 WEIGHTS: Final = "weights"
 USERS: Final = "users"
+MASK: Final = "mask"
 EVENT_TIMES: Final = "event_times"
 IDS: Final = "ids/"
 FEATURES: Final = "features/"
 
-_OF_OUTPUTS: Final = (PREDICTIONS, LABELS, WEIGHTS)
+_OF_TASK: Final = (PREDICTIONS, LABELS, WEIGHTS, USERS, MASK)
+_OF_OUTPUTS: Final = (PREDICTIONS, LABELS, WEIGHTS, MASK)
 _TENSOR: Final = "tensor"
 _SMALL: Final = 1 << 14  # bytes of a Tensor; reading a larger one in place is faster than a copy
 
@@ -156,9 +159,7 @@ class Roles:
 
     def __init__(self, options: RecommenderMetrics) -> None:
         """Reads the options."""
-        self.of: dict[str, tuple[Any, int | None]] = {
-            role: _split(source, role in _OF_OUTPUTS) for role, source in _sources(options)
-        }
+        self.of = dict(_places(options))
         self.places = list(dict.fromkeys(place for place, _ in self.of.values()))
 
     def column(self, role: str, arrays: dict[Any, Array]) -> Array | None:
@@ -254,14 +255,23 @@ def column_names(dataset: Any) -> list[str]:
         return []
 
 
-def _sources(options: RecommenderMetrics) -> Iterator[tuple[str, Source]]:
-    for role in (PREDICTIONS, LABELS, WEIGHTS, USERS, EVENT_TIMES):
-        source = getattr(options, role)
-        if source is not None:
-            yield role, source
+def role_of(task: str, role: str) -> str:
+    """Returns the role of a task's input; those of the unnamed task (empty) are plain."""
+    return f"{role} of {task}" if task else role
+
+
+def _places(options: RecommenderMetrics) -> Iterator[tuple[str, tuple[Any, int | None]]]:
+    """Yields the place and the column of each role."""
+    for name, task in tasks_of(options).items():
+        for role in _OF_TASK:
+            source = getattr(task, role)
+            if source is not None:
+                yield role_of(name, role), _split(source, role in _OF_OUTPUTS)
+    if options.event_times is not None:
+        yield EVENT_TIMES, _split(options.event_times, False)
     for start, sources in ((IDS, options.ids), (FEATURES, options.features)):
         for name, source in sources.items():
-            yield start + name, source
+            yield start + name, _split(source, False)
 
 
 def _split(source: Source, of_outputs: bool) -> tuple[Any, int | None]:

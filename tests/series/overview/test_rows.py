@@ -36,6 +36,7 @@ def test_metrics_have_their_last_and_their_best_value(tmp_path: Path) -> None:
     values = {AUC: (0.5, 0.75, 0.625), "recommender/log_loss/last_100": (0.5, 0.25, 0.375)}
     values["recommender/calibration/lifetime"] = (2.0, 1.25, 0.5)
     values["recommender/table/item/ids"] = (1, 2, 3)
+    values["recommender/loss_of_goods/auc/lifetime"] = (0.5, 0.75, 0.25)
     for step in range(3):
         write_segment(
             tmp_path, event(step + 1, *(scalar(tag, each[step]) for tag, each in values.items()))
@@ -44,6 +45,7 @@ def test_metrics_have_their_last_and_their_best_value(tmp_path: Path) -> None:
     assert (row[AUC], row[f"{AUC}.best"]) == (0.625, 0.75)
     assert row["recommender/log_loss/last_100.best"] == 0.25
     assert row["recommender/calibration/lifetime.best"] == 1.25
+    assert row["recommender/loss_of_goods/auc/lifetime.best"] == 0.75
     assert "recommender/table/item/ids" not in row
 
 

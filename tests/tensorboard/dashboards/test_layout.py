@@ -50,3 +50,17 @@ def test_names_of_metrics_are_not_read_as_patterns() -> None:
     [pattern] = charts("recall@10 (all)", evaluation=True).values()
     assert re.match(pattern, "recall@10 (all)")
     assert not re.match(pattern, "recall@10 ")
+
+
+def test_each_task_of_a_recommender_has_charts_of_its_own() -> None:
+    tags = {
+        *("recommender/ctr/auc/lifetime", "recommender/ctr/gauc/lifetime"),
+        *("recommender/v1.2/calibration/lifetime", "recommender/stars/rmse/lifetime"),
+        "recommender/table/auc/ids",
+    }
+    found = charts(*tags)
+    assert list(found) == ["AUC: ctr", "Error of ratings: stars", "Calibration: v1.2"]
+    assert {tag for tag in tags if re.match(found["AUC: ctr"], tag)} == {
+        *("recommender/ctr/auc/lifetime", "recommender/ctr/gauc/lifetime")
+    }
+    assert not re.match(found["Calibration: v1.2"], "recommender/v1x2/calibration/lifetime")

@@ -14,7 +14,7 @@ pytest.importorskip("mindspore")
 from mindspore import Parameter, nn
 from mindspore.train import Model, RunContext
 
-from rec_summary import RecModel, RecommenderMetrics, SummaryCollector
+from rec_summary import RecModel, RecommenderMetrics, SummaryCollector, Task
 from rec_summary.records.failures import Troubles
 from rec_summary.training.collector.settings import training_settings
 from rec_summary.training.lineage.lineage import describe_dataset
@@ -232,3 +232,7 @@ def test_settings_of_the_rest() -> None:
     assert custom["custom.nested"] == "a: 1.5"
     metrics = settings(recommender=RecommenderMetrics(predictions=1, labels="click"))
     assert metrics["recommender.labels"] == "click"
+    tasks = {"ctr": Task(predictions=1, labels="click")}
+    several = settings(recommender=RecommenderMetrics(tasks=tasks))
+    assert set(several).difference(metrics) == {"recommender.tasks.ctr"}
+    assert "labels: click" in several["recommender.tasks.ctr"]

@@ -14,7 +14,7 @@ import mindspore
 from mindspore import Tensor, nn, ops
 from mindspore.train import Callback, Model
 
-from rec_summary import RecModel, RecommenderMetrics, SummaryCollector, TrainStep
+from rec_summary import RecModel, RecommenderMetrics, SummaryCollector, Task, TrainStep
 from rec_summary.records.failures import Troubles
 from rec_summary.training.recommender.inputs import Steps
 from rec_summary.training.recommender.states import RankMetrics
@@ -288,6 +288,52 @@ def test_pace_and_freshness_are_recorded(tmp_path) -> None:
     age = scalars(tmp_path, "recommender/freshness/watermark_age")[STEPS]
     assert abs(time.time() - 1000 - age) < 600
     assert scalars(tmp_path, "recommender/freshness/lag_seconds/p50")[STEPS] > 1e9
+
+
+class TwoHeads(Scorer):
+    """Returns loss, click probability and click, and those of a conversion."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.second = nn.Dense(FIELDS * WIDTH, 1)
+
+    def construct(self, fields: Tensor, label: Tensor):
+        embedded = self.table(fields).reshape((-1, FIELDS * WIDTH))
+        clicks, conversions = self.head(embedded), self.second(embedded)
+        bought = label * (fields[:, 1:2] % 2)
+        loss = self.loss(clicks, label) + self.loss(conversions, bought)
+        return loss, ops.sigmoid(clicks), label, ops.sigmoid(conversions), bought
+
+
+def test_two_heads_are_two_tasks(mode, tmp_path) -> None:
+    network = TwoHeads()
+    optimizer = nn.SGD(network.trainable_params(), learning_rate=0.5)
+    tasks = {"ctr": Task(predictions=1, labels=2), "cvr": Task(3, 4, mask=2)}
+    options = RecommenderMetrics(tasks=tasks, report_steps=STEPS)
+    collector, seen = SummaryCollector(tmp_path, recommender=options), BothSeen(STEPS)
+    model = RecModel(network, optimizer=optimizer, keep_outputs=True)
+    model.online_train(stream(), callbacks=[collector, seen])
+    assert set(collector.troubles) <= {"graph"}  # PyNative mode has none
+    clicked, bought, odds = (np.concatenate(each) for each in zip(*seen.clicks, strict=True))
+    found = scalars(tmp_path, "recommender/cvr/auc/lifetime")[STEPS]
+    assert found == pytest.approx(exact_auc(odds[clicked == 1], bought[clicked == 1]), abs=1e-6)
+    masked = scalars(tmp_path, "recommender/cvr/masked/lifetime")[STEPS]
+    assert masked == np.count_nonzero(clicked == 0)
+    assert scalars(tmp_path, "recommender/ctr/examples/lifetime")[STEPS] == len(clicked)
+
+
+class BothSeen(Journal):
+    """Copies clicks, conversions and their probabilities of each step, at once."""
+
+    def __init__(self, stop_after: int) -> None:
+        super().__init__(stop_after)
+        self.clicks: list[tuple[np.ndarray, ...]] = []
+
+    def on_train_step_end(self, run_context) -> None:
+        outputs = run_context.original_args().net_outputs
+        copies = (np.array(outputs[place].asnumpy()).reshape(-1) for place in (2, 4, 3))
+        self.clicks.append(tuple(copies))
+        super().on_train_step_end(run_context)
 
 
 def test_drift_is_measured_against_what_an_earlier_run_has_kept(tmp_path) -> None:

@@ -1,0 +1,107 @@
+"""`Task`: one of several outputs of a network, with the labels that judge it."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rec_summary.errors import three_part
+from rec_summary.metrics.report import GROUPS
+from rec_summary.training.checks import check_bool, check_choice, check_type
+from rec_summary.training.recommender.sources import Source, check_source
+
+KINDS: Final = ("clicks", "ratings")
+_PLACES: Final = ("predictions", "labels", "weights", "users")
+_MISSING: Final = "a number (NaN always stands for a missing label), or None to refuse NaN"
+_NAME: Final = (
+    "letters, digits, '_', '-' and '.', the first one a letter, a digit or '_', and none of the"
+    f" groups of metrics ({', '.join(sorted(GROUPS))})"
+)
+
+
+@dataclass(frozen=True)
+class Task:
+    """One task of a network with several, for `RecommenderMetrics(tasks={"ctr": Task(...)})`.
+
+    Places are those of `RecommenderMetrics`. An int is a position among the network's outputs for
+    predictions, labels, weights and the mask, and a position among the columns of the batch for
+    users. All of them have as many values as there are examples in the batch.
+
+    Attributes:
+        predictions: Predicted probabilities of a click, or predicted ratings.
+        labels: 0 and 1, or ratings.
+        mask: Which examples the task has: those where this is above 0; all of them if None.
+        weights: The weights of examples; all 1 if None.
+        users: Integer or string ids, for the AUC within each user.
+        logits: Whether predictions are log-odds and not probabilities.
+        missing: The label of an example that has none; NaN stands for it as well. Such an example
+            is left out and counted as `missing_labels`. None if no label is missing: NaN is then
+            an error, counted as `refused`.
+        negative_rate: The share of non-clicks that the training has; see `RecommenderMetrics`.
+        kind: ``"clicks"`` or ``"ratings"``.
+
+    Raises:
+        TypeError: An option has the wrong type.
+        ValueError: An option has an invalid value.
+    """
+
+    predictions: Source
+    labels: Source
+    mask: Source | None = None
+    weights: Source | None = None
+    users: Source | None = None
+    logits: bool = False
+    missing: float | None = math.nan
+    negative_rate: float = 1.0
+    kind: str = "clicks"
+
+    def __post_init__(self) -> None:
+        """Checks the options."""
+        for name in ("predictions", "labels"):
+            check_source(name, getattr(self, name))
+        if self.mask is not None:
+            check_source("mask", self.mask)
+        check_type("missing", self.missing, (int, float, type(None)), _MISSING)
+        check_quality(self, "kind")
+
+
+def check_quality(options: Any, kind: str) -> None:
+    """Checks the options of a `Task` that `RecommenderMetrics` has as well.
+
+    Args:
+        options: The one or the other.
+        kind: The name of its option that says what the labels are.
+
+    Raises:
+        TypeError: An option has the wrong type.
+        ValueError: An option has an invalid value.
+    """
+    for name in _PLACES:
+        if getattr(options, name) is not None:
+            check_source(name, getattr(options, name))
+    ratings = check_choice(kind, getattr(options, kind), KINDS) == "ratings"
+    check_bool("logits", options.logits)
+    if ratings and options.logits:
+        raise ValueError(three_part("logits", True, f"False for {kind}='ratings'"))
+    if ratings and options.users is not None:
+        raise ValueError(three_part("users", options.users, f"None for {kind}='ratings'"))
+    rate, share = options.negative_rate, f"a number above 0, at most 1; 1 for {kind}='ratings'"
+    check_type("negative_rate", rate, (int, float), share)
+    if not 0 < rate <= 1 or (ratings and rate < 1):
+        raise ValueError(three_part("negative_rate", rate, share))
+
+
+def check_tasks(tasks: Mapping[str, Any]) -> None:
+    """Checks tasks by their names.
+
+    Raises:
+        TypeError: One is not a `Task`.
+        ValueError: A name is invalid.
+    """
+    for name, task in tasks.items():
+        if not re.fullmatch(r"\w[\w.-]*", name) or name in GROUPS:
+            raise ValueError(three_part("a name of tasks", name, _NAME))
+        check_type(f"tasks[{name!r}]", task, Task, "a rec_summary.Task")

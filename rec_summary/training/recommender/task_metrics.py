@@ -1,0 +1,257 @@
+"""The quality of one task's predictions on one rank."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from rec_summary.errors import three_part, verbatim
+from rec_summary.metrics import report
+from rec_summary.metrics.drift import LABEL
+from rec_summary.metrics.quality.click_quality import ClickQuality
+from rec_summary.metrics.quality.clicks import REASONS, clean
+from rec_summary.metrics.quality.grouped_auc import UserScores
+from rec_summary.metrics.quality.labels import LabelCounts
+from rec_summary.metrics.quality.ratings import RatingErrors
+from rec_summary.metrics.state import State
+from rec_summary.metrics.windows import Decayed, LastExamples, Lifetime, Window
+from rec_summary.records.failures import Troubles
+from rec_summary.training.recommender import inputs
+from rec_summary.training.recommender.config import RecommenderMetrics
+from rec_summary.training.recommender.inputs import Roles, Steps, role_of
+from rec_summary.training.recommender.task import Task
+from rec_summary.training.tensors import Array
+
+_MOST_REFUSED: Final = 0.01  # the share of examples from which on it is reported
+_LEAST_WEIGHT: Final = 2.0**-13  # rounded by less than 1 %
+_REMEDIES: Final = {
+    "score outside [0, 1]": "if your predictions are log-odds, set logits=True",
+    "weight not usable": "weights are numbers of 0 to 2**20: divide them all by one number",
+}
+_RATINGS: Final = "if your labels are ratings, set {}='ratings'"
+
+
+class Examples(NamedTuple):
+    """The examples of a task, each array (examples,).
+
+    Attributes:
+        scores: Probabilities of a click, or predicted ratings.
+        labels: The labels.
+        weights: The weights; None if each is 1.
+        users: The ids of users; None if they are not known.
+    """
+
+    scores: Array
+    labels: Array
+    weights: Array | None
+    users: Array | None
+
+    def at(self, kept: Array) -> Examples:
+        """Returns the examples at which `kept`, bools of shape (examples,), is set."""
+        weights = None if self.weights is None else self.weights[kept]
+        users = None if self.users is None else self.users[kept]
+        return Examples(self.scores[kept], self.labels[kept], weights, users)
+
+
+class TaskMetrics:
+    """The metrics of one task: its windows of the quality, of users, and of what it leaves out."""
+
+    def __init__(
+        self,
+        name: str,
+        task: Task,
+        options: RecommenderMetrics,
+        roles: Roles,
+        troubles: Troubles,
+    ) -> None:
+        """Starts empty.
+
+        Args:
+            name: The name of the task; empty if it has none.
+            task: The task.
+            options: The metrics.
+            roles: The places of the inputs.
+            troubles: Receives what is wrong with many examples.
+        """
+        self._name = name
+        self._task = task
+        self._options = options
+        self._roles = roles
+        self._troubles = troubles
+        self._predicts_nan = False  # in the last batch
+        is_clicks, rate = task.kind == "clicks", task.negative_rate
+        empty = ClickQuality(options.bins, rate) if is_clicks else RatingErrors()
+        self._quality = _windows(empty, options)
+        self._users: dict[str, Window[Any]] = {}
+        if task.users is not None:
+            # To scale the cells of users in a decaying window would copy all of them.
+            self._users = _windows(UserScores(options.user_cells), options, decayed=False)
+        self._left_out: dict[str, Window[Any]] = {}
+        if task.mask is not None or task.missing is not None:
+            self._left_out = _windows(LabelCounts(), options, decayed=False)
+
+    @property
+    def groups(self) -> dict[str, dict[str, Any]]:
+        """The windows by group and name. You may replace them by stored ones."""
+        found = {
+            report.QUALITY: self._quality,
+            report.USERS: self._users,
+            report.LABELS: self._left_out,
+        }
+        return {report.group_of(self._name, group): windows for group, windows in found.items()}
+
+    def states(self) -> dict[str, State]:
+        """Returns the states of a report, by key."""
+        return {
+            report.key(group, name): window.total()
+            for group, windows in self.groups.items()
+            for name, window in windows.items()
+        }
+
+    def select(self, steps: Steps) -> Examples | None:
+        """Returns the examples of the task that have a label; None if an input is not there.
+
+        It counts the others.
+
+        Raises:
+            ValueError: The inputs differ in length.
+        """
+        scores, labels, weights, users, mask = (
+            self._flat(role, steps.arrays)
+            for role in (
+                *(inputs.PREDICTIONS, inputs.LABELS, inputs.WEIGHTS, inputs.USERS),
+                inputs.MASK,
+            )
+        )
+        if scores is None or labels is None or (mask is None and self._task.mask is not None):
+            return None
+        if self._left_out:
+            inputs_of = (scores, labels, weights, users, mask)
+            sizes = sorted({len(each) for each in inputs_of if each is not None})
+            if len(sizes) > 1:
+                received = verbatim(f"inputs of {' and '.join(map(str, sizes))} values")
+                expected = "as many values of each input as there are examples"
+                raise ValueError(three_part(f"the task {self._name}", received, expected))
+        chosen = None if mask is None else mask > 0
+        self._check_nan(steps, chosen)
+        if self._task.logits:
+            # exp(-log(1 + exp(-x))), exact in both tails. NaN is refused later, with a word.
+            with np.errstate(invalid="ignore"):
+                scores = np.exp(-np.logaddexp(0.0, -scores.astype(np.float64)))
+        found = Examples(scores, labels, weights, users)
+        if not self._left_out:
+            return found
+        masked = np.zeros(len(labels), np.bool_) if chosen is None else ~chosen
+        missing = self._is_missing(labels) & ~masked
+        for window in self._left_out.values():
+            window.update(masked, missing)
+        kept = ~(masked | missing)
+        return found if kept.all() else found.at(kept)
+
+    def count(self, examples: Examples) -> None:
+        """Counts examples."""
+        scores, labels, weights, users = examples
+        self._check_weights(weights)
+        clicks = clean(scores, labels, weights) if self._task.kind == "clicks" else None
+        if clicks is None or clicks.kept is not None or not len(scores):
+            if clicks is not None:
+                refused = dict(zip(REASONS, clicks.refused.tolist(), strict=True))
+            else:
+                errors = RatingErrors()
+                errors.update(scores, labels, weights)
+                refused = {"number not usable": errors.refused}
+            self._check_refused(refused, len(scores))
+            # Windows also count invalid examples, so they need the whole batch.
+            for window in self._quality.values():
+                window.update(scores, labels, weights)
+            if users is not None:
+                for window in self._users.values():
+                    window.update(users, scores, labels, weights)
+            return
+        prepared = ClickQuality(self._options.bins).prepare(clicks)
+        for window in self._quality.values():
+            window.count(prepared)
+        if users is not None:
+            of_users = UserScores(self._options.user_cells).prepare(users, clicks)
+            for window in self._users.values():
+                window.count(of_users)
+
+    def columns(self, examples: Examples) -> dict[str, Array]:
+        """Returns the columns of the drift."""
+        label = LABEL if self._task.kind == "clicks" else "rating"
+        return {"prediction": examples.scores, label: examples.labels}
+
+    def mark_lost(self, into: report.MetricValues) -> None:
+        """Replaces the quality by NaN if the network has begun to predict nothing but NaN.
+
+        Invalid examples are not counted, so the windows only have the time before that.
+        """
+        if not self._predicts_nan:
+            return
+        names = report.JUDGING[self._task.kind]
+        tags = [f"{name}/{window}" for name in names for window in self._quality]
+        tags += [f"gauc/{window}" for window in self._users]
+        lost = report.MetricValues({report.PREFIX + tag: math.nan for tag in tags})
+        into.add(self._name, lost)
+
+    def _flat(self, role: str, arrays: dict[Any, Array]) -> Array | None:
+        found = self._roles.column(role_of(self._name, role), arrays)
+        return None if found is None else found.reshape(-1)
+
+    def _is_missing(self, labels: Array) -> Array:
+        """Returns which labels are missing: bools, (examples,)."""
+        missing = self._task.missing
+        if missing is None:
+            return np.zeros(len(labels), np.bool_)
+        if labels.dtype.kind == "f":
+            return np.isnan(labels) | (labels == labels.dtype.type(missing))
+        return np.asarray(labels == missing)
+
+    def _check_nan(self, steps: Steps, chosen: Array | None) -> None:
+        """Looks whether all predictions of the task in the last step are NaN."""
+        role = role_of(self._name, inputs.PREDICTIONS)
+        values, (place, _) = self._roles.column(role, steps.arrays), self._roles.of[role]
+        assert values is not None
+        last = values[-steps.lengths[place][-1] :].reshape(-1)
+        if chosen is not None:
+            last = last[chosen[len(chosen) - len(last) :]]
+            if not last.size:
+                return  # the step has no example of this task
+        self._predicts_nan = last.size > 0 and bool(np.isnan(last).all())
+
+    def _check_refused(self, refused: Mapping[str, int], examples: int) -> None:
+        """Reports examples that no metric of the quality counts, if there are many."""
+        count = sum(refused.values())
+        if count > _MOST_REFUSED * examples:
+            reason = max(refused, key=lambda each: refused[each])
+            ratings = _RATINGS.format("kind" if self._name else "task")
+            remedy = {**_REMEDIES, "label outside [0, 1]": ratings}.get(reason)
+            text = f"{count:,} of {examples:,} examples are refused: {reason}"
+            text += f" ({remedy})" if remedy else ""
+            self._report("refused examples", text)
+
+    def _check_weights(self, weights: Array | None) -> None:
+        """Reports weights that are so small that they are counted with a visible error."""
+        if weights is None or self._task.kind != "clicks":
+            return
+        small = (weights > 0) & (weights < _LEAST_WEIGHT)
+        if np.count_nonzero(small) > _MOST_REFUSED * len(weights):
+            text = f"many are below {_LEAST_WEIGHT}, and are rounded to multiples of 2**-20; "
+            text += "multiply them all by one number"
+            self._report("small weights", text)
+
+    def _report(self, what: str, text: str) -> None:
+        self._troubles.report(f"recommender metrics: {role_of(self._name, what)}", text)
+
+
+def _windows(
+    empty: Any, options: RecommenderMetrics, *, decayed: bool = True
+) -> dict[str, Window[Any]]:
+    found: dict[str, Window[Any]] = {"lifetime": Lifetime(empty)}
+    found.update({f"last_{size}": LastExamples(empty, size) for size in options.last})
+    if decayed:
+        found.update({f"decayed_{size}": Decayed(empty, size) for size in options.half_lives})
+    return found

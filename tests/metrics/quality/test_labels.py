@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rec_summary.metrics.quality.labels import LabelCounts
+from tests.support.laws import assert_equal_states, assert_independent, assert_laws
+
+EXAMPLES = st.lists(st.sampled_from([(False, False), (True, False), (False, True)]), max_size=50)
+
+
+def counted(examples: list[tuple[bool, bool]]) -> LabelCounts:
+    state = LabelCounts()
+    state.update([masked for masked, _ in examples], [missing for _, missing in examples])
+    return state
+
+
+@settings(deadline=None, max_examples=40)
+@given(a=EXAMPLES, b=EXAMPLES, c=EXAMPLES)
+def test_counts_merge_in_any_order_and_split(a, b, c) -> None:
+    assert_laws(*map(counted, (a, b, c)))
+    whole = counted(a + b)
+    assert whole.masked == sum(masked for masked, _ in a + b)
+    assert whole.missing == sum(missing for _, missing in a + b)
+    parts = counted(a)
+    parts.merge(counted(b))
+    assert_equal_states(parts, whole)
+
+
+def test_a_copy_is_independent() -> None:
+    assert_independent(counted([(True, False)]), lambda state: state.update([True], [False]))
