@@ -41,6 +41,7 @@ _FLAGS = (
 # TensorBoard keeps most of its pages in shadow roots and frames: page text is without them.
 _DEEP_TEXT = """
 const gather = (node) => {
+  if (!node) return '';  // a page or a frame that begins to load
   if (node.nodeType === Node.TEXT_NODE) return node.textContent + ' ';
   if (node.nodeType === Node.ELEMENT_NODE && ['STYLE', 'SCRIPT'].includes(node.tagName)) return '';
   let text = '';
