@@ -33,7 +33,14 @@ def test_racy(name):
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     options = ["-q", f"--rootdir={folder}", "--config-file=/dev/null", "--import-mode=importlib"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": " ".join(options)}
+    if "-n" in arguments:
+        options += ["-p", "xdist.plugin"]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "PYTEST_ADDOPTS": " ".join(options),
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # they take most of the time
+    }
     environment.pop("PYTEST_XDIST_WORKER", None)
     return subprocess.run(
         [sys.executable, "-m", "tools.run_tests", *arguments],
