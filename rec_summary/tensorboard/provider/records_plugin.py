@@ -32,7 +32,7 @@ from rec_summary.tensorboard.embedding_tables import (
 )
 from rec_summary.tensorboard.first_screen import page, pinned_tags
 from rec_summary.tensorboard.provider.run_index import RunIndex
-from rec_summary.tensorboard.provider.served_run import ServedRuns
+from rec_summary.tensorboard.provider.served_outputs import ServedRuns
 from rec_summary.values.tensor import from_tensor
 
 FIRST_SCREEN: Final = "/first_screen"

@@ -24,7 +24,8 @@ from rec_summary.series.text import printable, reason, valid
 from rec_summary.tensorboard.dashboards.hparams import RUNNING, end_point, ended_status, start_point
 from rec_summary.tensorboard.dashboards.text import lineage_point
 from rec_summary.tensorboard.outputs import Names, TargetNames, is_parallel
-from rec_summary.tensorboard.provider.served_run import ServedRun, ServedRuns
+from rec_summary.tensorboard.provider.served_outputs import ServedRuns
+from rec_summary.tensorboard.provider.served_run import ServedRun
 from rec_summary.tensorboard.run_reader import RunReader, compacted, continues, nothing_read
 
 logger = logging.getLogger("rec_summary")
@@ -35,6 +36,8 @@ _SHARE: Final = 100  # a poll without news takes at most one part in so many of 
 _READING_SHARE: Final = 4
 _PORTION_SECS: Final = 0.1  # that a run is read for before others are
 _MOST_TRIES: Final = 2
+_RESTING_SECS: Final = 60.0
+_SMALL: Final = 1 << 20  # bytes that are soon read again
 _NEWEST: Final = 8  # files whose time of modification is that of their run
 _KIND: Final = "lineage"
 _EVENT_FILE: Final = "tfevents"  # in its name, as TensorBoard has it
@@ -124,8 +127,9 @@ class RunIndex:
     now shows while a large tree is read.
 
     A run is read again from the beginning if its files are others than those that were read, or
-    if a second rank writes to it; until that is done, it is shown as it was. A run that is gone
-    is dropped.
+    if a second rank writes to it; until that is done, it is shown as it was. So is a small run
+    that has rested before it was read: what is shown of it is kept, and not how far it was read.
+    A run that is gone is dropped.
 
     Attributes:
         source: The tree.
@@ -150,9 +154,9 @@ class RunIndex:
             self.event_files.set()
         self._poller = RunPoller(source, noticed=self._notice)
         self._names = Names()
-        self._runs: dict[str, str] = {}  # names by path, as all that follow
-        self._loaders: dict[str, _Loader] = {}
-        self._successors: dict[str, _Loader] = {}  # what is read again; not shown yet
+        self._runs: dict[str, str] = {}  # names by path
+        self._shown: dict[str, ServedRuns] = {}  # by path, as all that follow
+        self._loaders: dict[str, _Loader] = {}  # of runs that do not rest
         self._waiting: dict[str, _Waiting] = {}
         self.failures: dict[str, str] = {}
         self._stop = threading.Event()
@@ -170,12 +174,12 @@ class RunIndex:
 
     def served(self) -> list[ServedRun]:
         """Returns the TensorBoard runs that have values."""
-        found = [list(each.outputs.served.values()) for each in list(self._loaders.values())]
+        found = [list(each.served.values()) for each in list(self._shown.values())]
         return [run for runs in found for run in runs if run.started is not None]
 
     def recorded(self) -> list[ServedRuns]:
         """Returns the recorded runs, each with its TensorBoard runs."""
-        return [each.outputs for each in list(self._loaders.values())]
+        return list(self._shown.values())
 
     def poll(self) -> None:
         """Reads all that is new."""
@@ -204,8 +208,9 @@ class RunIndex:
         changed = self._poller.poll()
         for path in filter(self._runs.__contains__, self._poller.gone()):
             self._waiting.pop(path, None)
-            for loaders in (self._successors, self._loaders):
-                self._release(loaders.pop(path, None))
+            loader = self._loaders.pop(path, None)
+            self._release(loader.outputs if loader is not None else None)
+            self._release(self._shown.pop(path, None))
             self._names.release([self._runs.pop(path)])
         # First of all, so that no sub-run gets the name of a run.
         for run in changed:
@@ -235,6 +240,8 @@ class RunIndex:
                     return
                 if self._update(each.run, min(now + _PORTION_SECS, until)):
                     del self._waiting[each.run.path]
+                    if time.time() - each.changed > _RESTING_SECS and each.run.nbytes < _SMALL:
+                        self._rest(each.run.path)
                 each.portions += 1
 
     def _update(self, run: Run, until: float) -> bool:
@@ -242,24 +249,26 @@ class RunIndex:
         path = run.path
         try:
             for _ in range(_MOST_TRIES):
-                loader, several = self._successors.get(path) or self._loaders.get(path), False
-                if loader is not None and not loader.fits(run):
+                loader, several = self._loaders.get(path), False
+                if loader is None and path in self._shown:
+                    several = self._shown[path].targets.several
+                    self._release(self._shown[path])
+                elif loader is not None and not loader.fits(run):
                     several = loader.is_of_several(run)
-                    self._release(loader)
+                    self._release(loader.outputs)
                     loader = None
                 if loader is None:
                     several = several or is_parallel(run)
                     loader = _Loader(run, self._names, self.report, several=several)
-                    loaders = self._successors if path in self._loaders else self._loaders
-                    loaders[path] = loader
+                    self._loaders[path] = loader
+                    self._shown.setdefault(path, loader.outputs)
                 if not loader.update(run, until):
                     return False
                 if loader.is_waiting:
                     self._poller.again(run)
                 if loader.fits(run):  # else its lineage states that there are more ranks
                     break
-            if path in self._successors:
-                self._loaders[path] = self._successors.pop(path)
+            self._shown[path] = self._loaders[path].outputs
         except Exception as error:  # noqa: BLE001 - other runs are shown all the same
             self._fail(path, error)
         return True
@@ -269,9 +278,16 @@ class RunIndex:
         name = valid(run.name)
         return self._names.claim_run(name) if name == run.name else self._names.claim(name)
 
-    def _release(self, loader: _Loader | None) -> None:
-        if loader is not None:
-            self._names.release(loader.outputs.names())
+    def _rest(self, path: str) -> None:
+        """Keeps what is shown of a run; it is read again from its beginning when it goes on."""
+        loader = self._loaders.get(path)
+        if loader is not None and not loader.is_waiting:
+            loader.outputs.rest()
+            del self._loaders[path]
+
+    def _release(self, outputs: ServedRuns | None) -> None:
+        if outputs is not None:
+            self._names.release(outputs.names())
 
     def _fail(self, path: str, error: Exception) -> None:
         """Reports a failure, once."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -18,8 +16,10 @@ KEPT_SCALARS: Final = 10_000
 _PER_BUCKET: Final = 4
 _LEAST_PER_BUCKET: Final = 2  # of a smooth series, the first and the last are the extremes
 _NO_STEP: Final = -(1 << 63)
-_TYPES: Final = "qdiq"  # of the columns of references
-_SCALAR_TYPES: Final = "qdf"  # records have float32
+_SCALAR: Final = np.dtype([("step", "i8"), ("wall_time", "f8"), ("value", "f4")])
+_REFERENCE: Final = np.dtype(
+    [("step", "i8"), ("wall_time", "f8"), ("file", "i4"), ("offset", "i8")]
+)
 _POINT: Final = np.dtype([("index", "i8"), ("step", "i8"), ("wall_time", "f8"), ("value", "f8")])
 
 
@@ -30,19 +30,21 @@ class ScalarSeries:
         plugin: Whose series it is.
     """
 
+    __slots__ = ("_last", "_rows", "_sampler", "plugin")
+
     def __init__(self, plugin: Plugin) -> None:
         """Begins empty."""
         self.plugin = plugin
-        # Step, wall time and value of the newest points: most series are short, and a sampler
-        # takes twice the memory for a point.
-        self._columns: tuple[array[Any], ...] = tuple(map(array, _SCALAR_TYPES))
+        # The newest points: most series are short, and a sampler takes twice the memory for a
+        # point. There may be 100,000 series, so that even an empty list would count.
+        self._rows = b""
         self._sampler: ScalarSampler | None = None
         self._last: tuple[int, float] | None = None
 
     def extend(self, steps: Any, wall_times: Any, values: Any) -> None:
         """Takes the next points, at least one; all arguments are arrays of shape [n]."""
-        _append(self._columns, (steps, wall_times, values))
-        if len(self._columns[0]) > KEPT_SCALARS:
+        self._rows += _rows(_SCALAR, steps, wall_times, values)
+        if len(self._rows) > KEPT_SCALARS * _SCALAR.itemsize:
             self._sample()
         step, wall_time = self._last or (_NO_STEP, -np.inf)
         self._last = max(step, int(steps[-1])), max(wall_time, float(wall_times.max()))
@@ -52,7 +54,8 @@ class ScalarSeries:
         if self._sampler is not None:
             self._sample().forget(step)
         else:
-            _keep(self._columns, step)
+            rows = np.frombuffer(self._rows, _SCALAR)
+            self._rows = rows[rows["step"] < step].tobytes()
         points = self._points()
         self._last = None
         if len(points):
@@ -91,19 +94,20 @@ class ScalarSeries:
         """Returns all points that are kept, with the field `index` as well."""
         if self._sampler is not None:
             return self._sample().points()
-        points = np.zeros(len(self._columns[0]), _POINT)
+        rows = np.frombuffer(self._rows, _SCALAR)
+        points = np.zeros(len(rows), _POINT)
         points["index"] = np.arange(len(points))
-        for name, column in zip(("step", "wall_time", "value"), self._columns, strict=True):
-            points[name] = np.array(column)
+        for name in _SCALAR.names or ():
+            points[name] = rows[name]
         return points
 
     def _sample(self) -> ScalarSampler:
         """Passes the newest points on to the sampler, and returns it."""
         self._sampler = self._sampler or ScalarSampler(KEPT_SCALARS)
-        if self._columns[0]:
-            self._sampler.extend(*map(np.array, self._columns))
-        for column in self._columns:
-            del column[:]
+        if self._rows:
+            rows = np.frombuffer(self._rows, _SCALAR)
+            self._sampler.extend(*(rows[name].copy() for name in _SCALAR.names or ()))
+            self._rows = b""
         return self._sampler
 
 
@@ -145,28 +149,29 @@ class StoredSeries:
         self.kind = kind
         self.recorded = recorded
         self.tag = point.tag
-        self._columns: tuple[array[Any], ...] = tuple(map(array, _TYPES))
+        self._rows = bytearray()
 
     def extend(self, steps: Any, wall_times: Any, file: int, offsets: Any) -> None:
         """Takes the places of further values, in one file; arrays of shape [n]."""
-        files = np.full(len(steps), file)
-        _append(self._columns, (steps, wall_times, files, offsets))
+        self._rows += _rows(_REFERENCE, steps, wall_times, file, offsets)
 
     def forget(self, step: int) -> None:
         """Forgets what is of a step or of later ones."""
-        _keep(self._columns, step)
+        rows = self._references()
+        self._rows = bytearray(rows[rows["step"] < step].tobytes())
 
     def last(self) -> tuple[int, float] | None:
         """Returns the highest step and the latest wall time; None if there are no values."""
-        steps, wall_times = self._columns[:2]
-        return (max(steps), max(wall_times)) if steps else None
+        rows = self._references()
+        return (int(rows["step"].max()), float(rows["wall_time"].max())) if len(rows) else None
 
     def points(self, most: int) -> list[Reference]:
         """Returns at most so many values at even distances, the last one among them, by step.
 
         Of several values of a step, the last one counts.
         """
-        steps, *others = (np.array(column) for column in self._columns)
+        rows = self._references()
+        steps = rows["step"]
         if not len(steps) or most < 1:
             return []
         order = np.argsort(steps, kind="stable")
@@ -174,17 +179,17 @@ class StoredSeries:
         order = order[np.append(ordered[1:] != ordered[:-1], True)]
         if len(order) > most:
             order = order[np.linspace(len(order) - 1, 0, most).astype(np.int64)[::-1]]
-        columns = (column[order].tolist() for column in (steps, *others))
-        return [Reference(*row) for row in zip(*columns, strict=True)]
+        return [Reference(*row) for row in rows[order].tolist()]
 
     def at(self, step: int) -> Reference | None:
         """Returns the last value of a step."""
-        steps = np.array(self._columns[0])
-        found = np.flatnonzero(steps == step)
-        if not len(found):
-            return None
-        row = int(found[-1])
-        return Reference(*(column[row] for column in self._columns))
+        rows = self._references()
+        found = rows[rows["step"] == step]
+        return Reference(*found[-1].tolist()) if len(found) else None
+
+    def _references(self) -> npt.NDArray[Any]:
+        # A view of the bytes would not let them grow.
+        return np.frombuffer(bytes(self._rows), _REFERENCE)
 
 
 class FixedSeries:
@@ -212,17 +217,9 @@ class FixedSeries:
 Series = ScalarSeries | StoredSeries | FixedSeries
 
 
-def _append(columns: tuple[array[Any], ...], rows: Sequence[Any]) -> None:
-    """Appends an array of shape [n] to each column."""
-    for column, new in zip(columns, rows, strict=True):
-        column.frombytes(np.asarray(new).astype(column.typecode).tobytes())
-
-
-def _keep(columns: tuple[array[Any], ...], step: int) -> None:
-    """Removes the rows of a step, which is the first column, and of later ones."""
-    kept = np.array(columns[0]) < step
-    if not kept.all():
-        for column in columns:
-            values = np.array(column)[kept]
-            del column[:]
-            column.frombytes(values.tobytes())
+def _rows(form: np.dtype[Any], *columns: Any) -> bytes:
+    """Returns columns, of shape [n] or single numbers, as the bytes of rows; the first has [n]."""
+    rows = np.empty(len(columns[0]), form)
+    for name, column in zip(form.names or (), columns, strict=True):
+        rows[name] = column
+    return rows.tobytes()

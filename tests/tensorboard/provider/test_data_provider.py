@@ -74,7 +74,7 @@ def test_histograms_are_sampled_evenly(tmp_path: Path) -> None:
 
 
 def _bytes_held(series: ScalarSeries) -> int:
-    held = sum(map(sys.getsizeof, series._columns))
+    held = sys.getsizeof(series._rows)
     if series._sampler is not None:
         held += series._sampler._points.nbytes + sum(map(sys.getsizeof, series._sampler._new))
     return held

@@ -354,6 +354,32 @@ def test_what_is_read_again_is_shown_as_it_was_until_then(
     assert len(seen) > 2
 
 
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_run_that_rested_is_read_again_when_it_goes_on(tmp_path: Path, ranks: int) -> None:
+    weights = histo("w", np.arange(5.0))
+    paths = [
+        write_segment(tmp_path / "run", event(1, scalar("loss", 1), weights), rank=rank)[0]
+        for rank in range(ranks)
+    ]
+    for path in (tmp_path / "run").iterdir():
+        os.utime(path, (START, START))
+    index, pages = record_pages(tmp_path)
+    assert not index._loaders  # how far it was read is forgotten
+    names = [f"run/rank_{rank}" for rank in range(ranks)] if ranks > 1 else ["run"]
+    for step in (2, 3):
+        assert pages.get("runs") == names
+        with paths[-1].open("ab") as file:
+            file.write(frame(event(step, scalar("loss", step), weights).SerializeToString()))
+        index.poll()
+        assert list(index._loaders)  # now it is live
+        assert pages.steps(names[-1], "loss") == list(range(1, step + 1))
+        histograms = pages.get("plugin/histograms/histograms", run=names[-1], tag="w")
+        assert [each[1] for each in histograms] == list(range(1, step + 1))
+    shutil.rmtree(tmp_path / "run")
+    index.poll()
+    assert pages.get("runs") == []
+
+
 def test_event_files_are_noticed(tmp_path: Path) -> None:
     for number, name in enumerate(("events.out.tfevents.1.host", "link")):
         source = tmp_path / str(number)

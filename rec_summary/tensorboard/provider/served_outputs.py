@@ -1,0 +1,186 @@
+"""What adds the values of a recorded run to the TensorBoard runs that are served."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from tensorboard.plugins.graph import metadata as graphs
+
+from rec_summary.records.reading.runs import Run
+from rec_summary.series.batch import Batch, Record, Recorded, by_tag, concatenated
+from rec_summary.series.options import EVERYTHING
+from rec_summary.series.report import Report
+from rec_summary.series.step_buffer import Restart
+from rec_summary.tensorboard.dashboards.graphs.graph_def import tagged_graph
+from rec_summary.tensorboard.dashboards.layout import layout_point
+from rec_summary.tensorboard.dashboards.points import Point
+from rec_summary.tensorboard.outputs import COMPUTATION, Names, RunOutput, RunOutputs, TargetNames
+from rec_summary.tensorboard.provider.served_run import RUN_GRAPH, ServedRun
+from rec_summary.tensorboard.provider.served_series import (
+    FixedSeries,
+    ScalarSeries,
+    StoredSeries,
+)
+from rec_summary.tensorboard.run_reader import MadeRecord
+
+
+class ServedOutput(RunOutput):
+    """Adds values to one TensorBoard run, while others read it."""
+
+    _draws = False  # before a picture is asked for
+
+    def __init__(self, run: ServedRun, stamp: int, report: Report) -> None:
+        """Begins empty.
+
+        Args:
+            run: The run.
+            stamp: When its records were begun, in whole seconds.
+            report: Takes what cannot be shown.
+        """
+        super().__init__(run.name, report, EVERYTHING)
+        self._run = run
+        self._stamp = stamp
+        self._laid_out = 0
+
+    def take(self, batch: Batch) -> None:
+        """Takes recorded values."""
+        with self._run.lock:
+            super().take(batch)
+
+    def shows(self, tag: str) -> bool:
+        """Whether there is a value with this recorded tag."""
+        with self._run.lock:
+            return super().shows(tag)
+
+    def put_graph(self, record: Record, graph: Any, kind: str = COMPUTATION) -> None:
+        """Shows a graph, unless the same graph is shown already."""
+        with self._run.lock:
+            super().put_graph(record, graph, kind)
+
+    def settle(self, *, evaluation: bool) -> None:
+        """Shows all values so far, and their layout on the page of custom scalars.
+
+        Args:
+            evaluation: Whether the scalars are metrics of evaluations.
+        """
+        with self._run.lock:
+            self._pass_on(self._buffer.flush())
+            tags = self._tags.of("scalars")
+            if len(tags) != self._laid_out:
+                self._laid_out = len(tags)
+                point = layout_point(tags, evaluation=evaluation)
+                if point is not None:
+                    self.show(0, float(self._stamp), "layout", point)
+
+    def show(self, step: int, wall_time: float, kind: str, point: Point) -> None:
+        """Shows the point of a series that has one point only, instead of an earlier one."""
+        with self._run.lock:
+            self._pass_on(self._buffer.flush())
+            self._run.begin(wall_time)
+            tag, _ = self._tags.name(point, kind)
+            self._run.of(point.plugin.name)[tag] = FixedSeries(step, wall_time, point)
+
+    def _restart(self, restart: Restart) -> None:
+        self._run.forget(restart.step)
+        for record in restart.again:
+            self._write_record(record)
+
+    def _write_framed(self, batch: Batch) -> bool:
+        # A block has a tag several times, once for each layout of records.
+        scalars = self._run.of("scalars")
+        for tag, (_, _, steps, wall_times, values) in by_tag(concatenated([batch.scalars()])):
+            series = scalars[tag]
+            assert isinstance(series, ScalarSeries)
+            series.extend(steps, wall_times, values)
+        file = self._run.number(batch.path)
+        for (kind, tag), steps, wall_times, offsets in batch.located():
+            owner = self._mapper(kind).plugin
+            assert owner is not None  # as they are recorded
+            stored = self._run.of(owner.name)[tag]
+            assert isinstance(stored, StoredSeries)
+            stored.extend(steps, wall_times, file, offsets)
+        return True
+
+    def _write_points(self, record: Record, points: list[tuple[Recorded, Point]]) -> None:
+        self._run.begin(record.wall_time)
+        for recorded, point in points:
+            tag, _ = self._tags.name(point, recorded.kind)
+            of_plugin = self._run.of(point.plugin.name)
+            if point.value.WhichOneof("value") == "simple_value":
+                scalars = of_plugin.setdefault(tag, ScalarSeries(point.plugin))
+                number = np.array([point.value.simple_value])
+                assert isinstance(scalars, ScalarSeries)
+                scalars.extend(record.steps, record.wall_times, number)
+                continue
+            series = of_plugin.get(tag)
+            if series is None:
+                series = of_plugin[tag] = StoredSeries(recorded.kind, recorded.tag, point)
+            assert isinstance(series, StoredSeries)
+            if isinstance(record, MadeRecord):
+                file, offset = self._run.keep(recorded)
+            else:
+                file, offset = self._run.number(record.path), record.offset
+            series.extend(record.steps, record.wall_times, file, [offset])
+
+    def _write_graph(self, record: Record, serialized: bytes) -> None:
+        self._store_graph(record, COMPUTATION, graphs.RUN_GRAPH_NAME, RUN_GRAPH)
+
+    def _write_tagged_graph(self, record: Record, kind: str, tag: str, graph: Any) -> None:
+        point = tagged_graph(tag, graph)
+        shown, _ = self._tags.name(point, kind)
+        self._store_graph(record, kind, shown, point)
+
+    def _store_graph(self, record: Record, kind: str, shown: str, point: Point) -> None:
+        self._run.begin(record.wall_time)
+        series = StoredSeries(kind, point.tag, point)
+        self._run.of(point.plugin.name)[shown] = series
+        series.extend([0], record.wall_times, self._run.number(record.path), [record.offset])
+
+
+class ServedRuns(RunOutputs):
+    """The TensorBoard runs of one recorded run, each with its series.
+
+    Attributes:
+        served: The TensorBoard runs, by name.
+    """
+
+    def __init__(self, run: Run, names: Names, targets: TargetNames, report: Report) -> None:
+        """Begins without values.
+
+        Args:
+            run: The run.
+            names: Assigns names to TensorBoard runs.
+            targets: Whether each rank has a sub-run.
+            report: Takes what cannot be shown.
+        """
+        super().__init__(run, names, targets)
+        self.served: dict[str, ServedRun] = {}
+        self._outputs: dict[str, ServedOutput] = {}
+        self._report = report
+
+    def session(self) -> ServedOutput:
+        """Returns the TensorBoard run of the run itself; HParams shows it as a session."""
+        return self._open(self.run.name)
+
+    def writer(self, rank: int, number: int = 1) -> ServedOutput:
+        """Returns the TensorBoard run of a rank; its further writers have numbers from 2 on."""
+        return self._open(self._writer_name(rank, number), rank)
+
+    def settle(self) -> None:
+        """Shows all values so far."""
+        evaluation = self._evaluation_name()
+        for name, each in self._outputs.items():
+            each.settle(evaluation=name == evaluation)
+
+    def rest(self) -> None:
+        """Drops what is only there to add values; what is shown stays."""
+        self._outputs.clear()
+
+    def _open(self, name: str, rank: int | None = None) -> ServedOutput:
+        output = self._outputs.get(name)
+        if output is None:
+            served = self.served[name] = ServedRun(name, lambda path: self.run.file(path))
+            output = ServedOutput(served, self._stamp(name, rank), self._report)
+            self._outputs[name] = output
+        return output
