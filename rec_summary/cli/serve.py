@@ -55,6 +55,7 @@ def serve(source: str, port: int, runs: str | None, quiet: bool) -> None:
                 f"Show it with: tensorboard --logdir . --grpc_data_provider {server.address}",
                 err=True,
             )
+            click.echo("Its Projector shows no tables of records.", err=True)
         stop.wait()
     report = index.report.result()
     print_problems(report.problems, report.problem_count)

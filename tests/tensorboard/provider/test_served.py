@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import functools
+import json
+import os
+import signal
 import subprocess
 import sys
+import tempfile
 import threading
+import urllib.request
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -29,6 +35,7 @@ from tests.support.boards import Pages, blob_key, event_file_pages, record_pages
 from tests.support.every_kind import every_kind
 from tests.support.record_dirs import event, lineage, scalar, train, write_segment
 from tests.support.tensorboard_servers import installed
+from tests.support.waiting import eventually
 from tools.tensorboard_pages.server import TensorBoardServer
 
 
@@ -322,6 +329,74 @@ def test_event_files_may_come_later(tmp_path: Path) -> None:
         export_tensorboard(tmp_path / "old", logdir / "events")
         server.eventually(lambda: "events/old" in server.runs())
         assert [value for _, _, value in server.scalars("events/old", "loss")] == [0.25]
+
+
+def test_the_plugin_can_be_turned_off(tmp_path: Path) -> None:
+    logdir = tmp_path / "logdir"
+    write_segment(logdir / "records" / "run", event(1, scalar("loss", 0.5)))
+    export_tensorboard(logdir / "records", logdir / "events")
+    log = tmp_path / "log"
+    off = TensorBoardServer(logdir, log, load_fast=True, arguments=("--rec_summary", "off"))
+    with installed(tmp_path / "site"), off as server:
+        server.eventually(server.runs)
+        assert server.runs() == {"events/run"}
+    assert "rec_summary" not in log.read_text()
+
+
+def test_serve_and_a_tensorboard_of_its_own(tmp_path: Path) -> None:
+    write_segment(tmp_path / "records" / "run", event(1, scalar("loss", 0.5)))
+    command = [sys.executable, "-m", "rec_summary.cli", "serve", str(tmp_path / "records")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            address = process.stdout.readline().decode().split()[1]
+            arguments = ("--grpc_data_provider", address)
+            log = tmp_path / "log"
+            with TensorBoardServer(tmp_path, log, load_fast=True, arguments=arguments) as server:
+                server.eventually(lambda: server.runs() == {"run"})
+                assert [value for _, _, value in server.scalars("run", "loss")] == [0.5]
+                write_segment(tmp_path / "records" / "later", event(7, scalar("loss", 0.25)))
+                server.eventually(lambda: server.runs() == {"run", "later"})
+                assert [step for _, step, _ in server.scalars("later", "loss")] == [7]
+        finally:
+            process.terminate()
+            _, said = process.communicate()
+    assert b"Its Projector shows no tables of records." in said
+
+
+_NOTEBOOK = """
+import sys
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+shell.run_line_magic("load_ext", "tensorboard")
+shell.run_line_magic("tensorboard", f"--logdir {sys.argv[1]} --port 0 --load_fast=true")
+"""
+
+
+def test_a_notebook_shows_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("IPython")
+    from tensorboard import manager
+
+    write_segment(tmp_path / "records" / "run", event(1, scalar("loss", 0.5)))
+    (tmp_path / "tmp").mkdir()
+    tensorboard = tmp_path / "tensorboard"
+    tensorboard.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m tensorboard.main "$@"\n')
+    tensorboard.chmod(0o755)
+    monkeypatch.setenv("TENSORBOARD_BINARY", str(tensorboard))
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))  # where a TensorBoard says that it runs
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    with installed(tmp_path / "site"):
+        code = [sys.executable, "-c", _NOTEBOOK, str(tmp_path / "records")]
+        done = subprocess.run(code, capture_output=True, text=True, check=True)
+    [info] = eventually(manager.get_all)
+    try:
+        url = f"http://127.0.0.1:{info.port}/data/runs"
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        ask = functools.partial(opener.open, url)
+        eventually(lambda: json.load(ask()), lambda runs: runs == ["run"], despite=OSError)
+    finally:
+        os.kill(info.pid, signal.SIGTERM)
+    assert "ERROR" not in done.stdout
 
 
 def test_a_board_that_cannot_start_says_why(tmp_path: Path) -> None:
