@@ -51,6 +51,7 @@ def _draws(start: int, number: int) -> npt.NDArray[np.int64]:
 
 _DRAWS: Final = _draws(0, 2**16)
 
+_LEAST_MEAN_COUNT: Final = 10.0  # of the most frequent ids in a sample
 _ZIPF_LEAST_COUNT: Final = 10  # noise decides the ranks of smaller counts
 _ZIPF_LEAST_RANKS: Final = 10
 _ZIPF_LARGEST: Final = 16.0
@@ -121,7 +122,8 @@ class Skew:
     """The skew of lookups.
 
     Attributes:
-        top_share: The share of the most frequent ids in all known ids in range; NaN without any.
+        top_share: The share of the most frequent ids in all known ids in range; NaN without any,
+            and if the sample has so few of each that chance decides which ones are frequent.
         zipf_exponent: The s for which the frequency of the r-th most frequent id is proportional
             to ``r**-s``; NaN if there are too few ids.
     """
@@ -253,7 +255,10 @@ class IdFrequency(State):
         if not top.ids.size or not known:
             return Skew(float("nan"), float("nan"))
         share = min(float(top.counts.sum()) / known, 1.0)
-        return Skew(share, _zipf_exponent(top.counts * self._sampled / known))
+        drawn = top.counts * self._sampled / known
+        if self.options.sample_one_in > 1 and drawn.mean() < _LEAST_MEAN_COUNT:
+            share = float("nan")
+        return Skew(share, _zipf_exponent(drawn))
 
     def copy(self) -> Self:
         """Returns an independent copy."""

@@ -134,6 +134,15 @@ def test_skew_of_nothing_is_unknown() -> None:
         assert np.isnan([skew.top_share, skew.zipf_exponent]).all()
 
 
+@pytest.mark.parametrize(("number", "known"), [(4_000, False), (400_000, True)])
+def test_a_small_sample_has_no_share_of_the_most_frequent_ids(number: int, known: bool) -> None:
+    # 100 of 250 draws are much more than the most frequent ids have.
+    ids = zipf_ids(number, 2_000, 1.0)
+    share = state(FrequencyOptions(2_000), ids).skew(100).top_share
+    truth = np.sort(np.bincount(ids))[::-1][:100].sum() / number
+    assert share == pytest.approx(truth, abs=0.03) if known else np.isnan(share)
+
+
 def test_beside_frequent_items_of_datasketches() -> None:
     datasketches = pytest.importorskip("datasketches")
     ids = zipf_ids(100_000, 10_000, 1.2)
