@@ -2,8 +2,8 @@
 
 Its arguments are the directory, the rank, the budget in bytes, the share of a core that it may
 take, the kind of lock, and the stamps of the writer's files. A byte on its standard input makes it
-hurry: there is no room on the disk. Where the input ends, the writer has ended, and so does the
-process.
+hurry: there is no room on the disk. An `e`, or the end of the input, says that the writer has ended;
+the process ends as well.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from typing import Final
 
 from rec_summary.compaction import commit
 from rec_summary.compaction.directory import keep_within
+from rec_summary.records.writing.retention import ENDED
 
 _LEAST_NICE: Final = 19
 
 
 class _WriterEnded(Exception):
-    """The writer has closed the input."""
+    """The writer has ended."""
 
 
 class _Pacer:
@@ -52,7 +53,8 @@ class _Pacer:
             readable, _, _ = select.select([self._descriptor], [], [], left)
             if not readable:
                 return
-            if not os.read(self._descriptor, 64):
+            told = os.read(self._descriptor, 64)
+            if not told or ENDED in told:
                 raise _WriterEnded
             self._hurries, deadline = True, 0.0
 

@@ -18,6 +18,7 @@ from typing import IO, Final
 
 from rec_summary.records.files import create_plain, sync_directory
 from rec_summary.records.format.names import parse_name, replaced_name
+from rec_summary.records.liveness import is_held
 from rec_summary.records.locks import file_lock
 from rec_summary.records.reading.compacted import compaction_of
 from rec_summary.records.reading.reader import hidden_path
@@ -96,7 +97,9 @@ def recover(directory: str, rank: int) -> None:
             replaced = parse_name(each)
             # The names come from a file that anybody may have written.
             if os.path.basename(each) == each and replaced and parsed.covers(replaced):
-                _hide(os.path.join(directory, each))
+                path = os.path.join(directory, each)
+                if os.path.isfile(path) and not is_held(path):
+                    _hide(path)
 
 
 def sweep(directory: str, rank: int, grace: float = GRACE_SECS) -> None:

@@ -152,6 +152,31 @@ def test_a_head_cannot_remove_files_that_are_not_its_own(tmp_path: Path) -> None
     assert len(list_files(str(tmp_path / "run"))) == 4
 
 
+def test_heads_cannot_hide_each_other_or_a_file_that_is_written(tmp_path: Path) -> None:
+    writer = RunWriter(tmp_path)
+    live = Path(writer.paths[0])
+    stamp = list_files(str(tmp_path))[0].name.stamp
+    ending = f".out.events.summary.{stamp - 5}.0.host_MS"
+    names = [f"events.compacted-{stamp}-000{number}{ending}" for number in (1, 2)]
+    directory = f"events.out.events.summary.{stamp - 1}.0.host_MS"
+    (tmp_path / directory).mkdir()
+    for name in names:
+        superseded = [*names, live.name, directory]
+        head = Event(
+            wall_time=1.0,
+            version="MindSpore.Event:1",
+            compaction=Compaction(superseded=superseded),
+        )
+        write_payloads(tmp_path / name, head.SerializeToString())
+    shown = {os.path.basename(file.path) for file in list_files(str(tmp_path))}
+    assert names[1] in shown  # the later compaction of the two
+    commit.recover(str(tmp_path), 0)
+    assert live.exists()
+    assert (tmp_path / directory).is_dir()
+    assert (tmp_path / names[1]).exists()
+    writer.close()
+
+
 def test_two_writers_of_a_rank_do_not_compact_each_others_files(tmp_path: Path) -> None:
     writers = [RunWriter(tmp_path, 0, Rotation(max_file_size=3000)) for _ in range(2)]
     paths: list[set[str]] = [set(writer.paths) for writer in writers]

@@ -93,13 +93,20 @@ class RecordName:
         return self.stamp if self.last is None else max(self.stamp, self.last)
 
     def covers(self, other: RecordName) -> bool:
-        """Whether the file may be made of another one, among others."""
+        """Whether the file may be made of another one, among others.
+
+        Of two files, at most one covers the other: of the same stamps, the later compaction.
+        """
         return (
             self.last is not None
             and (self.rank, self.kind) == (other.rank, other.kind)
             and self.stamp <= other.stamp
             and other.end <= self.end
-            and self != other
+            and (
+                self.stamp < other.stamp
+                or other.end < self.end
+                or other.generation < self.generation
+            )
         )
 
 

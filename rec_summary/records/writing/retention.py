@@ -27,7 +27,10 @@ MOST_FILES: Final = 40
 _PARTS: Final = 32  # a budget has room for so many full files
 _RESERVE: Final = 4  # full files: what is written while others are compacted
 _LINEAGE_SHARE: Final = 4  # of the budget, at most one part in so many
-_HURRY: Final = b"h"
+HURRY: Final = b"h"
+"""Asks the process to take all the time it needs."""
+ENDED: Final = b"e"
+"""Says that the writer has ended, as the end of the input does."""
 _ROOM_SECS: Final = 60.0
 _POLL_SECS: Final = 0.02
 _END_SECS: Final = 5.0
@@ -145,7 +148,7 @@ class Compactor:
             is_new = not self._is_running()  # one that runs may be done already
             if is_new:
                 self._start(own)
-            self._hurry()
+            self._tell(HURRY)
             while self._is_running() and not self._has_room() and time.monotonic() < deadline:
                 time.sleep(_POLL_SECS)
             if is_new and not self._is_running() and self._nbytes() >= before:
@@ -156,6 +159,7 @@ class Compactor:
 
     def close(self) -> None:
         """Ends the process: a later one goes on where it stopped."""
+        self._tell(ENDED)  # the input alone may not end: processes that the training forked have it
         process, self._process = self._process, None
         if process is None:
             return
@@ -221,9 +225,8 @@ class Compactor:
         self.close()
         return False
 
-    def _hurry(self) -> None:
-        """Asks the process to take all the time it needs."""
+    def _tell(self, what: bytes) -> None:
         process = self._process
         if process is not None and process.stdin is not None:
             with contextlib.suppress(OSError):
-                os.write(process.stdin.fileno(), _HURRY)
+                os.write(process.stdin.fileno(), what)
