@@ -24,7 +24,7 @@ from rec_summary.compaction.rewriting import (
     weight_of,
 )
 from rec_summary.errors import RecSummaryError, three_part, verbatim
-from rec_summary.records.files import write_atomically
+from rec_summary.records.files import copy_status, write_atomically
 from rec_summary.records.format.names import Kind, parse_name
 from rec_summary.records.liveness import is_held, open_record_files
 from rec_summary.records.reading.compacted import compaction_of
@@ -341,7 +341,10 @@ def _copied(output: str) -> Store:
     def store(files: Sequence[RecordFile], name: str, write: Write) -> int:
         with write_atomically(os.path.join(output, name)) as out:
             write(out)
-            return out.seek(0, os.SEEK_END)
+            size = out.seek(0, os.SEEK_END)
+            if not isinstance(files[-1].path, Url):
+                copy_status(files[-1].path, out)
+            return size
 
     return store
 
@@ -491,3 +494,5 @@ def _copy(file: RecordFile, output: str) -> None:
         while data := source.read_at(at, _COPIED_BYTES):
             out.write(data)
             at += len(data)
+        if not isinstance(file.path, Url):
+            copy_status(file.path, out)

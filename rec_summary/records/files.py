@@ -20,6 +20,7 @@ DIRECTORY_MODE: Final = 0o700
 
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_PERMISSIONS: Final = 0o777  # a set-user-ID bit is not copied
 _IS_LINK: Final = "it is a link, which is not followed: put a copy in its place"
 
 
@@ -185,6 +186,18 @@ def write_atomically(
         with contextlib.suppress(OSError):
             os.unlink(temporary, dir_fd=dir_fd)
         raise
+
+
+def copy_status(path: str | os.PathLike[str], out: IO[bytes]) -> None:
+    """Gives an open file the times and the permissions of another one; nothing is written after.
+
+    Raises:
+        OSError: The other file does not exist.
+    """
+    status = os.lstat(path)
+    out.flush()  # a write after `utime` would change the time again
+    os.utime(out.fileno(), ns=(status.st_atime_ns, status.st_mtime_ns))
+    os.fchmod(out.fileno(), status.st_mode & _PERMISSIONS)
 
 
 def refuse_link(path: str | os.PathLike[str]) -> None:

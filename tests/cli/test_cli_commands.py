@@ -465,6 +465,23 @@ def test_compact_refuses_a_budget_that_cannot_be_met(tmp_path: Path) -> None:
     assert tree(tmp_path).items() >= before.items()
 
 
+def test_compacted_copies_have_the_permissions_and_times_of_the_records(tmp_path: Path) -> None:
+    for number in range(2):
+        steps = range(number * 300, number * 300 + 300)
+        write_segment(tmp_path / "run", *(event(step, scalar("loss", step)) for step in steps))
+    for path in (tmp_path / "run").iterdir():
+        path.chmod(0o640)
+        os.utime(path, (1_700_000_000, 1_700_000_000))
+    output = tmp_path / "small"
+    done = run("compact", tmp_path / "run", "--total-bytes", 12_000, "--output", output)
+    assert done.returncode == 0, done.stderr
+    found = {path.name: path.stat() for path in output.rglob("*") if path.is_file()}
+    assert any("compacted" in name for name in found)
+    assert {(each.st_mode & 0o777, each.st_mtime) for each in found.values()} == {
+        (0o640, 1_700_000_000.0)
+    }
+
+
 def test_compact_leaves_what_may_be_written(tmp_path: Path) -> None:
     steps = [event(step, scalar("loss", step)) for step in range(1, 500)]
     write_segment(tmp_path / "run", *steps)

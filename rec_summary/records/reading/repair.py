@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from rec_summary.errors import DestinationError, os_errors_as, three_part
-from rec_summary.records.files import write_atomically
+from rec_summary.records.files import copy_status, write_atomically
 from rec_summary.records.format import framing
 from rec_summary.records.format.bounds import MOST_BYTES
 from rec_summary.records.reading.reader import (
@@ -32,7 +32,6 @@ _WINDOW: Final = 1 << 22
 _SMALLEST_WINDOW: Final = 1 << 12
 _SHORT: Final = 1 << 12  # bytes; a record of so few is always checked
 _TRIED: Final = 8  # times the size of a file
-_PERMISSIONS: Final = 0o777  # a set-user-ID bit is not copied
 
 
 @dataclass(frozen=True)
@@ -146,10 +145,7 @@ def _copy(reader: RecordReader, path: str) -> FileRepair:
         if reader.size > reached:
             lost.append((reached, reader.size - reached))
         if not isinstance(reader.path, Url):
-            status = os.lstat(reader.path)
-            out.flush()  # a write after `utime` would change the time again
-            os.utime(out.fileno(), ns=(status.st_atime_ns, status.st_mtime_ns))
-            os.fchmod(out.fileno(), status.st_mode & _PERMISSIONS)
+            copy_status(reader.path, out)
     return FileRepair(reader.path, path, records, nbytes, tuple(lost))
 
 

@@ -21,6 +21,7 @@ from rec_summary.series.report import Report
 DAMAGE: Final = "damage"
 WARNING: Final = "warning"
 _VERSION: Final = "MindSpore.Event:"
+_VERSION_RECORD: Final = "version"
 _UNNAMED: Final = RecordName(0, 0, "", Kind.SUMMARY)  # what a file of any other name holds
 _KEPT: Final = 1000
 
@@ -147,7 +148,8 @@ class _Check:
             version, times = str(batch.event.version), np.array([batch.event.wall_time])
         if self._is_first and not version.startswith(_VERSION):
             self.find(batch.offset, WARNING, "the first record does not state the version")
-        found = list(self.times.take(times))
+        # A file may be begun after its first values were made.
+        found = list(self.times.take(times, in_order=batch.kind != _VERSION_RECORD))
         if batch.kind == SUMMARY:
             found += self.steps.take(batch.steps)
         elif batch.kind == UNKNOWN:
@@ -179,17 +181,26 @@ class _Order:
         self.least: Any = None
         self.greatest: Any = None
         self._what = what
+        self._before: Any = None  # what no number may be lower than
         self._has_gone_back = False
 
-    def take(self, numbers: Integers | Floats) -> Iterator[tuple[int, str]]:
-        """Takes the numbers of a batch; yields what is wrong, and the record's place in it."""
+    def take(
+        self, numbers: Integers | Floats, *, in_order: bool = True
+    ) -> Iterator[tuple[int, str]]:
+        """Takes the numbers of a batch; yields what is wrong, and the record's place in it.
+
+        Args:
+            numbers: The numbers.
+            in_order: Whether the numbers behind them must not be lower.
+        """
         if not np.isfinite(numbers).all():  # that of a single record
             yield 0, f"the {self._what} is {numbers[0]}"
             return
         if self.first is None:
             self.first = self.last = self.least = self.greatest = numbers[0].item()
         if not self._has_gone_back:
-            known = np.concatenate([[self.last], numbers])
+            before = numbers[0] if self._before is None else self._before
+            known = np.concatenate([[before], numbers])
             falls = np.flatnonzero(numbers < known[:-1])
             if len(falls):
                 self._has_gone_back = True
@@ -197,5 +208,6 @@ class _Order:
                 what = f"the {self._what} goes back from {known[at]} to {known[at + 1]}"
                 yield at, f"{what} (reported once)"
         self.last = numbers[-1].item()
+        self._before = self.last if in_order else None
         self.least = min(self.least, numbers.min().item())
         self.greatest = max(self.greatest, numbers.max().item())

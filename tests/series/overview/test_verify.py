@@ -17,6 +17,7 @@ VERSION = summary_pb2.Event(wall_time=START, version="MindSpore.Event:1")
 EVENTS = [VERSION, *(event(step, scalar("loss", step)) for step in range(3))]
 FRAMES = [frame(each.SerializeToString()) for each in EVENTS]
 DATA = b"".join(FRAMES)
+LATE = event(1, scalar("loss", 0), at=START - 1).SerializeToString()
 
 
 def verified(folder: Path, data: bytes, name: str | None = None) -> FileReport:
@@ -36,6 +37,12 @@ def test_a_sound_file(tmp_path: Path) -> None:
     assert report.nbytes == report.sound_bytes == len(DATA)
     assert (report.first_step, report.last_step) == (0, 2)
     assert (report.first_time, report.last_time) == (START, START + 0.5)
+
+
+def test_a_file_that_was_begun_after_its_first_values_is_sound(tmp_path: Path) -> None:
+    assert verified(tmp_path, FRAMES[0] + frame(LATE) + FRAMES[3]).findings == ()
+    [found] = verified(tmp_path, FRAMES[0] + FRAMES[1] + frame(LATE)).findings
+    assert "the wall time goes back" in found.text
 
 
 def test_a_torn_end_is_a_warning(tmp_path: Path) -> None:
