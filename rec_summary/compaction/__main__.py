@@ -2,8 +2,8 @@
 
 Its arguments are the directory, the rank, the budget in bytes, the share of a core that it may
 take, the kind of lock, and the stamps of the writer's files. A byte on its standard input makes it
-hurry: there is no room on the disk. An `e`, or the end of the input, says that the writer has ended;
-the process ends as well.
+hurry: there is no room on the disk. An `e`, or the end of the input, says that the writer has
+ended; the process ends as well.
 """
 
 from __future__ import annotations
