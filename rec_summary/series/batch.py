@@ -11,7 +11,7 @@ from __future__ import annotations
 import abc
 import itertools
 import sys
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
@@ -155,6 +155,10 @@ class Batch(abc.ABC):
         """
 
     @abc.abstractmethod
+    def only(self, series: Container[Series]) -> Batch:
+        """Returns the values of some series."""
+
+    @abc.abstractmethod
     def records(self) -> Iterator[Record]:
         """Yields the records one by one; those without a selected value are left out."""
 
@@ -281,6 +285,10 @@ class Record(Batch):
                 if (kinds is None or each.kind in kinds) and selection.tag(each.tag)
             ]
         )
+
+    def only(self, series: Container[Series]) -> Record:
+        """Returns the values of some series."""
+        return self.of([each for each in self.values if each[:2] in series])
 
     def records(self) -> Iterator[Record]:
         """Yields this record."""

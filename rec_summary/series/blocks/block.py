@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Container, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -165,6 +165,15 @@ class Block(Batch):
             return block
         chosen = {group: series for group, series in chosen.items() if series}
         return Block(self.path, self._scanned, block._first, block._last, chosen, late)
+
+    def only(self, series: Container[Series]) -> Block:
+        """Returns the values of some series."""
+        chosen = {
+            group: found
+            for group, every in self._series.items()
+            if (found := tuple(each for each in every if each in series))
+        }
+        return Block(self.path, self._scanned, self._first, self._last, chosen, self._late)
 
     def records(self) -> Iterator[Record]:
         """Yields the records one by one."""

@@ -42,6 +42,7 @@ class ServedOutput(RunOutput):
         self._run = run
         self._stamp = stamp
         self._laid_out = 0
+        self._converted: set[tuple[str, str]] = set()  # series whose first record was taken alone
 
     def take(self, batch: Batch) -> None:
         """Takes recorded values."""
@@ -84,6 +85,35 @@ class ServedOutput(RunOutput):
     def _restart(self, restart: Restart) -> None:
         self._run.forget(restart.step)
         for record in restart.again:
+            self._write_record(record)
+
+    def _write_batch(self, batch: Batch) -> None:
+        """Adds records: series that are shown as they were recorded in columns, others one by one.
+
+        Whether a series is one of them is known from its first record on. Unlike in an event file,
+        the order of the series does not matter.
+        """
+        while (count := len(batch)) > 1:
+            apart = {
+                each: span.place
+                for each, span in batch.series().items()
+                if not self._is_framed(*each)
+            }
+            new = min((apart[each] for each in apart.keys() - self._converted), default=count)
+            part = batch.part(0, new)
+            framed = part.series().keys() - apart.keys()
+            if framed:
+                columns = part.only(framed)
+                self._write_framed(columns)
+                for (kind, _), span in columns.series().items():
+                    self._report.exported[kind] += span.values
+            for record in part.only(apart).records():
+                self._write_record(record)
+            for record in batch.part(new, new + 1).records() if new < count else ():
+                self._write_record(record)
+            self._converted.update(each for each in apart if apart[each] == new)
+            batch = batch.part(new + 1, count) if new < count else batch.part(0, 0)
+        for record in batch.records():
             self._write_record(record)
 
     def _write_framed(self, batch: Batch) -> bool:

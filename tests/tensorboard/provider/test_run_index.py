@@ -20,6 +20,7 @@ from rec_summary.series import event_reader
 from rec_summary.tensorboard.provider import run_index
 from rec_summary.tensorboard.provider.data_provider import RecordDataProvider
 from rec_summary.tensorboard.provider.run_index import RunIndex
+from rec_summary.tensorboard.provider.served_outputs import ServedOutput
 from tests.support.boards import Pages, record_pages
 from tests.support.every_kind import every_kind
 from tests.support.record_dirs import (
@@ -395,3 +396,52 @@ def test_event_files_are_noticed(tmp_path: Path) -> None:
         index.poll()
         assert index.event_files.is_set()
     assert RunIndex("s3://bucket/records").event_files.is_set()
+
+
+def test_series_that_are_shown_otherwise_do_not_make_the_others_slow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counters have another tag in TensorBoard, so their records are taken one by one."""
+    records = []
+    for step in range(1, 3001):
+        values = [scalar("loss/auto", 1 / step), scalar("learning_rate/auto", 0.1)]
+        if step % 50 == 0:
+            values += [scalar("rec_summary/records", step), histo("w/auto", [1.0, step])]
+        if step > 2000:
+            values += [scalar("late", step)]
+        records.append(event(step, *values))
+    records += [event(step, scalar("loss/auto", 2.0)) for step in range(2900, 3100)]
+    write_segment(tmp_path / "run", *records)
+    alone = 0
+    write_record = ServedOutput._write_record
+
+    def counted(self: ServedOutput, record: Any) -> None:
+        nonlocal alone
+        alone += 1
+        write_record(self, record)
+
+    def served() -> tuple[Any, int]:
+        nonlocal alone
+        alone = 0
+        index = RunIndex(str(tmp_path))
+        index.poll()
+        provider = RecordDataProvider(index)
+        chosen = {"experiment_id": "", "plugin_name": "scalars"}
+        found = provider.read_scalars(**chosen)["run"]
+        points = {tag: [(each.step, each.value) for each in every] for tag, every in found.items()}
+        chosen["plugin_name"] = "histograms"
+        tensors = provider.read_tensors(**chosen, downsample=1000)["run"]
+        steps = {tag: [each.step for each in every] for tag, every in tensors.items()}
+        return (
+            points,
+            steps,
+            provider.list_scalars(experiment_id="", plugin_name="scalars"),
+        ), alone
+
+    monkeypatch.setattr(ServedOutput, "_write_record", counted)
+    in_columns, few = served()
+    monkeypatch.setattr(event_reader, "_WORTH_BYTES", 1 << 60)
+    one_by_one, every = served()
+    assert in_columns == one_by_one
+    assert every > 3000
+    assert few < 200
