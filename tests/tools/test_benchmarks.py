@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from tools.benchmarks import event_files, exports, landscape, made_records, report
+from rec_summary._pb.summary_pb2 import Event
+from tools.benchmarks import event_files, exports, landscape, made_records, report, soak
 from tools.benchmarks.contest import Contestant, MeasurementFailed, Settings, alternate, measure
 from tools.benchmarks.results import Row, Target, cost, merge, rows_from, speed
 
@@ -124,3 +126,31 @@ def test_a_benchmark_gives_rows_with_all_rounds() -> None:
 def test_a_batch_for_the_replay_buffer_is_measured(tmp_path: Path, kind: str) -> None:
     pytest.importorskip("mindspore")
     assert landscape.replay(str(tmp_path), kind, 1)["median"] > 0
+
+
+def test_a_year_is_made_of_events() -> None:
+    events = [Event.FromString(each) for each in soak._payloads(1_001, 1000.0)]
+    losses = np.concatenate(list(soak.losses(1_001)))
+    assert [each.step for each in events] == list(range(10, 10_011, 10))
+    assert [each.summary.value[0].scalar_value for each in events] == losses.tolist()
+    assert [each.wall_time for each in events] == sorted(each.wall_time for each in events)
+    kinds = [{value.WhichOneof("value") for value in each.summary.value} for each in events]
+    assert kinds.count({"scalar_value", "histogram"}) == 2
+
+
+@pytest.mark.parametrize(
+    ("kept", "moved"),
+    [
+        ([0, 1, 2, 3, 4, 5, 6, 7], 0),
+        ([0, 1, 2, 4, 5, 6, 7], 1),  # the least of a column is that of its neighbour
+        ([0, 1, 2, 3, 4, 5, 6], 2),  # a peak is gone
+    ],
+)
+def test_by_how_much_a_picture_is_moved(kept: list[int], moved: int) -> None:
+    values = np.array([5, 1, 4, 2, 1, 3, 3, 9], np.float32)
+    full = soak._extents(np.arange(8), values, 8, 4)
+    assert [each.tolist() for each in full] == [[1, 2, 1, 3], [5, 4, 3, 9]]
+    places = np.array(kept)
+    assert soak._moved(full, soak._extents(places, values[places], 8, 4)) == moved
+    more = soak._extents(places, values[places] + 10, 8, 4)
+    assert soak._moved(full, more) == 2

@@ -31,6 +31,7 @@ _GROUPS = {
     "recommender": {"recommender": "recommender:recommender"},
     "training": {"training": "training:training"},
     "growth": {"growth": "growth:growth", "curves": "curves:curves"},
+    "online": {"online": "online:online"},
     "soak": {"soak": "soak:soak"},
 }
 _BENCHMARKS = {name: place for group in _GROUPS.values() for name, place in group.items()}
@@ -44,7 +45,7 @@ _IMAGES = ROOT / "docs" / "images"
 @click.command(epilog=f"Benchmarks: {', '.join(_GROUPS)}; all of them if none is named.")
 @click.argument("names", metavar="[NAME]...", nargs=-1, type=click.Choice(list(_GROUPS)))
 @click.option("--pairs", type=_COUNT, default=5, help="Rounds of each contestant; 5 by default.")
-@click.option("--size", type=float, default=1.0, help="Scale records of read and provider.")
+@click.option("--size", type=float, default=1.0, help="Scale records of read, provider, soak.")
 @click.option("--quick", is_flag=True, help="Small sizes, to try it; nothing is kept.")
 @click.option("--page", is_flag=True, help="Only write the page again, from the stored results.")
 def main(names: tuple[str, ...], pairs: int, size: float, quick: bool, page: bool) -> None:

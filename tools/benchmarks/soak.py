@@ -1,94 +1,472 @@
-"""A very long online training with the collector: do memory and disk stay flat?"""
+"""A year of one training under a budget of bytes: what stays, and how soon it is shown.
+
+The steps are made fast; the writer, compaction and the readers are real. A recorded step has the
+values of a collector: loss and learning rate, at each 100th metrics, at each 1,000th histograms and
+the counters of the telemetry itself.
+"""
 
 from __future__ import annotations
 
-import itertools
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from .contest import Contestant, Settings, alternate, column
-from .results import Row
+import numpy as np
 
-_VOCABULARY, _WIDTH, _BATCH = 1000, 8, 32
-_SAMPLES = 20  # of memory and disk
-_MIB = 1 << 20
+from .child import Stopwatch, peak_memory
+from .contest import ROOT, Contestant, Settings, alternate, column, measure, temporary_directory
+from .results import Row, Target
+
+_STEPS = 1_000_000_000
+_BUDGET = 1 << 30
+_INTERVAL = 10  # steps between two records, as the collector's default
+_YEAR_SECS = 365 * 86_400.0
+_BLOCK = 10_000  # records that are made together
+_EVERY_METRICS, _EVERY_HISTOGRAMS = 100, 1_000
+_PIXELS = 1_000
+_TENTHS = 10
+_SAMPLES = 200  # of bytes on disk, over the run
+_POLL_SECS = 0.02
+_ROWS = 400  # of pixels
+_LOSS = "loss/auto"
+_WALL_TIME, _STEP, _SUMMARY = 1, 2, 5  # fields of an event
+_INK, _PALE, _BOUND, _GRID = "#1f4e79", "#c9d9ea", "#a33b20", "#d9d9d9"
+_PICTURE = ROOT / "docs" / "images" / "operations-year.png"
+_LIMIT_SECS = 600.0
+_MB = 1e6
+
+
+class _Disk(NamedTuple):
+    """What was on disk when so many records had been written."""
+
+    record: int
+    nbytes: int
+    files: int
 
 
 def soak(settings: Settings) -> tuple[str, list[Row]]:
-    """Trains once, for a million steps."""
-    steps = settings.size(1_000_000, 4_000)
-    found = alternate([Contestant("ours", "soak:train", {"steps": steps})], settings.once())
+    """Writes a year once, and reads it as often as there are rounds."""
+    scale = settings.scale * settings.size(1_000_000, 300) / 1_000_000
+    records, budget = round(_STEPS // _INTERVAL * scale), max(round(_BUDGET * scale), 1 << 20)
+    with temporary_directory() as base:
+        folder = str(base / "records" / "year")
+        place = {"folder": folder, "records": records}
+        settings.say(f"writing {records:,} records under {budget / _MB:,.0f} MB")
+        found = measure(Contestant("year", "soak:write", {**place, "budget": budget}))
+        settings.disturbance.append(found["others"])
+        checked = measure(Contestant("check", "soak:check", place))
+        readers = [
+            Contestant("view", "soak:view", place),
+            Contestant("load", "soak:load", place),
+            Contestant("tail", "soak:tail", place),
+            Contestant("tail --since 1d", "soak:tail", {**place, "since": "1d"}),
+        ]
+        read = alternate(readers, settings)
+        if not settings.quick:
+            _draw(base / "records", records, budget)
+    seconds = {name: [each["seconds"] for each in every] for name, every in read.items()}
+    simulated = records * _INTERVAL / 1_000
+    segment = budget / 32
+    rows = [
+        Row("written", "GB", [found["written"] / 1e9]),
+        Row("on disk at the end", "MB", [found["bytes"] / _MB]),
+        Row(
+            "on disk, most, of budget and a file",
+            "of it",
+            [found["most"] / (budget + segment)],
+            target=Target("worst", "<=", 1),
+        ),
+        Row("files, most", "files", [found["files"]]),
+        Row("writer, peak memory", "MB", [found["memory"]]),
+        Row("writer, CPU a record", "µs", [found["cpu"] / records * 1e6]),
+        Row(
+            "compaction, share of a core at 1,000 steps a second",
+            "%",
+            [100 * found["compaction"] / simulated],
+            target=Target("ours", "<=", 1),
+        ),
+        Row(
+            "failures of telemetry", "counted", [found["troubles"]], target=Target("ours", "<=", 0)
+        ),
+        Row("last point in view", "s", seconds["view"], target=Target("ours", "<", 10)),
+        Row("all points in view", "s", column(read, "view", "all")),
+        Row("all points in view, CPU", "s", column(read, "view", "cpu")),
+        Row('load(tags="loss").scalars()', "s", seconds["load"], target=Target("ours", "<", 5)),
+        Row('load(tags="loss").scalars(), CPU', "s", column(read, "load", "cpu")),
+        Row("points of the loss that stay", "points", [checked["points"]]),
+        Row(
+            "tail --once --since 1d", "s", seconds["tail --since 1d"], target=Target("ours", "<", 1)
+        ),
+        Row("tail --once, all records", "s", seconds["tail"]),
+        Row(
+            "least and greatest loss, difference",
+            "in all",
+            [checked["extremes"]],
+            target=Target("ours", "<=", 0),
+        ),
+        Row(
+            "pixels that a column is moved by, of ten tenths",
+            "pixels",
+            [checked["moved"]],
+            target=Target("worst", "<=", 1),
+        ),
+        Row("columns of the coarsest tenth", "columns", [checked["columns"]]),
+        Row("columns with a difference of more than a pixel in 400", "%", [checked["different"]]),
+    ]
     setting = (
-        f"{steps:,} steps of `online_train` with collect_freq=10, record files of 4 MiB and at "
-        f"most 32 MiB of them; {_SAMPLES} samples, memory without the first tenth of them."
+        f"A year of {records * _INTERVAL:,} steps, of which each {_INTERVAL}th is recorded, "
+        f"under a budget of {budget / _MB:,.0f} MB: {scale:g} of 10^9 steps and of 1 GiB. How "
+        "coarse a part becomes depends on how often the budget has been written after it, so "
+        "both scales give the same picture; what is read grows with the budget. The steps "
+        "are made fast, the writer, its compaction and the readers are the real ones. A "
+        f"record has the loss and the learning rate, each {_EVERY_METRICS}th metrics, each "
+        f"{_EVERY_HISTOGRAMS}th histograms and counters. Compaction's share is its CPU time, "
+        "for as long as the training would take at 1,000 steps a second. The bound of the "
+        "picture: with columns no narrower than the buckets of a tenth (a thousandth of it, "
+        "or a bucket), nothing is drawn that was not recorded, and what was recorded in a "
+        "column is within the range drawn in it and its neighbours. Times are of processes "
+        "without their imports, of `tail` with them."
     )
-    units = {"memory, least": "MiB", "memory, most": "MiB", "memory, slope": "MiB/million steps"}
-    units |= {"disk, most": "MiB", "files, most": "files", "pace": "steps/s", "failures": "counted"}
-    return setting, [Row(what, unit, column(found, "ours", what)) for what, unit in units.items()]
+    return setting, rows
 
 
-def train(work: str, steps: int) -> dict[str, float]:
-    """Trains, and measures this process and its records on the way."""
-    import time
+def losses(records: int) -> Iterator[Any]:
+    """Yields the losses of all records, in blocks of shape [block]; the same each time."""
+    for first in range(0, records, _BLOCK):
+        random = np.random.default_rng((7, first))
+        places = np.arange(first, min(first + _BLOCK, records))
+        part = places / records
+        values = 0.35 + 0.4 * np.exp(-30 * part) + 0.05 * np.sin(40 * part)
+        values += random.normal(0, 0.02, len(places))
+        peaks = random.random(len(places)) < 2e-5
+        values[peaks] += random.exponential(0.5, int(peaks.sum()))
+        yield values.astype(np.float32)
 
-    import mindspore
-    import numpy as np
-    import psutil
-    from mindspore import nn
-    from mindspore.dataset import GeneratorDataset
-    from mindspore.train import Callback
 
-    from rec_summary import RecModel, SummaryCollector
+def write(work: str, folder: str, records: int, budget: int) -> dict[str, float]:
+    """Writes the run, and measures this process and its directory on the way."""
+    import resource
 
-    samples: list[tuple[int, int, int, int]] = []  # step, resident bytes, bytes on disk, files
-    process = psutil.Process()
+    from rec_summary.records.failures import Troubles
+    from rec_summary.records.writing.retention import Retention
+    from rec_summary.records.writing.run_writer import Rotation, RunWriter
+    from rec_summary.records.writing.task import EncodedRecord
 
-    class Watch(Callback):
-        def on_train_step_end(self, run_context: Any) -> None:
-            step = run_context.original_args().cur_step_num
-            if step % (steps // _SAMPLES) == 0:
-                sizes = [path.stat().st_size for path in Path(work).glob("*summary*")]
-                samples.append((step, process.memory_info().rss, sum(sizes), len(sizes)))
-            if step >= steps:
-                run_context.request_stop()
-
-    class Network(nn.Cell):
-        """Ids (N, 2) to logits (N, 1)."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.table = nn.Embedding(_VOCABULARY, _WIDTH)
-            self.head = nn.Dense(2 * _WIDTH, 1)
-
-        def construct(self, ids: Any) -> Any:
-            return self.head(self.table(ids).reshape((-1, 2 * _WIDTH)))
-
-    def rows() -> Iterator[tuple[Any, Any]]:
-        random = np.random.default_rng(0)
-        ids = [random.integers(0, _VOCABULARY, (_BATCH, 2), dtype=np.int32) for _ in range(64)]
-        yield from itertools.cycle([(each, (each[:, :1] % 2).astype(np.float32)) for each in ids])
-
-    mindspore.set_context(mode=mindspore.GRAPH_MODE)
-    network = Network()
-    optimizer = nn.Adam(network.trainable_params(), learning_rate=1e-3)
-    model = RecModel(network, nn.BCEWithLogitsLoss(), optimizer)
-    collector = SummaryCollector(
-        work, collect_freq=10, max_file_size=4 * _MIB, max_total_bytes=32 * _MIB
-    )
-    began = time.perf_counter()
-    stream = GeneratorDataset(rows, ["ids", "label"])
-    model.online_train(stream, callbacks=[collector, Watch()], dataset_sink_mode=False)
-    pace = steps / (time.perf_counter() - began)
-    found = np.array(samples, dtype=np.float64)
-    settled = found[_SAMPLES // 10 :]
-    memory = settled[:, 1] / _MIB
+    troubles = Troubles()
+    rotation = Rotation(retention=Retention(total_bytes=budget))
+    writer = RunWriter(folder, rotation=rotation, troubles=troubles)
+    most = _Most(folder)
+    samples: list[_Disk] = []
+    block, written = 0, 0
+    every = max(records // _SAMPLES, 1)
+    with Stopwatch() as watch:
+        for payload in _payloads(records, time.time() - _YEAR_SECS):
+            writer.write(EncodedRecord(payload))
+            written += len(payload) + 16
+            block += 1
+            if block % every == 0:
+                samples.append(_Disk(block, *most.look()))
+        writer.close()
+    most.end()
+    nbytes, _ = most.look()
+    Path(folder).with_suffix(".json").write_text(json.dumps(samples))
+    _age(folder)
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return {
-        "memory, least": memory.min(),
-        "memory, most": memory.max(),
-        "memory, slope": np.polyfit(settled[:, 0] / 1e6, memory, 1)[0],
-        "disk, most": found[:, 2].max() / _MIB,
-        "files, most": found[:, 3].max(),
-        "pace": pace,
-        "failures": sum(collector.troubles.values()),
+        "written": written,
+        "bytes": nbytes,
+        "most": most.nbytes,
+        "files": max(each.files for each in samples),
+        "memory": peak_memory(),
+        "cpu": watch.cpu,
+        "seconds": watch.seconds,
+        "compaction": children.ru_utime + children.ru_stime,
+        "troubles": float(sum(troubles.counts.values())),
     }
+
+
+class _Most:
+    """Looks at a directory again and again, in a thread; knows the most bytes there were."""
+
+    def __init__(self, folder: str) -> None:
+        self.nbytes = 0
+        self._folder = folder
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def look(self) -> tuple[int, int]:
+        """Returns the bytes of all files, those for a moment included, and how many there are."""
+        sizes = []
+        with os.scandir(self._folder) as entries:
+            for entry in entries:
+                try:
+                    sizes.append(entry.stat().st_size)
+                except FileNotFoundError:
+                    continue
+        self.nbytes = max(self.nbytes, sum(sizes))
+        return sum(sizes), len(sizes)
+
+    def end(self) -> None:
+        """Ends the thread."""
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.wait(_POLL_SECS):
+            self.look()
+
+
+def _payloads(records: int, began: float) -> Iterator[bytes]:
+    """Yields the serialised events, made field by field: messages would take most of the time."""
+    from rec_summary._pb.summary_pb2 import Summary
+    from rec_summary.records.format import wire
+    from rec_summary.values.histogram import histogram
+
+    def scalars(**values: float) -> bytes:
+        found = [Summary.Value(tag=tag, scalar_value=each) for tag, each in values.items()]
+        return Summary(value=found).SerializeToString()
+
+    random = np.random.default_rng(0)
+    weights = [random.normal(0, 0.1 + n, 1_000).astype(np.float32) for n in range(16)]
+    rate = scalars(**{"learning_rate/auto": 1e-3})
+    head = scalars(**{_LOSS: 1.0})[:-4]
+    metrics = scalars(**{"recommender/auc/auto": 0.75, "recommender/calibration/auto": 1.01})
+    counters = scalars(**{f"rec_summary/{name}": 1.0 for name in ("records", "bytes", "dropped")})
+    layers = [
+        Summary(
+            value=[
+                Summary.Value(tag=f"layer_{layer}.weight/auto", histogram=histogram(each))
+                for layer in range(2)
+            ]
+        ).SerializeToString()
+        for each in weights
+    ]
+    place = 0
+    for block in losses(records):
+        data = block.tobytes()
+        for at in range(0, len(data), 4):
+            values = head + data[at : at + 4] + rate
+            if place % _EVERY_METRICS == 0:
+                values += metrics
+            if place % _EVERY_HISTOGRAMS == 0:
+                values += layers[place // _EVERY_HISTOGRAMS % len(layers)] + counters
+            wall_time = began + _YEAR_SECS * place / records
+            place += 1
+            yield (
+                wire.double_field(_WALL_TIME, wall_time)
+                + wire.int_field(_STEP, place * _INTERVAL)
+                + wire.bytes_field(_SUMMARY, values)
+            )
+
+
+def _age(folder: str) -> None:
+    """Gives files the names and the times that they would have had if they had taken a year."""
+    from rec_summary.records.format.names import Kind
+    from rec_summary.records.reading.runs import list_files
+    from rec_summary.series.batch import SUMMARY
+    from rec_summary.series.event_reader import EventReader
+    from rec_summary.series.report import Report
+
+    before = 0
+    for file in list_files(folder):
+        if file.name.kind is not Kind.SUMMARY:
+            continue
+        with EventReader(file, Report(), steps_only=True) as reader:
+            times = [
+                (float(batch.wall_times[0]), float(batch.wall_times[-1]))
+                for batch in reader
+                if batch.kind == SUMMARY
+            ]
+        if not times:
+            continue
+        first = before = max(int(times[0][0]), before + 1)
+        last = times[-1][1]
+        name = dataclasses.replace(
+            file.name, stamp=first, last=None if file.name.last is None else int(last)
+        )
+        path = os.path.join(folder, str(name))
+        os.rename(file.path, path)
+        os.utime(path, (last, last))
+
+
+def view(work: str, folder: str, records: int) -> dict[str, float]:
+    """Reads as TensorBoard does: until the last point, and until all points are served."""
+    from tensorboard.data.provider import RunTagFilter
+
+    from rec_summary.tensorboard.provider.data_provider import RecordDataProvider
+    from rec_summary.tensorboard.provider.run_index import RunIndex
+
+    began, cpu = time.perf_counter(), time.process_time()
+    index = RunIndex(folder)
+    provider = RecordDataProvider(index)
+    index.start()
+    end, found = began + _LIMIT_SECS, {}
+    try:
+        while "all" not in found and time.perf_counter() < end:
+            series = provider.read_scalars(
+                experiment_id="",
+                plugin_name="scalars",
+                downsample=_PIXELS,
+                run_tag_filter=RunTagFilter(tags=[_LOSS]),
+            )
+            now = time.perf_counter() - began
+            points = [list(tags[_LOSS]) for tags in series.values() if _LOSS in tags]
+            if points and points[0] and points[0][-1].step == records * _INTERVAL:
+                found.setdefault("seconds", now)
+                if points[0][0].step == _INTERVAL:
+                    found |= {"all": now, "cpu": time.process_time() - cpu}
+            time.sleep(_POLL_SECS)
+    finally:
+        index.close()
+    return found
+
+
+def load(work: str, folder: str, records: int) -> dict[str, float]:
+    """Reads the losses as a DataFrame."""
+    import pandas  # noqa: F401
+
+    import rec_summary
+
+    with Stopwatch() as watch:
+        table = rec_summary.load(folder, tags="loss").scalars()
+    assert table["step"].iloc[-1] == records * _INTERVAL
+    return watch.result()
+
+
+def tail(work: str, folder: str, records: int, since: str = "") -> dict[str, float]:
+    """Prints the last loss with the command."""
+    more = ["--since", since] if since else []
+    command = [sys.executable, "-m", "rec_summary", "tail", folder, "--once", "--tags", "loss"]
+    with Stopwatch() as watch:
+        done = subprocess.run([*command, *more], check=True, capture_output=True, text=True)
+    assert f"step {records * _INTERVAL}" in done.stdout, done.stdout
+    return watch.result()
+
+
+def check(work: str, folder: str, records: int) -> dict[str, float]:
+    """Compares what stays of the loss with all that was recorded."""
+    import rec_summary
+
+    everything = np.concatenate(list(losses(records)))
+    table = rec_summary.load(folder, tags="loss").scalars()
+    places = table["step"].to_numpy() // _INTERVAL - 1
+    values = table["value"].to_numpy().astype(np.float32)
+    np.savez(Path(folder).with_suffix(".npz"), places=places, values=values)
+    assert (everything[places] == values).all()
+    extremes = abs(float(values.min()) - float(everything.min()))
+    extremes += abs(float(values.max()) - float(everything.max()))
+    moved, different, fewest = 0, 0.0, _PIXELS
+    for tenth in range(_TENTHS):
+        first, last = records * tenth // _TENTHS, records * (tenth + 1) // _TENTHS
+        kept = slice(*np.searchsorted(places, (first, last)))
+        width = max(_widest(folder, first, last) / _INTERVAL, (last - first) / _PIXELS)
+        columns = min(max(int((last - first) / width), 1), _PIXELS)
+        full = _extents(np.arange(last - first), everything[first:last], last - first, columns)
+        drawn = _extents(places[kept] - first, values[kept], last - first, columns)
+        moved = max(moved, _moved(full, drawn))
+        height = (full[1].max() - full[0].min()) / _ROWS
+        apart = np.maximum(abs(full[0] - drawn[0]), abs(full[1] - drawn[1]))
+        different = max(different, 100 * float((apart > height).mean()))
+        fewest = min(fewest, columns)
+    return {
+        "points": len(values),
+        "extremes": extremes,
+        "moved": moved,
+        "different": different,
+        "columns": fewest,
+    }
+
+
+def _widest(folder: str, first: int, last: int) -> int:
+    """Returns the width of the widest bucket of the files with some records, in steps."""
+    from rec_summary.records.format.names import Kind
+    from rec_summary.records.reading.compacted import compaction_of
+    from rec_summary.records.reading.runs import list_files
+    from rec_summary.series.batch import SUMMARY
+    from rec_summary.series.event_reader import EventReader
+    from rec_summary.series.report import Report
+
+    widest = _INTERVAL
+    for file in list_files(folder):
+        compaction = compaction_of(file)
+        if file.name.kind is not Kind.SUMMARY or compaction is None:
+            continue
+        with EventReader(file, Report(), steps_only=True) as reader:
+            steps = [batch.steps for batch in reader if batch.kind == SUMMARY]
+        if steps[0][0] <= last * _INTERVAL and steps[-1][-1] >= first * _INTERVAL:
+            widest = max(widest, compaction.bucket_steps)
+    return widest
+
+
+def _extents(places: Any, values: Any, span: int, columns: int) -> tuple[Any, Any]:
+    """Returns the least and the greatest value of each column of a picture."""
+    least, greatest = np.full(columns, np.inf), np.full(columns, -np.inf)
+    column = places * columns // span
+    np.minimum.at(least, column, values)
+    np.maximum.at(greatest, column, values)
+    return least, greatest
+
+
+def _moved(full: tuple[Any, Any], drawn: tuple[Any, Any]) -> int:
+    """Returns by how many columns a picture's extremes are moved; more than 1 is not looked for."""
+    if (drawn[0] < full[0]).any() or (drawn[1] > full[1]).any():
+        return 2  # something is drawn that was not recorded there
+    if (drawn[0] == full[0]).all() and (drawn[1] == full[1]).all():
+        return 0
+    least, greatest = (np.pad(each, 1, mode="edge") for each in drawn)
+    least = np.minimum(np.minimum(least[:-2], least[1:-1]), least[2:])
+    greatest = np.maximum(np.maximum(greatest[:-2], greatest[1:-1]), greatest[2:])
+    return 1 if (least <= full[0]).all() and (greatest >= full[1]).all() else 2
+
+
+def _draw(base: Path, records: int, budget: int) -> None:
+    """Draws the year: bytes on disk, what stays of the loss, and how far apart it is."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    samples = [_Disk(*each) for each in json.loads((base / "year.json").read_text())]
+    kept = np.load(base / "year.npz")
+    days = 365 / records
+    figure = Figure(figsize=(8.4, 6.6), dpi=110, layout="constrained")
+    FigureCanvasAgg(figure)
+    disk, loss, apart = figure.subplots(3, 1, sharex=True)
+    when = [each.record * days for each in samples]
+    disk.plot(when, [each.nbytes / _MB for each in samples], color=_INK)
+    disk.axhline(budget / _MB, color=_BOUND, linestyle="--", linewidth=1)
+    disk.annotate("budget", (1, budget / _MB), xytext=(0, 3), textcoords="offset points")
+    disk.set_ylim(0, 1.2 * budget / _MB)
+    disk.set_title("record files on disk (MB)", fontsize=10, loc="left")
+    everything = np.concatenate(list(losses(records)))
+    edges = np.arange(_PIXELS) * (365 / _PIXELS)
+    for (least, greatest), colour, label in (
+        (_extents(np.arange(records), everything, records, _PIXELS), _PALE, "all points"),
+        (_extents(kept["places"], kept["values"], records, _PIXELS), _INK, "points that stay"),
+    ):
+        edge = {"facecolor": "none", "edgecolor": colour, "linewidth": 0.7}
+        style = edge if colour == _INK else {"facecolor": colour, "linewidth": 0}
+        loss.fill_between(edges, least, greatest, step="post", label=label, **style)
+    loss.legend(fontsize=8, frameon=False, loc="upper right")
+    loss.set_title("loss, least and greatest of each pixel", fontsize=10, loc="left")
+    counts = np.bincount(kept["places"] * _PIXELS // records, minlength=_PIXELS)
+    apart.step(
+        edges, records * _INTERVAL / _PIXELS / np.maximum(counts, 1), color=_INK, where="post"
+    )
+    apart.set_yscale("log")
+    apart.set_title("steps for each point of the loss that stays", fontsize=10, loc="left")
+    apart.set_xlabel("day")
+    for plot in (disk, loss, apart):
+        plot.grid(axis="y", color=_GRID, linewidth=0.6)
+        plot.set_axisbelow(True)
+        plot.set_xlim(0, 365)
+        plot.tick_params(labelsize=8)
+        for side in ("top", "right"):
+            plot.spines[side].set_visible(False)
+    figure.savefig(_PICTURE, metadata={"Software": None})
