@@ -3,7 +3,7 @@
 A directory is listed again only when its time of modification says that a name was added or
 removed. Of the files, only the newest of each writer is checked every time, because the others
 are complete. So a poll of a hundred idle runs takes a few hundred calls of `stat`. Of more than
-five hundred directories, those that changed last are checked every time, and the others in turn.
+three hundred directories, those that changed last are checked every time, and the others in turn.
 Polling is used because it works on network file systems, where notifications of other hosts'
 writes do not arrive.
 """
@@ -34,7 +34,8 @@ from rec_summary.records.remote import NoSuchPlace, Url, to_place
 _SETTLED_SECS: Final = 2.0  # a directory may change again without a change of its time before
 _LIST_SECS: Final = 5.0  # a list of a URL takes a request for each thousand files
 _RESCAN_SECS: Final = 30.0  # not every file system reports that a directory has changed
-_MOST_CHECKED: Final = 500  # directories of a poll, unless more are written to
+_MOST_CHECKED: Final = 300  # directories of a poll, unless more are written to
+_LONGEST_TURN: Final = 20  # polls of a very large tree
 _RECENT_SECS: Final = 60.0
 
 logger = logging.getLogger("rec_summary")
@@ -158,7 +159,8 @@ class RunPoller:
             if self._recent[oldest] >= limit:
                 break
             del self._recent[oldest]
-        turn = list(itertools.islice(self._others, _MOST_CHECKED // 2))
+        share = max(_MOST_CHECKED // 2, len(known) // _LONGEST_TURN)
+        turn = list(itertools.islice(self._others, share))
         if not turn:
             self._others = iter(list(known))
         # New runs appear in directories without records.
