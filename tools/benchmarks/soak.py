@@ -123,8 +123,8 @@ def soak(settings: Settings) -> tuple[str, list[Row]]:
     setting = (
         f"A year of {records * _INTERVAL:,} steps, of which each {_INTERVAL}th is recorded, "
         f"under a budget of {budget / _MB:,.0f} MB: {scale:g} of 10^9 steps and of 1 GiB. Both "
-        "have the same share of bytes that stay; how coarse each part is also depends on how "
-        "fast the machine compacts. What is read grows with the budget. The steps are made fast,"
+        "have the same share of bytes that stay; how coarse each part is differs a little "
+        "between sizes. What is read grows with the budget. The steps are made fast,"
         " the writer, its compaction and the readers are the real ones. A "
         f"record has the loss and the learning rate, each {_EVERY_METRICS}th metrics, each "
         f"{_EVERY_HISTOGRAMS}th histograms and counters. Compaction's share is its CPU time, "
