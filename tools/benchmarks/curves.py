@@ -7,15 +7,21 @@ The exponent is the slope of the logarithms: 1 is linear, 2 quadratic. It is mea
 from __future__ import annotations
 
 import math
+import shutil
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from rec_summary import export_tensorboard
 from rec_summary._pb.summary_pb2 import Event, MetricStates, Summary, TopIds
+from rec_summary.alerts.rules import read_rule
+from rec_summary.alerts.states import Transition
+from rec_summary.alerts.watching import watch
 from rec_summary.metrics.state import kind_of
 from rec_summary.metrics.throughput import Throughput
 from rec_summary.records.format.framing import frame
+from rec_summary.scrubbing import scrubbed
 from rec_summary.tensorboard.provider.run_index import RunIndex
 from rec_summary.values.recommender import encode_state
 
@@ -47,7 +53,7 @@ def curves(settings: Settings) -> tuple[str, list[Row]]:
         rows.append(Row(f"{name}: exponent", "", [exponent]))
     setting = (
         "Exports of n, 2n and 4n of each, in one process but for `--jobs`; of what is served, the "
-        "time until it has been read."
+        "time until it has been read; of a watch, the time until it has ended or all is judged."
     )
     return setting, rows
 
@@ -58,8 +64,8 @@ def _write(folder: Path, rank: int, events: list[Event]) -> None:
     path.write_bytes(b"".join(frame(each.SerializeToString()) for each in events))
 
 
-def _scalar(step: int) -> Event:
-    value = Summary.Value(tag="loss", scalar_value=step)
+def _scalar(step: int, number: float | None = None) -> Event:
+    value = Summary.Value(tag="loss", scalar_value=step if number is None else number)
     return Event(step=step, wall_time=_BEGUN + step, summary=Summary(value=[value]))
 
 
@@ -81,6 +87,20 @@ def _rotated(folder: Path, count: int) -> None:
         step.summary.value.add(tag="top", top_ids=TopIds(ids=[number], counts=[1]))
         path = folder / f"events.out.events.summary.{_BEGUN + number}.0.host_MS"
         path.write_bytes(frame(step.SerializeToString()))
+
+
+def _alternating(folder: Path, count: int) -> None:
+    """One run whose values rise in the first half and alternate in the second."""
+    half = count // 2
+    numbers = [min(step, half) + step % 2 for step in range(count)]
+    _write(folder, 0, [_scalar(step, number) for step, number in enumerate(numbers)])
+
+
+def _words(folder: Path, count: int) -> None:
+    """Texts of so many characters that look like the beginnings of credentials."""
+    folder.mkdir(parents=True)
+    for number, part in enumerate(("a:b@", "s3://a:", "key=", "://", "a/")):
+        (folder / str(number)).write_text(part * (count // len(part)))
 
 
 def _states(folder: Path, count: int) -> None:
@@ -110,6 +130,32 @@ def _export_jobs(records: Path, logs: Path) -> None:
     export_tensorboard(records, logs, jobs=2)
 
 
+def _judge(records: Path, logs: Path) -> None:
+    rule = read_rule("loss drops 50% within 1000000 steps")
+    for _ in watch(records, [rule], stop=threading.Event(), once=True, history=True):
+        pass
+
+
+def _delete(records: Path, logs: Path) -> None:
+    """Watches runs with an alert each until all are gone; puts them back for the next round."""
+    stop = threading.Event()
+    news = watch(records, [read_rule("loss >= 0")], stop=stop, interval=0.0)
+    firing = sum(isinstance(next(news), Transition) for _ in records.iterdir())
+    shutil.move(records, logs)
+    records.mkdir()
+    while firing:
+        each = next(news)
+        firing -= isinstance(each, Transition) and not each.firing
+    stop.set()
+    records.rmdir()
+    shutil.move(logs, records)
+
+
+def _scrub(records: Path, logs: Path) -> None:
+    for path in records.iterdir():
+        scrubbed(path.read_text())
+
+
 _Case = tuple[int, Callable[[Path, int], None], Callable[[Path, Path], None]]
 _CASES: dict[str, _Case] = {
     "runs, two jobs": (1_000, _runs, _export_jobs),
@@ -117,4 +163,7 @@ _CASES: dict[str, _Case] = {
     "metric states of two ranks": (1_000, _states, _export),
     "files of one run, served": (1_000, _rotated, _serve),
     "runs, served": (1_000, _runs, _serve),
+    "values in a window of an alert": (20_000, _alternating, _judge),
+    "runs deleted under watch": (500, _runs, _delete),
+    "characters without secrets": (40_000, _words, _scrub),
 }
