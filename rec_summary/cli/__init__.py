@@ -1,4 +1,4 @@
-"""The `rec-summary` command: thin, one function for each sub-command.
+"""The `rec-summary` command: thin, one module for each sub-command, which is why there are many.
 
 Only click is loaded here. What a sub-command needs is imported when it runs, so that
 `rec-summary --help` answers at once.

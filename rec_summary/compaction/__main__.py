@@ -53,8 +53,8 @@ class _Pacer:
             readable, _, _ = select.select([self._descriptor], [], [], left)
             if not readable:
                 return
-            told = os.read(self._descriptor, 64)
-            if not told or ENDED in told:
+            received = os.read(self._descriptor, 64)
+            if not received or ENDED in received:
                 raise _WriterEnded
             self._hurries, deadline = True, 0.0
 

@@ -11,7 +11,7 @@ from rec_summary.series.sampling import ScalarSampler, m4
 from rec_summary.tensorboard.dashboards.points import Plugin, Point
 
 KEPT_SCALARS: Final = 10_000
-"""Points of a series of scalars that are kept: more than a page asks for, unless it is told to."""
+"""Points of a series of scalars that are kept: more than a page asks for, unless a limit is set."""
 
 _PER_BUCKET: Final = 4
 _LEAST_PER_BUCKET: Final = 2  # of a smooth series, the first and the last are the extremes
