@@ -14,7 +14,8 @@ from typing import Any
 
 from rec_summary.scrubbing import scrubbed
 
-_MAX_RECEIVED = 200  # a repr longer than this hides the rest of the message
+_LONGEST_REPR = 200  # a repr longer than this hides the rest of the message
+_LONGEST_TEXT = 1_000  # a path and the reason behind it; paths are often longer than 200
 
 
 def three_part(what: str, received: object, expected: str) -> str:
@@ -22,12 +23,17 @@ def three_part(what: str, received: object, expected: str) -> str:
 
     Args:
         what: What is invalid, for example ``"collect_freq"``.
-        received: The value; its ``repr`` is shown, without credentials, cut when it is very long.
+        received: The value; its ``repr`` is shown, without credentials, cut in the middle
+            when it is very long.
         expected: What is accepted, for example ``"an int of at least 1"``.
     """
-    shown = scrubbed(received if isinstance(received, _Verbatim) else repr(received))
-    if len(shown) > _MAX_RECEIVED:
-        shown = shown[: _MAX_RECEIVED - 1] + "…"
+    is_text = isinstance(received, _Verbatim)
+    shown = scrubbed(received if is_text else repr(received))
+    longest = _LONGEST_TEXT if is_text else _LONGEST_REPR
+    if len(shown) > longest:
+        # Both ends stay: the end of a path is the file, the end of a text the offset or reason.
+        half = longest // 2
+        shown = f"{shown[: half - 1]}…{shown[-half:]}"
     return f"{what} is invalid. Received: {shown}. Expected: {expected}."
 
 

@@ -13,6 +13,19 @@ def test_a_long_value_does_not_hide_what_was_expected():
     assert text.endswith("Expected: a shorter one.")
 
 
+def test_a_path_of_the_longest_length_hides_neither_the_file_nor_the_reason():
+    path = "/check/" + "directory/" * 60 + "events.summary.1"
+    text = three_part("the source", verbatim(f"2 files; {path}, offset 0: it is cut"), "records")
+    assert "Received: 2 files; /check/directory/" in text
+    assert "directory/events.summary.1, offset 0: it is cut. Expected: records." in text
+    longer = three_part(
+        "the source", verbatim(f"2 files; /{'x' * 9_000}/last, offset 7"), "records"
+    )
+    assert len(longer) < 1_100
+    assert "Received: 2 files; /xxx" in longer
+    assert "xxx/last, offset 7. Expected" in longer
+
+
 def test_verbatim_text_has_no_quotation_marks():
     assert "Received: 3 of 9 bytes." in three_part("it", verbatim("3 of 9 bytes"), "9")
 
