@@ -28,7 +28,7 @@ def three_part(what: str, received: object, expected: str) -> str:
         expected: What is accepted, for example ``"an int of at least 1"``.
     """
     is_text = isinstance(received, _Verbatim)
-    shown = scrubbed(received if is_text else repr(received))
+    shown = scrubbed(str(received) if is_text else repr(received))
     longest = _LONGEST_TEXT if is_text else _LONGEST_REPR
     if len(shown) > longest:
         # Both ends stay: the end of a path is the file, the end of a text the offset or reason.

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 import logging
 import os
 import shlex
@@ -17,9 +16,11 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Annotated, Final
 
+import msgspec
 from google.protobuf.message import DecodeError
+from msgspec import Meta, Struct
 
 from rec_summary._pb.lineage_pb2 import LineageEvent, RunState, TrainLineage
 from rec_summary.errors import RecordError
@@ -86,6 +87,19 @@ class Participant:
     settings: Settings
 
 
+_Int32 = Annotated[int, Meta(ge=0, lt=1 << 31)]
+
+
+class _Rank(Struct):
+    """What a rank has stored in its directory."""
+
+    settings: dict[str, str]
+    rank_size: _Int32
+    host: str
+    pid: _Int32
+    time: float
+
+
 @contextlib.contextmanager
 def chosen(named: str, way: str, who: Participant, lock: str | None) -> Iterator[Choice]:
     """Chooses the directory of a training; no other process chooses meanwhile.
@@ -132,8 +146,8 @@ def evaluated(named: str, network: Settings) -> str:
     found, others = [], 0
     for path in _trainings(named):
         for each in _stored(path).values():
-            if network and network.items() <= each["settings"].items():
-                found.append((each["time"], path))
+            if network and network.items() <= each.settings.items():
+                found.append((each.time, path))
             else:
                 others += 1
     path = max(found)[1] if found else named
@@ -165,8 +179,8 @@ def other_writer(directory: str, rank: int) -> str | None:
     if any(is_open_here(path) for path in paths):
         return f"another recorder of this process (pid {os.getpid()}, host {this_host()})"
     known = _stored(directory).get(rank)
-    if known is not None and known["host"]:
-        return f"the process {known['pid']} on the host {known['host']}"
+    if known is not None and known.host:
+        return f"the process {known.pid} on the host {known.host}"
     return f"the process that writes {os.path.basename(paths[-1])}"
 
 
@@ -242,7 +256,7 @@ def _differences(directory: str, who: Participant) -> Differences:
             return {}
     before = {} if stored else _recorded(directory)
     if known is not None:
-        before = known["settings"]
+        before = known.settings
     return {
         name: (before[name], value)
         for name, value in who.settings.items()
@@ -288,59 +302,34 @@ def _below(named: str, who: Participant) -> str:
     return path
 
 
-def _is_joinable(directory: str, rank: int, known: dict[str, Any], who: Participant) -> bool:
+def _is_joinable(directory: str, rank: int, known: _Rank, who: Participant) -> bool:
     """Whether a rank that has recorded in a directory trains together with `who`."""
-    if known["rank_size"] != who.rank_size or who.rank_size == 1:
+    if known.rank_size != who.rank_size or who.rank_size == 1:
         return False
-    alive = writer_is_alive(directory, _state(rank, known))
+    alive = writer_is_alive(directory, RunState(rank=rank, host=known.host, pid=known.pid))
     if alive is None:  # on another host
-        return time.time() - known["time"] < _JOIN_SECS
+        return time.time() - known.time < _JOIN_SECS
     return alive
 
 
-def _stored(directory: str) -> dict[int, dict[str, Any]]:
+def _stored(directory: str) -> dict[int, _Rank]:
     """Returns what each rank has stored in a directory; nothing if it cannot be read."""
     try:
-        content = json.loads(read_plain(os.path.join(directory, SETTINGS_NAME), _MOST_BYTES))
-        found = {
-            int(rank): {
-                "settings": {str(k): str(v) for k, v in each["settings"].items()},
-                "rank_size": int(each["rank_size"]),
-                "host": str(each["host"]),
-                "pid": int(each["pid"]),
-                "time": float(each["time"]),
-            }
-            for rank, each in content.items()
-        }
-        for rank, each in found.items():
-            _state(rank, each)  # raises ValueError for numbers out of range
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        content = read_plain(os.path.join(directory, SETTINGS_NAME), _MOST_BYTES)
+        return msgspec.json.decode(content, type=dict[_Int32, _Rank])
+    except (OSError, ValueError, RecursionError):
         return {}
-    except (ArithmeticError, RecursionError):  # an infinite number; brackets in brackets
-        return {}
-    return found
-
-
-def _state(rank: int, known: dict[str, Any]) -> RunState:
-    """Returns the process of a rank that has stored its settings."""
-    return RunState(rank=rank, rank_size=known["rank_size"], host=known["host"], pid=known["pid"])
 
 
 def _store(directory: str, who: Participant) -> None:
     """Stores the settings of a rank. Where that fails, the next training compares lineage."""
-    own = {
-        "settings": dict(who.settings),
-        "rank_size": who.rank_size,
-        "host": this_host(),
-        "pid": os.getpid(),
-        "time": time.time(),
-    }
-    content = json.dumps({**_stored(directory), who.rank: own}, indent=1)
+    own = _Rank(dict(who.settings), who.rank_size, this_host(), os.getpid(), time.time())
+    content = msgspec.json.encode({**_stored(directory), who.rank: own})
     with (
         contextlib.suppress(OSError),
         write_atomically(os.path.join(directory, SETTINGS_NAME), FILE_MODE) as file,
     ):
-        file.write(content.encode("utf-8", "replace"))
+        file.write(msgspec.json.format(content, indent=1))
 
 
 def _recorded(directory: str) -> dict[str, str]:

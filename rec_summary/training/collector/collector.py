@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from mindspore.train import Callback
 
-from rec_summary._pb import lineage_pb2
+from rec_summary._pb.lineage_pb2 import LineageEvent, RunState
 from rec_summary.records.failures import Troubles
 from rec_summary.records.writing.background import DEFAULT_FLUSH_SECS
 from rec_summary.records.writing.retention import Retention
@@ -249,7 +249,7 @@ class SummaryCollector(Callback):
             Whether it has them.
         """
         if self._run is not None:
-            self._refresh_lineage(self._run, lineage.Status.RUNNING)
+            self._refresh_lineage(self._run, RunState.RUNNING)
         return self._recorder.flush()
 
     def __enter__(self) -> SummaryCollector:
@@ -308,7 +308,7 @@ class SummaryCollector(Callback):
         if self._options.collect.dataset_graph and dataset is not None:
             with self._troubles.attempt("dataset graph"):
                 self._write_lineage(dataset_graph(dataset))
-        self._refresh_lineage(run, lineage.Status.RUNNING)
+        self._refresh_lineage(run, RunState.RUNNING)
 
     @_guarded
     def on_train_epoch_begin(self, run_context: Any) -> None:
@@ -349,7 +349,7 @@ class SummaryCollector(Callback):
             if self._checkpoints.unit == "step":
                 self._checkpoints.take(lineage.backbone(view), step, view.batch_num)
         if run.lineage_due(begun):
-            self._refresh_lineage(run, lineage.Status.RUNNING)
+            self._refresh_lineage(run, RunState.RUNNING)
         if self._health.due(begun):
             self._record_health(step)
 
@@ -383,7 +383,7 @@ class SummaryCollector(Callback):
         """Records the metrics of the evaluation."""
         self._record_evaluation(StepView(run_context))
 
-    def _begin(self, view: StepView, environment: lineage.Environment, run: TrainRun) -> Choice:
+    def _begin(self, view: StepView, environment: RunState, run: TrainRun) -> Choice:
         """Chooses the directory of a training, and opens the files."""
         if self._totals is not None or self._recorder.is_open:  # this collector goes on
             self._open(environment)
@@ -405,7 +405,7 @@ class SummaryCollector(Callback):
         announce(options.summary_dir, choice, environment.rank)
         return choice
 
-    def _open(self, environment: lineage.Environment) -> None:
+    def _open(self, environment: RunState) -> None:
         self._recorder.open(environment.rank)
         if self._exporter is None and self._options.export_npy:
             self._exporter = NpyExporter(self.summary_dir)
@@ -419,7 +419,7 @@ class SummaryCollector(Callback):
                 self._options.durability.lock,
             )
 
-    def _write_lineage(self, event: lineage_pb2.LineageEvent) -> None:
+    def _write_lineage(self, event: LineageEvent) -> None:
         if self._writes_lineage:
             self._recorder.write_message(event)
 
@@ -431,7 +431,7 @@ class SummaryCollector(Callback):
             text = "there is no computation graph in PyNative mode; graph mode has one"
             self._troubles.report("graph", text)
 
-    def _refresh_lineage(self, run: TrainRun, status: lineage.Status, reason: str = "") -> None:
+    def _refresh_lineage(self, run: TrainRun, status: RunState.Status, reason: str = "") -> None:
         if self._options.collect.train_lineage and self._recorder.is_open:
             with self._troubles.attempt("train lineage"):
                 self._write_lineage(run.lineage(status, reason, self._troubles.counts))
@@ -448,7 +448,7 @@ class SummaryCollector(Callback):
             run.snapshots.close()
             status, reason = run.ending(error, self._signals.signal_name)
             self._refresh_lineage(run, status, reason)
-            if status is lineage.Status.STOPPED and reason.startswith(_INTERRUPTS):
+            if status == RunState.STOPPED and reason.startswith(_INTERRUPTS):
                 self._interrupted = reason
             self._record_health(run.totals.step)
 

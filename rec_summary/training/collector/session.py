@@ -7,17 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from rec_summary._pb import lineage_pb2
+from rec_summary._pb.lineage_pb2 import LineageEvent, RunState
 from rec_summary.records.failures import Troubles
 from rec_summary.training.collector.options import CollectorOptions
 from rec_summary.training.collector.snapshots import Snapshots
-from rec_summary.training.lineage.lineage import (
-    Environment,
-    Progress,
-    Status,
-    describe_dataset,
-    train_lineage,
-)
+from rec_summary.training.lineage.lineage import describe_dataset, train_lineage
 from rec_summary.training.lineage.optimizers import find_optimizers
 from rec_summary.training.step_view import StepView
 
@@ -93,7 +87,7 @@ class TrainRun:
     def __init__(
         self,
         view: StepView,
-        environment: Environment,
+        environment: RunState,
         before: Totals | None,
         options: CollectorOptions,
         troubles: Troubles,
@@ -185,33 +179,32 @@ class TrainRun:
         return self._steps_seen == 1 or now - self._lineage_written >= self._options.lineage_secs
 
     def lineage(
-        self, status: Status, reason: str, troubles: Mapping[str, int]
-    ) -> lineage_pb2.LineageEvent:
+        self, status: RunState.Status, reason: str, troubles: Mapping[str, int]
+    ) -> LineageEvent:
         """Returns the current train lineage."""
         self._lineage_written = time.monotonic()
         self._learning_rate = self._last_learning_rate()
         return self._lineage(status, reason, troubles, self._last_loss())
 
-    def interrupted_lineage(
-        self, reason: str, troubles: Mapping[str, int]
-    ) -> lineage_pb2.LineageEvent:
+    def interrupted_lineage(self, reason: str, troubles: Mapping[str, int]) -> LineageEvent:
         """Returns the train lineage of a run that is stuck; it asks MindSpore for no value."""
-        return self._lineage(Status.STOPPED, reason, troubles, None)
+        return self._lineage(RunState.STOPPED, reason, troubles, None)
 
     def _lineage(
-        self, status: Status, reason: str, troubles: Mapping[str, int], loss: float | None
-    ) -> lineage_pb2.LineageEvent:
-        progress = Progress(
+        self, status: RunState.Status, reason: str, troubles: Mapping[str, int], loss: float | None
+    ) -> LineageEvent:
+        state = RunState(
             status=status,
-            reason=reason,
+            reason=reason or None,
             step=self._step,
-            samples=self._samples,
+            epoch=self._view.epoch,
+            samples=self._samples or None,
             start_time=self._start_time,
-            loss=loss,
-            learning_rate=self._learning_rate,
             troubles=troubles,
         )
-        return train_lineage(self._view, self.data, self.optimizers, self._environment, progress)
+        state.MergeFrom(self._environment)
+        rate = self._learning_rate
+        return train_lineage(self._view, self.data, self.optimizers, state, loss, rate)
 
     def _last_loss(self) -> float | None:
         if self._view.get("net_outputs") is None:
@@ -228,7 +221,7 @@ class TrainRun:
 
     def ending(
         self, error: BaseException | None, signal_name: str | None = None
-    ) -> tuple[Status, str]:
+    ) -> tuple[RunState.Status, str]:
         """Returns how the run ended, and the reason.
 
         Args:
@@ -236,13 +229,13 @@ class TrainRun:
             signal_name: The signal that has arrived, or None.
         """
         if isinstance(error, KeyboardInterrupt):
-            return Status.STOPPED, signal_name or "KeyboardInterrupt"
+            return RunState.STOPPED, signal_name or "KeyboardInterrupt"
         if isinstance(error, SystemExit):
-            return Status.STOPPED, signal_name or f"SystemExit({error.code})"
+            return RunState.STOPPED, signal_name or f"SystemExit({error.code})"
         if error is not None:
             text = f"{type(error).__name__}: {error}".strip()
-            return Status.FAILED, text.splitlines()[0][:_REASON_CHARS]
+            return RunState.FAILED, text.splitlines()[0][:_REASON_CHARS]
         reason = str(self._view.get("stop_reason") or "")
         if self.reached_end and not self._view.stop_requested:
-            return Status.FINISHED, reason
-        return Status.STOPPED, reason or ("asked to stop" if self.reached_end else "left early")
+            return RunState.FINISHED, reason
+        return RunState.STOPPED, reason or ("asked to stop" if self.reached_end else "left early")

@@ -67,7 +67,8 @@ def training_settings(
             found[f"recommender.{name}"] = _text(getattr(recommender, name))
         for name, task in recommender.tasks.items():
             found[f"recommender.tasks.{name}"] = _text(vars(task))
-    return found
+    # A lone surrogate, as in a path that is not UTF-8, cannot be stored.
+    return {name: text.encode("utf-8", "replace").decode() for name, text in found.items()}
 
 
 def network_settings(view: StepView, troubles: Troubles) -> dict[str, str]:

@@ -6,8 +6,6 @@ in fields of our own, which older readers skip.
 
 from __future__ import annotations
 
-import dataclasses
-import enum
 import json
 import math
 import os
@@ -22,6 +20,7 @@ import numpy as np
 from mindspore import nn
 
 from rec_summary._pb import lineage_pb2
+from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary.records.failures import Troubles
 from rec_summary.records.format.names import this_host
 from rec_summary.training import _mindspore, loaded
@@ -33,35 +32,17 @@ _INT32_MAX: Final = 2**31 - 1
 _PATH_ATTRIBUTES: Final = ("dataset_files", "dataset_file", "dataset_dir")
 
 
-@dataclass(frozen=True)
-class Environment:
-    """The process that records. The fields have the names of those of `RunState`.
+def this_environment() -> RunState:
+    """Returns this process: rank, number of ranks, host, process id, and versions.
 
-    Attributes:
-        rank: Its rank among the processes that train together, from 0 on.
-        rank_size: The number of these processes.
-        host: The name of the host.
-        pid: The process id.
-        mindspore_version: The version of MindSpore.
-        rec_summary_version: The version of this package.
+    It is rank 0 of 1 unless MindSpore's communication is initialised.
     """
-
-    rank: int
-    rank_size: int
-    host: str
-    pid: int
-    mindspore_version: str
-    rec_summary_version: str
-
-
-def this_environment() -> Environment:
-    """Returns this process; it is rank 0 of 1 unless MindSpore's communication is initialised."""
     rank, rank_size = loaded.rank_and_size()
     try:
         own_version = version("rec_summary")
     except PackageNotFoundError:  # a checkout on PYTHONPATH
         own_version = "unknown"
-    return Environment(
+    return RunState(
         rank=rank,
         rank_size=rank_size,
         host=this_host(),
@@ -132,89 +113,55 @@ def _path(dataset: Any) -> str | None:
     return None
 
 
-class Status(enum.Enum):
-    """The status of a run."""
-
-    RUNNING = lineage_pb2.RunState.RUNNING
-    FINISHED = lineage_pb2.RunState.FINISHED
-    STOPPED = lineage_pb2.RunState.STOPPED
-    FAILED = lineage_pb2.RunState.FAILED
-
-
-@dataclass(frozen=True)
-class Progress:
-    """The progress of a run.
-
-    Attributes:
-        status: Its status.
-        reason: Why it stopped or failed, in one line; empty otherwise.
-        step: The last step trained.
-        samples: Samples seen; 0 if unknown.
-        start_time: Its start, in seconds since the epoch.
-        loss: The last loss; None if unknown.
-        learning_rate: The last learning rate (of the first group); None if unknown.
-        troubles: Telemetry failures by kind.
-    """
-
-    status: Status
-    reason: str
-    step: int
-    samples: int
-    start_time: float
-    loss: float | None
-    learning_rate: float | None
-    troubles: Mapping[str, int]
-
-
 def train_lineage(
     view: StepView,
     data: DatasetInfo,
     optimizers: list[Any],
-    environment: Environment,
-    progress: Progress,
+    state: RunState,
+    loss: float | None,
+    learning_rate: float | None,
 ) -> lineage_pb2.LineageEvent:
-    """Returns the current train lineage. A field that the callback arguments lack stays empty."""
+    """Returns the current train lineage. A field that the callback arguments lack stays empty.
+
+    Args:
+        view: The callback arguments.
+        data: The data set.
+        optimizers: The optimizers.
+        state: The process and its progress; what is known of the data set is added.
+        loss: The last loss; None if unknown.
+        learning_rate: The last learning rate (of the first group); None if unknown.
+    """
     loss_fn, parallel_mode = loss_function(view), view.get("parallel_mode")
     checkpoint = _latest_checkpoint(view)
     # protobuf leaves out a field that is None.
     message = lineage_pb2.TrainLineage(
         hyper_parameters=lineage_pb2.TrainLineage.HyperParameters(
             epoch=_epochs(view),
-            device_num=int(view.get("device_number") or environment.rank_size),
+            device_num=int(view.get("device_number") or state.rank_size),
             parallel_mode=None if parallel_mode is None else str(parallel_mode),
             optimizer=", ".join(type(each).__name__ for each in optimizers) or None,
-            learning_rate=progress.learning_rate,
+            learning_rate=learning_rate,
             loss_function=None if loss_fn is None else type(loss_fn).__name__,
             batch_size=_clip(data.batch_size) or None,
         ),
         algorithm=lineage_pb2.TrainLineage.Algorithm(
-            network=type(backbone(view)).__name__, loss=progress.loss
+            network=type(backbone(view)).__name__, loss=loss
         ),
         model=lineage_pb2.TrainLineage.Model(
             path=json.dumps({"ckpt": checkpoint}),
             size=os.path.getsize(checkpoint) if checkpoint else 0,
         ),
-        run_state=lineage_pb2.RunState(
-            status=progress.status.value,
-            reason=progress.reason or None,
-            step=progress.step,
-            epoch=view.epoch,
-            samples=progress.samples or None,
-            start_time=progress.start_time,
-            troubles=progress.troubles,
-            unbounded=data.unbounded,
-            batch_size=data.batch_size or None,
-            dataset_size=data.size,
-            **dataclasses.asdict(environment),
-        ),
+        run_state=state,
     )
+    message.run_state.unbounded = data.unbounded
+    if data.batch_size:
+        message.run_state.batch_size = data.batch_size
     if data.path is not None:
         message.train_dataset.train_dataset_path = data.path
     if data.size is not None:
         message.train_dataset.train_dataset_size = _clip(data.size)
-    return lineage_pb2.LineageEvent(
-        wall_time=time.time(), step=progress.step, train_lineage=message
-    )
+        message.run_state.dataset_size = data.size
+    return lineage_pb2.LineageEvent(wall_time=time.time(), step=state.step, train_lineage=message)
 
 
 def evaluation_lineage(

@@ -11,8 +11,8 @@ import time
 import weakref
 from typing import Final
 
+from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary.records.failures import Troubles
-from rec_summary.training.lineage.lineage import Environment
 from rec_summary.training.recommender import inputs
 from rec_summary.training.recommender.aggregator import AggregateTask, Aggregator, ReportRequest
 from rec_summary.training.recommender.config import RecommenderMetrics
@@ -64,7 +64,7 @@ class RecommenderTelemetry:
         self._is_compiled = False
 
     def begin(
-        self, view: StepView, environment: Environment, directory: str | None, resume: bool = True
+        self, view: StepView, environment: RunState, directory: str | None, resume: bool = True
     ) -> None:
         """Finds the tables, and restores the state of an earlier process.
 
