@@ -169,14 +169,18 @@ def numeric(value: Any) -> float | None:
 
 
 def best_of(metric: str, values: Floats) -> float | None:
-    """Returns the best finite value of a metric, by its name; None if there is none.
+    """Returns the best finite value of a metric, by its name; None if there is none."""
+    costs = costs_of(metric, values)
+    return float(values[costs.argmin()]) if np.isfinite(costs).any() else None
 
-    Of losses and errors the least is best, of a calibration the nearest to 1, of a bias the nearest
-    to 0, and of anything else the greatest. The name of a recommender's task does not count.
+
+def costs_of(metric: str, values: Floats) -> Floats:
+    """Returns a number for each value of a metric, by its name: the least is that of the best one.
+
+    Of losses and errors the least value is best, of a calibration the nearest to 1, of a bias the
+    nearest to 0, and of anything else the greatest. The name of a recommender's task does not
+    count. A value that is not finite has an infinite cost.
     """
-    values = values[np.isfinite(values)]
-    if not len(values):
-        return None
     name = metric.lower()
     if name.startswith(PREFIX) and name.count("/") > 1:
         name = name.split("/")[-2]  # before the window
@@ -186,7 +190,7 @@ def best_of(metric: str, values: Floats) -> float | None:
         costs = abs(values - 1)
     else:
         costs = abs(values) if "bias" in name else -values
-    return float(values[costs.argmin()])
+    return np.where(np.isfinite(values), costs, np.inf)
 
 
 def _shown(value: Any) -> str:

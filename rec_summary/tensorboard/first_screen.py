@@ -14,6 +14,7 @@ from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.batch import SCALAR
 from rec_summary.series.event_reader import read_batches
+from rec_summary.series.overview.rows import METRICS
 from rec_summary.series.report import Report
 
 # The best tag first; of what is measured in several windows, one of the recent examples.
@@ -27,6 +28,9 @@ _METRICS: Final = (
     r"(eval/)?(.*/)?[^/]*[lL]oss[^/]*(/auto)?$",
     r"eval/",
 )
+LOSS_RANK: Final = 2
+"""The place of losses among the metrics of HParams (see `metric_rank`)."""
+
 _NO_METRIC: Final = r"(telemetry|rec_summary|recommender_detail)/"
 _PEEKED_RUNS: Final = 20
 _PEEKED_BYTES: Final = 1 << 24
@@ -84,6 +88,17 @@ def metric_rank(tag: str, group: str = "") -> int | None:
     if re.match(_NO_METRIC, name):
         return None
     return next((i for i, each in enumerate(_METRICS) if re.match(each, name)), None)
+
+
+def has_best(tag: str, group: str = "") -> bool:
+    """Whether HParams shows the best value of a metric beside the last one.
+
+    Args:
+        tag: The tag of a scalar.
+        group: As in `metric_rank`.
+    """
+    name = f"{group}/{tag}".lstrip("/")
+    return metric_rank(tag, group) is not None and re.match(METRICS, name) is not None
 
 
 def _tags_of(run: Run) -> Iterator[str]:

@@ -16,7 +16,9 @@ from tensorboard.plugins import base_plugin
 from tensorboard.plugins.hparams import api_pb2, metadata, plugin_data_pb2
 from tensorboard.plugins.hparams.backend_context import Context
 
-from rec_summary.tensorboard.first_screen import metric_rank
+from rec_summary.series.overview.rows import BEST as BEST_COLUMN
+from rec_summary.tensorboard.dashboards.groups import BEST
+from rec_summary.tensorboard.first_screen import LOSS_RANK, metric_rank
 
 PLUGIN: Final = "hparams"
 
@@ -24,22 +26,38 @@ _Tags = dict[str, dict[str, Any]]
 
 
 def chosen_metrics(infos: Iterable[Any], recorded: Container[str] | None = None) -> list[Any]:
-    """Returns those of HParams' metrics that matter, AUC before loss; all if there is none.
+    """Returns those of HParams' metrics that matter; all if there is none.
+
+    HParams shows the first five: an AUC, its best value, a loss, then further metrics, each with
+    its best value.
 
     Args:
         infos: Instances of `MetricInfo`.
         recorded: The tags to choose from; all others stay, behind the chosen ones. None for all.
     """
-    every, others, ranked = list(infos), [], []
-    for each in every:
-        rank = metric_rank(each.name.tag, each.name.group)
+    every, others = list(infos), []
+    ranked: dict[tuple[int, str, str], list[Any]] = {}  # a metric, and its best value
+    for each in sorted(every, key=lambda each: bool(_metric_of(each))):
+        group, metric = each.name.group, _metric_of(each) or each.name.tag
+        rank = metric_rank(metric, group)
         if rank is not None:
-            ranked.append((rank, each))
+            if metric != each.name.tag:
+                each.display_name = f"{group}/{metric}{BEST_COLUMN}".lstrip("/")
+            ranked.setdefault((rank, metric, group), []).append(each)
         elif recorded is not None and each.name.tag not in recorded:
             others.append(each)
     if not ranked:
         return every
-    return [each for _, each in sorted(ranked, key=lambda pair: pair[0])] + others
+    order = sorted(ranked)
+    losses = [each for each in order if each[0] == LOSS_RANK]
+    first = dict.fromkeys([*order[:1], *losses[:1], *order])
+    return [each for metric in first for each in ranked[metric]] + others
+
+
+def _metric_of(info: Any) -> str:
+    """Returns the tag of the metric of which a series has the best values; else ""."""
+    tag: str = info.name.tag
+    return tag.removeprefix(BEST) if tag.startswith(BEST) else ""
 
 
 def with_experiment(found: _Tags, shown: Any, recorded: Container[str]) -> _Tags:

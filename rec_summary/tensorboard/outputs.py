@@ -10,7 +10,7 @@ from __future__ import annotations
 import abc
 import itertools
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar, Final
 
 from msgspec import Struct
@@ -25,10 +25,13 @@ from rec_summary.series.report import Report
 from rec_summary.series.step_buffer import BufferState, Finished, Restart, StepBuffer
 from rec_summary.series.text import printable, reason
 from rec_summary.tensorboard import dashboards
-from rec_summary.tensorboard.dashboards.groups import grouped
-from rec_summary.tensorboard.dashboards.points import Plugin, Point, ValueMapper
+from rec_summary.tensorboard.best_values import BestPoint, BestSeries, BestValues
+from rec_summary.tensorboard.dashboards.groups import BEST, grouped
+from rec_summary.tensorboard.dashboards.points import SCALARS, Plugin, Point, ValueMapper
+from rec_summary.tensorboard.dashboards.scalars import scalar
 
 COMPUTATION: Final = "graph"
+BEST_KIND: Final = "best"
 EVALUATION_RUN: Final = "eval"
 # TensorBoard gives a meaning to tags that begin so: no recorded series may have one.
 _RESERVED: Final = "_hparams_/"
@@ -120,6 +123,7 @@ class RunOutput(abc.ABC):
 
     Attributes:
         name: The run's name.
+        is_evaluation: Whether its scalars are metrics of evaluations.
     """
 
     _draws: ClassVar[bool] = True
@@ -133,6 +137,9 @@ class RunOutput(abc.ABC):
         steps: BufferState | None = None,
         tags: Iterable[tuple[str, str, str, str]] = (),
         graphs: dict[str, list[Checksum]] | None = None,
+        best: dict[str, BestSeries] | None = None,
+        *,
+        is_evaluation: bool = False,
     ) -> None:
         """Begins a run, or continues one.
 
@@ -143,14 +150,18 @@ class RunOutput(abc.ABC):
             steps: The state of an earlier step buffer.
             tags: The state of earlier tags.
             graphs: The checksums of graphs that are shown already, by kind; kept up to date.
+            best: The best values so far, by the tags of metrics; kept up to date.
+            is_evaluation: Whether its scalars are metrics of evaluations.
         """
         self.name = name
+        self.is_evaluation = is_evaluation
         self._report = report
         self._selection = selection
         self._mappers: dict[str, ValueMapper] = {}  # by kind, of kinds that there are
         self._buffer = StepBuffer(name, report, steps)
         self._tags = Tags(name, report, tags)
         self._graphs = {} if graphs is None else graphs
+        self._best = BestValues({} if best is None else best, evaluation=is_evaluation)
 
     @property
     def step(self) -> int | None:
@@ -241,10 +252,20 @@ class RunOutput(abc.ABC):
     def _pass_on(self, finished: Iterable[Finished]) -> None:
         """Writes what is finished."""
         for each in finished:
+            self._best.take(each)
             if isinstance(each, Restart):
                 self._restart(each)
             else:
-                self._write_batch(each)
+                self._pass_batch(each)
+
+    def _pass_batch(self, batch: Batch) -> None:
+        """Writes the values of whole steps, now or later."""
+        self._write_batch(batch)
+
+    def _new_best(self) -> Iterator[tuple[list[BestPoint], list[Point]]]:
+        """Yields steps and values, and points, of the best values since the last call."""
+        for metric, found in self._best.new() if self._wants(SCALARS) else ():
+            yield found, [scalar(BEST + metric, value) for _, _, value in found]
 
     def _wants(self, plugin: Plugin) -> bool:
         return self._selection.plugin(plugin.dashboard)
@@ -412,6 +433,9 @@ class RunOutputs(abc.ABC):
     @abc.abstractmethod
     def _open(self, name: str, rank: int | None = None) -> RunOutput:
         """Returns the TensorBoard run of a name; `rank` is given if it belongs to one rank."""
+
+    def _is_evaluation(self, name: str) -> bool:
+        return name == self.targets.names.get("evaluation")
 
     def _stamp(self, name: str, rank: int | None) -> int:
         """Returns when the records of a TensorBoard run were begun, in whole seconds."""

@@ -132,14 +132,23 @@ def test_hparams_has_the_metrics_that_matter() -> None:
     assert chosen_metrics(of_tasks) == of_tasks[:1]
     every = infos(*((tag, "") for tag in sorted(EVERY)), ("auc", "/eval"), ("hits", "/eval"))
     chosen = [(each.name.group + "/" + each.name.tag).lstrip("/") for each in chosen_metrics(every)]
+    # The page shows the first five.
     assert chosen == [
         "recommender/auc/last_10000",
+        "loss/auto",
         "recommender/auc/lifetime",
         "eval/auc",
         "eval/auc",
-        "loss/auto",
         "eval/mae",
         "eval/hits",
+    ]
+    with_best = infos(
+        *(("loss", ""), ("recommender/auc/lifetime", ""), ("auc", "eval")),
+        *(("recommender_best/auc", "eval"), ("recommender_best/recommender/auc/lifetime", "")),
+    )
+    assert [each.display_name or each.name.tag for each in chosen_metrics(with_best, set())] == [
+        *("recommender/auc/lifetime", "recommender/auc/lifetime.best", "loss"),
+        *("auc", "eval/auc.best"),
     ]
     others = infos(("rec_summary/bytes", ""), ("x", ""))
     assert chosen_metrics(others) == others

@@ -7,6 +7,7 @@ import struct
 import numpy as np
 import pytest
 
+from rec_summary.tensorboard.dashboards.groups import BEST
 from tests.support import cases
 from tests.support.record_dirs import START
 from tests.support.tensorboard_servers import Exported
@@ -224,7 +225,7 @@ def test_evaluations_are_scalars_and_metrics(server: TensorBoardServer) -> None:
         (metric["name"]["group"], metric["name"]["tag"]): metric["value"]
         for metric in server.sessions()["finished"]["metricValues"]
     }
-    assert metrics["eval", "auc"] == 0.875
+    assert metrics["eval", "auc"] == metrics["eval", f"{BEST}auc"] == 0.875
     assert metrics["eval", "logloss"] == "NaN"
     assert "curve" not in server.get("plugin/scalars/tags")["finished/eval"]
 

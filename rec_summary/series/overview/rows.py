@@ -48,10 +48,12 @@ BEST: Final = ".best"
 """The end of the name of a column that has the best value of a metric."""
 
 _JUDGING: Final = "|".join(itertools.chain(*JUDGING.values()))
-_RECOMMENDER: Final = rf"\A{PREFIX}{OF_TASK}(?:gauc|{_JUDGING})/"
 _EVALUATION: Final = "eval/"
+METRICS: Final = rf"\A{PREFIX}{OF_TASK}(?:gauc|{_JUDGING})/|\A{_EVALUATION}"
+"""A regular expression of the tags of metrics, which have a best value."""
+
 _LOSS: Final = Selection(ExportOptions(tags=tags_named("loss")))
-_RESULTS: Final = rf"{_RECOMMENDER}|\A{_EVALUATION}|{tags_named('loss')}"
+_RESULTS: Final = rf"{METRICS}|{tags_named('loss')}"
 _WINDOW: Final = 100  # losses, of which the mean is shown; of few losses, a tenth
 _SILENT_SECS: Final = 600.0  # without a record, as the built-in rule `stall`
 

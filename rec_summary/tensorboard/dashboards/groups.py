@@ -3,6 +3,7 @@
 TensorBoard's pages group tags by what is before the first slash, in alphabetical order, and
 unfold the first groups. So what is recorded of each table and of each feature has a group of its
 own behind the metrics, and the counters of the telemetry come last. The records keep their tags.
+The best values of metrics, which HParams shows, are there for this page alone.
 """
 
 from __future__ import annotations
@@ -11,6 +12,9 @@ import re
 from typing import Final
 
 from rec_summary.metrics.report import OF_TASK
+
+BEST: Final = "recommender_best/"
+"""What is before the tag of a metric in that of its best values; no records have them."""
 
 DETAIL: Final = "recommender_detail/"
 TELEMETRY: Final = "telemetry/"

@@ -17,6 +17,7 @@ from tensorboard.plugins.custom_scalar import layout_pb2
 
 from rec_summary.metrics.report import PREFIX, named_tasks
 from rec_summary.series.limits import MOST_CHARTS
+from rec_summary.tensorboard.dashboards.groups import BEST
 from rec_summary.tensorboard.dashboards.points import Point, plugin, tensor_value
 
 LAYOUT: Final = plugin("custom_scalars", summary_pb2.DATA_CLASS_TENSOR, reserved=True)
@@ -26,7 +27,7 @@ _EVALUATION: Final = "eval/"
 
 # Titles, and the tags that belong there; the page matches from the beginning of a tag.
 _CHARTS: Final = (
-    ("Loss", r"(?!eval/)(.*/)?[^/]*[lL]oss[^/]*(/auto)?$"),
+    ("Loss", rf"(?!eval/|{BEST})(.*/)?[^/]*[lL]oss[^/]*(/auto)?$"),
     ("Learning rate", r"(learning_rate|lr)\b.*|.*/(learning_rate|lr)$"),
     ("AUC", r"recommender/g?auc/.*"),
     ("Calibration", r"recommender/calibration/.*"),
@@ -46,12 +47,13 @@ def layout_point(tags: Iterable[str], *, evaluation: bool = False) -> Point | No
     """Returns the layout for the scalars of a run; None if no chart matches.
 
     Args:
-        tags: The tags of its scalars.
+        tags: The tags of its scalars; those of best values get no chart.
         evaluation: Whether they are metrics, each of which gets a chart; otherwise those are
             the ones that begin with `eval/`.
     """
     layout = layout_pb2.Layout()
-    for title, pattern in _charts(sorted(tags), evaluation):
+    recorded = sorted(tag for tag in tags if not tag.startswith(BEST))
+    for title, pattern in _charts(recorded, evaluation):
         content = layout_pb2.MultilineChartContent(tag=[pattern])
         chart = layout_pb2.Chart(title=title, multiline=content)
         layout.category.add(title=title, chart=[chart])

@@ -13,16 +13,17 @@ from rec_summary.series.limits import Checksum, Count
 from rec_summary.series.options import ExportOptions, Selection
 from rec_summary.series.report import Report
 from rec_summary.series.sampling import RunSampler
-from rec_summary.series.step_buffer import BufferState, Finished, Restart
+from rec_summary.series.step_buffer import BufferState, Restart
 from rec_summary.series.text import check_unicode
 from rec_summary.tensorboard import dashboards
+from rec_summary.tensorboard.best_values import BestSeries
 from rec_summary.tensorboard.dashboards.graphs.graph_def import tagged_graph
 from rec_summary.tensorboard.dashboards.images import IMAGES, no_image
 from rec_summary.tensorboard.dashboards.layout import layout_point
 from rec_summary.tensorboard.dashboards.points import Point
 from rec_summary.tensorboard.event_files.event_file import EventFile, FilePosition
 from rec_summary.tensorboard.event_files.logdir import LogDir
-from rec_summary.tensorboard.outputs import RunOutput
+from rec_summary.tensorboard.outputs import BEST_KIND, RunOutput
 from rec_summary.values.npy import file_name, save
 from rec_summary.values.tensor import from_tensor
 
@@ -40,6 +41,7 @@ class OutputState(Struct):
         graphs: The checksums of graphs that were written, by kind of graph.
         layout: The checksum of the layout that was written.
         restarts: How often steps went back.
+        best: The best values, by the tags of metrics.
     """
 
     file: FilePosition
@@ -49,9 +51,10 @@ class OutputState(Struct):
     graphs: dict[str, list[Checksum]]
     layout: Checksum
     restarts: Count
+    best: dict[str, BestSeries] = {}
 
     def __post_init__(self) -> None:
-        check_unicode(self.tags)
+        check_unicode([self.tags, list(self.best)])
 
 
 class TensorBoardRun(RunOutput):
@@ -72,6 +75,8 @@ class TensorBoardRun(RunOutput):
         report: Report,
         options: ExportOptions,
         state: OutputState | None = None,
+        *,
+        is_evaluation: bool = False,
     ) -> None:
         """Begins a run, or continues one; its file is created with its first value.
 
@@ -82,13 +87,16 @@ class TensorBoardRun(RunOutput):
             report: Counts what is exported and what is not.
             options: What is exported.
             state: What `state` returned at the end of an earlier export.
+            is_evaluation: Whether its scalars are metrics of evaluations.
         """
         state = state or OutputState(
             FilePosition(stamp), BufferState(None, [], []), [], {}, {}, layout=0, restarts=0
         )
-        super().__init__(name, report, Selection(options), state.steps, state.tags, state.graphs)
+        known = state.steps, state.tags, state.graphs, state.best
+        super().__init__(name, report, Selection(options), *known, is_evaluation=is_evaluation)
         self._logdir = logdir
         self._has_tensor_files = options.tensors == "npy"
+        self._most = options.max_points or 0  # of a series; 0 for all
         self._sampler = None if options.max_points is None else RunSampler(options.max_points)
         self._state = state
         self._file = EventFile(logdir, name, state.file)
@@ -106,17 +114,19 @@ class TensorBoardRun(RunOutput):
         """Whether anything has been written to the event file, now or earlier."""
         return self._file.begun
 
-    def lay_out(self, *, evaluation: bool = False) -> None:
-        """Writes the layout of the Custom Scalars page, unless it is written already.
+    def complete(self) -> None:
+        """Writes what is made of all values so far, unless it is written already.
 
-        Args:
-            evaluation: Whether the scalars are metrics of evaluations.
+        That is the layout of the Custom Scalars page, and the best values.
 
         Raises:
             DestinationError: The event file cannot be written.
         """
         self._pass_on(self._buffer.flush())
-        point = layout_point(self._tags.of("scalars"), evaluation=evaluation)
+        for found, points in self._new_best():
+            for (step, wall_time, _), best in list(zip(found, points, strict=True))[-self._most :]:
+                self._write(step, wall_time, BEST_KIND, [best])
+        point = layout_point(self._tags.of("scalars"), evaluation=self.is_evaluation)
         if point is None or not self._wants(point.plugin):
             return
         checksum = zlib.crc32(point.value.tensor.string_val[0])
@@ -187,18 +197,17 @@ class TensorBoardRun(RunOutput):
                 self._report.note(mapper.note)
         self._file.close(self._report)
 
-    def _pass_on(self, finished: Iterable[Finished]) -> None:
-        """Writes what is finished, or passes it to the sampler."""
+    def _pass_batch(self, batch: Batch) -> None:
+        """Writes values, or passes them to the sampler."""
         if self._sampler is None:
-            super()._pass_on(finished)
-            return
-        for each in finished:
-            if isinstance(each, Restart):
-                self._sampler.restart(each)
-            else:
-                self._sampler.add(each)
+            self._write_batch(batch)
+        else:
+            self._sampler.add(batch)
 
     def _restart(self, restart: Restart) -> None:
+        if self._sampler is not None:
+            self._sampler.restart(restart)
+            return
         self._state.restarts += 1
         self._state.layout = 0  # one of the loaders forgets it, too
         if self.begun:

@@ -76,14 +76,13 @@ class TensorBoardRuns(RunOutputs):
         return self._open(name)
 
     def settle(self) -> None:
-        """Writes their layouts and flushes them: from now on TensorBoard sees all values.
+        """Completes and flushes them: from now on TensorBoard sees all values.
 
         Raises:
             DestinationError: Something cannot be written.
         """
-        evaluation = self._evaluation_name()
-        for name, output in self._outputs.items():
-            output.lay_out(evaluation=name == evaluation)
+        for output in self._outputs.values():
+            output.complete()
             output.settle()
 
     def states(self) -> dict[str, OutputState]:
@@ -114,6 +113,9 @@ class TensorBoardRuns(RunOutputs):
             _, logdir, report, options = self._destination
             logdir.check(name)
             stamp = self._stamp(name, rank)
-            output = TensorBoardRun(name, stamp, logdir, report, options, state)
+            output = TensorBoardRun(
+                *(name, stamp, logdir, report, options, state),
+                is_evaluation=self._is_evaluation(name),
+            )
             self._outputs[name] = output
         return output

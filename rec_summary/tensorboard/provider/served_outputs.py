@@ -15,7 +15,14 @@ from rec_summary.series.step_buffer import Restart
 from rec_summary.tensorboard.dashboards.graphs.graph_def import tagged_graph
 from rec_summary.tensorboard.dashboards.layout import layout_point
 from rec_summary.tensorboard.dashboards.points import Point
-from rec_summary.tensorboard.outputs import COMPUTATION, Names, RunOutput, RunOutputs, TargetNames
+from rec_summary.tensorboard.outputs import (
+    BEST_KIND,
+    COMPUTATION,
+    Names,
+    RunOutput,
+    RunOutputs,
+    TargetNames,
+)
 from rec_summary.tensorboard.provider.served_run import RUN_GRAPH, ServedRun
 from rec_summary.tensorboard.provider.served_series import (
     FixedSeries,
@@ -30,15 +37,18 @@ class ServedOutput(RunOutput):
 
     _draws = False  # before a picture is asked for
 
-    def __init__(self, run: ServedRun, stamp: int, report: Report) -> None:
+    def __init__(
+        self, run: ServedRun, stamp: int, report: Report, *, is_evaluation: bool = False
+    ) -> None:
         """Begins empty.
 
         Args:
             run: The run.
             stamp: When its records were begun, in whole seconds.
             report: Takes what cannot be shown.
+            is_evaluation: Whether its scalars are metrics of evaluations.
         """
-        super().__init__(run.name, report, EVERYTHING)
+        super().__init__(run.name, report, EVERYTHING, is_evaluation=is_evaluation)
         self._run = run
         self._stamp = stamp
         self._laid_out = 0
@@ -59,18 +69,19 @@ class ServedOutput(RunOutput):
         with self._run.lock:
             super().put_graph(record, graph, kind)
 
-    def settle(self, *, evaluation: bool) -> None:
-        """Shows all values so far, and their layout on the page of custom scalars.
-
-        Args:
-            evaluation: Whether the scalars are metrics of evaluations.
-        """
+    def settle(self) -> None:
+        """Shows all values so far, the best ones, and their layout as custom scalars."""
         with self._run.lock:
             self._pass_on(self._buffer.flush())
+            for found, points in self._new_best():
+                series = self._scalars(points[0], BEST_KIND)
+                steps, wall_times, values = map(np.array, zip(*found, strict=True))
+                series.forget(int(steps[0]))
+                series.extend(steps, wall_times, values)
             tags = self._tags.of("scalars")
             if len(tags) != self._laid_out:
                 self._laid_out = len(tags)
-                point = layout_point(tags, evaluation=evaluation)
+                point = layout_point(tags, evaluation=self.is_evaluation)
                 if point is not None:
                     self.show(0, float(self._stamp), "layout", point)
 
@@ -135,14 +146,13 @@ class ServedOutput(RunOutput):
     def _write_points(self, record: Record, points: list[tuple[Recorded, Point]]) -> None:
         self._run.begin(record.wall_time)
         for recorded, point in points:
-            tag, _ = self._tags.name(point, recorded.kind)
-            of_plugin = self._run.of(point.plugin.name)
             if point.value.WhichOneof("value") == "simple_value":
-                scalars = of_plugin.setdefault(tag, ScalarSeries(point.plugin))
                 number = np.array([point.value.simple_value])
-                assert isinstance(scalars, ScalarSeries)
+                scalars = self._scalars(point, recorded.kind)
                 scalars.extend(record.steps, record.wall_times, number)
                 continue
+            tag, _ = self._tags.name(point, recorded.kind)
+            of_plugin = self._run.of(point.plugin.name)
             series = of_plugin.get(tag)
             if series is None:
                 series = of_plugin[tag] = StoredSeries(recorded.kind, recorded.tag, point)
@@ -152,6 +162,12 @@ class ServedOutput(RunOutput):
             else:
                 file, offset = self._run.number(record.path), record.offset
             series.extend(record.steps, record.wall_times, file, [offset])
+
+    def _scalars(self, point: Point, kind: str) -> ScalarSeries:
+        tag, _ = self._tags.name(point, kind)
+        series = self._run.of(point.plugin.name).setdefault(tag, ScalarSeries(point.plugin))
+        assert isinstance(series, ScalarSeries)
+        return series
 
     def _write_graph(self, record: Record, serialized: bytes) -> None:
         self._store_graph(record, COMPUTATION, graphs.RUN_GRAPH_NAME, RUN_GRAPH)
@@ -199,9 +215,8 @@ class ServedRuns(RunOutputs):
 
     def settle(self) -> None:
         """Shows all values so far."""
-        evaluation = self._evaluation_name()
-        for name, each in self._outputs.items():
-            each.settle(evaluation=name == evaluation)
+        for each in self._outputs.values():
+            each.settle()
 
     def rest(self) -> None:
         """Drops what is only there to add values; what is shown stays."""
@@ -211,6 +226,9 @@ class ServedRuns(RunOutputs):
         output = self._outputs.get(name)
         if output is None:
             served = self.served[name] = ServedRun(name, lambda path: self.run.file(path))
-            output = ServedOutput(served, self._stamp(name, rank), self._report)
+            output = ServedOutput(
+                *(served, self._stamp(name, rank), self._report),
+                is_evaluation=self._is_evaluation(name),
+            )
             self._outputs[name] = output
         return output

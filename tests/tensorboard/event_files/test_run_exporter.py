@@ -21,7 +21,9 @@ from rec_summary.records.reading.repair import repair
 from rec_summary.records.reading.runs import find_runs
 from rec_summary.series import new_records, ranks
 from rec_summary.series.options import ExportOptions
+from rec_summary.series.overview.rows import rows
 from rec_summary.series.report import Report
+from rec_summary.tensorboard.dashboards.groups import BEST
 from rec_summary.tensorboard.event_files.cursor import CURSOR_NAME
 from rec_summary.tensorboard.event_files.export import export_tensorboard
 from rec_summary.tensorboard.event_files.logdir import LogDir
@@ -403,6 +405,7 @@ def test_an_early_step_of_another_kind_is_not_a_restart(records: Path, logdir: P
     assert {tag for _, tag, _ in shown(logdir)} == {"loss", "late", LAYOUT}
 
 
+AUC = "recommender/auc/lifetime"
 STEPS = st.lists(st.integers(0, 4), min_size=1, max_size=12)
 
 
@@ -417,36 +420,51 @@ def test_several_exports_write_the_same_as_one(
 ) -> None:
     """At any time, and after a killed export has written more than its cursor states."""
     events = [
-        event(step, scalar("loss", index), histo("w", [index]), at=START + index)
+        event(
+            *(step, scalar("loss", index), histo("w", [index]), scalar(AUC, index * 5 % 7)),
+            at=START + index,
+        )
         for index, step in enumerate(steps)
     ]
-    data = b"".join(frame(each.SerializeToString()) for each in events)
+    frames = [frame(each.SerializeToString()) for each in events]
     with tempfile.TemporaryDirectory() as folder:
         base = Path(folder)
-        for part in _parts(base / "records" / "run", data, cuts):
+        for part in _parts(base / "records" / "run", frames, cuts):
             export_tensorboard(part, base / "logs")
-            _undo(base / "logs" / "records", kill)
+            _undo(base / "logs" / "run", kill)
         export_tensorboard(base / "records", base / "at once")
         export_tensorboard(base / "records", base / "logs")
-        assert shown(base / "logs") == shown(base / "at once")
+        assert _recorded(base / "logs") == _recorded(base / "at once")
+        [row] = rows(find_runs(base / "records"), Report())
+        for logs in ("logs", "at once"):
+            [*_, (_, best)] = event_files.scalars(base / logs / "run", f"{BEST}{AUC}")
+            assert best == row[f"{AUC}.best"]
 
 
-def _parts(run: Path, data: bytes, cuts: list[int]) -> Iterator[Path]:
-    """Yields the source as the file in it grows; only when there is something to export."""
+def _recorded(logdir: Path) -> event_files.Shown:
+    """Returns what is shown apart from best values, of which the last one counts."""
+    return {key: value for key, value in shown(logdir).items() if not key[1].startswith(BEST)}
+
+
+def _parts(run: Path, frames: list[bytes], cuts: list[int]) -> Iterator[Path]:
+    """Yields the source as the file in it grows, while there is something to export and more comes.
+
+    What a killed export has written too much is replaced by what comes.
+    """
     run.mkdir(parents=True)
-    whole = len(frame(event(0, scalar("loss", 0), histo("w", [0]), at=START).SerializeToString()))
-    for cut in sorted({min(cut, len(data)) for cut in cuts}):
+    data = b"".join(frames)
+    for cut in sorted({min(cut, len(data) - 1) for cut in cuts}):
         (run / summary_name()).write_bytes(data[:cut])
-        if cut >= whole:
+        if cut >= len(frames[0]):
             yield run.parent
     (run / summary_name()).write_bytes(data)
 
 
 def _undo(run: Path, kill: int) -> None:
     """Makes an event file end anywhere, as if the export had been killed."""
-    for path in run.rglob("*tfevents*"):
-        data = path.read_bytes()
-        path.write_bytes(data + data[-1 - kill % len(data) :])
+    path = event_files.event_file(run)
+    data = path.read_bytes()
+    path.write_bytes(data + data[-1 - kill % len(data) :])
 
 
 def test_a_cursor_matches_its_event_files(records: Path, logdir: Path) -> None:

@@ -24,6 +24,7 @@ from tensorboard.data import grpc_provider
 from tensorboard.data import provider as interface
 from tensorboard.util import grpc_util
 
+from rec_summary.records.format.framing import frame
 from rec_summary.tensorboard.event_files.export import export_tensorboard
 from rec_summary.tensorboard.provider import plugin, records_server
 from rec_summary.tensorboard.provider.board import Board, BoardError
@@ -33,7 +34,7 @@ from rec_summary.tensorboard.provider.grpc_server import GrpcServer, ServingErro
 from rec_summary.tensorboard.provider.run_index import RunIndex
 from tests.support.boards import Pages, blob_key, event_file_pages, record_pages
 from tests.support.every_kind import every_kind
-from tests.support.record_dirs import event, lineage, scalar, train, write_segment
+from tests.support.record_dirs import event, lineage, scalar, summary_name, train, write_segment
 from tests.support.tensorboard_servers import installed
 from tests.support.waiting import eventually
 from tools.tensorboard_pages.server import TensorBoardServer
@@ -125,7 +126,7 @@ def test_hparams_shows_the_metrics_that_matter_in_every_way_of_serving(tmp_path:
         summary = event(1, *(scalar(tag, value) for tag, value in values.items()))
         write_segment(tmp_path / "records" / name, summary, lineage(train_lineage=train()))
 
-    auc = "recommender/auc/lifetime"
+    auc, best = "recommender/auc/lifetime", "recommender_best/"
     run_of("a", **{"loss/auto": 0.5, auc: 0.75, "rec_summary/bytes": 8, "learning_rate/auto": 0.1})
     index = RunIndex(str(tmp_path / "records"))
     index.poll()
@@ -133,18 +134,39 @@ def test_hparams_shows_the_metrics_that_matter_in_every_way_of_serving(tmp_path:
     with GrpcServer(combined) as server:
         for provider in (combined, _client(server.address)):
             pages = Pages(provider, tmp_path)
-            assert _metrics(pages) == [auc, "loss/auto"]
+            assert _metrics(pages) == [auc, best + auc, "loss/auto"]
         # A later run is a session with its own hyper-parameters.
         run_of("b", **{"loss/auto": 0.25, auc: 0.5, "eval/auc": 0.5, "rec_summary/bytes": 8})
         index.poll()
         assert [group["name"] for group in pages.sessions()] == ["a", "b"]
-        assert _metrics(pages) == [auc, "eval/auc", "loss/auto"]
+        assert _metrics(pages) == [auc, best + auc, "loss/auto", "eval/auc", best + "eval/auc"]
     # Nothing is left out of what other programs have logged.
     export_tensorboard(tmp_path / "records", tmp_path / "logs" / "foreign", runs="a")
     combined.other = event_file_pages(tmp_path / "logs").provider
     index = RunIndex(str(tmp_path / "nothing"))
     alone = Pages(CombinedDataProvider(RecordDataProvider(index), combined.other), tmp_path)
-    assert set(_metrics(alone)) == {auc, "loss/auto", "telemetry/bytes", "learning_rate/auto"}
+    others = {"telemetry/bytes", "learning_rate/auto"}
+    assert set(_metrics(alone)) == {auc, best + auc, "loss/auto", *others}
+
+
+def test_hparams_of_served_records_has_the_best_value_while_it_changes(tmp_path: Path) -> None:
+    run, auc = tmp_path / "run", "recommender/auc/lifetime"
+
+    def values() -> dict[str, float]:
+        index.poll()
+        [group] = pages.sessions()
+        return {each["name"]["tag"]: each["value"] for each in group["metricValues"]}
+
+    index = RunIndex(str(tmp_path))
+    pages = Pages(CombinedDataProvider(RecordDataProvider(index)), tmp_path)
+    write_segment(run, event(1, scalar(auc, 0.5)), lineage(train_lineage=train()))
+    assert values() == {auc: 0.5, f"recommender_best/{auc}": 0.5}
+    path = run / summary_name()
+    for step, value, best in ((2, 0.75, 0.75), (3, 0.625, 0.75), (2, 0.5625, 0.5625)):
+        with path.open("ab") as file:
+            file.write(frame(event(step, scalar(auc, value)).SerializeToString()))
+        # The last one is of a new start, which supersedes step 2.
+        assert values() == {auc: value, f"recommender_best/{auc}": best}
 
 
 def test_the_plugin_imports_nothing_that_tensorboard_has_not_loaded() -> None:
