@@ -33,7 +33,8 @@ Records in short (room `overview`): the content of a run, its last values, the f
 
 Whole runs (module `values`): `History` knows who wrote which file, and what restarts supersede.
 `finished` yields the writers and finished batches of the values that count, `finished_scalars` the
-same as columns, and `recorded_values` value by value.
+same as columns (`scalars_in_memory` reads each file once for that), and `recorded_values` value by
+value.
 """
 
 DASHBOARDS = (

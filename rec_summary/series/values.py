@@ -14,14 +14,22 @@ import functools
 import itertools
 import operator
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
 
 from rec_summary.records.format.names import Kind, RecordName, parse_name
 from rec_summary.records.reading.runs import RecordFile, Run
-from rec_summary.series.batch import SCALAR, SUMMARY, Batch, Columns, Recorded, gathered
+from rec_summary.series.batch import (
+    SCALAR,
+    SUMMARY,
+    Batch,
+    Columns,
+    Recorded,
+    gathered,
+    rows_of,
+)
 from rec_summary.series.event_reader import EventReader, read_batches
 from rec_summary.series.limits import Count, Rank, Seconds
 from rec_summary.series.lineage import EVALUATION, lineage_events, metrics_of, numeric
@@ -344,6 +352,59 @@ def finished_scalars(
     for writer, batches in itertools.groupby(found, key=operator.itemgetter(0)):
         for columns in gathered(batch.scalars() for _, batch in batches):
             yield writer, columns
+
+
+def scalars_in_memory(
+    run: Run, selection: Selection, report: Report
+) -> list[tuple[Writer, Columns]]:
+    """Returns the values of `finished_scalars`; each file is read once.
+
+    Nothing is known of later restarts while a value is read, so all values are held.
+    """
+    writers = Writers([], {})
+    held: dict[tuple[int, int], _Held] = {}  # by rank and number of the writer
+    for _, file in _summary_files(selection.narrowed(run)):
+        for batch in read_batches(file, report):
+            if batch.kind == SUMMARY:
+                writer = writers.of(file, batch)
+                key = (writer.rank, writer.number)
+                if key not in held:
+                    held[key] = _Held(writer, StepBuffer(run.name, report), selection)
+                held[key].take(held[key].buffer.add(batch.select(EVERYTHING)))
+    for each in held.values():
+        each.take(each.buffer.flush())
+    return [
+        (held[writer.rank, writer.number].writer, columns)
+        for writer in writers.writers
+        for columns in gathered(held[writer.rank, writer.number].parts)
+    ]
+
+
+class _Held:
+    """The scalars of a writer that count, as far as they have been read."""
+
+    def __init__(self, writer: Writer, buffer: StepBuffer, selection: Selection) -> None:
+        self.writer, self.buffer, self._selection = writer, buffer, selection
+        self.parts: list[Columns] = []
+        self._highest: list[int] = []  # step of each part
+
+    def take(self, items: Iterable[Finished]) -> None:
+        for item in items:
+            batches: Sequence[Batch] = (item,) if isinstance(item, Batch) else item.again
+            if isinstance(item, Restart):
+                self._forget(item.step)
+            for batch in batches:
+                columns = batch.select(self._selection, (SCALAR,)).scalars()
+                if len(columns.steps):
+                    self.parts.append(columns)
+                    self._highest.append(int(columns.steps.max()))
+
+    def _forget(self, step: int) -> None:
+        for number, highest in enumerate(self._highest):
+            if highest >= step:
+                part = self.parts[number]
+                self.parts[number] = rows_of(part, part.steps < step)
+                self._highest[number] = step - 1
 
 
 def evaluations(run: Run, report: Report) -> Iterator[Evaluation]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -25,7 +25,14 @@ from rec_summary.series.overview.choice import check_tags, chosen_runs
 from rec_summary.series.overview.rows import column_names, rows
 from rec_summary.series.report import Problem, Report
 from rec_summary.series.text import printable, valid
-from rec_summary.series.values import Value, evaluations, finished_scalars, recorded_values
+from rec_summary.series.values import (
+    Value,
+    Writer,
+    evaluations,
+    finished_scalars,
+    recorded_values,
+    scalars_in_memory,
+)
 from rec_summary.tables.notebook import RunView, overview_html
 from rec_summary.values.histogram import population
 from rec_summary.values.landscape import Landscape, from_landscape
@@ -157,7 +164,7 @@ class Records:
         Raises:
             ValueError: A wide table would have more than a hundred million cells.
         """
-        found = _scalar_frame(list(self._scalars()))
+        found = _scalar_frame(list(self._scalars(scalars_in_memory)))
         # The values of a very large step come in parts, and may be in two of them.
         if not _steps_rise(found):
             found = found.drop_duplicates(["run", "rank", "tag", "step"], keep="last")
@@ -178,7 +185,7 @@ class Records:
             raise ValueError(three_part("chunk", chunk, "an int of at least 1"))
         held: list[_Scalars] = []
         size = 0
-        for run, rank, scalars in self._scalars():
+        for run, rank, scalars in self._scalars(finished_scalars):
             start, end = 0, len(scalars.codes)
             while end - start >= chunk - size:
                 part = rows_of(scalars, slice(start, start + chunk - size))
@@ -191,10 +198,12 @@ class Records:
         if held:
             yield _scalar_frame(held)
 
-    def _scalars(self) -> Iterator[_Scalars]:
+    def _scalars(
+        self, read: Callable[[Run, Selection, Report], Iterable[tuple[Writer, Columns]]]
+    ) -> Iterator[_Scalars]:
         report = Report()
         for run in self._runs:
-            for writer, scalars in finished_scalars(run, self._selection, report):
+            for writer, scalars in read(run, self._selection, report):
                 yield _Scalars(writer.name(valid(run.name)), writer.rank, scalars)
         self._take_problems(report)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,7 +17,13 @@ from rec_summary.series.options import EVERYTHING, ExportOptions, Selection
 from rec_summary.series.overview.inspection import inspect_run
 from rec_summary.series.overview.tail import Tail
 from rec_summary.series.report import Report
-from rec_summary.series.values import History, finished, recorded_values
+from rec_summary.series.values import (
+    History,
+    finished,
+    finished_scalars,
+    recorded_values,
+    scalars_in_memory,
+)
 from tests.support.record_dirs import (
     START,
     event,
@@ -46,11 +54,21 @@ def only(folder: Path) -> Run:
 
 
 def read(run: Run, selection: Selection = EVERYTHING) -> dict[tuple[str, str], list[int]]:
-    """Returns the steps of each run's kind of value."""
+    """Returns the steps of each run's kind of value; reading once must find the same scalars."""
+    assert rows(run, finished_scalars, selection) == rows(run, scalars_in_memory, selection)
     found: dict[tuple[str, str], list[int]] = {}
     for value in recorded_values(run, KINDS, selection, Report()):
         found.setdefault((value.run, value.recorded.kind), []).append(value.step)
     return found
+
+
+def rows(run: Run, reading: Any, selection: Selection) -> list[Any]:
+    """Returns the scalars that are read: writer, tag, step, wall time, value."""
+    return [
+        (writer.name(run.name), writer.rank, columns.tags[code], *value)
+        for writer, columns in reading(run, selection, Report())
+        for code, *value in zip(*(each.tolist() for each in columns[1:]), strict=True)
+    ]
 
 
 def test_what_a_restart_supersedes_does_not_count_in_any_kind(tmp_path: Path) -> None:
@@ -68,6 +86,18 @@ def test_a_restart_that_goes_back_behind_an_earlier_one(tmp_path: Path) -> None:
     write(tmp_path / "run", *range(1, 101), *range(50, 81), *range(20, 31), 200)
     expected = [*range(1, 31), 200]
     assert read(only(tmp_path / "run")) == {("run", kind): expected for kind in KINDS}
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_restarts_at_any_step(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    for stamp in range(chance.randint(1, 4)):
+        parts = [sorted(chance.sample(range(1, 90), chance.randint(1, 60))) for _ in range(3)]
+        tag = chance.choice("aab")
+        began = START + 100 * stamp * chance.choice((1, 1, 0))
+        write(tmp_path / "run", *parts[0], *parts[1], stamp=stamp, began=began, tag=tag)
+    assert read(only(tmp_path / "run"))
+    assert read(only(tmp_path / "run"), Selection(ExportOptions(tags="b", until=40))) is not None
 
 
 def test_values_before_the_first_scalar_of_a_new_start_count(tmp_path: Path) -> None:

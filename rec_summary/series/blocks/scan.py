@@ -12,10 +12,9 @@ A record of any other form is left out, and decoded by itself; both ways give th
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -33,17 +32,18 @@ from rec_summary.series.blocks.wire_record import (
     take_apart,
 )
 
-_HEADER: Final = struct.Struct("<QI")
+_NO_LENGTH: Final = framing.crc32c(bytes(8))  # the checksum of a length of 0
 _LONGEST: Final = 2048  # of a payload
 _MOST_LAYOUTS: Final = 128  # of the records of one length
 _MOST_LENGTHS: Final = 64
-_ROWS: Final = 4096  # that are gathered at a time: their places take eight times their bytes
-_LOOKED_BACK: Final = 64  # records whose sizes are looked at for a period
+_ROWS: Final = 4096  # that are gathered at a time: they fit the cache of a core
 _FEW: Final = 32  # of fewer records of one layout, one by one costs less
 _MOST_POOR: Final = 64  # layouts of few records, in a block
 _MOST_OTHERS: Final = 8  # records of other kinds, of one length, before scalars are given up
 _STEP_AT: Final = 10  # in a payload, behind the time and the key of the step
-_LONGEST_HEAD: Final = _STEP_AT + 6  # up to a step below `MOST_STEPS`, and the key of the summary
+_STEP_BYTES: Final = 5  # at most, as steps are below `MOST_STEPS`
+_LONGEST_HEAD: Final = _STEP_AT + 7  # time, step, the key of the summary, and one byte
+_ENDS: Final = 0x80_8080_8080  # the bit of each byte of a step that says that more follow
 _WALL_TIME, _STEP, _SUMMARY = 0x09, 0x10, 0x2A  # keys
 _RECORDED, _SHOWN = 0x1D, 0x15  # the keys of a number in a record and in an event file
 
@@ -65,11 +65,9 @@ def scan(
         The records up to the first that is incomplete or has a wrong header; None if there
         is none, or if hardly any is of scalars alone.
     """
-    starts = _starts(buffer, at)
-    if len(starts) < 2:
+    bounds = _starts(buffer, at)
+    if len(bounds) < 2:
         return None
-    bounds = np.array(starts, np.int64)
-    bounds -= at
     found = _Scan(buffer, at, bounds, frames)
     if steps_only:
         found.take_steps()
@@ -104,57 +102,45 @@ def scan(
     )
 
 
-def _starts(buffer: bytes, at: int) -> list[int]:
-    """Returns where records begin, and where the last whole one ends."""
-    end = len(buffer) - framing.OVERHEAD_BYTES
-    unpack, overhead = _HEADER.unpack_from, framing.OVERHEAD_BYTES
-    checksums: dict[int, int] = {}
-    found = [at]
-    while at <= end:
-        length, checksum = unpack(buffer, at)
-        expected = checksums.get(length)
-        if expected is None:
-            if length > end - at:
-                break
-            expected = checksums[length] = framing.masked_crc32c(buffer[at : at + 8])
-        at += length + overhead
-        if expected != checksum or at > end + overhead:
-            break
-        found.append(at)
-        if len(found) % _LOOKED_BACK == 0:
-            _continue(buffer, found)
-            at = found[-1]
-    return found
+def _starts(buffer: bytes, at: int) -> Integers:
+    """Returns where records begin, and where the last whole one ends, from `at` on.
 
-
-def _continue(buffer: bytes, starts: list[int]) -> None:
-    """Adds more starts for as long as the sizes of records repeat themselves.
-
-    They mostly do, since each step has the same series. Compared are whole headers with those of
-    records that are known, so that no length is trusted that is not checked.
+    A header is known by six zero bytes, since a length is mostly below 65,536, and by its checksum.
+    All headers are found together. What looks like one inside a record does not count: each record
+    begins where the one before ends.
     """
-    sizes = np.diff(starts[-_LOOKED_BACK:]).tolist()
-    period = next((n for n in range(1, len(sizes) // 2 + 1) if sizes[n:] == sizes[:-n]), 0)
-    if not period:
-        return
-    stride = sum(sizes[-period:])
-    begins = np.array(starts[-period - 1 : -1], np.int64) - starts[-period - 1]
-    places = (begins[:, None] + np.arange(framing.HEADER_BYTES)).ravel()
-    data = np.frombuffer(buffer, np.uint8)
-    expected = data[starts[-period - 1] :][places]
-    count = _LOOKED_BACK
-    while True:
-        at = starts[-1]
-        count = min(2 * count, (len(buffer) - at) // stride)
-        rows = data[at : at + count * stride].reshape(count, stride)
-        same = (rows[:, places] == expected).all(axis=1)
-        known = count if same.all() else int(same.argmin())
-        each = at + stride * np.arange(known)[:, None] + begins
-        starts.extend(each.ravel()[1:].tolist())
-        if known:
-            starts.append(at + known * stride)
-        if known < count or not count:
-            return
+    data = np.frombuffer(buffer, np.uint8)[at:]
+    zero = data == 0
+    pairs = zero[:-1] & zero[1:]
+    begins = np.flatnonzero(pairs[2:-4] & pairs[4:-2] & pairs[6:] & ~pairs[:-6])
+    begins = begins[begins <= len(data) - framing.HEADER_BYTES]
+    low, high = data[begins], data[begins + 1]
+    checksums = contribution(8, 0)[low] ^ contribution(8, 1)[high] ^ np.uint32(_NO_LENGTH)
+    begins = begins[unaligned(buffer, "<u4", at + 8)[begins] == masked(checksums)]
+    lengths = data[begins] | data[begins + 1].astype(np.int64) << 8
+    ends = begins + lengths + framing.OVERHEAD_BYTES
+    breaks = np.append(np.flatnonzero(begins[1:] != ends[:-1]) + 1, len(begins))
+    found, end = [], 0
+    while end <= len(data) - framing.OVERHEAD_BYTES:
+        first = int(np.searchsorted(begins, end))
+        if first < len(begins) and begins[first] == end:
+            last = breaks[np.searchsorted(breaks, first, "right")]
+            found.append(begins[first:last])
+            end = int(ends[last - 1])
+            continue
+        length = framing.unpack_header(buffer[at + end : at + end + framing.HEADER_BYTES])
+        if length is None:
+            break
+        found.append(np.array([end]))
+        end += length + framing.OVERHEAD_BYTES
+    starts: Integers = np.concatenate([*found, np.array([end])])
+    return starts if end <= len(data) else starts[:-1]
+
+
+def unaligned(buffer: bytes | Bytes, form: str, offset: int = 0, stride: int = 1) -> Any:
+    """Returns the values of a form that begin at every `stride`-th byte from an offset on."""
+    count = max(len(buffer) - offset - np.dtype(form).itemsize + stride, 0) // stride
+    return np.ndarray((count,), form, buffer if count else b"", offset if count else 0, (stride,))
 
 
 class _Group(NamedTuple):
@@ -196,9 +182,9 @@ class _Scan:
 
     def run(self) -> None:
         sizes = np.diff(self._bounds)
-        lengths, counts = np.unique(sizes, return_counts=True)
-        for size in lengths[np.argsort(-counts)][:_MOST_LENGTHS].tolist():
-            if framing.OVERHEAD_BYTES < size <= _LONGEST:
+        counts = np.bincount(sizes[sizes <= _LONGEST], minlength=_LONGEST + 1)
+        for size in np.argsort(-counts, kind="stable")[:_MOST_LENGTHS].tolist():
+            if size > framing.OVERHEAD_BYTES and counts[size]:
                 places = np.flatnonzero(sizes == size)
                 for start in range(0, len(places), _ROWS):
                     self._take_length(places[start : start + _ROWS], size)
@@ -206,18 +192,21 @@ class _Scan:
 
     def take_steps(self) -> None:
         """Takes all summaries, as if they had no values."""
-        data = np.frombuffer(self._buffer, np.uint8)
         begins = self._at + self._bounds[:-1] + framing.HEADER_BYTES
-        heads = data[np.minimum(begins[:, None] + np.arange(_LONGEST_HEAD), len(data) - 1)]
-        wall_times = np.ascontiguousarray(heads[:, 1:9]).view("<f8")[:, 0]
-        varints = heads[:, _STEP_AT:-1].astype(np.int64)
-        inside = np.cumprod(varints >= 0x80, axis=1)
-        sizes = inside.sum(axis=1) + 1
-        begun = np.hstack([np.ones_like(inside[:, :1]), inside[:, :-1]])
-        steps = ((varints & 0x7F) * begun << 7 * np.arange(varints.shape[1])).sum(axis=1)
-        keys = heads[np.arange(len(heads)), np.minimum(_STEP_AT + sizes, _LONGEST_HEAD - 1)]
-        sound = (heads[:, 0] == _WALL_TIME) & (heads[:, _STEP_AT - 1] == _STEP)
-        sound &= (keys == _SUMMARY) & (sizes <= varints.shape[1]) & np.isfinite(wall_times)
+        begins = np.minimum(begins, len(self._buffer) - _LONGEST_HEAD)
+        wall_times = unaligned(self._buffer, "<f8", 1)[begins]
+        words = unaligned(self._buffer, "<u8", _STEP_AT - 1)[begins]
+        sound = unaligned(self._buffer, "u1")[begins] == _WALL_TIME
+        sound &= (words & 0xFF == _STEP) & np.isfinite(wall_times)
+        words >>= np.uint64(8)
+        # The first byte below 0x80 is the last one of the step; the key of the summary follows.
+        ends = ~words & np.uint64(_ENDS)
+        behind = (ends & (~ends + np.uint64(1))) << np.uint64(1)
+        sound &= (ends != 0) & (words & behind * np.uint64(0xFF) == behind * np.uint64(_SUMMARY))
+        words &= behind - np.uint64(1)
+        steps: Integers = np.zeros(len(words), np.int64)
+        for number in range(_STEP_BYTES):
+            steps |= (words >> np.uint64(number) & np.uint64(0x7F << 7 * number)).astype(np.int64)
         self.steps[sound], self.wall_times[sound] = steps[sound], wall_times[sound]
         self.group[sound] = self._group_of(())
         nothing = np.zeros((np.count_nonzero(sound), 0), np.float32)
@@ -257,9 +246,14 @@ class _Scan:
                 others += 1
                 continue
             if rows is None:
-                rows = self.data[self._bounds[places][:, None] + np.arange(size)]
+                rows = unaligned(self._buffer, f"V{size}", self._at)[self._bounds[places]]
+                rows = rows.view(np.uint8).reshape(-1, size)
             same = _alike(rows, first)
-            self._poor += np.count_nonzero(same) < _FEW
+            count = np.count_nonzero(same)
+            self._poor += count < _FEW
+            if count == len(places):
+                self._take(places, rows, first)
+                return
             self._take(places[same], rows[same], first)
             places, rows = places[~same], rows[~same]
 
@@ -267,13 +261,14 @@ class _Scan:
         """Takes records that have the layout of the first one."""
         payloads = rows[:, framing.HEADER_BYTES : -framing.FOOTER_BYTES]
         checksums = row_checksums(payloads, _variable(first))
-        stored = np.ascontiguousarray(rows[:, -framing.FOOTER_BYTES :]).view("<u4")[:, 0]
-        wall_times = np.ascontiguousarray(payloads[:, 1:9]).view("<f8")[:, 0]
-        columns = [np.ascontiguousarray(payloads[:, at:end]) for at, end in first.contents]
-        bits = np.hstack([column.view("<u4") for column in columns])
+        stored = _column(rows, "<u4", -framing.FOOTER_BYTES)
+        wall_times = _column(payloads, "<f8", 1)
+        bits = np.empty((len(rows), len(first.contents)), np.uint32)
+        for number, (at, _) in enumerate(first.contents):
+            bits[:, number] = _column(payloads, "<u4", at)
         steps: Integers = np.zeros(len(payloads), np.int64)
         for at in range(_STEP_AT, first.head):
-            steps |= (payloads[:, at].astype(np.int64) & 0x7F) << (7 * (at - _STEP_AT))
+            steps |= (payloads[:, at].astype(np.int64) & 0x7F) << 7 * (at - _STEP_AT)
         # Events of event files have no field for a step or a time of zero, and a step in its
         # shortest form. A signalling NaN becomes a quiet one as a Python float.
         sound = (stored == masked(checksums)) & np.isfinite(wall_times)
@@ -380,11 +375,22 @@ def _variable(first: WireRecord) -> list[int]:
 
 def _alike(rows: Bytes, first: WireRecord) -> npt.NDArray[np.bool_]:
     """Returns which rows have the layout of the first one, and its tags."""
-    fixed = np.ones(rows.shape[1], np.bool_)
-    fixed[[framing.HEADER_BYTES + column for column in _variable(first)]] = False
-    fixed[-framing.FOOTER_BYTES :] = False
-    same: npt.NDArray[np.bool_] = (rows[:, fixed] == rows[0, fixed]).all(axis=1)
-    size = first.head - _STEP_AT
-    step = rows[:, framing.HEADER_BYTES + _STEP_AT :][:, :size]
-    same &= ((step >= 0x80) == (np.arange(size) < size - 1)).all(axis=1)
+    count, size = rows.shape
+    fixed = np.full(size, 0xFF, np.uint8)
+    fixed[[framing.HEADER_BYTES + column for column in _variable(first)]] = 0
+    # Of a step, the bit of each byte that says whether more follow.
+    fixed[framing.HEADER_BYTES + _STEP_AT : framing.HEADER_BYTES + first.head] = 0x80
+    fixed[-framing.FOOTER_BYTES :] = 0
+    same: npt.NDArray[np.bool_] = np.ones(count, np.bool_)
+    for at in sorted({*range(0, size - 7, 8), size - 8}):
+        mask = _column(fixed[None], "<u8", at)[0]
+        if mask:
+            words = _column(rows, "<u8", at)
+            same &= (words ^ words[0]) & mask == 0
     return same
+
+
+def _column(rows: Bytes, form: str, at: int) -> npt.NDArray[Any]:
+    """Returns the values of a form that begin at a column of rows."""
+    part = rows[:, at : at + np.dtype(form).itemsize or None]
+    return np.ascontiguousarray(part).view(form)[:, 0]

@@ -196,10 +196,23 @@ def test_where_records_begin_when_their_sizes_repeat(period: int, odd: int | Non
         sizes.insert(min(odd, len(sizes)), 77)
     data = b"".join(frame(bytes(size)) for size in sizes)
     bounds = np.cumsum([0, *(size + OVERHEAD_BYTES for size in sizes)]).tolist()
-    assert _starts(data, 0) == bounds
-    assert _starts(data[:-1], 0) == bounds[:-1]  # a record that is not complete
+    assert _starts(data, 0).tolist() == bounds
+    assert _starts(data[:-1], 0).tolist() == bounds[:-1]  # a record that is not complete
     at = bounds[len(sizes) // 2]
-    assert _starts(data, at) == bounds[len(sizes) // 2 :]
+    assert (_starts(data, at) + at).tolist() == bounds[len(sizes) // 2 :]
     damaged = bytearray(data)
     damaged[at + 9] ^= 1  # in the checksum of a length
-    assert _starts(bytes(damaged), 0) == bounds[: len(sizes) // 2 + 1]
+    assert _starts(bytes(damaged), 0).tolist() == bounds[: len(sizes) // 2 + 1]
+
+
+@pytest.mark.parametrize("large", [65_535, 65_536, 1 << 17])
+def test_what_looks_like_a_header_inside_a_record_is_none(large: int) -> None:
+    inner = frame(b"x" * 70)
+    payloads = [b"x" * 70, inner, bytes(9), inner * 3, inner[:-3], bytes(large), b"", inner, b"y"]
+    data = b"".join(map(frame, payloads))
+    bounds = np.cumsum([0, *(len(each) + OVERHEAD_BYTES for each in payloads)]).tolist()
+    assert _starts(data, 0).tolist() == bounds
+    assert _starts(inner + data, len(inner)).tolist() == bounds
+    for cut in (1, 5, 30, 100):
+        whole = [each for each in bounds if each <= len(data) - cut]
+        assert _starts(data[:-cut], 0).tolist() == whole
