@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from rec_summary.training.online.rec_model import RecModel
     from rec_summary.training.online.train_step import TrainStep
     from rec_summary.training.recommender.config import RecommenderMetrics
+    from rec_summary.training.recommender.slices import Slice
     from rec_summary.training.recommender.task import Task
     from rec_summary.training.summary_record.summary_record import SummaryRecord
 
@@ -39,6 +40,7 @@ __all__ = [
     "RecModel",
     "RecommenderMetrics",
     "Retention",
+    "Slice",
     "SummaryCollector",
     "SummaryLandscape",
     "SummaryRecord",
@@ -57,6 +59,7 @@ _HOME: Final = {
     "RecModel": "rec_summary.training.online.rec_model",
     "RecommenderMetrics": "rec_summary.training.recommender.config",
     "Retention": "rec_summary.records.writing.retention",
+    "Slice": "rec_summary.training.recommender.slices",
     "SummaryCollector": "rec_summary.training.collector.collector",
     "SummaryLandscape": "rec_summary.landscape.summary_landscape",
     "SummaryRecord": "rec_summary.training.summary_record.summary_record",

@@ -102,7 +102,7 @@ def test_every_field_has_mindspores_number_and_type(name):
     alone = {path: number for path, number, *_ in ours - theirs}
     messages_of_ours = (
         *("RunState.", ".MapInt64Entry.", ".MapBoolEntry."),
-        *("PrCurve.", "Reliability.", "TopIds.", "MetricStates.", "Compaction."),
+        *("PrCurve.", "Reliability.", "TopIds.", "MetricTable.", "MetricStates.", "Compaction."),
     )
     assert not {
         path: number

@@ -80,7 +80,7 @@ class Summary(_message.Message):
         population: int
         def __init__(self, buckets: _Optional[_Iterable[_Union[Summary.Histogram.bucket, _Mapping]]] = ..., nan_count: _Optional[int] = ..., pos_inf_count: _Optional[int] = ..., neg_inf_count: _Optional[int] = ..., max: _Optional[float] = ..., min: _Optional[float] = ..., sum: _Optional[float] = ..., count: _Optional[int] = ..., population: _Optional[int] = ...) -> None: ...
     class Value(_message.Message):
-        __slots__ = ("tag", "scalar_value", "image", "tensor", "histogram", "loss_landscape", "pr_curve", "reliability", "top_ids", "metric_states")
+        __slots__ = ("tag", "scalar_value", "image", "tensor", "histogram", "loss_landscape", "pr_curve", "reliability", "top_ids", "metric_states", "metric_table")
         TAG_FIELD_NUMBER: _ClassVar[int]
         SCALAR_VALUE_FIELD_NUMBER: _ClassVar[int]
         IMAGE_FIELD_NUMBER: _ClassVar[int]
@@ -91,6 +91,7 @@ class Summary(_message.Message):
         RELIABILITY_FIELD_NUMBER: _ClassVar[int]
         TOP_IDS_FIELD_NUMBER: _ClassVar[int]
         METRIC_STATES_FIELD_NUMBER: _ClassVar[int]
+        METRIC_TABLE_FIELD_NUMBER: _ClassVar[int]
         tag: str
         scalar_value: float
         image: Summary.Image
@@ -101,7 +102,8 @@ class Summary(_message.Message):
         reliability: Reliability
         top_ids: TopIds
         metric_states: MetricStates
-        def __init__(self, tag: _Optional[str] = ..., scalar_value: _Optional[float] = ..., image: _Optional[_Union[Summary.Image, _Mapping]] = ..., tensor: _Optional[_Union[_anf_ir_pb2.TensorProto, _Mapping]] = ..., histogram: _Optional[_Union[Summary.Histogram, _Mapping]] = ..., loss_landscape: _Optional[_Union[LossLandscape, _Mapping]] = ..., pr_curve: _Optional[_Union[PrCurve, _Mapping]] = ..., reliability: _Optional[_Union[Reliability, _Mapping]] = ..., top_ids: _Optional[_Union[TopIds, _Mapping]] = ..., metric_states: _Optional[_Union[MetricStates, _Mapping]] = ...) -> None: ...
+        metric_table: MetricTable
+        def __init__(self, tag: _Optional[str] = ..., scalar_value: _Optional[float] = ..., image: _Optional[_Union[Summary.Image, _Mapping]] = ..., tensor: _Optional[_Union[_anf_ir_pb2.TensorProto, _Mapping]] = ..., histogram: _Optional[_Union[Summary.Histogram, _Mapping]] = ..., loss_landscape: _Optional[_Union[LossLandscape, _Mapping]] = ..., pr_curve: _Optional[_Union[PrCurve, _Mapping]] = ..., reliability: _Optional[_Union[Reliability, _Mapping]] = ..., top_ids: _Optional[_Union[TopIds, _Mapping]] = ..., metric_states: _Optional[_Union[MetricStates, _Mapping]] = ..., metric_table: _Optional[_Union[MetricTable, _Mapping]] = ...) -> None: ...
     VALUE_FIELD_NUMBER: _ClassVar[int]
     value: _containers.RepeatedCompositeFieldContainer[Summary.Value]
     def __init__(self, value: _Optional[_Iterable[_Union[Summary.Value, _Mapping]]] = ...) -> None: ...
@@ -200,6 +202,14 @@ class TopIds(_message.Message):
     low: _containers.RepeatedScalarFieldContainer[float]
     high: _containers.RepeatedScalarFieldContainer[float]
     def __init__(self, ids: _Optional[_Iterable[int]] = ..., counts: _Optional[_Iterable[float]] = ..., low: _Optional[_Iterable[float]] = ..., high: _Optional[_Iterable[float]] = ...) -> None: ...
+
+class MetricTable(_message.Message):
+    __slots__ = ("cells", "columns")
+    CELLS_FIELD_NUMBER: _ClassVar[int]
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
+    cells: _containers.RepeatedScalarFieldContainer[str]
+    columns: int
+    def __init__(self, cells: _Optional[_Iterable[str]] = ..., columns: _Optional[int] = ...) -> None: ...
 
 class MetricStates(_message.Message):
     __slots__ = ("states", "rank", "rank_size", "step", "wall_time", "examples", "final", "settings")

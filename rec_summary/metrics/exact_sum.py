@@ -8,7 +8,7 @@ adds the numbers of a batch by exponent, without rounding: each half of a signif
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -47,8 +47,8 @@ class Parts(NamedTuple):
     uppers: Floats
     lowers: Floats
 
-    def cut(self, at: slice) -> Parts:
-        """Returns some of the numbers."""
+    def cut(self, at: Any) -> Parts:
+        """Returns some of the numbers: a slice, or their places."""
         return Parts(self.lowest, self.exponents[at], self.uppers[at], self.lowers[at])
 
 

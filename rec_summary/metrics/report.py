@@ -17,6 +17,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from rec_summary.metrics import slice_report
 from rec_summary.metrics.drift import LABEL, Drift
 from rec_summary.metrics.quality import score_quality
 from rec_summary.metrics.quality.click_quality import ClickQuality
@@ -24,6 +25,7 @@ from rec_summary.metrics.quality.grouped_auc import UserScores
 from rec_summary.metrics.quality.labels import LabelCounts
 from rec_summary.metrics.quality.ratings import RatingErrors
 from rec_summary.metrics.quality.score_histogram import ScoreHistogram
+from rec_summary.metrics.quality.slices import Slices
 from rec_summary.metrics.state import Floats, State
 from rec_summary.metrics.tables.health import TableHealth
 from rec_summary.metrics.tables.row_norms import QUANTILES, RowNorms
@@ -39,6 +41,7 @@ TABLE_WINDOW: Final = "table_window"
 THROUGHPUT: Final = "throughput"
 DRIFT: Final = "drift"
 LABELS: Final = "labels"
+SLICE: Final = "slice"
 _TASK: Final = "task"
 
 JUDGING: Final[Mapping[str, tuple[str, ...]]] = {
@@ -64,11 +67,11 @@ GROUPS: Final = frozenset(
 )
 """The first parts of tags behind `PREFIX`. No task has one of these names."""
 
-OF_TASK: Final = r"(?:(?!table/)[^/]+/)?"
+OF_TASK: Final = r"(?:(?!table/|slice/)[^/]+/)?"
 """A regular expression of the task in a tag, behind `PREFIX`: the unnamed one, or any other."""
 
 _TASK_TAG: Final = re.compile(
-    rf"{PREFIX}(?!table/)(?P<task>[^/]+)/(?:{'|'.join(itertools.chain(*JUDGING.values()))})/"
+    rf"{PREFIX}(?!table/|slice/)(?P<task>[^/]+)/(?:{'|'.join(itertools.chain(*JUDGING.values()))})/"
 )
 _MOST_BUCKETS: Final = 64
 
@@ -86,6 +89,7 @@ class MetricValues:
             true and false negatives, precision, recall.
         reliabilities: Predicted and observed click rates and weights of groups, each (groups,).
         tops: The most frequent ids, their counts, and lower and upper bounds of these, each (k,).
+        tables: Rows of texts, the first one the header.
     """
 
     scalars: dict[str, float] = field(default_factory=dict)
@@ -93,6 +97,7 @@ class MetricValues:
     pr_curves: dict[str, Floats] = field(default_factory=dict)
     reliabilities: dict[str, tuple[Floats, Floats, Floats]] = field(default_factory=dict)
     tops: dict[str, tuple[Ids, Floats, Floats, Floats]] = field(default_factory=dict)
+    tables: dict[str, list[tuple[str, ...]]] = field(default_factory=dict)
 
     def put(self, name: str, number: float) -> None:
         """Adds a number if it is finite."""
@@ -247,6 +252,22 @@ def _read_users(values: MetricValues, window: str, state: State, detail: Detail)
     values.put(f"grouped_error_bound/{window}", bound)
 
 
+def _read_slices(values: MetricValues, name: str, state: State, detail: Detail) -> None:
+    assert isinstance(state, Slices)
+    column, _, window = name.partition("/")
+
+    def metrics_of(part: State) -> dict[str, float]:
+        of_part = MetricValues()
+        _read_quality(of_part, "", part, Detail(curves=False))
+        return {tag[len(PREFIX) : -1]: number for tag, number in of_part.scalars.items()}
+
+    found = slice_report.values_of(column, state, metrics_of)
+    for tag, number in found.scalars.items():
+        values.put(f"{tag}/{window}", number)
+    if detail.curves and found.table:
+        values.tables[f"{PREFIX}slice/{column}/table/{window}"] = found.table
+
+
 def _read_labels(values: MetricValues, window: str, state: State, detail: Detail) -> None:
     assert isinstance(state, LabelCounts)
     if state.masked:
@@ -323,6 +344,7 @@ _READERS: Final[Mapping[str, Callable[[MetricValues, str, Any, Detail], None]]] 
     QUALITY: _read_quality,
     USERS: _read_users,
     LABELS: _read_labels,
+    SLICE: _read_slices,
     TABLE: _read_table,
     TABLE_WINDOW: _read_table_window,
     THROUGHPUT: _read_throughput,

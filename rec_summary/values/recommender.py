@@ -1,4 +1,4 @@
-"""Values of recommender metrics: curves, frequent ids, states of metrics.
+"""Values of recommender metrics: curves, frequent ids, tables, states of metrics.
 
 `wire` encodes them, because the thread of the writer runs beside the training.
 """
@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from rec_summary._pb.summary_pb2 import MetricStates, PrCurve, Reliability, TopIds
+from rec_summary._pb.summary_pb2 import MetricStates, MetricTable, PrCurve, Reliability, TopIds
 from rec_summary.errors import three_part, verbatim
 from rec_summary.records.format import wire
 from rec_summary.values.histogram import encode_counted
@@ -39,6 +39,7 @@ def recommender_values(
     pr_curves: Columns,
     reliabilities: Columns,
     tops: Columns,
+    tables: Mapping[str, Sequence[Sequence[str]]],
 ) -> list[bytes]:
     """Returns values by tag, each as the bytes of a `Summary.Value`.
 
@@ -48,6 +49,7 @@ def recommender_values(
         pr_curves: Precision-recall curves.
         reliabilities: Predicted and observed rates, and weights.
         tops: Ids, counts, and lower and upper bounds of the counts.
+        tables: Rows of texts of equal length, the first one the header.
     """
     columns = {"pr_curve": pr_curves, "reliability": reliabilities, "top_ids": tops}
     return [
@@ -58,6 +60,7 @@ def recommender_values(
             for kind, found in columns.items()
             for tag, parts in found.items()
         ),
+        *(encode_table(tag, rows) for tag, rows in tables.items()),
     ]
 
 
@@ -77,6 +80,13 @@ def encode_columns(tag: str, kind: str, columns: Iterable[npt.ArrayLike]) -> byt
             data = wire.packed_varints(np.asarray(column))
         content += [wire.bytes_field(field.number, data)] if data else []
     return encode_value(tag, kind, b"".join(content))
+
+
+def encode_table(tag: str, rows: Sequence[Sequence[str]]) -> bytes:
+    """Returns a table: rows of texts of equal length, the first one the header."""
+    cells = [wire.text_field(_TABLE["cells"], cell) for row in rows for cell in row]
+    content = b"".join([*cells, wire.int_field(_TABLE["columns"], len(rows[0]))])
+    return encode_value(tag, "metric_table", content)
 
 
 def encode_buckets(tag: str, edges: npt.ArrayLike, counts: npt.ArrayLike) -> bytes:
@@ -179,6 +189,7 @@ def _numbers(message: Any) -> dict[str, int]:
 _STATES: Final = wire.number_of(MetricStates, "states")
 _STATE: Final = _numbers(MetricStates.State)
 _ARRAY: Final = _numbers(MetricStates.Array)
+_TABLE: Final = _numbers(MetricTable)
 _COLUMNS: Final[Mapping[str, Any]] = {
     "pr_curve": PrCurve.DESCRIPTOR.fields,
     "reliability": Reliability.DESCRIPTOR.fields,

@@ -69,6 +69,11 @@ _LOSS: Arrays = {
     **nested("weights", _exact(10)),
     **nested("clicks", _exact(4)),
 }
+_NO_LOSS: Arrays = {
+    "epsilon": np.array(1e-7),
+    "refused": _ints(0, 0, 0, 0),
+    **{f"{name}.units": np.zeros(1, np.uint8) for name in ("losses", "weights", "clicks")},
+}
 _NO_SCORES: Arrays = {
     "bins": _int(64),
     **{name: np.zeros(64) for name in ("positives", "negatives", "score_sums")},
@@ -181,6 +186,26 @@ STORED: dict[str, tuple[str, Arrays]] = {
     "click quality": (
         "ClickQuality",
         {**nested("scores", _SCORES), **nested("loss", _LOSS), **nested("order", _ORDER)},
+    ),
+    "slices": (
+        "Slices",
+        {
+            "kind": np.array("LogLoss"),
+            "most": _int(2),
+            "shown": _int(8),
+            "closed": _int(1),
+            "seen": _int(20),
+            "names": np.array(["DE", "a/b"]),
+            "sizes": _ints(10, 4),
+            **nested("empty", _NO_LOSS),
+            **nested("other", _NO_LOSS),
+            **nested("slice0", _LOSS),
+            **nested("slice1", _NO_LOSS),
+        },
+    ),
+    "seen counts": (
+        "SeenCounts",
+        {"width": _int(16), "counters": np.tile(_filled(16, {3: 255, 5: 1}, np.uint8), (4, 1))},
     ),
     "label counts": ("LabelCounts", {"masked": _int(3), "missing": _int(1)}),
     "rating errors": (

@@ -41,8 +41,8 @@ class QualityBatch(NamedTuple):
         """The number of examples."""
         return len(self.labels)
 
-    def cut(self, at: slice) -> QualityBatch:
-        """Returns some of the examples."""
+    def cut(self, at: Any) -> QualityBatch:
+        """Returns some of the examples: a slice, or their places."""
         parts = self.binned.cut(at), self.losses.cut(at), self.order.cut(at)
         return QualityBatch(*parts, self.labels[at])
 

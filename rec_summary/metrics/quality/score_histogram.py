@@ -116,8 +116,8 @@ class BinnedScores(NamedTuple):
     terms: Floats
     weights: Floats | None
 
-    def cut(self, at: slice) -> BinnedScores:
-        """Returns some of the examples."""
+    def cut(self, at: Any) -> BinnedScores:
+        """Returns some of the examples: a slice, or their places."""
         weights = None if self.weights is None else self.weights[at]
         return BinnedScores(self.bins[at], self.places[at], self.terms[at], weights)
 

@@ -75,8 +75,8 @@ class OrderBatch(NamedTuple):
     labels: Labels
     weights: Floats | None
 
-    def cut(self, at: slice) -> OrderBatch:
-        """Returns some of the examples."""
+    def cut(self, at: Any) -> OrderBatch:
+        """Returns some of the examples: a slice, or their places."""
         weights = None if self.weights is None else self.weights[at]
         return OrderBatch(self.keys[at], self.labels[at], weights)
 

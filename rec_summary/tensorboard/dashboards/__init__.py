@@ -14,6 +14,7 @@ from rec_summary.tensorboard.dashboards.images import ImageMapper
 from rec_summary.tensorboard.dashboards.landscape.mapper import LandscapeMapper
 from rec_summary.tensorboard.dashboards.points import ValueMapper
 from rec_summary.tensorboard.dashboards.recommenders import (
+    MetricTableMapper,
     PrCurveMapper,
     ReliabilityMapper,
     TopIdsMapper,
@@ -30,6 +31,7 @@ VALUES: Final[Mapping[str, Callable[[], ValueMapper]]] = {
     "pr_curve": PrCurveMapper,
     "reliability": ReliabilityMapper,
     "top_ids": TopIdsMapper,
+    "metric_table": MetricTableMapper,
 }
 """The kinds of a summary's values, each with its mapper."""
 

@@ -12,9 +12,10 @@ from tensorboard.plugins.pr_curve import plugin_data_pb2
 
 from rec_summary._pb.summary_pb2 import Reliability, Summary
 from rec_summary.errors import three_part
+from rec_summary.series.limits import MOST_ENTRIES
 from rec_summary.tensorboard.dashboards.images import drawn
 from rec_summary.tensorboard.dashboards.points import Point, ValueMapper, plugin, tensor_value
-from rec_summary.tensorboard.dashboards.text import table, text_point
+from rec_summary.tensorboard.dashboards.text import cell, table, text_point
 from rec_summary.values.recommender import CURVE_ROWS
 
 POINTS: Final = "points"
@@ -80,6 +81,25 @@ class TopIdsMapper(ValueMapper):
         top = value.top_ids
         columns = _equal(top.ids, top.counts, top.low, top.high)
         yield text_point(tag, table("", _frequencies(zip(*columns, strict=True))))
+
+
+class MetricTableMapper(ValueMapper):
+    """Maps a table of texts to a table in Text."""
+
+    def __call__(self, tag: str, value: Summary.Value) -> Iterator[Point]:
+        """Yields the point for a value that holds a table.
+
+        Raises:
+            ValueError: Its rows are not equally long.
+        """
+        cells, width = list(value.metric_table.cells), value.metric_table.columns
+        if width < 1 or not cells or len(cells) % width:
+            expected = "whole rows, one or more"
+            raise ValueError(three_part("its cells", f"{len(cells)} in {width} columns", expected))
+        starts = range(0, min(len(cells), width * MOST_ENTRIES), width)
+        rows = [f"| {' | '.join(map(cell, cells[at : at + width]))} |" for at in starts]
+        line = f"|{' --- |' * width}"
+        yield text_point(tag, "\n".join([rows[0], line, *rows[1:]]))
 
 
 def reliability_picture(columns: Any) -> Image.Image:

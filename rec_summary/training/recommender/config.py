@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from rec_summary.errors import three_part
 from rec_summary.training.checks import check_bool, check_directory, check_int, check_type
+from rec_summary.training.recommender.slices import Slice, check_slices
 from rec_summary.training.recommender.sources import Source, check_source
 from rec_summary.training.recommender.task import Task, check_quality, check_tasks
 
@@ -89,6 +90,8 @@ class RecommenderMetrics:
         tasks: The tasks of a network with several, by name, in place of predictions, labels, task,
             logits, weights, negative_rate and users. The tags of a task are
             ``recommender/<name>/...``.
+        slices: Columns by whose values the metrics of each task are split: a place, or a `Slice`
+            with options. The tags are ``recommender/slice/<name>=<value>/...``.
 
     Raises:
         TypeError: An option has the wrong type.
@@ -122,6 +125,7 @@ class RecommenderMetrics:
     state_secs: float = 30.0
     resume: bool = True
     tasks: Mapping[str, Task] = field(default_factory=dict)
+    slices: Mapping[str, Source | Slice] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Checks the options."""
@@ -141,6 +145,10 @@ class RecommenderMetrics:
             if name in own.union(OWN_COLUMNS):
                 expected = f"none of {', '.join([*OWN_COLUMNS, *own])}, which always have drift"
                 raise ValueError(three_part("a key of features", name, expected))
+        slices = check_slices(_check_mapping("slices", self.slices))
+        if slices and not tasks and self.predictions is None:
+            raise ValueError(three_part("slices", sorted(slices), "none without predictions"))
+        object.__setattr__(self, "slices", slices)
         for table, value in _check_mapping("unknown_ids", self.unknown_ids).items():
             check_type(f"unknown_ids[{table!r}]", value, int, "an int")
             if table not in self.ids:
@@ -195,6 +203,11 @@ def tasks_of(options: RecommenderMetrics) -> dict[str, Task]:
         kind=options.task,
     )
     return {"": only}
+
+
+def slices_of(options: RecommenderMetrics) -> dict[str, Slice]:
+    """Returns the slices by name."""
+    return check_slices(options.slices)
 
 
 def _check_sizes(name: str, sizes: Any, least: int) -> tuple[int, ...]:

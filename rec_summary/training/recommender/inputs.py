@@ -11,7 +11,7 @@ from mindspore import Tensor
 from rec_summary.errors import three_part, verbatim
 from rec_summary.records.failures import Troubles
 from rec_summary.training.operators import Mailbox
-from rec_summary.training.recommender.config import RecommenderMetrics, tasks_of
+from rec_summary.training.recommender.config import RecommenderMetrics, slices_of, tasks_of
 from rec_summary.training.recommender.sources import Source
 from rec_summary.training.step_view import StepView
 from rec_summary.training.tensors import Array, as_array, copy_of
@@ -24,6 +24,7 @@ MASK: Final = "mask"
 EVENT_TIMES: Final = "event_times"
 IDS: Final = "ids/"
 FEATURES: Final = "features/"
+SLICES: Final = "slices/"
 
 _OF_TASK: Final = (PREDICTIONS, LABELS, WEIGHTS, USERS, MASK)
 _OF_OUTPUTS: Final = (PREDICTIONS, LABELS, WEIGHTS, MASK)
@@ -269,7 +270,8 @@ def _places(options: RecommenderMetrics) -> Iterator[tuple[str, tuple[Any, int |
                 yield role_of(name, role), _split(source, role in _OF_OUTPUTS)
     if options.event_times is not None:
         yield EVENT_TIMES, _split(options.event_times, False)
-    for start, sources in ((IDS, options.ids), (FEATURES, options.features)):
+    slices = {name: each.column for name, each in slices_of(options).items()}
+    for start, sources in ((IDS, options.ids), (FEATURES, options.features), (SLICES, slices)):
         for name, source in sources.items():
             yield start + name, _split(source, False)
 

@@ -13,23 +13,33 @@ import numpy as np
 from rec_summary.errors import three_part
 from rec_summary.metrics import report
 from rec_summary.metrics.distribution import Distribution
+from rec_summary.metrics.quality.slices import Slicing
 from rec_summary.metrics.state import State
 from rec_summary.metrics.tables.cardinality import TouchedOptions, TouchedRows
 from rec_summary.metrics.tables.frequency import FrequencyOptions, IdFrequency
 from rec_summary.metrics.tables.health import TableHealth
 from rec_summary.metrics.tables.row_norms import RowNorms
+from rec_summary.metrics.tables.seen import SeenCounts
 from rec_summary.metrics.throughput import Throughput
 from rec_summary.metrics.windows import LastExamples
 from rec_summary.records.failures import Troubles
 from rec_summary.training.recommender import inputs
-from rec_summary.training.recommender.config import OWN_COLUMNS, RecommenderMetrics, tasks_of
+from rec_summary.training.recommender.config import (
+    OWN_COLUMNS,
+    RecommenderMetrics,
+    slices_of,
+    tasks_of,
+)
 from rec_summary.training.recommender.drift_meter import BUILDER, DriftMeter
 from rec_summary.training.recommender.inputs import Roles, Steps
+from rec_summary.training.recommender.slices import slicing
 from rec_summary.training.recommender.task_metrics import Examples, TaskMetrics
 from rec_summary.training.tensors import Array
 
 _EXACT_ROWS: Final = 2**20  # two bytes of memory for each; larger tables are estimated
 _ROWS: Final = "rows"
+_SEEN: Final = "seen"
+_MISTAKEN: Final = 0.05  # the share of new ids from which on it is reported
 
 
 class RankMetrics:
@@ -58,6 +68,8 @@ class RankMetrics:
             name: TaskMetrics(name, task, options, self._roles, troubles)
             for name, task in tasks_of(options).items()
         }
+        self._slices = slices_of(options)
+        self._seen = {name: SeenCounts() for name, each in self._slices.items() if each.new}
         # Features have a drift of their own; that of the unnamed task has them as well.
         names = dict.fromkeys(["", *self._tasks])
         self._drifts = {name: DriftMeter(options.reference_examples) for name in names}
@@ -84,6 +96,8 @@ class RankMetrics:
             "features": sorted(options.features),
             "sampled_rows": options.sampled_rows,
         }
+        if self._slices:
+            parts["slices"] = {name: each.settings for name, each in self._slices.items()}
         if options.negative_rate < 1:
             parts["negative_rate"] = options.negative_rate
         for name, task in options.tasks.items():
@@ -105,10 +119,11 @@ class RankMetrics:
     def update(self, steps: Steps) -> None:
         """Counts steps, in the order of training."""
         chosen: dict[str, Examples] = {}
+        slicings = self._slicings(steps)
         for name, task in self._tasks.items():
             what = inputs.role_of(name, "quality")
             with self._troubles.attempt(f"recommender metrics: {what}"):
-                found = task.select(steps)
+                found = task.select(steps, slicings)
                 if found is not None:
                     chosen[name] = found
                     task.count(found)
@@ -167,6 +182,11 @@ class RankMetrics:
         if self._options.throughput:
             found[report.THROUGHPUT] = self._throughput
             self._throughput = Throughput()
+        for name, seen in self._seen.items():
+            mistaken = seen.mistaken(self._slices[name].new)
+            if mistaken > _MISTAKEN:
+                text = f"{mistaken:.0%} of new ids are taken for known ones: there are too many ids"
+                self._troubles.report(f"recommender metrics: slice {name}", text)
         for name, meter in self._drifts.items():
             drift = meter.end_interval()
             if drift is not None:
@@ -240,6 +260,7 @@ class RankMetrics:
             **found,
             report.TABLE: self._tables,
             report.TABLE_WINDOW: self._table_windows,
+            _SEEN: self._seen,
         }
 
     def _table(self, name: str) -> TableHealth:
@@ -248,6 +269,16 @@ class RankMetrics:
         if frequency.exact:  # with a counter for each row, it is cheap to count all ids
             frequency = replace(frequency, sample_one_in=1)
         return TableHealth(TouchedRows(TouchedOptions(size, _EXACT_ROWS)), IdFrequency(frequency))
+
+    def _slicings(self, steps: Steps) -> dict[str, Slicing]:
+        """Returns the slices of all examples, by the name of the column."""
+        found = {}
+        for name, options in self._slices.items():
+            with self._troubles.attempt(f"recommender metrics: slice {name}"):
+                values = self._roles.column(inputs.SLICES + name, steps.arrays)
+                if values is not None:
+                    found[name] = slicing(options, values, self._seen.get(name))
+        return found
 
     def _count_steps(self, steps: Steps) -> None:
         # The time of a first step, which compiles the network, is not known (NaN).

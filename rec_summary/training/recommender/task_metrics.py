@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -12,20 +13,23 @@ from rec_summary.errors import three_part, verbatim
 from rec_summary.metrics import report
 from rec_summary.metrics.drift import LABEL
 from rec_summary.metrics.quality.click_quality import ClickQuality
-from rec_summary.metrics.quality.clicks import REASONS, clean
+from rec_summary.metrics.quality.clicks import REASONS, Clicks, clean
 from rec_summary.metrics.quality.grouped_auc import UserScores
 from rec_summary.metrics.quality.labels import LabelCounts
 from rec_summary.metrics.quality.ratings import RatingErrors
+from rec_summary.metrics.quality.slices import Columns, SlicedBatch, Slices, Slicing
 from rec_summary.metrics.state import State
 from rec_summary.metrics.windows import Decayed, LastExamples, Lifetime, Window
 from rec_summary.records.failures import Troubles
 from rec_summary.training.recommender import inputs
-from rec_summary.training.recommender.config import RecommenderMetrics
+from rec_summary.training.recommender.config import RecommenderMetrics, slices_of
 from rec_summary.training.recommender.inputs import Roles, Steps, role_of
 from rec_summary.training.recommender.task import Task
 from rec_summary.training.tensors import Array
 
 _MOST_REFUSED: Final = 0.01  # the share of examples from which on it is reported
+_SLICE_BINS: Final = 128  # of the score in a slice
+_SLICE_BUCKETS: Final = 4  # of a window of slices; each may have a state for each slice
 _LEAST_WEIGHT: Final = 2.0**-13  # rounded by less than 1 %
 _REMEDIES: Final = {
     "score outside [0, 1]": "if your predictions are log-odds, set logits=True",
@@ -42,18 +46,21 @@ class Examples(NamedTuple):
         labels: The labels.
         weights: The weights; None if each is 1.
         users: The ids of users; None if they are not known.
+        slicings: The slices, by the name of the column.
     """
 
     scores: Array
     labels: Array
     weights: Array | None
     users: Array | None
+    slicings: Mapping[str, Slicing] = MappingProxyType({})
 
     def at(self, kept: Array) -> Examples:
         """Returns the examples at which `kept`, bools of shape (examples,), is set."""
         weights = None if self.weights is None else self.weights[kept]
         users = None if self.users is None else self.users[kept]
-        return Examples(self.scores[kept], self.labels[kept], weights, users)
+        slicings = {name: each.at(kept) for name, each in self.slicings.items()}
+        return Examples(self.scores[kept], self.labels[kept], weights, users, slicings)
 
 
 class TaskMetrics:
@@ -89,6 +96,11 @@ class TaskMetrics:
         if task.users is not None:
             # To scale the cells of users in a decaying window would copy all of them.
             self._users = _windows(UserScores(options.user_cells), options, decayed=False)
+        empty = ClickQuality(_SLICE_BINS, rate) if is_clicks else empty
+        self._slices: dict[str, dict[str, Window[Any]]] = {}
+        for column, each in slices_of(options).items():
+            slices = Slices(empty, each.most, each.shown)
+            self._slices[column] = _windows(slices, options, decayed=False, buckets=_SLICE_BUCKETS)
         self._left_out: dict[str, Window[Any]] = {}
         if task.mask is not None or task.missing is not None:
             self._left_out = _windows(LabelCounts(), options, decayed=False)
@@ -100,6 +112,7 @@ class TaskMetrics:
             report.QUALITY: self._quality,
             report.USERS: self._users,
             report.LABELS: self._left_out,
+            **{report.key(report.SLICE, name): each for name, each in self._slices.items()},
         }
         return {report.group_of(self._name, group): windows for group, windows in found.items()}
 
@@ -111,10 +124,14 @@ class TaskMetrics:
             for name, window in windows.items()
         }
 
-    def select(self, steps: Steps) -> Examples | None:
+    def select(self, steps: Steps, slicings: Mapping[str, Slicing]) -> Examples | None:
         """Returns the examples of the task that have a label; None if an input is not there.
 
         It counts the others.
+
+        Args:
+            steps: The inputs.
+            slicings: The slices of all examples, by the name of the column.
 
         Raises:
             ValueError: The inputs differ in length.
@@ -141,7 +158,7 @@ class TaskMetrics:
             # exp(-log(1 + exp(-x))), exact in both tails. NaN is refused later, with a word.
             with np.errstate(invalid="ignore"):
                 scores = np.exp(-np.logaddexp(0.0, -scores.astype(np.float64)))
-        found = Examples(scores, labels, weights, users)
+        found = Examples(scores, labels, weights, users, self._fitting(slicings, len(labels)))
         if not self._left_out:
             return found
         masked = np.zeros(len(labels), np.bool_) if chosen is None else ~chosen
@@ -153,9 +170,10 @@ class TaskMetrics:
 
     def count(self, examples: Examples) -> None:
         """Counts examples."""
-        scores, labels, weights, users = examples
+        scores, labels, weights, users, _ = examples
         self._check_weights(weights)
         clicks = clean(scores, labels, weights) if self._task.kind == "clicks" else None
+        self._count_slices(examples, clicks)
         if clicks is None or clicks.kept is not None or not len(scores):
             if clicks is not None:
                 refused = dict(zip(REASONS, clicks.refused.tolist(), strict=True))
@@ -179,6 +197,16 @@ class TaskMetrics:
             for window in self._users.values():
                 window.count(of_users)
 
+    def _count_slices(self, examples: Examples, clicks: Clicks | None) -> None:
+        if not examples.slicings:
+            return
+        batch: Any = Columns(examples[:3])
+        if clicks is not None and clicks.kept is None and len(clicks.scores):
+            batch = ClickQuality(_SLICE_BINS).prepare(clicks)
+        for column, each in examples.slicings.items():
+            for window in self._slices[column].values():
+                window.count(SlicedBatch(each, batch))
+
     def columns(self, examples: Examples) -> dict[str, Array]:
         """Returns the columns of the drift."""
         label = LABEL if self._task.kind == "clicks" else "rating"
@@ -200,6 +228,17 @@ class TaskMetrics:
     def _flat(self, role: str, arrays: dict[Any, Array]) -> Array | None:
         found = self._roles.column(role_of(self._name, role), arrays)
         return None if found is None else found.reshape(-1)
+
+    def _fitting(self, slicings: Mapping[str, Slicing], size: int) -> dict[str, Slicing]:
+        """Returns the columns that have a value for each example, and reports the others."""
+        found = {}
+        for name, each in slicings.items():
+            if len(each.codes) == size:
+                found[name] = each
+            else:
+                text = f"it has {len(each.codes):,} values of {size:,} examples"
+                self._report(f"slice {name}", text)
+        return found
 
     def _is_missing(self, labels: Array) -> Array:
         """Returns which labels are missing: bools, (examples,)."""
@@ -248,10 +287,10 @@ class TaskMetrics:
 
 
 def _windows(
-    empty: Any, options: RecommenderMetrics, *, decayed: bool = True
+    empty: Any, options: RecommenderMetrics, *, decayed: bool = True, buckets: int = 16
 ) -> dict[str, Window[Any]]:
     found: dict[str, Window[Any]] = {"lifetime": Lifetime(empty)}
-    found.update({f"last_{size}": LastExamples(empty, size) for size in options.last})
+    found.update({f"last_{size}": LastExamples(empty, size, buckets) for size in options.last})
     if decayed:
         found.update({f"decayed_{size}": Decayed(empty, size) for size in options.half_lives})
     return found

@@ -29,6 +29,7 @@ _PARTS: Final = {  # of values that are always shown in the same places: part an
     "pr_curve": (("", "pr_curves"),),
     "reliability": (("", "images"), ("points", "text")),
     "top_ids": (("", "text"),),
+    "metric_table": (("", "text"),),
 }
 _EXACT: Final = ("int32_data", "int64_data", "double_data", "uint64_data")
 

@@ -1,0 +1,277 @@
+"""Metrics by slice: a state of its own for each value of a column, and one for all other values.
+
+A state is kept for each value until there are more than `most` of them. Then, at a certain place of
+the stream, the most frequent ones stay, and from there on all examples of others are counted
+together. A state that is kept has all examples of its value. So in a sum of closed states only the
+values remain that each of them keeps, and merging is exact, whatever the order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from rec_summary.errors import three_part
+from rec_summary.metrics.state import (
+    Array,
+    Arrays,
+    Scalable,
+    check_int,
+    kind_of,
+    nested,
+    register,
+    restore,
+    take,
+    take_int,
+    take_sums,
+    to_array,
+    unnested,
+)
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_EVERY: Final = 1024  # examples, after which values may be too many
+_LONGEST: Final = 64  # characters of a name
+
+
+class Slicing(NamedTuple):
+    """The slices of examples.
+
+    Attributes:
+        codes: The place of the name of each example's slice, (examples,), or of each of its slices,
+            (examples, slices); -1 for none.
+        names: Names, all different; they are cut after 64 characters.
+    """
+
+    codes: npt.NDArray[np.intp]
+    names: list[str]
+
+    def at(self, examples: Any) -> Slicing:
+        """Returns the slices of some examples: a slice, places, or bools."""
+        return Slicing(self.codes[examples], self.names)
+
+
+class Columns(NamedTuple):
+    """Arguments of ``update`` of a state: arrays (examples, ...), or None."""
+
+    columns: tuple[Any, ...]
+
+    def cut(self, at: Any) -> Columns:
+        """Returns some of the examples."""
+        return Columns(tuple(None if each is None else each[at] for each in self.columns))
+
+
+class SlicedBatch(NamedTuple):
+    """A batch for `Slices.count`.
+
+    Attributes:
+        slicing: The slices of the examples.
+        batch: `Columns`, or what the states by slice have prepared for their ``count``.
+    """
+
+    slicing: Slicing
+    batch: Any
+
+    @property
+    def size(self) -> int:
+        """The number of examples."""
+        return len(self.slicing.codes)
+
+    def cut(self, at: Any) -> SlicedBatch:
+        """Returns some of the examples."""
+        return SlicedBatch(self.slicing.at(at), self.batch.cut(at))
+
+
+@register
+class Slices(Scalable):
+    """States by slice; a mergeable state.
+
+    Attributes:
+        most: The number of values that have a state of their own in the long run.
+        shown: The number of values that a report shows one by one.
+        closed: Whether the values that have one are fixed.
+        other: The state of all other values.
+    """
+
+    _settings = ("most", "shown")
+    _parts = ("_empty", "other")
+
+    def __init__(self, empty: Scalable, most: int = 64, shown: int = 8) -> None:
+        """Starts empty.
+
+        Args:
+            empty: An empty state of a registered class; each slice has a copy of it.
+            most: As the attribute.
+            shown: As the attribute.
+
+        Raises:
+            TypeError, ValueError: An argument is anything else.
+        """
+        kind_of(empty)
+        self.most = check_int("most", most, 1, 4096)
+        self.shown = check_int("shown", shown, 0)
+        self.closed = False
+        self.other: Any = empty.copy()
+        self._empty = empty.copy()
+        self._states: dict[str, Any] = {}
+        self._sizes: dict[str, int] = {}
+        self._seen = 0  # examples since the place where values were counted
+
+    def update(self, names: Any, *columns: Any) -> None:
+        """Counts a batch.
+
+        Args:
+            names: The name of the slice of each example, str, (examples,).
+            columns: The positional arguments of ``update`` of the states by slice.
+        """
+        found, codes = np.unique(np.asarray(names), return_inverse=True)
+        slicing = Slicing(codes.reshape(-1), [str(name) for name in found.tolist()])
+        self.count(SlicedBatch(slicing, Columns(tuple(map(np.asarray, columns)))))
+
+    def count(self, batch: SlicedBatch) -> None:
+        """Counts a batch. The result does not depend on how the stream is cut into batches."""
+        start = 0
+        while start < batch.size:
+            stop = batch.size
+            part = batch if start == 0 else batch.cut(slice(start, stop))
+            if not self.closed and len(self._names(part)) > self.most:
+                stop = min(start + _EVERY - self._seen, stop)
+                part = batch.cut(slice(start, stop))
+            self._count(part)
+            self._seen += stop - start
+            if self._seen >= _EVERY:
+                self._seen %= _EVERY
+                self._close()
+            start = stop
+
+    def slices(self) -> Iterator[tuple[str, int, Any]]:
+        """Yields name, number of examples and state of each value, the most frequent first."""
+        for name in sorted(self._sizes, key=lambda each: (-self._sizes[each], each)):
+            yield name, self._sizes[name], self._states[name]
+
+    def scale(self, factor: float) -> None:
+        """Multiplies the weight of every example by `factor`."""
+        for state in (self.other, *self._states.values()):
+            state.scale(factor)
+
+    def seal(self) -> None:
+        """Makes the states small, because no more examples are expected."""
+        for state in (self.other, *self._states.values()):
+            state.seal()
+
+    def copy(self) -> Self:
+        """Returns an independent copy."""
+        new = super().copy()
+        new._states = {name: state.copy() for name, state in self._states.items()}
+        new._sizes = dict(self._sizes)
+        return new
+
+    def arrays(self) -> dict[str, Array]:
+        """Returns the settings, and the names, sizes and arrays of the states by slice."""
+        names = sorted(self._states)
+        found = {
+            "kind": np.array(kind_of(self._empty)),
+            "most": to_array(self.most),
+            "shown": to_array(self.shown),
+            "closed": to_array(int(self.closed)),
+            "seen": to_array(self._seen),
+            "names": np.array(names, np.str_),
+            "sizes": np.array([self._sizes[name] for name in names], np.int64),
+            **nested("empty", self._empty.arrays()),
+            **nested("other", self.other.arrays()),
+        }
+        for number, name in enumerate(names):
+            found.update(nested(f"slice{number}", self._states[name].arrays()))
+        return found
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays) -> Self:
+        """Returns the state of these arrays; the module of the states by slice must be imported.
+
+        Raises:
+            ValueError: The arrays do not describe such a state.
+        """
+        kind = str(take(arrays, "kind", "U"))
+        parts: dict[str, Any] = {
+            each: restore(kind, unnested(each, arrays)) for each in ("empty", "other")
+        }
+        new = cls(parts["empty"], take_int(arrays, "most"), take_int(arrays, "shown"))
+        new.closed = bool(take_int(arrays, "closed", 0, 1))
+        new._seen = take_int(arrays, "seen", 0, _EVERY - 1)
+        names = take(arrays, "names", "U", (None,)).tolist()
+        if names != sorted(set(names)):
+            raise ValueError(three_part("The array 'names' of a state", names, "rising names"))
+        sizes = take_sums(arrays, "sizes", np.int64, (len(names),)).tolist()
+        new._sizes = dict(zip(names, sizes, strict=True))
+        for number, name in enumerate(names):
+            new._states[name] = restore(kind, unnested(f"slice{number}", arrays))
+        for state in (parts["other"], *new._states.values()):
+            new._empty.check_mergeable(state)
+        new.other = parts["other"]
+        return new
+
+    def _add(self, other: Self) -> None:
+        if other.closed:
+            for name in [name for name in self._states if name not in other._states]:
+                self._drop(name)
+        for name, state in other._states.items():
+            if name in self._states:
+                self._states[name]._add(state)
+                self._sizes[name] += other._sizes[name]
+            elif self.closed:
+                self.other._add(state)
+            else:
+                self._states[name], self._sizes[name] = state.copy(), other._sizes[name]
+        self.other._add(other.other)
+        self.closed |= other.closed
+        self._seen = min(self._seen + other._seen, _EVERY - 1)
+
+    def _names(self, batch: SlicedBatch) -> set[str]:
+        """Returns the values that would have a state after this batch."""
+        codes, names = batch.slicing
+        return {*self._states, *(names[code][:_LONGEST] for code in set(codes.ravel().tolist()))}
+
+    def _count(self, batch: SlicedBatch) -> None:
+        codes, names = batch.slicing
+        used = np.unique(codes)
+        place_of = np.full(len(names) + 1, -1)  # the last is that of -1
+        known = list(self._states)
+        places = {name: place for place, name in enumerate(known)}
+        others = len(known) + len(used)
+        for code in used[used >= 0].tolist():
+            name = names[code][:_LONGEST]
+            if name not in places and not self.closed:
+                places[name] = len(known)
+                known.append(name)
+                self._states[name], self._sizes[name] = self._empty.copy(), 0
+            place_of[code] = places.get(name, others)
+        found = place_of[codes]
+        for place in np.unique(found[found >= 0]).tolist():
+            match = found == place
+            at = np.flatnonzero(match if match.ndim == 1 else match.any(axis=1))
+            state = self.other
+            if place < others:
+                state = self._states[known[place]]
+                self._sizes[known[place]] += len(at)
+            part = batch.batch if len(at) == batch.size else batch.batch.cut(at)
+            if isinstance(part, Columns):
+                state.update(*part.columns)
+            else:
+                state.count(part)
+
+    def _close(self) -> None:
+        """Keeps only the states of the most frequent values, if there are too many."""
+        if self.closed or len(self._states) <= self.most:
+            return
+        self.closed = True
+        for name in [name for name, *_ in self.slices()][self.most :]:
+            self._drop(name)
+
+    def _drop(self, name: str) -> None:
+        """Counts a value with all others from now on."""
+        self.other._add(self._states.pop(name))
+        del self._sizes[name]

@@ -1,0 +1,90 @@
+"""How often an id was seen before, in counters of a fixed size."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from rec_summary.metrics.hashing import mix
+from rec_summary.metrics.state import Arrays, State, check_int, register, take, take_int
+
+_DEPTH: Final = 4
+_MOST: Final = 255
+
+
+@register
+class SeenCounts(State):
+    """Counts of ids up to 255, in four rows of counters; a mergeable state.
+
+    The count of an id is the least of its four counters, of which only the least ones are raised
+    (conservative update, Estan and Varghese 2002). It is never too small. It is too large if other
+    ids share all four counters: of a million different ids in a row of 2**20, up to 16 %; of
+    100,000, less than 0.01 %.
+    """
+
+    _settings = ("width",)
+
+    def __init__(self, width: int = 2**20) -> None:
+        """Starts empty.
+
+        Args:
+            width: The number of counters in a row, of a byte each.
+
+        Raises:
+            TypeError, ValueError: It is anything else.
+        """
+        self.width = check_int("width", width, 1, 2**26)
+        self._counters = np.zeros((_DEPTH, self.width), np.uint8)
+
+    def add(self, ids: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+        """Counts integers, (n,), and returns how often each was there before, up to 255."""
+        found, inverse, counts = np.unique(ids, return_inverse=True, return_counts=True)
+        places = np.stack([mix(found, row) % np.uint64(self.width) for row in range(_DEPTH)])
+        places = places.astype(np.intp)
+        before = self._at(places).min(axis=0).astype(np.int64)
+        after = np.minimum(before + counts, _MOST).astype(np.uint8)
+        for row, each in zip(self._counters, places, strict=True):
+            np.maximum.at(row, each, after)
+        # The place of each id among its equals.
+        order = np.argsort(inverse, kind="stable")
+        starts = np.cumsum(counts) - counts
+        earlier = np.empty(len(ids), np.int64)
+        earlier[order] = np.arange(len(ids)) - np.repeat(starts, counts)
+        earlier += before[inverse]
+        return np.minimum(earlier, _MOST, out=earlier)
+
+    def mistaken(self, count: int) -> float:
+        """Returns the share of new ids that are taken for ids that were there `count` times."""
+        return float(np.prod((self._counters >= count).mean(axis=1)))
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Returns the setting and the counters."""
+        return {"width": np.array(self.width, np.int64), "counters": self._counters.copy()}
+
+    def copy(self) -> SeenCounts:
+        """Returns an independent copy."""
+        new = super().copy()
+        new._counters = self._counters.copy()
+        return new
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays) -> SeenCounts:
+        """Returns the state of these arrays.
+
+        Raises:
+            ValueError: The arrays do not describe such a state.
+        """
+        width = take_int(arrays, "width", 1, 2**26)
+        counters = take(arrays, "counters", np.uint8, (_DEPTH, width))
+        new = cls(width)
+        new._counters = counters
+        return new
+
+    def _at(self, places: npt.NDArray[np.intp]) -> npt.NDArray[np.uint8]:
+        return np.stack([row[each] for row, each in zip(self._counters, places, strict=True)])
+
+    def _add(self, other: SeenCounts) -> None:
+        # Where the sum would be above 255, it is 255.
+        self._counters += np.minimum(other._counters, _MOST - self._counters)

@@ -1,0 +1,186 @@
+"""`Slice`: a column by whose values metrics are split, and the names of its values."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from rec_summary.errors import three_part, verbatim
+from rec_summary.metrics.hashing import hash_strings
+from rec_summary.metrics.quality.slices import Slicing
+from rec_summary.metrics.tables.seen import SeenCounts
+from rec_summary.training.checks import check_int, check_type
+from rec_summary.training.recommender.sources import Source, check_source
+from rec_summary.training.tensors import Array
+
+_NAME: Final = "letters, digits, '_', '-' and '.', the first one a letter, a digit or '_'"
+_NAMES: Final = "a dict of str by int"
+_MISSING: Final = "missing"
+_NEW: Final = ("new", "known")
+_BEYOND: Final = 4096  # above all exponents of float64
+
+
+@dataclass(frozen=True)
+class Slice:
+    """A column by whose values the metrics of each task are split.
+
+    `RecommenderMetrics(slices={"country": ("context", 3), "age": Slice("age", edges=(18, 30))})`.
+
+    Integers and strings are values. Other numbers are in ranges: between `edges`, or between
+    powers of two. A matrix has several values for each example, which counts in the slice of each.
+
+    Attributes:
+        column: The place of the column, as of `RecommenderMetrics.features`.
+        edges: Ascending numbers at which ranges begin.
+        new: In place of its value, whether an id is new: whether this rank has seen it fewer than
+            this many times before, 1 to 255. The slices are `new` and `known`.
+        names: The names of integers, such as ``{0: "female", 1: "male"}``. With `new`, those of new
+            and of known ids, such as ``{0: "cold", 1: "warm"}``.
+        missing: The number that stands for no value. In a matrix it fills up rows. NaN stands for
+            it as well.
+        shown: The most frequent values, which have tags of their own.
+        most: The number of values that are counted one by one: if there are more, the most
+            frequent ones of the first examples. All others are the slice `other`.
+
+    Raises:
+        TypeError: An option has the wrong type.
+        ValueError: An option has an invalid value.
+    """
+
+    column: Source
+    edges: Sequence[float] = ()
+    new: int = 0
+    names: Mapping[int, str] = field(default_factory=dict)
+    missing: float | None = None
+    shown: int = 8
+    most: int = 64
+
+    def __post_init__(self) -> None:
+        """Checks the options."""
+        check_source("column", self.column)
+        expected = "ascending finite numbers"
+        check_type("edges", self.edges, (list, tuple), expected)
+        for edge in self.edges:
+            check_type("edges", edge, (int, float), expected)
+        edges = tuple(self.edges)
+        if any(not math.isfinite(edge) for edge in edges) or list(edges) != sorted(set(edges)):
+            raise ValueError(three_part("edges", self.edges, expected))
+        object.__setattr__(self, "edges", edges)
+        check_int("new", self.new, 0)
+        if self.new > 255 or (self.new and edges):
+            raise ValueError(three_part("new", self.new, "0 to 255, and 0 if there are edges"))
+        check_type("names", self.names, Mapping, _NAMES)
+        object.__setattr__(self, "names", dict(self.names))
+        for number, name in self.names.items():
+            check_type("names", number, int, _NAMES)
+            check_type("names", name, str, _NAMES)
+        check_type("missing", self.missing, (int, float, type(None)), "a number or None")
+        check_int("shown", self.shown, 0)
+        check_int("most", self.most, 1)
+        if self.most > 4096:
+            raise ValueError(three_part("most", self.most, "an int from 1 to 4096"))
+
+    @property
+    def settings(self) -> list[Any]:
+        """The settings of the states."""
+        names = sorted(self.names.items())
+        missing = None if self.missing is None else str(self.missing)
+        return [self.edges, self.new, names, missing, self.shown, self.most]
+
+
+def check_slices(slices: Mapping[str, Any]) -> dict[str, Slice]:
+    """Returns slices by name; places become a `Slice`.
+
+    Raises:
+        TypeError: One is neither a `Slice` nor a place.
+        ValueError: A name or a place is invalid.
+    """
+    found = {}
+    for name, each in slices.items():
+        if not re.fullmatch(r"\w[\w.-]*", name):
+            raise ValueError(three_part("a name of slices", name, _NAME))
+        if not isinstance(each, Slice):
+            check_source(f"slices[{name!r}]", each)
+            each = Slice(each)
+        found[name] = each
+    return found
+
+
+def slicing(options: Slice, values: Array, seen: SeenCounts | None) -> Slicing:
+    """Returns the slices of examples.
+
+    Args:
+        options: The slice.
+        values: The column, (examples,) or (examples, values).
+        seen: The ids that were seen, which counts these; None without `Slice.new`.
+
+    Raises:
+        ValueError: The column has another shape.
+    """
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    if values.ndim not in (1, 2):
+        shape = verbatim(f"an array of shape {values.shape}")
+        raise ValueError(three_part("a column of slices", shape, "one or two dimensions"))
+    flat = values.reshape(-1)
+    if flat.dtype.kind == "O":
+        flat = flat.astype(np.str_)
+    if seen is not None:
+        ids = hash_strings(flat) if flat.dtype.kind in "US" else flat.astype(np.int64)
+        codes = (seen.add(ids) >= options.new).astype(np.int64)
+        keys: list[Any] = [0, 1]
+        name_of: Callable[[Any], str] = _NEW.__getitem__
+    else:
+        keyed, name_of = _keyed(flat, options.edges)
+        found, codes = np.unique(keyed, return_inverse=True)
+        codes, keys = codes.reshape(-1), found.tolist()
+    names = [options.names.get(key) or name_of(key) for key in keys]
+    missing = np.isnan(flat) if flat.dtype.kind == "f" else np.zeros(len(flat), np.bool_)
+    if options.missing is not None and flat.dtype.kind in "iubf":
+        missing |= flat == options.missing
+    # A row of several values is filled up with missing ones.
+    codes = np.where(missing, len(names) if values.ndim == 1 else -1, codes)
+    return Slicing(codes.astype(np.intp).reshape(values.shape), [*names, _MISSING])
+
+
+def _keyed(flat: Array, edges: Sequence[float]) -> tuple[Array, Callable[[Any], str]]:
+    """Returns a key of each value, and how a key is named."""
+    if edges:
+        ends = [-math.inf, *edges, math.inf]
+        places = np.searchsorted(edges, flat, side="right")
+        return places, lambda place: _range(ends[place], ends[place + 1])
+    if flat.dtype.kind == "f":
+        # Powers of two are the same on all ranks and in all runs.
+        numbers = flat.astype(np.float64)
+        powers = np.frexp(np.abs(numbers))[1] + _BEYOND
+        powers = np.where(np.isfinite(numbers), powers, 2 * _BEYOND) * np.sign(numbers)
+        return np.nan_to_num(powers).astype(np.int64), _octave
+    if flat.dtype.kind == "S":
+        flat = np.char.decode(flat, "utf-8", "replace")
+    return flat, _text
+
+
+def _text(value: Any) -> str:
+    return str(value).encode("utf-8", "replace").decode()
+
+
+def _octave(key: int) -> str:
+    """Returns the name of the numbers between two powers of two, above or below 0."""
+    if not key:
+        return "0"
+    high = math.inf if abs(key) == 2 * _BEYOND else math.ldexp(0.5, abs(key) - _BEYOND) * 2
+    text = "infinite" if high == math.inf else f"{high / 2:.12g} to {high:.12g}"
+    return text if key > 0 else f"minus ({text})"
+
+
+def _range(low: float, high: float) -> str:
+    if low == -math.inf:
+        return f"below {high:.12g}"
+    if high == math.inf:
+        return f"from {low:.12g}"
+    return f"{low:.12g} to {high:.12g}"

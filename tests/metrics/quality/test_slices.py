@@ -1,0 +1,149 @@
+"""States by slice: each is that of its own examples, and merging is exact."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rec_summary.metrics.quality.click_quality import ClickQuality
+from rec_summary.metrics.quality.clicks import clean
+from rec_summary.metrics.quality.log_loss import LogLoss
+from rec_summary.metrics.quality.ratings import RatingErrors
+from rec_summary.metrics.quality.slices import SlicedBatch, Slices, Slicing
+from rec_summary.metrics.slice_report import auc_standard_error, quoted
+from rec_summary.metrics.windows import LastExamples
+from tests.support.laws import (
+    assert_equal_states,
+    assert_independent,
+    assert_laws,
+    assert_rejects_each_missing_array,
+)
+
+
+def stream(seed: int, size: int, values: int = 12) -> tuple[np.ndarray, ...]:
+    """Names, of which few are frequent, scores and labels."""
+    random = np.random.default_rng(seed)
+    names = (random.zipf(1.4, size) % values).astype(np.str_)
+    scores = random.random(size).astype(np.float32)
+    return names, scores, random.random(size) < scores
+
+
+def counted(columns: tuple[np.ndarray, ...], most: int = 4) -> Slices:
+    state = Slices(LogLoss(), most)
+    state.update(*columns)
+    return state
+
+
+def test_each_slice_is_the_state_of_its_own_examples() -> None:
+    names, scores, labels = stream(1, 500)
+    weights = np.random.default_rng(0).random(500)
+    state = Slices(ClickQuality(64), 16)
+    state.update(names, scores, labels, weights)
+    sizes = []
+    for name, size, found in state.slices():
+        alone = ClickQuality(64)
+        alone.update(scores[names == name], labels[names == name], weights[names == name])
+        assert_equal_states(found, alone)
+        sizes.append(size)
+    assert sizes == sorted(sizes, reverse=True)
+    assert sum(sizes) == 500
+    assert state.other.loss.weight == 0
+
+
+def test_several_slices_of_an_example_and_none() -> None:
+    codes = np.array([[0, 1], [1, 1], [-1, -1], [0, -1]])
+    scores, labels = np.full(4, 0.5), np.array([1, 0, 1, 1])
+    state = Slices(ClickQuality(64))
+    batch = state.other.prepare(clean(scores, labels))
+    state.count(SlicedBatch(Slicing(codes, ["drama", "war"]), batch))
+    found = {name: (size, each.loss.clicks) for name, size, each in state.slices()}
+    assert found == {"drama": (2, 2), "war": (2, 1)}
+
+
+def test_of_too_many_values_the_most_frequent_ones_stay_exact_and_the_rest_is_one() -> None:
+    names, scores, labels = stream(2, 5000, values=1000)
+    state = counted((names, scores, labels), most=8)
+    assert state.closed
+    kept = list(state.slices())
+    first = np.unique(names[:1024], return_counts=True)
+    assert {name for name, *_ in kept} == set(first[0][np.lexsort((first[0], -first[1]))][:8])
+    total = 0
+    for name, size, found in kept:
+        assert size == found.weight == np.count_nonzero(names == name)
+        total += size
+    assert state.other.weight == 5000 - total
+
+
+CUTS = st.lists(st.integers(0, 3000), max_size=5).map(sorted)
+
+
+@settings(deadline=None, max_examples=15)
+@given(seed=st.integers(0, 2**32), cuts=CUTS, values=st.sampled_from([3, 40]))
+def test_the_state_of_a_stream_does_not_depend_on_batches_and_restarts(seed, cuts, values) -> None:
+    columns = stream(seed, 3000, values)
+    whole = counted(columns)
+    parts = Slices(LogLoss(), 4)
+    for start, end in zip([0, *cuts], [*cuts, 3000], strict=True):
+        parts.update(*(column[start:end] for column in columns))
+        parts = Slices.from_arrays(parts.arrays())
+    assert_equal_states(parts, whole)
+
+
+@settings(deadline=None, max_examples=15)
+@given(
+    seeds=st.lists(st.integers(0, 2**32), min_size=3, max_size=3),
+    sizes=st.lists(st.integers(0, 3000), min_size=3, max_size=3),
+    values=st.sampled_from([3, 12, 40]),
+)
+def test_merging_is_exact_in_any_order(seeds, sizes, values) -> None:
+    parts = [counted(stream(s, n, values)) for s, n in zip(seeds, sizes, strict=True)]
+    assert_laws(*parts)
+    whole = parts[0].copy()
+    for part in parts[1:]:
+        whole.merge(part)
+    shares = [size for _, size, _ in whole.slices()]
+    assert sum(shares) + whole.other.weight == sum(sizes)
+    if not whole.closed:
+        columns = [stream(s, n, values) for s, n in zip(seeds, sizes, strict=True)]
+        joined = tuple(map(np.concatenate, zip(*columns, strict=True)))
+        for name, _, state in whole.slices():
+            assert state.weight == np.count_nonzero(joined[0] == name)
+
+
+def test_windows_of_slices_forget_as_other_windows_do() -> None:
+    names, scores, labels = stream(3, 2000, 3)
+    window = LastExamples(Slices(LogLoss()), 800, 4)
+    for start in range(0, 2000, 300):
+        window.update(*(column[start : start + 300] for column in (names, scores, labels)))
+    found = {name: state.weight for name, _, state in window.total().slices()}
+    last = dict(zip(*np.unique(names[-800:], return_counts=True), strict=True))
+    assert found == last
+
+
+def test_a_state_is_independent_and_needs_all_its_arrays() -> None:
+    columns = stream(4, 100)
+    assert_independent(counted(columns), lambda state: state.update(*columns))
+    ratings = Slices(RatingErrors(), 2)
+    ratings.update(np.array(["a", "b"]), np.array([1.0, 2.0]), np.array([1, 3]))
+    assert_rejects_each_missing_array(ratings)
+    with pytest.raises(ValueError, match="most"):
+        ratings.merge(Slices(RatingErrors(), 3))
+
+
+def test_the_standard_error_of_the_auc_is_that_of_many_samples() -> None:
+    random = np.random.default_rng(5)
+    areas, errors = [], []
+    for _ in range(200):
+        labels = random.random(400) < 0.3
+        scores = 1 / (1 + np.exp(-random.normal(size=400) - labels))
+        state = ClickQuality(256)
+        state.update(scores, labels)
+        areas.append(state.order.auc().value)
+        errors.append(auc_standard_error(state.order))
+    assert np.mean(errors) == pytest.approx(np.std(areas), rel=0.15)
+
+
+def test_the_name_of_a_slice_is_one_part_of_a_tag() -> None:
+    assert quoted("a/b 5%\n") == "a%2Fb 5%25�"

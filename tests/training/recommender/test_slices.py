@@ -1,0 +1,266 @@
+"""Slices: the metrics of each value of a column, and which value an example has."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from types import MappingProxyType
+
+import numpy as np
+import pytest
+
+pytest.importorskip("mindspore")
+pytest.importorskip("sklearn")
+
+from sklearn import metrics
+
+from rec_summary import RecommenderMetrics, Slice, Task, export_tensorboard
+from rec_summary._pb.summary_pb2 import Event
+from rec_summary.metrics.report import Detail, MetricValues, read
+from rec_summary.metrics.tables.seen import SeenCounts
+from rec_summary.records.failures import Troubles
+from rec_summary.records.writing.run_writer import RunWriter
+from rec_summary.records.writing.task import MessageRecord
+from rec_summary.training.recommender.aggregator import Aggregator, ReportRequest
+from rec_summary.training.recommender.inputs import Batch, join
+from rec_summary.training.recommender.persistence import load, state_path, unpack
+from rec_summary.training.recommender.slices import slicing
+from rec_summary.training.recommender.states import RankMetrics
+from tests.support import event_files
+from tests.support.laws import assert_equal_states
+from tests.support.record_dirs import START
+
+SIZE = 300
+TASKS = MappingProxyType(
+    {
+        "ctr": Task(predictions=1, labels=2),
+        "stars": Task(predictions=3, labels=4, mask=2, kind="ratings"),
+    }
+)
+SLICES = MappingProxyType(
+    {
+        "country": Slice(("context", 1), names={0: "DE", 1: "FR"}),
+        "age": Slice("age", edges=(18, 30.5)),
+        "user": Slice("user", new=3),
+    }
+)
+OPTIONS = RecommenderMetrics(
+    tasks=TASKS, slices=SLICES, last=(1200,), half_lives=(), throughput=False, host=False
+)
+
+
+def batch(seed: int, size: int = SIZE) -> Batch:
+    random = np.random.default_rng(seed)
+    country = random.integers(0, 3, size)
+    score = 1 / (1 + np.exp(1 - country - random.normal(size=size)))
+    click = random.random(size) < score
+    values = {
+        ("output", 1): score.astype(np.float32),
+        ("output", 2): click.astype(np.float32),
+        ("output", 3): (1 + 4 * score).astype(np.float32),
+        ("output", 4): random.integers(1, 6, size),
+        ("name", "context"): np.stack([country * 7, country], axis=1),
+        ("name", "age"): random.integers(10, 60, size),
+        ("name", "user"): random.integers(0, 200, size),
+    }
+    return Batch(values, size, 0.1, 0.0, 0.0)
+
+
+def counted(options: RecommenderMetrics, batches: list[Batch]) -> tuple[MetricValues, Troubles]:
+    troubles = Troubles()
+    rank = RankMetrics(options, {}, troubles)
+    for each in batches:
+        rank.update(join([each], rank.places, troubles))
+    return read(rank.end_interval(), Detail()), troubles
+
+
+def whole(batches: list[Batch]) -> dict[object, np.ndarray]:
+    return {
+        place[1]: np.concatenate([each.values[place] for each in batches])
+        for place in batches[0].values
+    }
+
+
+def test_the_metrics_of_each_slice_are_those_of_scikit_learn() -> None:
+    batches = [batch(seed) for seed in range(8)]
+    values, troubles = counted(OPTIONS, batches)
+    assert troubles.counts == {}
+    every = whole(batches)
+    for window, last in (("lifetime", 2400), ("last_1200", 1200)):
+        now = {name: column[-last:] for name, column in every.items()}
+        country, age, click = now["context"][:, 1], now["age"], now[2] == 1
+        earlier = [np.count_nonzero(every["user"][:at] == u) for at, u in enumerate(every["user"])]
+        new = np.array(earlier[-last:]) < 3
+        slices = {
+            **{f"country={name}": country == code for code, name in enumerate(("DE", "FR", "2"))},
+            "age=below 18": age < 18,
+            "age=18 to 30.5": (age >= 18) & (age < 30.5),
+            "age=from 30.5": age >= 30.5,
+            "user=new": new,
+            "user=known": ~new,
+        }
+        expected = {}
+        for name, mine in slices.items():
+            score = now[1].astype(np.float64)
+            area = metrics.roc_auc_score(click[mine], score[mine])
+            expected[f"ctr/slice/{name}/auc"] = area
+            expected[f"ctr/slice/{name}/calibration"] = score[mine].sum() / click[mine].sum()
+        for name, mine in slices.items():
+            errors = (now[3].astype(np.float64) - now[4])[mine & click]
+            # A window of the task has the last clicks, and not those of the last examples.
+            if window == "lifetime":
+                expected[f"stars/slice/{name}/rmse"] = math.sqrt(np.mean(errors**2))
+        found = {tag: values.scalars[f"recommender/{tag}/{window}"] for tag in expected}
+        # Of more than 1,024 examples, the cells of a slice are coarser than the scores.
+        bounds = [
+            values.scalars[f"recommender/ctr/slice/{name}/auc_error_bound/lifetime"]
+            for name in SLICES
+        ]
+        assert 0 < max(bounds) < 0.008
+        for tag, number in expected.items():
+            exact = pytest.approx(number, rel=1e-6)
+            if tag.endswith("/auc"):
+                exact = pytest.approx(number, abs=5e-4)
+            assert found[tag] == exact, tag
+        areas = [found[f"ctr/slice/country={name}/auc"] for name in ("DE", "FR", "2")]
+        start = "recommender/ctr/slice/country/auc"
+        assert values.scalars[f"{start}_worst/{window}"] == pytest.approx(min(areas))
+        assert values.scalars[f"{start}_gap/{window}"] == pytest.approx(max(areas) - min(areas))
+        header, *rows = values.tables[f"recommender/ctr/slice/country/table/{window}"]
+        assert header[:5] == ("country", "examples", "clicks", "click rate", "auc")
+        assert [row[4][:6] for row in rows] == [f"{area:.4f}" for area in sorted(areas)]
+
+
+def test_slices_of_too_many_values_show_the_frequent_ones_and_the_rest() -> None:
+    options = RecommenderMetrics(
+        predictions=1,
+        labels=2,
+        slices={"user": Slice("user", shown=2, most=5)},
+        throughput=False,
+        host=False,
+    )
+    values, troubles = counted(options, [batch(seed) for seed in range(8)])
+    assert troubles.counts == {}
+    shown = {tag.split("/")[2] for tag in values.scalars if "/slice/user=" in tag}
+    assert len(shown) == 3
+    assert "user=other" in shown
+    assert len(values.tables["recommender/slice/user/table/lifetime"]) == 1 + 5 + 1
+
+
+def names_of(options: Slice, values: np.ndarray, seen: SeenCounts | None = None) -> list[str]:
+    found = slicing(options, values, seen)
+    return [found.names[code] if code >= 0 else "-" for code in found.codes.ravel().tolist()]
+
+
+def test_the_names_of_values() -> None:
+    plain = Slice("x")
+    assert names_of(plain, np.array([[3], [-1]])) == ["3", "-1"]
+    assert names_of(plain, np.array(["DE", "FR"])) == ["DE", "FR"]
+    assert names_of(plain, np.array([b"DE", b"\xff"])) == ["DE", "�"]
+    assert names_of(plain, np.array(["DE", "x"], object)) == ["DE", "x"]
+    numbers = [0, 0.5, 0.75, 1, -1, -1.5, np.nan, np.inf, 3]
+    assert names_of(plain, np.array(numbers, np.float32)) == [
+        *("0", "0.5 to 1", "0.5 to 1", "1 to 2", "minus (1 to 2)", "minus (1 to 2)"),
+        *("missing", "infinite", "2 to 4"),
+    ]
+    # The name of a number does not depend on the others.
+    assert [names_of(plain, np.array([float(each)]))[0] for each in numbers[:6]] == [
+        *("0", "0.5 to 1", "0.5 to 1", "1 to 2", "minus (1 to 2)", "minus (1 to 2)"),
+    ]
+    assert names_of(Slice("x", missing=0), np.array([[1, 0], [2, 1]])) == ["1", "-", "2", "1"]
+    assert names_of(Slice("x", missing=0), np.array([1, 0])) == ["1", "missing"]
+    cold = Slice("x", new=2, names={0: "cold", 1: "warm"})
+    seen = SeenCounts()
+    assert names_of(cold, np.array([7, 7, 7, 8]), seen) == ["cold", "cold", "warm", "cold"]
+    assert names_of(cold, np.array([8, 8, 7]), seen) == ["cold", "warm", "warm"]
+    assert names_of(cold, np.array(["a", "a", "a"]), SeenCounts()) == ["cold", "cold", "warm"]
+
+
+def test_a_column_that_does_not_fit_stops_nothing_else() -> None:
+    broken = batch(1)
+    broken.values["name", "age"] = broken.values["name", "age"][:-1]
+    broken.values["name", "user"] = np.zeros((2, 2, 2), np.int64)
+    values, troubles = counted(OPTIONS, [broken])
+    assert set(troubles.counts) == {
+        "recommender metrics: slice user",
+        "recommender metrics: slice age of ctr",
+        "recommender metrics: slice age of stars",
+    }
+    assert "recommender/ctr/slice/country=DE/auc/lifetime" in values.scalars
+    assert "recommender/stars/rmse/lifetime" in values.scalars
+
+
+def engine(folder: Path, rank: int = 0, rank_size: int = 1) -> Aggregator:
+    folder.mkdir(parents=True, exist_ok=True)
+    return Aggregator(OPTIONS, {}, str(folder), rank, rank_size, Troubles())
+
+
+def request(step: int, *, final: bool = True) -> ReportRequest:
+    return ReportRequest(step, START + step, True, final)
+
+
+def test_a_restarted_run_is_where_an_unbroken_one_is(tmp_path) -> None:
+    engine(tmp_path / "whole").work([batch(seed) for seed in range(6)], request(6))
+    for first, last in ((0, 2), (2, 6)):
+        part = engine(tmp_path / "broken")
+        for seed in range(first, last):
+            part.work([batch(seed)], None)
+        part.work([], request(last))
+    expected, found = (
+        unpack(load(state_path(str(tmp_path / name), 0))) for name in ("whole", "broken")
+    )
+    assert {"task/ctr/slice/age/lifetime", "seen/user"} <= expected.keys() == found.keys()
+    for key, state in expected.items():
+        assert_equal_states(state, found[key])
+
+
+def test_ranks_merge_to_the_slices_of_all_data_and_the_table_is_shown(tmp_path) -> None:
+    for rank in range(2):
+        each = engine(tmp_path / "state", rank, 2)
+        files = RunWriter(tmp_path / "records" / "run", rank)
+        parts = [batch(seed) for seed in range(rank, 8, 2)]
+        files.write(MessageRecord(Event.FromString(each.work(parts, request(4)))))
+        files.close()
+    export_tensorboard(tmp_path / "records", tmp_path / "logs")
+    merged = {value.tag: value for _, _, value in event_files.values(tmp_path / "logs" / "run")}
+    every = whole([batch(seed) for seed in range(8)])
+    mine = every["context"][:, 1] == 1
+    area = metrics.roc_auc_score(every[2][mine], every[1][mine])
+    shown = merged["recommender_detail/ctr/slice/country=FR/auc/lifetime"]
+    assert shown.simple_value or shown.tensor.float_val[0] == pytest.approx(area, abs=1e-5)
+    assert "recommender/ctr/slice/country/auc_gap/lifetime" in merged
+    text = merged["recommender/ctr/slice/country/table/lifetime"].tensor.string_val[0].decode()
+    header, line, *rows = text.splitlines()
+    assert header.startswith("| country | examples | clicks | click rate | auc |")
+    assert line == "|" + " --- |" * header.count(" |")
+    assert sorted(row.split(" | ")[0] for row in rows) == ["| 2", "| DE", "| FR"]
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"edges": (2, 1)}, "edges is invalid"),
+        ({"edges": (math.inf,)}, "edges is invalid"),
+        ({"new": 256}, "new is invalid"),
+        ({"new": 1, "edges": (1,)}, "new is invalid"),
+        ({"names": ["a"]}, "names is invalid"),
+        ({"names": {"a": "b"}}, "names is invalid"),
+        ({"most": 0}, "most is invalid"),
+        ({"missing": "x"}, "missing is invalid"),
+    ],
+)
+def test_an_invalid_slice_is_refused(options, error) -> None:
+    with pytest.raises((TypeError, ValueError), match=error):
+        Slice("x", **options)
+
+
+def test_slices_need_a_task_and_a_name_that_fits_a_tag() -> None:
+    with pytest.raises(ValueError, match="slices is invalid"):
+        RecommenderMetrics(slices={"a": "x"})
+    with pytest.raises(ValueError, match="a name of slices is invalid"):
+        RecommenderMetrics(predictions=1, labels=2, slices={"a/b": "x"})
+    with pytest.raises(TypeError, match=r"slices\['a'\]"):
+        RecommenderMetrics(predictions=1, labels=2, slices={"a": 1.5})
+    settings = json.loads(RankMetrics(OPTIONS, {}, Troubles()).settings)
+    assert sorted(settings["slices"]) == ["age", "country", "user"]
