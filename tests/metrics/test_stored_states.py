@@ -7,6 +7,7 @@ import pytest
 
 from rec_summary.metrics import report, windows  # noqa: F401  (they register all states)
 from rec_summary.metrics.state import _kinds, kind_of, restore
+from rec_summary.metrics.tables import seen  # noqa: F401
 from tests.support.metric_states import STORED
 
 
