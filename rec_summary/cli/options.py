@@ -21,7 +21,7 @@ tags: Final = click.option("--tags", metavar="REGEX", help="Only tags in which R
 WHEN: Final = "a step (5000), an age (2h), or a local date and time (2026-11-01T12:00)"
 since: Final = click.option("--since", metavar="WHEN", help=f"Only what is from {WHEN} on.")
 until: Final = click.option(
-    "--until", metavar="STEP", type=int, help="Only this step and earlier ones."
+    "--until", metavar="WHEN", help="Only what is up to then, in the same forms."
 )
 interval: Final = option(
     "--interval",

@@ -70,7 +70,7 @@ def plot(
     tags: str | None,
     runs: str | None,
     since: str | None,
-    until: int | None,
+    until: str | None,
     size: str,
     as_json: bool,
     quiet: bool,

@@ -21,7 +21,7 @@ from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import Run
 from rec_summary.records.remote import overlap, to_place
 from rec_summary.series import DASHBOARDS
-from rec_summary.series.text import printable
+from rec_summary.series.text import printable, utc
 
 TENSOR_FILES: Final = ("npy",)
 _FEWEST_POINTS: Final = 10
@@ -41,11 +41,11 @@ class ArgumentError(ValueError):
 
 @dataclass(frozen=True)
 class Since:
-    """From where on values are selected.
+    """From where on values are selected; or, as `ExportOptions.ending`, up to where.
 
     Attributes:
-        step: Only values of this step or later.
-        wall_time: Only records of this time or later, in seconds since the epoch.
+        step: A step; None for any.
+        wall_time: A wall time, in seconds since the epoch; infinite for any.
     """
 
     step: int | None = None
@@ -53,16 +53,17 @@ class Since:
 
 
 Moment = int | str | Since | None
-"""What a user gives as `since`: a step, a text as of `read_since`, or what that returns."""
+"""What a user gives as `since` or `until`: a step, a text as of `read_since`, or what it returns."""
 
 
-def read_since(text: str, now: float) -> Since:
+def read_since(text: str, now: float, what: str = "since") -> Since:
     """Returns what a text such as `5000` (a step), `2h` or `2026-01-31T12:00` means.
 
     Args:
         text: A step; an age in seconds, minutes, hours or days; or a local date, with a time or
             without one.
         now: The time from which the age is counted, in seconds since the epoch.
+        what: The name of the argument in the error.
 
     Raises:
         ArgumentError: It is none of these.
@@ -75,7 +76,7 @@ def read_since(text: str, now: float) -> Since:
     try:
         return Since(wall_time=datetime.fromisoformat(text).timestamp())
     except (ValueError, OverflowError, OSError) as error:
-        raise ArgumentError(three_part("since", text, f"a step (5000), {_WHEN}")) from error
+        raise ArgumentError(three_part(what, text, f"a step (5000), {_WHEN}")) from error
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,8 @@ class ExportOptions:
             means all.
         since: Only values of this step or later; or, as a text, of an age (`2h`) or a local date
             and time (`2026-11-01`, `2026-11-01T12:00`) on. These become a `Since` at construction.
-        until: Only values of this step or earlier.
+        until: Only values of this step, or up to this age or date, in the same forms. A date
+            without a time is its beginning.
         max_points: At most so many values of a series. Of scalars, the first, minimum, maximum
             and last of each bucket are kept (M4), NaN and infinities among them, so that no
             peak is lost; of everything else, values at even distances. None means all.
@@ -99,7 +101,7 @@ class ExportOptions:
     tags: str | None = None
     plugins: Sequence[str] | None = None
     since: Moment = None
-    until: int | None = None
+    until: Moment = None
     max_points: int | None = None
     tensors: str | None = None
 
@@ -119,20 +121,25 @@ class ExportOptions:
                 expected = f"one or more of {', '.join(DASHBOARDS)}"
                 raise ArgumentError(three_part("the choice of plugins", received, expected))
             object.__setattr__(self, "plugins", tuple(sorted(set(chosen))))
-        if isinstance(self.since, str):
-            beginning = read_since(self.since, time.time())
-            chosen_since = beginning if beginning.step is None else beginning.step
-            object.__setattr__(self, "since", chosen_since)
+        for name in ("since", "until"):
+            value = getattr(self, name)
+            if isinstance(value, str):
+                limit = read_since(value, time.time(), name)
+                object.__setattr__(self, name, limit if limit.step is None else limit.step)
         for name in ("since", "until", "max_points"):
             value = getattr(self, name)
-            if value is None or (name == "since" and isinstance(value, Since)):
+            if value is None or (name != "max_points" and isinstance(value, Since)):
                 continue
             if isinstance(value, bool) or not isinstance(value, int):
-                expected = f"an int (a step), {_WHEN}" if name == "since" else "an int"
+                expected = "an int" if name == "max_points" else f"an int (a step), {_WHEN}"
                 raise ArgumentError(three_part(name, value, expected))
-        if isinstance(self.since, int) and self.until is not None and self.since > self.until:
+        if isinstance(self.since, int) and isinstance(self.until, int) and self.since > self.until:
             expected = f"a step not after `until`, which is {self.until}"
             raise ArgumentError(three_part("since", self.since, expected))
+        if self.beginning.wall_time > self.ending.wall_time:
+            received = verbatim(utc(self.beginning.wall_time))
+            expected = f"a time not after `until`, which is {utc(self.ending.wall_time)}"
+            raise ArgumentError(three_part("since", received, expected))
         if self.max_points is not None and self.max_points < _FEWEST_POINTS:
             expected = f"an int of at least {_FEWEST_POINTS}"
             raise ArgumentError(three_part("max_points", self.max_points, expected))
@@ -142,9 +149,12 @@ class ExportOptions:
     @property
     def beginning(self) -> Since:
         """From where on values are selected."""
-        since = self.since
-        assert not isinstance(since, str)  # it was read at construction
-        return since if isinstance(since, Since) else Since(step=since)
+        return _limit(self.since, -math.inf)
+
+    @property
+    def ending(self) -> Since:
+        """Up to where values are selected."""
+        return _limit(self.until, math.inf)
 
     @property
     def resumable(self) -> bool:
@@ -156,18 +166,24 @@ class ExportOptions:
         return json.dumps(dataclasses.asdict(self), sort_keys=True)
 
 
+def _limit(moment: Moment, any_time: float) -> Since:
+    assert not isinstance(moment, str)  # it was read at construction
+    return moment if isinstance(moment, Since) else Since(moment, any_time)
+
+
 class Selection:
     """Which values are selected.
 
     Attributes:
         since: From where on.
+        until: Up to where.
     """
 
     def __init__(self, options: ExportOptions) -> None:
         self._tag = None if options.tags is None else re.compile(options.tags)
         self._plugins = None if options.plugins is None else frozenset(options.plugins)
         self.since = options.beginning
-        self._until = options.until
+        self.until = options.ending
 
     def narrowed(self, run: Run, *, newest: bool = False) -> Run:
         """Returns a run without the summary files that no selected value can be in.
@@ -199,19 +215,23 @@ class Selection:
         """Whether values of a step are selected."""
         if self.since.step is not None and step < self.since.step:
             return False
-        return self._until is None or step <= self._until
+        return self.until.step is None or step <= self.until.step
+
+    def time(self, wall_time: float) -> bool:
+        """Whether values of a wall time are selected."""
+        return self.since.wall_time <= wall_time <= self.until.wall_time
 
     def times(self, wall_times: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
         """Which of many wall times are selected."""
-        return wall_times >= self.since.wall_time
+        return (wall_times >= self.since.wall_time) & (wall_times <= self.until.wall_time)
 
     def steps(self, steps: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """Which of many steps are selected."""
         wanted = np.ones(steps.shape, np.bool_)
         if self.since.step is not None:
             wanted &= steps >= self.since.step
-        if self._until is not None:
-            wanted &= steps <= self._until
+        if self.until.step is not None:
+            wanted &= steps <= self.until.step
         return wanted
 
     def plugin(self, dashboard: str) -> bool:

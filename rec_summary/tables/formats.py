@@ -115,7 +115,7 @@ def export_tables(
     tags: str | None = None,
     runs: str | None = None,
     since: int | str | None = None,
-    until: int | None = None,
+    until: int | str | None = None,
     progress: Progress | None = None,
 ) -> TableReport:
     """Writes records as the tables scalars, histograms, landscapes, evaluations and lineage.

@@ -81,7 +81,7 @@ def load(
     runs: str | None = None,
     tags: str | None = None,
     since: int | str | None = None,
-    until: int | None = None,
+    until: int | str | None = None,
 ) -> Records:
     """Opens records for analysis; they are read when a table is asked for.
 
@@ -93,7 +93,7 @@ def load(
         since: Only values of this step or later; or, as a text, of an age (`2h`) or a local date
             and time (`2026-11-01`, `2026-11-01T12:00`) on. Files that were not written to since
             then are not opened.
-        until: Only values of this step or earlier.
+        until: Only values of this step, or up to this age or date, in the same forms.
 
     Raises:
         ArgumentError: A choice is invalid, or no run or no tag matches.

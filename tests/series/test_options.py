@@ -16,7 +16,9 @@ from rec_summary.series.options import ArgumentError, ExportOptions, Selection, 
         ({"plugins": ["scalar"]}, "Received: 'scalar'. Expected: one or more of scalars, "),
         ({"plugins": []}, "the choice of plugins is invalid"),
         ({"since": 1.5}, "since is invalid. Received: 1.5. Expected: an int"),
-        ({"until": True}, "until is invalid"),
+        ({"until": True}, "until is invalid. Received: True. Expected: an int"),
+        ({"until": "later"}, "until is invalid. Received: 'later'. Expected: a step"),
+        ({"since": "1h", "until": "2h"}, "since is invalid.*a time not after `until`"),
         ({"since": 5, "until": 4}, "a step not after `until`, which is 4"),
         ({"max_points": 9}, "an int of at least 10"),
         ({"tensors": "csv"}, "'npy', or None"),
@@ -57,6 +59,16 @@ def test_since_is_a_step_an_age_or_a_date() -> None:
     assert selection.step(-5)
     with pytest.raises(ArgumentError, match=r"since is invalid. Received: 'yesterday'"):
         ExportOptions(since="yesterday")
+
+
+def test_until_is_a_step_an_age_or_a_date() -> None:
+    assert ExportOptions(until="7").fingerprint() == ExportOptions(until=7).fingerprint()
+    moment = datetime(2026, 11, 2).timestamp()
+    day = Selection(ExportOptions(since="2026-11-01", until="2026-11-02"))
+    times = np.array([moment - 90_000, moment - 1, moment, moment + 1])
+    assert day.times(times).tolist() == [0, 1, 1, 0] == list(map(day.time, times.tolist()))
+    assert day.step(10**12)
+    assert not Selection(ExportOptions(since=3, until="1d")).time(datetime.now().timestamp())
 
 
 def test_what_since_means() -> None:

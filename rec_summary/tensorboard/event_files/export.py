@@ -45,7 +45,7 @@ def export_tensorboard(
     runs: str | None = None,
     plugins: Sequence[str] | None = None,
     since: int | str | None = None,
-    until: int | None = None,
+    until: int | str | None = None,
     max_points: int | None = None,
     tensors: str | None = None,
     jobs: int = 1,

@@ -119,6 +119,7 @@ def test_blocks_give_the_same_bytes(payloads: list[bytes], data: st.DataObject) 
         {"since": 5},
         {"since": Since(wall_time=START + 9.5)},
         {"since": Since(wall_time=START + 9.5), "tags": "loss"},
+        {"since": 9, "until": Since(wall_time=START + 20.5)},
         {"max_points": 10},
         {"plugins": ["histograms"]},
     ],
