@@ -53,7 +53,7 @@ class Since:
 
 
 Moment = int | str | Since | None
-"""What a user gives as `since` or `until`: a step, a text as of `read_since`, or what it returns."""
+"""What a user gives as `since` or `until`: a step, a text as of `read_since`, or its result."""
 
 
 def read_since(text: str, now: float, what: str = "since") -> Since:

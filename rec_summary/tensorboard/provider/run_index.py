@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rec_summary._pb.lineage_pb2 import RunState
+from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import Run
 from rec_summary.records.remote import Url, to_place
 from rec_summary.scrubbing import scrubbed
@@ -38,6 +39,7 @@ _PORTION_SECS: Final = 0.1  # that a run is read for before others are
 _MOST_TRIES: Final = 2
 _RESTING_SECS: Final = 60.0
 _SMALL: Final = 1 << 20  # bytes that are soon read again
+_LARGE: Final = 1 << 26  # bytes of a run that take so long that its newest files are shown first
 _NEWEST: Final = 8  # files whose time of modification is that of their run
 _KIND: Final = "lineage"
 _EVENT_FILE: Final = "tfevents"  # in its name, as TensorBoard has it
@@ -124,7 +126,8 @@ class RunIndex:
     """Reads the runs of a tree, and what is added to them.
 
     Runs are read in portions, the one that was written to last first, so that what is written
-    now shows while a large tree is read.
+    now shows while a large tree is read. Of a large run, its newest files are shown until all of it
+    has been read.
 
     A run is read again from the beginning if its files are others than those that were read, or
     if a second rank writes to it; until that is done, it is shown as it was. So is a small run
@@ -259,6 +262,8 @@ class RunIndex:
                     loader = None
                 if loader is None:
                     several = several or is_parallel(run)
+                    if path not in self._shown and run.nbytes > _LARGE:
+                        self._show_newest(run, several=several)
                     loader = _Loader(run, self._names, self.report, several=several)
                     self._loaders[path] = loader
                     self._shown.setdefault(path, loader.outputs)
@@ -272,6 +277,23 @@ class RunIndex:
         except Exception as error:  # noqa: BLE001 - other runs are shown all the same
             self._fail(path, error)
         return True
+
+    def _show_newest(self, run: Run, *, several: bool) -> None:
+        """Shows the newest summary files of each rank, until all files have been read."""
+        newest = [file for file in run.files if file.name.kind is Kind.LINEAGE]
+        for rank in run.ranks:
+            nbytes = 0
+            for file in reversed(run.of(Kind.SUMMARY, rank)):
+                if nbytes < _SMALL:
+                    nbytes += file.nbytes
+                    newest.append(file)
+        files = tuple(file for file in run.files if file in newest)
+        if len(files) < len(run.files):
+            part = dataclasses.replace(run, files=files)
+            loader = _Loader(part, self._names, Report(), several=several)
+            loader.update(part, math.inf)
+            self._shown[run.path] = loader.outputs
+            self._release(loader.outputs)  # that of all files gets the same names
 
     def _name_of(self, run: Run) -> str:
         """Returns a name for a new run. Not every directory has a name that is text."""

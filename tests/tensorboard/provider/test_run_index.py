@@ -301,6 +301,28 @@ def test_a_portion_never_ends_within_a_step(
     assert seen[-1] == 2000
 
 
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_of_a_large_run_the_newest_files_are_shown_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ranks: int
+) -> None:
+    monkeypatch.setattr(run_index, "_LARGE", 1000)
+    monkeypatch.setattr(run_index, "_SMALL", 10)
+    for first in (1, 11, 21):
+        for rank in range(ranks):
+            steps = [event(step, scalar("loss", step)) for step in range(first, first + 10)]
+            write_segment(tmp_path / "run", *steps, rank=rank)
+    names = ["run"] if ranks == 1 else ["run/rank_0", "run/rank_1"]
+    index = RunIndex(str(tmp_path))
+    pages = Pages(RecordDataProvider(index), tmp_path)
+    seen = []
+    for _ in _portions(index, tmp_path / "run", monkeypatch):
+        seen.append([pages.steps(name, "loss") for name in names])
+    assert seen[0] == [list(range(21, 31))] * ranks
+    assert seen[-1] == [list(range(1, 31))] * ranks
+    assert sorted(pages.get("runs")) == names
+    assert index.report.records["summary"] == 30 * ranks
+
+
 @pytest.mark.parametrize("at", [0, 2, 4])
 def test_a_file_that_is_replaced_while_it_is_read_counts_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
