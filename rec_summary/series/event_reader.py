@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import math
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from rec_summary._pb import lineage_pb2, summary_pb2
+from rec_summary.records.files import read_plain
 from rec_summary.records.format.bounds import MOST_PARTS, UNDECODABLE, has_too_many_parts
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.reader import (
@@ -20,10 +22,10 @@ from rec_summary.records.reading.reader import (
     RecordReader,
     TruncatedRecord,
 )
-from rec_summary.records.reading.runs import RecordFile
+from rec_summary.records.reading.runs import FileStatus, RecordFile
 from rec_summary.series.batch import Batch, Record
 from rec_summary.series.blocks.block import Block, ScannedRecords
-from rec_summary.series.blocks.scan import scan
+from rec_summary.series.blocks.scan import scan, scan_files
 from rec_summary.series.report import Report
 
 _MESSAGES: Final[dict[Kind, type[summary_pb2.Event] | type[lineage_pb2.LineageEvent]]] = {
@@ -33,6 +35,7 @@ _MESSAGES: Final[dict[Kind, type[summary_pb2.Event] | type[lineage_pb2.LineageEv
 
 _BLOCK_BYTES: Final = 1 << 21
 _WORTH_BYTES: Final = 1 << 12  # fewer bytes are read record by record as fast
+_SHORT_BYTES: Final = 1 << 16  # files of more bytes are scanned one by one as fast
 _FEWEST_RECORDS: Final = 8  # fewer records are read one by one as fast
 
 
@@ -67,6 +70,18 @@ class Damage(NamedTuple):
     error: Exception | None = None
 
 
+class ScannedFile(NamedTuple):
+    """A short file that was scanned together with others.
+
+    Attributes:
+        status: Its status before it was read.
+        records: Its records.
+    """
+
+    status: FileStatus
+    records: ScannedRecords
+
+
 class EventReader:
     """Reads a record file in batches, from any record on; damage is reported and skipped.
 
@@ -95,6 +110,7 @@ class EventReader:
         *,
         frames: bool = False,
         steps_only: bool = False,
+        scanned: ScannedFile | None = None,
     ) -> None:
         """Opens a file.
 
@@ -104,9 +120,11 @@ class EventReader:
             offset: The record boundary to start at, in bytes.
             frames: Whether batches are to have the frames of an event file, see `Batch.frames`.
             steps_only: Whether batches of many records need no values, but steps and times only.
+            scanned: What `scan_together` has of it; used if it has not changed. Without frames.
         """
         self.offset = offset
         self._frames, self._steps_only = frames, steps_only
+        self._scanned: ScannedRecords | None = None
         self.ended = False
         self.unfinished: str | None = None
         self._path = file.path
@@ -119,6 +137,9 @@ class EventReader:
         self._failure: Damage | None = None  # of opening the file
         try:
             self._reader = RecordReader(file.path, offset)
+            # Compared behind opening, since another file can take its place at any time.
+            if scanned is not None and offset == 0 and scanned.status == file.status:
+                self._scanned = scanned.records
         except OSError as error:
             text = f"the file cannot be opened: {error.strerror}"
             self._failure = Damage(Flaw.UNREADABLE, offset, text, error)
@@ -182,11 +203,13 @@ class EventReader:
             return None
         if self._message is not summary_pb2.Event:
             return None
+        scanned, self._scanned = self._scanned, None
+        if scanned is not None:
+            return scanned
         try:
             buffer, at = self._reader.ahead(_BLOCK_BYTES)
         except OSError:  # reported with the next record
             return None
-        scanned = None
         if len(buffer) - at >= _WORTH_BYTES:
             scanned = scan(
                 buffer, at, self.offset, frames=self._frames, steps_only=self._steps_only
@@ -251,6 +274,31 @@ class EventReader:
         else:
             self._report.wall_times_replaced += 1
         return Record(self._path, offset, len(data), self._wall_time, event)
+
+
+def scan_together(files: Iterable[RecordFile]) -> dict[str, ScannedFile]:
+    """Scans short files at once, since a short file takes as long as one of some thousand records.
+
+    Args:
+        files: Summary files.
+
+    Returns:
+        Those of the files that can be read as blocks from their beginning to their end, by path.
+    """
+    found: list[tuple[str, FileStatus]] = []
+    buffers = []
+    for file in files:
+        status = file.status
+        if file.entry is not None or not _WORTH_BYTES <= status.size <= _SHORT_BYTES:
+            continue
+        with contextlib.suppress(OSError):  # it is reported when the file is read
+            buffers.append(read_plain(file.path, status.size))
+            found.append((file.path, status))
+    return {
+        path: ScannedFile(status, records)
+        for (path, status), records in zip(found, scan_files(buffers), strict=True)
+        if records is not None
+    }
 
 
 def record_at(file: RecordFile, offset: int) -> Record | None:

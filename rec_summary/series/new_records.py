@@ -16,7 +16,8 @@ import math
 import os
 import time
 import zlib
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Annotated, Final
 
 import numpy as np
@@ -29,7 +30,7 @@ from rec_summary.records.reading.repair import find_record
 from rec_summary.records.reading.runs import FileStatus, RecordFile
 from rec_summary.records.remote import open_binary
 from rec_summary.series.batch import Batch
-from rec_summary.series.event_reader import Damage, EventReader, Flaw
+from rec_summary.series.event_reader import Damage, EventReader, Flaw, ScannedFile
 from rec_summary.series.limits import Checksum, Count
 from rec_summary.series.report import Report
 
@@ -72,6 +73,7 @@ class NewRecords:
         frames: bool = False,
         patience: float = PATIENCE_SECS,
         clock: Callable[[], float] = time.monotonic,
+        scanned: Mapping[str, ScannedFile] = MappingProxyType({}),
     ) -> None:
         """Creates a reader that begins at the start of every file.
 
@@ -80,7 +82,9 @@ class NewRecords:
             frames: As in `EventReader`.
             patience: How long to wait at damage in the newest file, in seconds.
             clock: Returns the time, in seconds.
+            scanned: What `scan_together` returned; used for files that have not changed.
         """
+        self._scanned = scanned
         self._report = report
         self._frames = frames
         self._patience = patience
@@ -164,7 +168,10 @@ class NewRecords:
         if place.ended and not final and self._tried.get(file.path) == status:
             return
         self._waiting.discard(file.path)
-        with EventReader(file, self._report, place.offset, frames=self._frames) as reader:
+        scanned = self._scanned.get(file.path)
+        with EventReader(
+            file, self._report, place.offset, frames=self._frames, scanned=scanned
+        ) as reader:
             # Another file may have taken its place since `is_replaced` was asked.
             if 0 < place.offset == place.tail[0] and not _has_tail(reader, place):
                 return
@@ -174,6 +181,7 @@ class NewRecords:
                 if file.entry is None and place.offset:
                     checksum = reader.checksum(*_tail(place.offset))
                     place.tail = (0, 0) if checksum is None else (place.offset, checksum)
+                    self._compared[file.path] = status
             if final and reader.unfinished is not None:
                 self._report.problem(file.path, reader.offset, reader.unfinished)
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,9 +12,22 @@ from rec_summary.records.format.framing import frame
 from rec_summary.records.format.names import parse_name
 from rec_summary.records.reading.runs import RecordFile
 from rec_summary.series.batch import Record
-from rec_summary.series.event_reader import read_batches
+from rec_summary.series.event_reader import (
+    EventReader,
+    ScannedFile,
+    read_batches,
+    scan_together,
+)
 from rec_summary.series.report import Report
-from tests.support.record_dirs import START, event, lineage, scalar, summary_name, write_payloads
+from tests.support.record_dirs import (
+    START,
+    event,
+    histo,
+    lineage,
+    scalar,
+    summary_name,
+    write_payloads,
+)
 
 PAYLOADS = [event(step, scalar("loss", step)).SerializeToString() for step in range(3)]
 SIZE = len(frame(PAYLOADS[0]))
@@ -32,6 +46,7 @@ def decode(path: Path) -> tuple[list[Record], Report]:
 
 
 def write(folder: Path, data: bytes) -> Path:
+    folder.mkdir(exist_ok=True)
     path = folder / summary_name()
     path.write_bytes(data)
     return path
@@ -135,3 +150,61 @@ def test_payloads_of_any_bytes_are_decoded_or_reported(payloads: list[bytes]) ->
     empty = not payloads
     assert len(decoded) + report.problem_count == len(payloads) + empty
     assert all(math.isfinite(each.wall_time) for each in decoded)
+
+
+def _read(file: RecordFile, scanned: ScannedFile | None = None) -> list[Any]:
+    """Returns all that is in a file: where each record is, its time, step and values."""
+    report = Report()
+    with EventReader(file, report, scanned=scanned) as reader:
+        records = [each for batch in reader for each in batch.records()]
+    return [
+        *((each.offset, each.wall_time, each.step, each.values[0].tag) for each in records),
+        *((each.event.SerializeToString()) for each in records),
+        *map(str, report.problems),
+        (report.bytes_read, dict(report.records)),
+    ]
+
+
+def _short_files(folder: Path) -> list[RecordFile]:
+    """Writes files with other tags, repeated steps, damage, and steps that meet."""
+    runs = [
+        [event(step, scalar(tag, step)) for step in range(100) for tag in ("a", "b")],
+        [event(step, scalar("a", step), scalar("c", -step)) for step in range(99, 200)],
+        [event(step // 2, scalar("a", step)) for step in range(200)],
+        [event(step % 70, scalar("d", step)) for step in range(200)],
+        [
+            event(step, *([histo("w", [1.0, step])] if step % 3 else [scalar("a", step)]))
+            for step in range(100)
+        ],
+    ]
+    for number, events in enumerate(runs):
+        write(folder / str(number), b"".join(frame(each.SerializeToString()) for each in events))
+    damaged = (folder / "0" / summary_name()).read_bytes()
+    write(folder / "torn", damaged[:-3])
+    write(folder / "bad", b"?" + damaged[1:])
+    write(folder / "lost", damaged[:500] + b"?" + damaged[501:])
+    write(folder / "tiny", damaged[:100])
+    return [record_file(path) for path in sorted(folder.glob("*/*"))]
+
+
+def test_files_that_are_scanned_together_are_read_as_each_by_itself(tmp_path: Path) -> None:
+    files = _short_files(tmp_path)
+    scanned = scan_together(files)
+    names = sorted(Path(path).parent.name for path in scanned)
+    assert names == ["0", "1", "2", "3", "4", "lost"]
+    for file in files:
+        assert _read(file, scanned.get(file.path)) == _read(file)
+
+
+def test_a_file_that_changes_after_it_was_scanned_is_read_as_it_is(tmp_path: Path) -> None:
+    files = _short_files(tmp_path)
+    scanned = scan_together(files)
+    grown, replaced, gone = (Path(file.path) for file in files[:3])
+    grown.write_bytes(grown.read_bytes() + frame(event(300, scalar("a", 1)).SerializeToString()))
+    other = replaced.with_name("other")
+    other.write_bytes(replaced.read_bytes()[:-600])
+    other.rename(replaced)
+    gone.unlink()
+    for file in files[:3]:
+        assert _read(file, scanned.get(file.path)) == _read(file)
+    assert scan_together(files[2:3]) == {}

@@ -180,7 +180,7 @@ class RecordReader:
         begin = self.offset - self._buffer_start
         if not 0 <= begin <= len(self._buffer) - nbytes:
             # Read again what is left, rather than copied together with what follows.
-            self._buffer = self._file.read_at(self.offset, nbytes)
+            self._buffer = self._read_at(self.offset, nbytes)
             self._buffer_start, begin = self.offset, 0
         return self._buffer, begin
 
@@ -240,6 +240,11 @@ class RecordReader:
             "a whole record (a writer may still be at work)",
         )
 
+    def _read_at(self, offset: int, nbytes: int) -> bytes:
+        """Returns up to `nbytes` from `offset` on; memory is not taken for more than there are."""
+        nbytes = min(nbytes, self.size - offset)
+        return self._file.read_at(offset, nbytes) if nbytes > 0 else b""
+
     def _peek(self, start: int, size: int) -> bytes:
         """Returns up to `size` bytes from `start` on, through the read-ahead buffer."""
         begin = self._fill(start, size)
@@ -252,6 +257,6 @@ class RecordReader:
             # Keep what is already read.
             kept = self._buffer[begin:] if 0 <= begin <= len(self._buffer) else b""
             missing = max(size - len(kept), _CHUNK_BYTES)
-            self._buffer = kept + self._file.read_at(start + len(kept), missing)
+            self._buffer = kept + self._read_at(start + len(kept), missing)
             self._buffer_start, begin = start, 0
         return begin

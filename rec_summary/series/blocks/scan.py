@@ -12,7 +12,8 @@ A record of any other form is left out, and decoded by itself; both ways give th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import cached_property
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
@@ -71,35 +72,44 @@ def scan(
     found = _Scan(buffer, at, bounds, frames)
     if steps_only:
         found.take_steps()
-    else:
+        return found.part(0, len(bounds) - 1, offset)
+    found.run()
+    found.leave_repetitions()
+    return found.part(0, len(bounds) - 1, offset)
+
+
+def scan_files(buffers: Sequence[bytes]) -> list[ScannedRecords | None]:
+    """Reads several short record files at once, which takes the time of one of their total size.
+
+    Args:
+        buffers: The whole content of each file.
+
+    Returns:
+        What `scan` returns for each of them, from its beginning; also None if the file does not end
+        at the end of a record.
+    """
+    chosen = list(range(len(buffers)))
+    joined, bounds, begins = _joined(buffers)
+    if not np.isin(begins, bounds).all():
+        chosen = [
+            number for number, each in enumerate(buffers) if _starts(each, 0)[-1] == len(each)
+        ]
+        joined, bounds, begins = _joined([buffers[number] for number in chosen])
+    results: list[ScannedRecords | None] = [None] * len(buffers)
+    if chosen:
+        found = _Scan(joined, 0, bounds, frames=False)
         found.run()
-    if np.count_nonzero(found.group >= 0) * 2 < len(found.group):
-        return None
-    if not steps_only:
-        found.leave_repetitions()
-    goes_back = np.diff(found.steps, prepend=found.steps[0]) < 0
-    places, values = [], []
-    for group in found.groups:
-        where = np.concatenate(group.places)
-        kept = found.group[where] >= 0
-        order = np.argsort(where[kept], kind="stable")
-        places.append(where[kept][order])
-        values.append(np.concatenate(group.values)[kept][order])
-    return ScannedRecords(
-        bounds=bounds + offset,
-        group=found.group,
-        series=tuple(found.series),
-        steps=found.steps,
-        wall_times=found.wall_times,
-        places=tuple(places),
-        values=tuple(values),
-        buffer=buffer,
-        start=at,
-        data=found.data if frames else None,
-        larger=found.larger,
-        cuts=np.array(sorted(found.larger), np.int64),
-        breaks=np.flatnonzero((found.group < 0) | goes_back),
-    )
+        places = np.searchsorted(bounds, begins).tolist()
+        found.leave_repetitions(places[:-1])
+        for number, first, last in zip(chosen, places, places[1:], strict=False):
+            results[number] = found.part(first, last, 0)
+    return results
+
+
+def _joined(buffers: Sequence[bytes]) -> tuple[bytes, Integers, Integers]:
+    """Returns buffers as one, where records begin in it, and where the buffers begin and end."""
+    joined = b"".join(buffers)
+    return joined, _starts(joined, 0), np.cumsum([0, *map(len, buffers)])
 
 
 def _starts(buffer: bytes, at: int) -> Integers:
@@ -179,6 +189,7 @@ class _Scan:
         self.groups: list[_Group] = []
         self._numbers: dict[tuple[Series, ...], int] = {}  # of the groups
         self._poor = 0  # layouts of few records so far
+        self._taken: npt.NDArray[np.bool_]  # which records have a group before any is excluded
 
     def run(self) -> None:
         sizes = np.diff(self._bounds)
@@ -189,6 +200,7 @@ class _Scan:
                 for start in range(0, len(places), _ROWS):
                     self._take_length(places[start : start + _ROWS], size)
         self._take_others()
+        self._taken = self.group >= 0
 
     def take_steps(self) -> None:
         """Takes all summaries, as if they had no values."""
@@ -211,14 +223,73 @@ class _Scan:
         self.group[sound] = self._group_of(())
         nothing = np.zeros((np.count_nonzero(sound), 0), np.float32)
         self.groups[0].add(np.flatnonzero(sound), nothing)
+        self._taken = sound
 
-    def leave_repetitions(self) -> None:
+    def part(self, first: int, last: int, offset: int) -> ScannedRecords | None:
+        """Returns the records from number `first` up to, not including, `last`.
+
+        Args:
+            first: The number of the first record.
+            last: The number behind the last record.
+            offset: Where in the file the first record begins, in bytes.
+
+        Returns:
+            The records; None if hardly any is of scalars alone.
+        """
+        if np.count_nonzero(self._taken[first:last]) * 2 < last - first:
+            return None
+        group, steps = self.group[first:last], self.steps[first:last]
+        bounds = self._bounds[first : last + 1]
+        places, values = [], []
+        series: list[tuple[Series, ...]] = []
+        numbers = np.full(len(self.groups) + 1, -1, np.int64)  # the last one is that of no group
+        for number, (where, scalars) in enumerate(self._sorted):
+            among = slice(*np.searchsorted(where, (first, last)))
+            if among.start < among.stop:
+                numbers[number] = len(series)
+                places.append(where[among] - first)
+                values.append(scalars[among])
+                series.append(self.series[number])
+        larger = {number: event for number, event in self.larger.items() if first <= number < last}
+        goes_back = np.diff(steps, prepend=steps[0]) < 0
+        return ScannedRecords(
+            bounds=bounds + (offset - bounds[0]),
+            group=numbers[group],
+            series=tuple(series),
+            steps=steps,
+            wall_times=self.wall_times[first:last],
+            places=tuple(places),
+            values=tuple(values),
+            buffer=self._buffer,
+            start=self._at + int(bounds[0]),
+            data=self.data if self._frames else None,
+            larger=larger,
+            cuts=np.array(sorted(larger), np.int64),
+            breaks=np.flatnonzero((group < 0) | goes_back),
+        )
+
+    @cached_property
+    def _sorted(self) -> list[tuple[Integers, npt.NDArray[np.float32]]]:
+        """The numbers of the records of each group, ascending, and their scalars."""
+        found = []
+        for group in self.groups:
+            where, values = np.concatenate(group.places), np.concatenate(group.values)
+            kept = self.group[where] >= 0
+            order = np.argsort(where[kept], kind="stable")
+            found.append((where[kept][order], values[kept][order]))
+        return found
+
+    def leave_repetitions(self, begins: Sequence[int] = ()) -> None:
         """Excludes the steps in which a series may have several values.
 
         Only a step within one stretch counts: a batch ends where steps go back.
+
+        Args:
+            begins: The numbers of records with which another file begins.
         """
         known = self.group >= 0
         ends = ~known | (np.diff(self.steps, prepend=self.steps[0]) < 0)
+        ends[list(begins)] = True
         keys = np.cumsum(ends)[known] * MOST_STEPS + self.steps[known]
         shared = len(set(chain(*self.series))) < sum(map(len, self.series))
         count = 1 if shared else len(self.series)

@@ -8,6 +8,7 @@ import math
 import os
 import threading
 import time
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,6 +17,7 @@ from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import Run
 from rec_summary.records.remote import Url, to_place
 from rec_summary.scrubbing import scrubbed
+from rec_summary.series.event_reader import ScannedFile, scan_together
 from rec_summary.series.lineage import Lineage
 from rec_summary.series.new_records import NewRecords
 from rec_summary.series.options import matching_runs
@@ -37,6 +39,8 @@ _SHARE: Final = 100  # a poll without news takes at most one part in so many of 
 _READING_SHARE: Final = 4
 _PORTION_SECS: Final = 0.1  # that a run is read for before others are
 _MOST_TRIES: Final = 2
+_SCANNED_RUNS: Final = 16  # at once; more are hardly faster
+_FEW_FILES: Final = 8
 _RESTING_SECS: Final = 60.0
 _SMALL: Final = 1 << 20  # bytes that are soon read again
 _LARGE: Final = 1 << 26  # bytes of a run that take so long that its newest files are shown first
@@ -53,9 +57,17 @@ class _Loader(RunReader):
         outputs: Its TensorBoard runs.
     """
 
-    def __init__(self, run: Run, names: Names, report: Report, *, several: bool) -> None:
+    def __init__(
+        self,
+        run: Run,
+        names: Names,
+        report: Report,
+        scanned: Mapping[str, ScannedFile],
+        *,
+        several: bool,
+    ) -> None:
         self.outputs = ServedRuns(run, names, TargetNames(several, {}), report)
-        records = NewRecords(report)
+        records = NewRecords(report, scanned=scanned)
         super().__init__(run, self.outputs, report, records, nothing_read(), {})
 
     def fits(self, run: Run) -> bool:
@@ -161,6 +173,7 @@ class RunIndex:
         self._shown: dict[str, ServedRuns] = {}  # by path, as all that follow
         self._loaders: dict[str, _Loader] = {}  # of runs that do not rest
         self._waiting: dict[str, _Waiting] = {}
+        self._scanned: dict[str, ScannedFile] = {}  # by path; all loaders share it
         self.failures: dict[str, str] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="rec_summary-index", daemon=True)
@@ -237,15 +250,29 @@ class RunIndex:
             waiting = sorted(self._waiting.values(), key=lambda each: -each.changed)
             # Of a large run that is written to, something is read each time.
             others = sorted(waiting[1:], key=lambda each: each.portions)
-            for each in (waiting[0], *others):
+            for number, each in enumerate((waiting[0], *others)):
                 now = time.monotonic()
                 if now >= until or self._stop.is_set():
                     return
+                if number % _SCANNED_RUNS == 1:
+                    self._scan_ahead(others[number - 1 :][:_SCANNED_RUNS])
                 if self._update(each.run, min(now + _PORTION_SECS, until)):
                     del self._waiting[each.run.path]
                     if time.time() - each.changed > _RESTING_SECS and each.run.nbytes < _SMALL:
                         self._rest(each.run.path)
                 each.portions += 1
+
+    def _scan_ahead(self, waiting: Iterable[_Waiting]) -> None:
+        """Scans the files of runs that are new, or have rested, together."""
+        files = (
+            file
+            for each in waiting
+            if each.run.path not in self._loaders and len(each.run.files) <= _FEW_FILES
+            for file in each.run.files
+            if file.name.kind is Kind.SUMMARY
+        )
+        self._scanned.clear()
+        self._scanned.update(scan_together(files))
 
     def _update(self, run: Run, until: float) -> bool:
         """Reads a portion of what is new in a run; returns whether that is all."""
@@ -264,7 +291,7 @@ class RunIndex:
                     several = several or is_parallel(run)
                     if path not in self._shown and run.nbytes > _LARGE:
                         self._show_newest(run, several=several)
-                    loader = _Loader(run, self._names, self.report, several=several)
+                    loader = _Loader(run, self._names, self.report, self._scanned, several=several)
                     self._loaders[path] = loader
                     self._shown.setdefault(path, loader.outputs)
                 if not loader.update(run, until):
@@ -290,7 +317,7 @@ class RunIndex:
         files = tuple(file for file in run.files if file in newest)
         if len(files) < len(run.files):
             part = dataclasses.replace(run, files=files)
-            loader = _Loader(part, self._names, Report(), several=several)
+            loader = _Loader(part, self._names, Report(), {}, several=several)
             loader.update(part, math.inf)
             self._shown[run.path] = loader.outputs
             self._release(loader.outputs)  # that of all files gets the same names

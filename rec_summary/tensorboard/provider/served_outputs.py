@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
 from tensorboard.plugins.graph import metadata as graphs
 
 from rec_summary.records.reading.runs import Run
-from rec_summary.series.batch import Batch, Record, Recorded, by_tag, concatenated
+from rec_summary.series.batch import SCALAR, Batch, Record, Recorded, Series, by_tag, concatenated
 from rec_summary.series.options import EVERYTHING
 from rec_summary.series.report import Report
 from rec_summary.series.step_buffer import Restart
 from rec_summary.tensorboard.dashboards.graphs.graph_def import tagged_graph
 from rec_summary.tensorboard.dashboards.layout import layout_point
-from rec_summary.tensorboard.dashboards.points import Point
+from rec_summary.tensorboard.dashboards.points import SCALARS, Point
 from rec_summary.tensorboard.outputs import (
     BEST_KIND,
     COMPUTATION,
@@ -52,7 +53,7 @@ class ServedOutput(RunOutput):
         self._run = run
         self._stamp = stamp
         self._laid_out = 0
-        self._converted: set[tuple[str, str]] = set()  # series whose first record was taken alone
+        self._converted: set[Series] = set()  # series that have a name, and are converted
 
     def take(self, batch: Batch) -> None:
         """Takes recorded values."""
@@ -101,10 +102,11 @@ class ServedOutput(RunOutput):
     def _write_batch(self, batch: Batch) -> None:
         """Adds records: series that are shown as they were recorded in columns, others one by one.
 
-        Whether a series is one of them is known from its first record on. Unlike in an event file,
-        the order of the series does not matter.
+        Whether a series is one of them is known from its first record on, or before that if it is
+        of scalars. Unlike in an event file, the order of the series does not matter.
         """
         while (count := len(batch)) > 1:
+            self._name_scalars(batch)
             apart = {
                 each: span.place
                 for each, span in batch.series().items()
@@ -127,11 +129,26 @@ class ServedOutput(RunOutput):
         for record in batch.records():
             self._write_record(record)
 
+    def _name_scalars(self, batch: Batch) -> None:
+        """Names new series of scalars, up to a new series of another kind: the order counts."""
+        new = [
+            (span.place, each)
+            for each, span in batch.series().items()
+            if each not in self._converted and not self._is_framed(*each)
+        ]
+        for _, (kind, tag) in sorted(new, key=operator.itemgetter(0)):
+            if kind != SCALAR:
+                return
+            shown, _ = self._tags.name(Point(tag, SCALARS, None), kind)
+            if shown != tag:
+                self._converted.add((kind, tag))
+
     def _write_framed(self, batch: Batch) -> bool:
+        self._run.begin(float(batch.wall_times[0]))
         # A block has a tag several times, once for each layout of records.
         scalars = self._run.of("scalars")
         for tag, (_, _, steps, wall_times, values) in by_tag(concatenated([batch.scalars()])):
-            series = scalars[tag]
+            series = scalars.setdefault(tag, ScalarSeries(SCALARS))
             assert isinstance(series, ScalarSeries)
             series.extend(steps, wall_times, values)
         file = self._run.number(batch.path)
