@@ -19,10 +19,12 @@ import numpy.typing as npt
 
 from rec_summary.metrics import slice_report
 from rec_summary.metrics.drift import LABEL, Drift
-from rec_summary.metrics.quality import score_quality
+from rec_summary.metrics.quality import list_quality, score_quality
+from rec_summary.metrics.quality.choices import ChoiceQuality, ClassScores
 from rec_summary.metrics.quality.click_quality import ClickQuality
 from rec_summary.metrics.quality.grouped_auc import UserScores
 from rec_summary.metrics.quality.labels import LabelCounts
+from rec_summary.metrics.quality.ranked_lists import RankedLists
 from rec_summary.metrics.quality.ratings import RatingErrors
 from rec_summary.metrics.quality.score_histogram import ScoreHistogram
 from rec_summary.metrics.quality.slices import Slices
@@ -42,6 +44,9 @@ THROUGHPUT: Final = "throughput"
 DRIFT: Final = "drift"
 LABELS: Final = "labels"
 SLICE: Final = "slice"
+LISTS: Final = "lists"
+PAIRS: Final = "pairs"
+CLASSES: Final = "classes"
 _TASK: Final = "task"
 
 JUDGING: Final[Mapping[str, tuple[str, ...]]] = {
@@ -50,15 +55,41 @@ JUDGING: Final[Mapping[str, tuple[str, ...]]] = {
         *("calibration", "calibration_error"),
         *("calibration_free_entropy", "recalibrated_entropy", "entropy_of_clicks"),
     ),
-    "ratings": ("rmse", "mae", "bias"),
+    "ratings": ("rmse", "mae", "bias", "xauc"),
+    "classes": ("accuracy", "log_loss", "macro_auc"),
+    "retrieval": (),
+    "users": ("gauc", "gauc_by_user"),
+    "lists": ("pair_accuracy",),
 }
-"""The metrics that judge predictions, by task. Each has a tag for each window; it is NaN if the
-network predicts NaN, and a column of a table of runs."""
+"""The metrics that judge predictions, by kind of task, and those of its users and lists. Each has
+a tag for each window; it is NaN if the network predicts NaN, and a column of a table of runs."""
+
+AT_K: Final[Mapping[str, tuple[str, ...]]] = {
+    "lists": ("ndcg_at_", "recall_at_", "precision_at_", "hit_rate_at_", "mrr_at_"),
+    "retrieval": ("in_batch_recall_at_", "in_batch_ndcg_at_", "in_batch_mrr_at_"),
+}
+"""The beginnings of further names of such metrics, before the number of places."""
+
+JUDGED: Final = "|".join(
+    (
+        *dict.fromkeys(itertools.chain(*JUDGING.values())),
+        rf"(?:{'|'.join(itertools.chain(*AT_K.values()))})\d+",
+    )
+)
+"""A regular expression of their names."""
 
 GROUPS: Final = frozenset(
     (
         *itertools.chain(*JUDGING.values()),
-        *("gauc", "grouped_users", "grouped_standard_error", "grouped_error_bound"),
+        *(
+            "grouped_users",
+            "grouped_standard_error",
+            "grouped_error_bound",
+            "macro_auc_error_bound",
+        ),
+        *("lists_counted", "lists_standard_error", "lists_sampled_share", "lists_spread_share"),
+        *("lists_too_long_share", "lists_without_hit_share", "xauc_sampled_share"),
+        *("in_batch_candidates", "in_batch_examples"),
         *("roc_error_bound", "original_calibration", "original_entropy"),
         *("clicks", "click_rate", "examples", "refused", "masked", "missing_labels"),
         *("pr_curve", "reliability", "scores"),
@@ -70,9 +101,7 @@ GROUPS: Final = frozenset(
 OF_TASK: Final = r"(?:(?!table/|slice/)[^/]+/)?"
 """A regular expression of the task in a tag, behind `PREFIX`: the unnamed one, or any other."""
 
-_TASK_TAG: Final = re.compile(
-    rf"{PREFIX}(?!table/|slice/)(?P<task>[^/]+)/(?:{'|'.join(itertools.chain(*JUDGING.values()))})/"
-)
+_TASK_TAG: Final = re.compile(rf"{PREFIX}(?!table/|slice/)(?P<task>[^/]+)/(?:{JUDGED})/")
 _MOST_BUCKETS: Final = 64
 
 Ids = npt.NDArray[np.int64]
@@ -153,6 +182,17 @@ def read(
     return values
 
 
+def judging(kind: str, at: Iterable[int] = ()) -> list[str]:
+    """Returns the names of the metrics that judge predictions of a kind.
+
+    Args:
+        kind: A key of `JUDGING`.
+        at: The numbers of places of the metrics of `AT_K`.
+    """
+    starts = AT_K.get(kind, ())
+    return [*JUDGING[kind], *(f"{start}{k}" for start in starts for k in at)]
+
+
 def named_tasks(tags: Iterable[str]) -> list[str]:
     """Returns the named tasks of which there are tags of metrics, sorted."""
     found = {match["task"] for match in map(_TASK_TAG.match, tags) if match}
@@ -197,6 +237,9 @@ def _read_quality(values: MetricValues, window: str, state: State, detail: Detai
         if state.refused:
             values.put(f"refused/{window}", state.refused)
         return
+    if isinstance(state, ChoiceQuality):
+        _read_choices(values, window, state)
+        return
     assert isinstance(state, ClickQuality)
     scores, loss, order = state.scores, state.loss, state.order
     area = order.auc()
@@ -231,6 +274,22 @@ def _read_quality(values: MetricValues, window: str, state: State, detail: Detai
         values.histograms[f"{PREFIX}scores/{window}"] = _score_buckets(scores)
 
 
+def _read_choices(values: MetricValues, window: str, state: ChoiceQuality) -> None:
+    if state.is_classes:
+        values.put(f"accuracy/{window}", state.top(1).recall)
+        values.put(f"log_loss/{window}", state.log_loss())
+        values.put(f"examples/{window}", state.weight)
+    else:
+        for k in state.at:
+            top = state.top(k)
+            for start, value in zip(AT_K["retrieval"], top, strict=True):
+                values.put(f"{start}{k}/{window}", value)
+        values.put(f"in_batch_candidates/{window}", state.candidates())
+        values.put(f"in_batch_examples/{window}", state.weight)
+    if state.refused:
+        values.put(f"refused/{window}", state.refused)
+
+
 def _score_buckets(scores: ScoreHistogram) -> tuple[Floats, Floats]:
     """Returns edges and weights of groups of bins, from the lowest to the highest score."""
     weights = scores.positives + scores.negatives
@@ -246,6 +305,7 @@ def _read_users(values: MetricValues, window: str, state: State, detail: Detail)
     assert isinstance(state, UserScores)
     found = state.gauc()
     values.put(f"gauc/{window}", found.value)
+    values.put(f"gauc_by_user/{window}", state.gauc("users").value)
     values.put(f"grouped_users/{window}", found.users)
     values.put(f"grouped_standard_error/{window}", found.standard_error)
     bound = found.cell_error_bound + found.bias_bound
@@ -266,6 +326,42 @@ def _read_slices(values: MetricValues, name: str, state: State, detail: Detail) 
         values.put(f"{tag}/{window}", number)
     if detail.curves and found.table:
         values.tables[f"{PREFIX}slice/{column}/table/{window}"] = found.table
+
+
+def _read_classes(values: MetricValues, window: str, state: State, detail: Detail) -> None:
+    assert isinstance(state, ClassScores)
+    found = state.gauc("users")
+    values.put(f"macro_auc/{window}", found.value)
+    values.put(f"macro_auc_error_bound/{window}", found.cell_error_bound)
+
+
+def _read_lists(values: MetricValues, window: str, state: State, detail: Detail) -> None:
+    assert isinstance(state, RankedLists)
+    found = state.sampled()
+    values.put(f"pair_accuracy/{window}", list_quality.pairs_in_lists(found).share)
+    for k in state.at:
+        top = list_quality.top_of_lists(found, k)
+        for start, value in zip(AT_K["lists"], top, strict=False):
+            values.put(f"{start}{k}/{window}", value)
+        if k == state.at[0]:
+            values.put(f"lists_counted/{window}", top.lists)
+            values.put(f"lists_standard_error/{window}", top.standard_error)
+            if top.lists:
+                share = top.without / (top.lists + top.without)
+                values.put(f"lists_without_hit_share/{window}", share)
+    lists = len(found.starts) + found.too_long
+    if lists:
+        values.put(f"lists_sampled_share/{window}", found.rate)
+        values.put(f"lists_spread_share/{window}", found.spread / lists)
+        values.put(f"lists_too_long_share/{window}", found.too_long / lists)
+
+
+def _read_pairs(values: MetricValues, window: str, state: State, detail: Detail) -> None:
+    assert isinstance(state, RankedLists)
+    found = state.sampled()
+    values.put(f"xauc/{window}", list_quality.pairs_of_all(found).share)
+    if found.rows.size:
+        values.put(f"xauc_sampled_share/{window}", found.rate)
 
 
 def _read_labels(values: MetricValues, window: str, state: State, detail: Detail) -> None:
@@ -345,6 +441,9 @@ _READERS: Final[Mapping[str, Callable[[MetricValues, str, Any, Detail], None]]] 
     USERS: _read_users,
     LABELS: _read_labels,
     SLICE: _read_slices,
+    LISTS: _read_lists,
+    PAIRS: _read_pairs,
+    CLASSES: _read_classes,
     TABLE: _read_table,
     TABLE_WINDOW: _read_table_window,
     THROUGHPUT: _read_throughput,

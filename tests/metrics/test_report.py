@@ -109,7 +109,7 @@ def test_the_alert_about_a_drop_of_an_auc_is_about_aucs_only() -> None:
     pattern = parse(BUILTIN["auc-drop"]).condition.tag
     assert pattern is not None
     meant = {tag for tag in found if pattern.matches(tag)}
-    assert meant == {"recommender/auc/lifetime", "recommender/gauc/lifetime"}
+    assert meant == {f"recommender/{name}/lifetime" for name in ("auc", "gauc", "gauc_by_user")}
     assert found["recommender/grouped_users/lifetime"] == 7
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rec_summary.errors import three_part
+from rec_summary.metrics.hashing import hash_strings
 from rec_summary.metrics.state import Array, Floats
 
 Labels = npt.NDArray[np.bool_]
@@ -62,6 +63,20 @@ def column(name: str, values: Any, size: int | None = None) -> Array:
     if size is not None and array.size != size:
         raise ValueError(three_part(name, f"{array.size} values", f"{size}, one for each example"))
     return array.reshape(-1)
+
+
+def whole_ids(name: str, values: Any, size: int) -> Array:
+    """Returns ids, integers or strings, as a one-dimensional array of integers; strings are hashed.
+
+    Raises:
+        TypeError: They are anything else.
+        ValueError: Their number is not `size`.
+    """
+    ids = np.asarray(values)
+    ids = column(name, hash_strings(ids) if ids.dtype.kind in "USO" else ids, size)
+    if ids.dtype.kind not in "iu":
+        raise TypeError(three_part(name, f"an array of {ids.dtype}", "integers or strings"))
+    return ids
 
 
 def on_weight_grid(weights: Floats) -> Floats:

@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from rec_summary.errors import three_part
-from rec_summary.metrics.hashing import Hashes, hash_strings, mix_ids
-from rec_summary.metrics.quality.clicks import REASONS, Clicks, clean, column, on_weight_grid
+from rec_summary.metrics.hashing import Hashes, mix_ids
+from rec_summary.metrics.quality.clicks import REASONS, Clicks, clean, on_weight_grid, whole_ids
 from rec_summary.metrics.quality.score_cells import (
     MOST_CODE,
     ONE,
@@ -180,10 +180,7 @@ class UserScores(Scalable):
             TypeError: The users are anything else.
             ValueError: Their number differs from that of the examples.
         """
-        ids = np.asarray(users)
-        ids = column("users", hash_strings(ids) if ids.dtype.kind in "USO" else ids, batch.size)
-        if ids.dtype.kind not in "iu":
-            raise TypeError(three_part("users", f"an array of {ids.dtype}", "integers or strings"))
+        ids = whole_ids("users", users, batch.size)
         ids = ids if batch.kept is None else ids[batch.kept]
         weights = np.zeros((2, len(ids)))
         weights[batch.labels.astype(np.intp), np.arange(len(ids))] = (
@@ -262,16 +259,19 @@ class UserScores(Scalable):
             users, codes, weights = self._sample.cut(slice(kept))
             self._sample = UserBatch(users.copy(), codes.copy(), weights.copy())
 
-    def gauc(self, weigh_by: Literal["impressions", "clicks"] = "impressions") -> GroupedAuc:
-        """Returns GAUC, with users weighted by their impressions or clicks.
+    def gauc(
+        self, weigh_by: Literal["impressions", "clicks", "users"] = "impressions"
+    ) -> GroupedAuc:
+        """Returns GAUC, with users weighted by their impressions, their clicks, or all equally.
 
         Raises:
             ValueError: `weigh_by` is anything else.
         """
-        if weigh_by not in ("impressions", "clicks"):
-            raise ValueError(three_part("weigh_by", weigh_by, "'impressions' or 'clicks'"))
+        if weigh_by not in ("impressions", "clicks", "users"):
+            expected = "'impressions', 'clicks' or 'users'"
+            raise ValueError(three_part("weigh_by", weigh_by, expected))
         self._compact()
-        return _mean_auc(self._sample, self._limit / _ALL, weigh_by == "clicks")
+        return _mean_auc(self._sample, self._limit / _ALL, weigh_by)
 
     def scale(self, factor: float) -> None:
         """Multiplies all weights by `factor`, rounded so that sums stay exact."""
@@ -357,13 +357,13 @@ def _without_bins(arrays: Arrays) -> Arrays:
     return {**arrays, "per_user": per_user, "users": keys >> _SHIFT, "codes": codes}
 
 
-def _mean_auc(sample: UserBatch, rate: float, by_clicks: bool) -> GroupedAuc:
+def _mean_auc(sample: UserBatch, rate: float, weigh_by: str) -> GroupedAuc:
     """Returns the mean of the users' AUC.
 
     Args:
         sample: The cells, by rising user and code.
         rate: The share of the id space that is sampled.
-        by_clicks: Whether the weight of a user is its clicks instead of its impressions.
+        weigh_by: What the weight of a user is, as in `UserScores.gauc`.
     """
     users, codes, (negatives, positives) = sample
     starts = starts_of(users)
@@ -381,7 +381,8 @@ def _mean_auc(sample: UserBatch, rate: float, by_clicks: bool) -> GroupedAuc:
     aucs = np.add.reduceat(positives * below, starts)[both] / pairs
     unknown = np.where(levels_of(codes) > 0, positives * negatives, 0.0)
     bounds = 0.5 * np.add.reduceat(unknown, starts)[both] / pairs
-    heavy = clicks[both] if by_clicks else (clicks + others)[both]
+    weights = {"clicks": clicks, "impressions": clicks + others, "users": np.ones(len(clicks))}
+    heavy = weights[weigh_by][both]
     total = float(heavy.sum())
     value = float(aucs @ heavy) / total
     chance = math.sqrt(1.0 - rate)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import itertools
 import os
 import time
 from collections.abc import Container, Iterable, Iterator, Mapping
@@ -12,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from rec_summary._pb.lineage_pb2 import RunState
-from rec_summary.metrics.report import JUDGING, OF_TASK, PREFIX
+from rec_summary.metrics.report import JUDGED, OF_TASK, PREFIX
 from rec_summary.records.format.names import Kind
 from rec_summary.records.liveness import writer_is_alive
 from rec_summary.records.reading.runs import Run
@@ -47,9 +46,8 @@ LAST_RECORD: Final = "last_record"
 BEST: Final = ".best"
 """The end of the name of a column that has the best value of a metric."""
 
-_JUDGING: Final = "|".join(itertools.chain(*JUDGING.values()))
 _EVALUATION: Final = "eval/"
-METRICS: Final = rf"\A{PREFIX}{OF_TASK}(?:gauc|{_JUDGING})/|\A{_EVALUATION}"
+METRICS: Final = rf"\A{PREFIX}{OF_TASK}(?:{JUDGED})/|\A{_EVALUATION}"
 """A regular expression of the tags of metrics, which have a best value."""
 
 _LOSS: Final = Selection(ExportOptions(tags=tags_named("loss")))

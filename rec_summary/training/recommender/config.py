@@ -8,17 +8,19 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rec_summary.errors import three_part
+from rec_summary.metrics.quality.choices import MOST_K
+from rec_summary.metrics.state import LARGEST
 from rec_summary.training.checks import check_bool, check_directory, check_int, check_type
 from rec_summary.training.recommender.slices import Slice, check_slices
 from rec_summary.training.recommender.sources import Source, check_source
 from rec_summary.training.recommender.task import Task, check_quality, check_tasks
 
-OWN_COLUMNS: Final = ("label", "rating", "prediction")
+OWN_COLUMNS: Final = ("label", "rating", "true_class", "prediction")
 """The columns of a task that have drift."""
 
 _LEAST_SIZES: Final = {"last": 16, "half_lives": 64}
 _OF_ONE_TASK: Final = {
-    **dict.fromkeys(("predictions", "labels", "weights", "users"), None),
+    **dict.fromkeys(("predictions", "labels", "weights", "users", "lists"), None),
     "task": "clicks",
     "logits": False,
     "negative_rate": 1.0,
@@ -54,14 +56,19 @@ class RecommenderMetrics:
     A pair of a place and an int is one column of a matrix.
 
     Attributes:
-        predictions: Predicted probabilities of a click, or predicted ratings.
-        labels: 0 and 1, or ratings. Predictions need labels, and labels need predictions.
-        task: ``"clicks"`` or ``"ratings"``.
+        predictions: What the network predicts, as described for `Task`.
+        labels: What is true, as described for `Task`. Predictions need labels, and labels need
+            predictions.
+        task: The kind of predictions: ``"clicks"``, ``"ratings"``, ``"classes"`` or
+            ``"retrieval"``.
         logits: Whether predictions are log-odds and not probabilities.
         weights: The weights of examples; all 1 if None.
         negative_rate: The share of non-clicks that the training has, above 0; below 1, the
             calibration and the normalised entropy of all examples are recorded as well.
         users: Integer or string ids, for the AUC within each user.
+        lists: Integer or string ids of the session or request that each example is a part of, for
+            NDCG and other metrics of its list.
+        k: The numbers of examples at the top of a list that its metrics are of.
         ids: The ids of the lookups in each embedding table, by the name of the table's parameter
             or a unique prefix of it, such as ``"item_embedding"``. They are integers, or strings
             if the table is open. A table that the network does not have gets no row norms.
@@ -80,7 +87,8 @@ class RecommenderMetrics:
         bins: Bins of the score for `scores` and `calibration`: a power of two, 64 to 65,536. The
             AUC and the curves have twice as many cells, which adapt to the scores there are.
         thresholds: Thresholds of PR curves.
-        user_cells: Cells (32 bytes each) for the sample of users.
+        user_cells: Cells (32 bytes each) for the sample of users, and examples (40 bytes each) of
+            the sample of lists.
         sampled_rows: Sampled rows of each table.
         top: The number of most frequent ids to record.
         throughput: Whether to record throughput, the wait for data, and freshness.
@@ -126,6 +134,8 @@ class RecommenderMetrics:
     resume: bool = True
     tasks: Mapping[str, Task] = field(default_factory=dict)
     slices: Mapping[str, Source | Slice] = field(default_factory=dict)
+    lists: Source | None = None
+    k: Sequence[int] = (10,)
 
     def __post_init__(self) -> None:
         """Checks the options."""
@@ -162,6 +172,7 @@ class RecommenderMetrics:
             check_int(name, getattr(self, name), least)
         for name, least in _LEAST_SIZES.items():
             object.__setattr__(self, name, _check_sizes(name, getattr(self, name), least))
+        object.__setattr__(self, "k", _check_sizes("k", self.k, 1, MOST_K))
         check_type("bins", self.bins, int, _BINS)
         if not 64 <= self.bins <= 65_536 or self.bins & (self.bins - 1):
             raise ValueError(three_part("bins", self.bins, _BINS))
@@ -178,10 +189,11 @@ class RecommenderMetrics:
             if self.tasks and value != unset:
                 expected = f"{unset!r}, where tasks are given, which have options of their own"
                 raise ValueError(three_part(name, value, expected))
-        if (self.predictions is None) != (self.labels is None):
-            missing = "labels" if self.labels is None else "predictions"
+        given = self.predictions is not None, self.labels is not None
+        if given[0] != given[1] and not (given[0] and self.task == "retrieval"):
+            missing = "labels" if given[0] else "predictions"
             raise ValueError(three_part(missing, None, "both of predictions and labels, or none"))
-        for name in ("users", "weights"):
+        for name in ("users", "weights", "lists"):
             value = getattr(self, name)
             if self.predictions is None and value is not None:
                 expected = "None, where there are no predictions"
@@ -190,7 +202,7 @@ class RecommenderMetrics:
 
 def tasks_of(options: RecommenderMetrics) -> dict[str, Task]:
     """Returns the tasks by name; that of the options without `tasks` has the empty name."""
-    if options.predictions is None or options.labels is None:
+    if options.predictions is None:
         return dict(options.tasks)
     only = Task(
         options.predictions,
@@ -201,6 +213,7 @@ def tasks_of(options: RecommenderMetrics) -> dict[str, Task]:
         missing=None,
         negative_rate=options.negative_rate,
         kind=options.task,
+        lists=options.lists,
     )
     return {"": only}
 
@@ -210,12 +223,13 @@ def slices_of(options: RecommenderMetrics) -> dict[str, Slice]:
     return check_slices(options.slices)
 
 
-def _check_sizes(name: str, sizes: Any, least: int) -> tuple[int, ...]:
+def _check_sizes(name: str, sizes: Any, least: int, most: int = LARGEST) -> tuple[int, ...]:
     expected = f"a sequence of different ints of at least {least}"
+    expected += f", at most {most}" if most < LARGEST else ""
     check_type(name, sizes, (list, tuple), expected)
     for size in sizes:
         check_type(name, size, int, expected)
-    if any(size < least for size in sizes) or len(set(sizes)) < len(sizes):
+    if any(not least <= size <= most for size in sizes) or len(set(sizes)) < len(sizes):
         raise ValueError(three_part(name, sizes, expected))
     return tuple(sizes)
 

@@ -21,12 +21,13 @@ LABELS: Final = "labels"
 WEIGHTS: Final = "weights"
 USERS: Final = "users"
 MASK: Final = "mask"
+LISTS: Final = "lists"
 EVENT_TIMES: Final = "event_times"
 IDS: Final = "ids/"
 FEATURES: Final = "features/"
 SLICES: Final = "slices/"
 
-_OF_TASK: Final = (PREDICTIONS, LABELS, WEIGHTS, USERS, MASK)
+_OF_TASK: Final = (PREDICTIONS, LABELS, WEIGHTS, USERS, LISTS, MASK)
 _OF_OUTPUTS: Final = (PREDICTIONS, LABELS, WEIGHTS, MASK)
 _TENSOR: Final = "tensor"
 _SMALL: Final = 1 << 14  # bytes of a Tensor; reading a larger one in place is faster than a copy
@@ -111,7 +112,7 @@ def join(batches: Sequence[Batch], places: Iterable[Any], troubles: Troubles) ->
         values = [batch.values[place] for batch in batches if place in batch.values]
         if len(values) == len(batches):
             with troubles.attempt(_trouble_kind(place)):
-                arrays[place], lengths[place] = _concatenated(values)
+                arrays[place], lengths[place] = _concatenated(values, place[0] == "output")
     return Steps(
         arrays,
         lengths,
@@ -122,7 +123,7 @@ def join(batches: Sequence[Batch], places: Iterable[Any], troubles: Troubles) ->
     )
 
 
-def _concatenated(values: list[Any]) -> tuple[Array, list[int]]:
+def _concatenated(values: list[Any], of_outputs: bool) -> tuple[Array, list[int]]:
     """Returns arrays or Tensors as one array, and the length of each."""
     last = as_array(values[-1], "a value")
     if len(values) > 1 and last.ndim and last.nbytes < _SMALL and type(values[0]) is Tensor:
@@ -133,6 +134,15 @@ def _concatenated(values: list[Any]) -> tuple[Array, list[int]]:
         value if type(value) is np.ndarray else as_array(value, "a value") for value in values
     ]
     several = [each if each.ndim else each.reshape(1) for each in several]
+    widths = {each.shape[1:] for each in several}
+    alike = of_outputs and all(each.ndim == 2 and each.dtype.kind == "f" for each in several)
+    if alike and len(widths) > 1:
+        # The scores of all pairs of a batch, of which the last one may be smaller.
+        widest = max(each.shape[1] for each in several)
+        several = [
+            np.pad(each, ((0, 0), (0, widest - each.shape[1])), constant_values=np.nan)
+            for each in several
+        ]
     return np.concatenate(several), [len(each) for each in several]
 
 

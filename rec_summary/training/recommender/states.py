@@ -98,6 +98,11 @@ class RankMetrics:
         }
         if self._slices:
             parts["slices"] = {name: each.settings for name, each in self._slices.items()}
+        if any(
+            task.lists is not None or task.kind in report.AT_K
+            for task in tasks_of(options).values()
+        ):
+            parts.update(k=options.k, list_rows=options.user_cells)
         if options.negative_rate < 1:
             parts["negative_rate"] = options.negative_rate
         for name, task in options.tasks.items():
@@ -109,6 +114,8 @@ class RankMetrics:
                 "mask": task.mask is not None,
                 "users": task.users is not None,
             }
+            if task.lists is not None:
+                parts["tasks"][name]["lists"] = True
         return json.dumps(parts, sort_keys=True)
 
     @property
@@ -229,6 +236,8 @@ class RankMetrics:
             for name, mine in states.items():
                 key = report.key(group, name)
                 found = stored.get(key)
+                if found is None and group.endswith(report.PAIRS):
+                    continue  # earlier versions had none
                 if found is None or type(found) is not type(mine):
                     raise ValueError(three_part("the stored states", sorted(stored), key))
                 if isinstance(mine, LastExamples) and isinstance(found, LastExamples):
@@ -236,7 +245,9 @@ class RankMetrics:
                 else:
                     mine.check_mergeable(found)
         for group, states in groups.items():
-            states.update({name: stored[report.key(group, name)] for name in states})
+            states.update(
+                {name: stored.get(report.key(group, name), mine) for name, mine in states.items()}
+            )
         for key, state in stored.items():
             group, _, name = key.partition("/")
             if group == _ROWS and isinstance(state, RowNorms):

@@ -13,8 +13,14 @@ from rec_summary.metrics.report import GROUPS
 from rec_summary.training.checks import check_bool, check_choice, check_type
 from rec_summary.training.recommender.sources import Source, check_source
 
-KINDS: Final = ("clicks", "ratings")
-_PLACES: Final = ("predictions", "labels", "weights", "users")
+KINDS: Final = ("clicks", "ratings", "classes", "retrieval")
+_PLACES: Final = ("predictions", "labels", "weights", "users", "lists")
+_ONLY: Final = {
+    "users": ("clicks",),
+    "lists": ("clicks", "ratings"),
+    "logits": ("clicks", "classes"),
+}
+"""The kinds of task that an option is for."""
 _MISSING: Final = "a number (NaN always stands for a missing label), or None to refuse NaN"
 _NAME: Final = (
     "letters, digits, '_', '-' and '.', the first one a letter, a digit or '_', and none of the"
@@ -31,17 +37,23 @@ class Task:
     users. All of them have as many values as there are examples in the batch.
 
     Attributes:
-        predictions: Predicted probabilities of a click, or predicted ratings.
-        labels: 0 and 1, or ratings.
+        predictions: Predicted probabilities of a click, or predicted ratings; of classes, a matrix
+            with a probability for each class; of a retrieval, the scores of all items of the batch,
+            (examples, items).
+        labels: 0 and 1, or ratings; the number of the true class, from 0. Of a retrieval, the
+            column of each example's own item; None if it is in the diagonal.
         mask: Which examples the task has: those where this is above 0; all of them if None.
         weights: The weights of examples; all 1 if None.
         users: Integer or string ids, for the AUC within each user.
-        logits: Whether predictions are log-odds and not probabilities.
+        lists: Integer or string ids of the session or request that each example is a part of, for
+            NDCG and other metrics of its list.
+        logits: Whether predictions are log-odds and not probabilities; of classes, whether they are
+            what a softmax makes probabilities of.
         missing: The label of an example that has none; NaN stands for it as well. Such an example
             is left out and counted as `missing_labels`. None if no label is missing: NaN is then
             an error, counted as `refused`.
         negative_rate: The share of non-clicks that the training has; see `RecommenderMetrics`.
-        kind: ``"clicks"`` or ``"ratings"``.
+        kind: ``"clicks"``, ``"ratings"`` (and other numbers), ``"classes"`` or ``"retrieval"``.
 
     Raises:
         TypeError: An option has the wrong type.
@@ -49,7 +61,7 @@ class Task:
     """
 
     predictions: Source
-    labels: Source
+    labels: Source | None = None
     mask: Source | None = None
     weights: Source | None = None
     users: Source | None = None
@@ -57,11 +69,13 @@ class Task:
     missing: float | None = math.nan
     negative_rate: float = 1.0
     kind: str = "clicks"
+    lists: Source | None = None
 
     def __post_init__(self) -> None:
         """Checks the options."""
-        for name in ("predictions", "labels"):
-            check_source(name, getattr(self, name))
+        check_source("predictions", self.predictions)
+        if self.labels is None and self.kind != "retrieval":
+            raise ValueError(three_part("labels", None, "a place; None only for a retrieval"))
         if self.mask is not None:
             check_source("mask", self.mask)
         check_type("missing", self.missing, (int, float, type(None)), _MISSING)
@@ -82,15 +96,18 @@ def check_quality(options: Any, kind: str) -> None:
     for name in _PLACES:
         if getattr(options, name) is not None:
             check_source(name, getattr(options, name))
-    ratings = check_choice(kind, getattr(options, kind), KINDS) == "ratings"
     check_bool("logits", options.logits)
-    if ratings and options.logits:
-        raise ValueError(three_part("logits", True, f"False for {kind}='ratings'"))
-    if ratings and options.users is not None:
-        raise ValueError(three_part("users", options.users, f"None for {kind}='ratings'"))
-    rate, share = options.negative_rate, f"a number above 0, at most 1; 1 for {kind}='ratings'"
+    found = check_choice(kind, getattr(options, kind), KINDS)
+    for name, kinds in _ONLY.items():
+        value = getattr(options, name)
+        unset = False if name == "logits" else None
+        if value is not unset and found not in kinds:
+            expected = f"{unset} for {kind}={found!r}"
+            raise ValueError(three_part(name, value, expected))
+    rate, share = options.negative_rate, f"a number above 0, at most 1; 1 for {kind}={found!r}"
+    share = share if found != "clicks" else "a number above 0, at most 1"
     check_type("negative_rate", rate, (int, float), share)
-    if not 0 < rate <= 1 or (ratings and rate < 1):
+    if not 0 < rate <= 1 or (found != "clicks" and rate < 1):
         raise ValueError(three_part("negative_rate", rate, share))
 
 

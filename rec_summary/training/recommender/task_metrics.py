@@ -12,10 +12,12 @@ import numpy as np
 from rec_summary.errors import three_part, verbatim
 from rec_summary.metrics import report
 from rec_summary.metrics.drift import LABEL
+from rec_summary.metrics.quality.choices import ChoiceQuality, ClassScores
 from rec_summary.metrics.quality.click_quality import ClickQuality
-from rec_summary.metrics.quality.clicks import REASONS, Clicks, clean
+from rec_summary.metrics.quality.clicks import REASONS, clean
 from rec_summary.metrics.quality.grouped_auc import UserScores
 from rec_summary.metrics.quality.labels import LabelCounts
+from rec_summary.metrics.quality.ranked_lists import RankedLists, by_content
 from rec_summary.metrics.quality.ratings import RatingErrors
 from rec_summary.metrics.quality.slices import Columns, SlicedBatch, Slices, Slicing
 from rec_summary.metrics.state import State
@@ -33,20 +35,33 @@ _SLICE_BUCKETS: Final = 4  # of a window of slices; each may have a state for ea
 _LEAST_WEIGHT: Final = 2.0**-13  # rounded by less than 1 %
 _REMEDIES: Final = {
     "score outside [0, 1]": "if your predictions are log-odds, set logits=True",
+    "probabilities do not add up to 1": "if your predictions are logits, set logits=True",
     "weight not usable": "weights are numbers of 0 to 2**20: divide them all by one number",
 }
 _RATINGS: Final = "if your labels are ratings, set {}='ratings'"
+
+
+_ROLES: Final = (
+    *(inputs.PREDICTIONS, inputs.LABELS, inputs.WEIGHTS, inputs.USERS),
+    *(inputs.LISTS, inputs.MASK),
+)
+_OF_MATRICES: Final = ("classes", "retrieval")
+_CLASS_CELLS: Final = 8192
+_MOST_CLASSES: Final = 32  # the AUC of each takes a row for each class of each example
 
 
 class Examples(NamedTuple):
     """The examples of a task, each array (examples,).
 
     Attributes:
-        scores: Probabilities of a click, or predicted ratings.
+        scores: Probabilities of a click, or predicted ratings; a row of scores for each example of
+            classes or of a retrieval, (examples, candidates).
         labels: The labels.
         weights: The weights; None if each is 1.
         users: The ids of users; None if they are not known.
         slicings: The slices, by the name of the column.
+        lists: The ids of lists; None if they are not known.
+        batches: The number of the batch; None unless there are lists.
     """
 
     scores: Array
@@ -54,13 +69,17 @@ class Examples(NamedTuple):
     weights: Array | None
     users: Array | None
     slicings: Mapping[str, Slicing] = MappingProxyType({})
+    lists: Array | None = None
+    batches: Array | None = None
 
     def at(self, kept: Array) -> Examples:
         """Returns the examples at which `kept`, bools of shape (examples,), is set."""
-        weights = None if self.weights is None else self.weights[kept]
-        users = None if self.users is None else self.users[kept]
         slicings = {name: each.at(kept) for name, each in self.slicings.items()}
-        return Examples(self.scores[kept], self.labels[kept], weights, users, slicings)
+        columns = (None if each is None else each[kept] for each in (*self[2:4], *self[5:]))
+        weights, users, lists, batches = columns
+        return Examples(
+            self.scores[kept], self.labels[kept], weights, users, slicings, lists, batches
+        )
 
 
 class TaskMetrics:
@@ -89,17 +108,24 @@ class TaskMetrics:
         self._roles = roles
         self._troubles = troubles
         self._predicts_nan = False  # in the last batch
-        is_clicks, rate = task.kind == "clicks", task.negative_rate
-        empty = ClickQuality(options.bins, rate) if is_clicks else RatingErrors()
-        self._quality = _windows(empty, options)
+        self._quality = _windows(_empty(task, options), options)
+        # To scale the cells of users, or lists, in a decaying window would copy all of them.
         self._users: dict[str, Window[Any]] = {}
         if task.users is not None:
-            # To scale the cells of users in a decaying window would copy all of them.
             self._users = _windows(UserScores(options.user_cells), options, decayed=False)
-        empty = ClickQuality(_SLICE_BINS, rate) if is_clicks else empty
+        self._lists: dict[str, Window[Any]] = {}
+        if task.lists is not None:
+            lists = RankedLists(options.user_cells, at=options.k)
+            self._lists = _windows(lists, options, decayed=False)
+        self._pairs: dict[str, Window[Any]] = {}
+        if task.kind == "ratings":
+            self._pairs = _windows(RankedLists(), options, decayed=False)
+        self._classes: dict[str, Window[Any]] = {}
+        if task.kind == "classes":
+            self._classes = _windows(ClassScores(_CLASS_CELLS), options, decayed=False)
         self._slices: dict[str, dict[str, Window[Any]]] = {}
         for column, each in slices_of(options).items():
-            slices = Slices(empty, each.most, each.shown)
+            slices = Slices(_empty(task, options, _SLICE_BINS), each.most, each.shown)
             self._slices[column] = _windows(slices, options, decayed=False, buckets=_SLICE_BUCKETS)
         self._left_out: dict[str, Window[Any]] = {}
         if task.mask is not None or task.missing is not None:
@@ -111,6 +137,9 @@ class TaskMetrics:
         found = {
             report.QUALITY: self._quality,
             report.USERS: self._users,
+            report.LISTS: self._lists,
+            report.PAIRS: self._pairs,
+            report.CLASSES: self._classes,
             report.LABELS: self._left_out,
             **{report.key(report.SLICE, name): each for name, each in self._slices.items()},
         }
@@ -136,17 +165,18 @@ class TaskMetrics:
         Raises:
             ValueError: The inputs differ in length.
         """
-        scores, labels, weights, users, mask = (
-            self._flat(role, steps.arrays)
-            for role in (
-                *(inputs.PREDICTIONS, inputs.LABELS, inputs.WEIGHTS, inputs.USERS),
-                inputs.MASK,
-            )
+        scores, labels, weights, users, lists, mask = (
+            self._flat(role, steps.arrays) for role in _ROLES
         )
+        place, _ = self._roles.of[role_of(self._name, inputs.PREDICTIONS)]
+        if scores is not None and self._task.kind in _OF_MATRICES:
+            scores = self._matrix(steps.arrays)
+        if scores is not None and self._task.labels is None:
+            labels = np.concatenate([np.arange(size) for size in steps.lengths[place]])
         if scores is None or labels is None or (mask is None and self._task.mask is not None):
             return None
         if self._left_out:
-            inputs_of = (scores, labels, weights, users, mask)
+            inputs_of = (scores, labels, weights, users, lists, mask)
             sizes = sorted({len(each) for each in inputs_of if each is not None})
             if len(sizes) > 1:
                 received = verbatim(f"inputs of {' and '.join(map(str, sizes))} values")
@@ -154,11 +184,15 @@ class TaskMetrics:
                 raise ValueError(three_part(f"the task {self._name}", received, expected))
         chosen = None if mask is None else mask > 0
         self._check_nan(steps, chosen)
-        if self._task.logits:
+        if self._task.logits and scores.ndim == 2:
+            scores = _softmax(scores)
+        elif self._task.logits:
             # exp(-log(1 + exp(-x))), exact in both tails. NaN is refused later, with a word.
             with np.errstate(invalid="ignore"):
                 scores = np.exp(-np.logaddexp(0.0, -scores.astype(np.float64)))
-        found = Examples(scores, labels, weights, users, self._fitting(slicings, len(labels)))
+        batches = None if lists is None else self._batches(steps, len(lists))
+        fitting = self._fitting(slicings, len(labels))
+        found = Examples(scores, labels, weights, users, fitting, lists, batches)
         if not self._left_out:
             return found
         masked = np.zeros(len(labels), np.bool_) if chosen is None else ~chosen
@@ -170,10 +204,25 @@ class TaskMetrics:
 
     def count(self, examples: Examples) -> None:
         """Counts examples."""
-        scores, labels, weights, users, _ = examples
+        scores, labels, weights, users, _, lists, batches = examples
+        if lists is not None:
+            listed = RankedLists().prepare(lists, scores, labels, batches)
+            for window in self._lists.values():
+                window.count(listed)
+        if self._pairs:
+            listed = RankedLists().prepare(by_content(scores, labels), scores, labels)
+            for window in self._pairs.values():
+                window.count(listed)
+        if self._task.kind in _OF_MATRICES:
+            self._count_choices(examples)
+            return
         self._check_weights(weights)
         clicks = clean(scores, labels, weights) if self._task.kind == "clicks" else None
-        self._count_slices(examples, clicks)
+        if examples.slicings:
+            batch: Any = Columns(examples[:3])
+            if clicks is not None and clicks.kept is None and len(clicks.scores):
+                batch = ClickQuality(_SLICE_BINS).prepare(clicks)
+            self._count_slices(examples.slicings, batch)
         if clicks is None or clicks.kept is not None or not len(scores):
             if clicks is not None:
                 refused = dict(zip(REASONS, clicks.refused.tolist(), strict=True))
@@ -197,18 +246,33 @@ class TaskMetrics:
             for window in self._users.values():
                 window.count(of_users)
 
-    def _count_slices(self, examples: Examples, clicks: Clicks | None) -> None:
-        if not examples.slicings:
-            return
-        batch: Any = Columns(examples[:3])
-        if clicks is not None and clicks.kept is None and len(clicks.scores):
-            batch = ClickQuality(_SLICE_BINS).prepare(clicks)
-        for column, each in examples.slicings.items():
+    def _count_slices(self, slicings: Mapping[str, Slicing], batch: Any) -> None:
+        for column, each in slicings.items():
             for window in self._slices[column].values():
                 window.count(SlicedBatch(each, batch))
 
+    def _count_choices(self, examples: Examples) -> None:
+        scores, labels, weights = examples[:3]
+        batch, refused = _empty(self._task, self._options).prepare(scores, labels, weights)
+        self._check_refused(refused, len(scores))
+        for window in self._quality.values():
+            window.count(batch)
+        self._count_slices(examples.slicings, batch)
+        usable = np.flatnonzero(batch.ranks)
+        if self._classes and len(usable) and scores.shape[1] <= _MOST_CLASSES:
+            heavy = None if weights is None else weights[usable]
+            of_classes = ClassScores(_CLASS_CELLS).prepare_classes(
+                scores[usable], labels[usable], heavy
+            )
+            for window in self._classes.values():
+                window.count(of_classes)
+
     def columns(self, examples: Examples) -> dict[str, Array]:
         """Returns the columns of the drift."""
+        if self._task.kind == "classes":
+            return {"prediction": examples.scores.argmax(axis=1), "true_class": examples.labels}
+        if self._task.kind == "retrieval":
+            return {}
         label = LABEL if self._task.kind == "clicks" else "rating"
         return {"prediction": examples.scores, label: examples.labels}
 
@@ -219,9 +283,17 @@ class TaskMetrics:
         """
         if not self._predicts_nan:
             return
-        names = report.JUDGING[self._task.kind]
-        tags = [f"{name}/{window}" for name in names for window in self._quality]
-        tags += [f"gauc/{window}" for window in self._users]
+        groups = (
+            (self._task.kind, self._quality),
+            ("users", self._users),
+            ("lists", self._lists),
+        )
+        tags = [
+            f"{name}/{window}"
+            for kind, windows in groups
+            for name in report.judging(kind, self._options.k)
+            for window in windows
+        ]
         lost = report.MetricValues({report.PREFIX + tag: math.nan for tag in tags})
         into.add(self._name, lost)
 
@@ -240,6 +312,21 @@ class TaskMetrics:
                 self._report(f"slice {name}", text)
         return found
 
+    def _batches(self, steps: Steps, examples: int) -> Array:
+        """Returns the number of the step of each example."""
+        place, _ = self._roles.of[role_of(self._name, inputs.LISTS)]
+        lengths = np.array(steps.lengths[place])
+        return np.repeat(np.arange(len(lengths)), lengths * examples // max(lengths.sum(), 1))
+
+    def _matrix(self, arrays: dict[Any, Array]) -> Array:
+        """Returns the predictions: a row for each example, a column for each candidate."""
+        found = self._roles.column(role_of(self._name, inputs.PREDICTIONS), arrays)
+        if found is None or found.ndim != 2:
+            shape = verbatim(f"an array of shape {None if found is None else found.shape}")
+            expected = f"a row of scores for each example, as it is of kind {self._task.kind!r}"
+            raise ValueError(three_part(f"the predictions {self._name}".rstrip(), shape, expected))
+        return found
+
     def _is_missing(self, labels: Array) -> Array:
         """Returns which labels are missing: bools, (examples,)."""
         missing = self._task.missing
@@ -254,7 +341,9 @@ class TaskMetrics:
         role = role_of(self._name, inputs.PREDICTIONS)
         values, (place, _) = self._roles.column(role, steps.arrays), self._roles.of[role]
         assert values is not None
-        last = values[-steps.lengths[place][-1] :].reshape(-1)
+        last = values[-steps.lengths[place][-1] :]
+        if self._task.kind not in _OF_MATRICES:
+            last = last.reshape(-1)
         if chosen is not None:
             last = last[chosen[len(chosen) - len(last) :]]
             if not last.size:
@@ -284,6 +373,22 @@ class TaskMetrics:
 
     def _report(self, what: str, text: str) -> None:
         self._troubles.report(f"recommender metrics: {role_of(self._name, what)}", text)
+
+
+def _empty(task: Task, options: RecommenderMetrics, bins: int | None = None) -> Any:
+    """Returns an empty state of the quality of a task, with these bins of the score."""
+    if task.kind == "clicks":
+        return ClickQuality(bins or options.bins, task.negative_rate)
+    if task.kind == "ratings":
+        return RatingErrors()
+    is_classes = task.kind == "classes"
+    return ChoiceQuality(int(is_classes), () if is_classes else options.k)
+
+
+def _softmax(scores: Array) -> Array:
+    with np.errstate(invalid="ignore"):  # NaN is refused later, with a word
+        odds = np.exp(scores.astype(np.float64) - scores.max(axis=1, keepdims=True))
+        return odds / odds.sum(axis=1, keepdims=True)
 
 
 def _windows(

@@ -206,7 +206,7 @@ def test_mistakes_are_reported():
     with pytest.raises(ValueError, match="seed is invalid"):
         UserScores(seed=1 << 63)
     with pytest.raises(ValueError, match="weigh_by is invalid"):
-        UserScores().gauc("users")
+        UserScores().gauc("scores")
     with pytest.raises(ValueError, match="seed of a state to merge"):
         UserScores(seed=1).merge(UserScores(seed=2))
 

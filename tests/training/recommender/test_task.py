@@ -32,6 +32,11 @@ def test_a_task_has_all_examples_and_nan_is_a_missing_label() -> None:
         ({"kind": "ratings", "users": 0}, ValueError, "users"),
         ({"kind": "ratings", "logits": True}, ValueError, "logits"),
         ({"kind": "ratings", "negative_rate": 0.5}, ValueError, "negative_rate"),
+        ({"kind": "classes", "users": "user"}, ValueError, "users"),
+        ({"kind": "retrieval", "lists": 0}, ValueError, "lists"),
+        ({"kind": "retrieval", "logits": True}, ValueError, "logits"),
+        ({"kind": "classes", "labels": None}, ValueError, "labels"),
+        ({"lists": ""}, ValueError, "lists"),
         ({"negative_rate": 0}, ValueError, "negative_rate"),
     ],
 )

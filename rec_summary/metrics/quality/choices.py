@@ -1,0 +1,276 @@
+"""The place of the true one among several candidates: classes, or the items of a batch.
+
+A network gives a score to each candidate of an example, and one of them is the true one. Its rank
+decides accuracy, recall, NDCG and MRR at k. States count ranks, so merging is exact.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from rec_summary.errors import three_part
+from rec_summary.metrics.exact_sum import ExactSum
+from rec_summary.metrics.quality.clicks import clean, column, on_weight_grid
+from rec_summary.metrics.quality.grouped_auc import UserBatch, UserScores
+from rec_summary.metrics.state import (
+    Array,
+    Arrays,
+    Floats,
+    Scalable,
+    check_factor,
+    check_int,
+    register,
+    take,
+    take_int,
+)
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+MOST_K = 1000
+"""The highest rank that is told apart from those beyond."""
+
+REASONS = ("no such candidate", "score is not finite", "probabilities do not add up to 1")
+"""The reasons to refuse an example, the first of which that applies is counted; and weights."""
+
+_EPSILON = 1e-7  # as in LogLoss
+_TOLERANCE = 0.02  # of the sum of probabilities, which float16 and bfloat16 round
+_MAX_WEIGHT = 2.0**20
+
+
+class ChoiceBatch(NamedTuple):
+    """A batch for `ChoiceQuality.count`; each array has shape (examples,).
+
+    Attributes:
+        ranks: The rank of the true candidate, from 1; up to ``MOST_K + 1``; 0 if it is refused.
+        losses: The log loss; 0 if the scores are no probabilities.
+        candidates: The number of candidates.
+        weights: Multiples of 2**-20 of at least 0.
+    """
+
+    ranks: npt.NDArray[np.int64]
+    losses: Floats
+    candidates: npt.NDArray[np.int64]
+    weights: Floats
+
+    @property
+    def size(self) -> int:
+        """The number of examples."""
+        return len(self.ranks)
+
+    def cut(self, at: Any) -> ChoiceBatch:
+        """Returns some of the examples: a slice, or their places."""
+        ranks, losses, candidates, weights = self
+        return ChoiceBatch(ranks[at], losses[at], candidates[at], weights[at])
+
+
+class TopChoices(NamedTuple):
+    """Means over examples; NaN before the first one.
+
+    Attributes:
+        recall: The share of examples whose true candidate is among the first k: recall, and with
+            one true candidate also the hit rate; for k = 1 the accuracy.
+        ndcg: One divided by log2 of the rank plus 1; 0 beyond k.
+        mrr: One divided by the rank; 0 beyond k.
+    """
+
+    recall: float
+    ndcg: float
+    mrr: float
+
+
+@register
+class ChoiceQuality(Scalable):
+    """The ranks of true candidates; a mergeable state.
+
+    Attributes:
+        is_classes: Whether scores are probabilities that add up to 1, of which there is a log loss.
+        at: The numbers k of candidates at the top that metrics are of.
+        refused: The number of refused examples.
+        ranks: The weight of examples by rank, shape ``(MOST_K + 2,)``; the last one is beyond.
+    """
+
+    _settings = ("is_classes", "at")
+    _sums = ("refused", "ranks")
+    _parts = ("_losses", "_candidates")
+
+    def __init__(self, is_classes: int = 1, at: Sequence[int] = ()) -> None:
+        """Starts empty.
+
+        Args:
+            is_classes: As the attribute, 0 or 1.
+            at: As the attribute; each from 1 to `MOST_K`.
+
+        Raises:
+            TypeError, ValueError: An argument is anything else.
+        """
+        self.is_classes = check_int("is_classes", is_classes, 0, 1)
+        self.at = tuple(check_int("at", k, 1, MOST_K) for k in at)
+        self.refused = 0
+        self.ranks = np.zeros(MOST_K + 2)
+        self._losses, self._candidates = ExactSum(), ExactSum()
+
+    def update(self, scores: Any, labels: Any, weights: Any = None) -> None:
+        """Counts a batch; `prepare` describes the arguments."""
+        self.count(self.prepare(scores, labels, weights)[0])
+
+    def prepare(
+        self, scores: Any, labels: Any, weights: Any = None
+    ) -> tuple[ChoiceBatch, dict[str, int]]:
+        """Returns a batch for `count`, and the number of refused examples by reason.
+
+        Args:
+            scores: Real numbers, (examples, candidates). NaN is no candidate, except of classes.
+            labels: The number of the true candidate of each example, from 0.
+            weights: 0 to 2**20; all 1 if None.
+
+        Raises:
+            TypeError: An argument does not hold real numbers.
+            ValueError: The sizes differ, or `scores` is not a matrix.
+        """
+        given = np.asarray(scores)
+        if given.ndim != 2 or not given.shape[1]:
+            expected = "a matrix: a row for each example, a column for each candidate"
+            raise ValueError(three_part("scores", f"shape {given.shape}", expected))
+        size, width = given.shape
+        column("scores", given)
+        given = given if given.dtype.kind == "f" else given.astype(np.float64)
+        chosen = column("labels", labels, size)
+        heavy = np.ones(size)
+        if weights is not None:
+            heavy = column("weights", weights, size).astype(np.float64)
+        there = (chosen >= 0) & (chosen < width) & (chosen == np.floor(chosen))
+        places = np.where(there, chosen, 0).astype(np.intp)
+        true = given[np.arange(size), places]
+        with np.errstate(invalid="ignore"):
+            # An equal score counts as a better one, so that equal scores for all win nothing.
+            ranks = np.count_nonzero(given >= true[:, None], axis=1)
+            candidates = width - np.count_nonzero(np.isnan(given), axis=1)
+            finite = np.isfinite(true)
+            sound = np.ones(size, np.bool_)
+            losses = np.zeros(size)
+            if self.is_classes:
+                sums = given.sum(axis=1, dtype=np.float64)
+                finite &= np.isfinite(sums)
+                sound = (abs(sums - 1.0) <= _TOLERANCE) & (given >= 0).all(axis=1)
+                losses = -np.log(np.clip(true.astype(np.float64), _EPSILON, 1.0))
+        good = (heavy >= 0) & (heavy <= _MAX_WEIGHT)
+        refused, left = {}, np.ones(size, np.bool_)
+        for reason, right in zip(
+            (*REASONS, "weight not usable"), (there, finite, sound, good), strict=True
+        ):
+            refused[reason] = int(np.count_nonzero(left & ~right))
+            left &= right
+        ranks = np.where(left, np.minimum(ranks, MOST_K + 1), 0)
+        heavy = on_weight_grid(np.where(left, heavy, 0.0))
+        losses = np.where(left, losses, 0.0)
+        return ChoiceBatch(ranks, losses, np.where(left, candidates, 0), heavy), refused
+
+    def count(self, batch: ChoiceBatch) -> None:
+        """Counts a prepared batch."""
+        self.refused += batch.size - np.count_nonzero(batch.ranks)
+        self.ranks += np.bincount(batch.ranks, batch.weights, MOST_K + 2)
+        self._candidates.add(batch.candidates * batch.weights)
+        if self.is_classes:
+            self._losses.add(batch.losses * batch.weights)
+
+    @property
+    def weight(self) -> float:
+        """The weight of the examples counted."""
+        return float(self.ranks.sum())
+
+    def top(self, k: int) -> TopChoices:
+        """Returns the metrics of the first `k` candidates, 1 to `MOST_K`.
+
+        Raises:
+            TypeError, ValueError: `k` is anything else.
+        """
+        counts = self.ranks[1 : 1 + check_int("k", k, 1, MOST_K)]
+        places, weight = np.arange(1.0, k + 1.0), self.weight
+        if not weight:
+            return TopChoices(math.nan, math.nan, math.nan)
+        gains = (np.ones(k), 1.0 / np.log2(places + 1.0), 1.0 / places)
+        return TopChoices(*(float(counts @ gain) / weight for gain in gains))
+
+    def log_loss(self) -> float:
+        """Returns the mean log loss; NaN before the first example, and if there is none."""
+        return self._losses.value() / self.weight if self.weight and self.is_classes else math.nan
+
+    def candidates(self) -> float:
+        """Returns the mean number of candidates; NaN before the first example."""
+        return self._candidates.value() / self.weight if self.weight else math.nan
+
+    def scale(self, factor: float) -> None:
+        """Multiplies the weight of every example by `factor`, rounded so that sums stay exact."""
+        self.ranks = on_weight_grid(self.ranks * check_factor(factor))
+        super().scale(factor)
+
+    def arrays(self) -> dict[str, Array]:
+        """Returns the settings, the sums and the parts."""
+        return {**super().arrays(), "at": np.array(self.at, np.int64)}
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays) -> Self:
+        """Returns the state of these arrays.
+
+        Raises:
+            ValueError: The arrays do not describe such a state.
+        """
+        at = take(arrays, "at", np.int64, (None,)).tolist()
+        state = cls(take_int(arrays, "is_classes", 0, 1), at)
+        state._take_contents(arrays)
+        if state.ranks[0]:
+            raise ValueError(three_part("ranks", state.ranks[0], "nothing at rank 0"))
+        return state
+
+
+class ClassBatch(NamedTuple):
+    """A batch for `ClassScores.count`: a row for each class of each example, in order.
+
+    Attributes:
+        rows: Whether each class is the true one, with its score.
+        classes: The number of classes.
+    """
+
+    rows: UserBatch
+    classes: int
+
+    @property
+    def size(self) -> int:
+        """The number of examples."""
+        return self.rows.size // self.classes
+
+    def cut(self, at: slice) -> ClassBatch:
+        """Returns some of the examples."""
+        start, stop, _ = at.indices(self.size)
+        rows = self.rows.cut(slice(start * self.classes, stop * self.classes))
+        return ClassBatch(rows, self.classes)
+
+
+@register
+class ClassScores(UserScores):
+    """The AUC of each class against the others: `UserScores` in which a user is a class."""
+
+    def prepare_classes(self, scores: Any, labels: Any, weights: Any = None) -> ClassBatch:
+        """Returns a batch for `count` of this state and of others with the same settings.
+
+        Args:
+            scores: Probabilities, (examples, classes).
+            labels: The number of the true class of each example, from 0.
+            weights: 0 to 2**20; all 1 if None.
+        """
+        size, width = scores.shape
+        classes = np.tile(np.arange(width), size)
+        is_true = np.repeat(labels, width) == classes
+        heavy = None if weights is None else np.repeat(weights, width)
+        rows = self.prepare(classes, clean(scores.reshape(-1), is_true, heavy))
+        return ClassBatch(rows, width)
+
+    def count(self, batch: Any) -> None:
+        """Counts a prepared batch and keeps its arrays."""
+        super().count(batch.rows if isinstance(batch, ClassBatch) else batch)

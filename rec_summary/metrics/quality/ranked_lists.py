@@ -1,0 +1,303 @@
+"""Scored and judged examples of a sample of lists: the sessions or requests that a model ranks.
+
+A list is known by an id. Its examples may come in any order, in several batches and on several
+ranks; they meet here. The sample is that of `grouped_auc`: lists with the lowest hashes of their
+ids, as many as fit. It depends on the data alone, so merging is exact. A list with more different
+examples than a list may have, as one user's over a year, leaves the sample's metrics as a whole.
+
+The metrics of these lists are in `list_quality`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from rec_summary.errors import three_part
+from rec_summary.metrics.hashing import Hashes, mix
+from rec_summary.metrics.quality.clicks import column, whole_ids
+from rec_summary.metrics.quality.score_cells import row_sums, starts_of
+from rec_summary.metrics.state import (
+    LARGEST,
+    Array,
+    Arrays,
+    Floats,
+    State,
+    check_int,
+    register,
+    take,
+    take_int,
+    take_sums,
+    to_array,
+)
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_ALL = 1 << 64  # a limit above every hash
+_LARGEST = 1e150  # of a score and of a label
+_TOO_LONG = 1e300  # the score of the one row of a list that is too long
+_COLUMNS = ("scores", "labels")
+_NUMBERS = ("rows", "per_list", "seed", "refused")
+
+
+class ListRows(NamedTuple):
+    """Examples of lists; every array has shape (rows,) or (2, rows).
+
+    Attributes:
+        lists: The hash of the list's id.
+        scores: The score.
+        labels: The label.
+        sums: How many examples of this score and label the list has, and how many batches first
+            had an example of the list in this row. Both are 0 for an example that is refused.
+    """
+
+    lists: Hashes
+    scores: Floats
+    labels: Floats
+    sums: Floats
+
+    @property
+    def size(self) -> int:
+        """The number of rows."""
+        return len(self.lists)
+
+    def cut(self, at: slice | Array) -> ListRows:
+        """Returns some of the rows."""
+        return ListRows(self.lists[at], self.scores[at], self.labels[at], self.sums[:, at])
+
+
+class SampledLists(NamedTuple):
+    """The lists of a sample.
+
+    Attributes:
+        rows: Their examples, by list, falling score and falling label.
+        starts: Where each list begins, shape (lists,).
+        rate: The share of the space of ids that is sampled; 1 if every list is.
+        too_long: The number of lists of the sample that are left out, with their rows.
+        spread: The number of lists whose examples came in more than one batch.
+    """
+
+    rows: ListRows
+    starts: Array
+    rate: float
+    too_long: int
+    spread: int
+
+
+@register
+class RankedLists(State):
+    """The scores and labels of the lists of a sample; a mergeable state.
+
+    Two lists share a hash with probability 2**-64 and then count as one.
+
+    Attributes:
+        rows: The maximum number of rows, of 40 bytes each; twice that between updates. Examples
+            of a list with equal scores and labels are one row.
+        per_list: The maximum number of rows of a list. A list with more of them is left out, and
+            counts as one row more than this.
+        seed: The seed of the hash. States to be merged have the same seed, hence the same lists.
+        at: The numbers k of examples at the top of a list that its metrics are of.
+        refused: The number of examples whose score or label is NaN, or above 1e150 in size.
+    """
+
+    _settings = ("rows", "per_list", "seed", "at")
+    _sums = ("refused",)
+
+    def __init__(
+        self,
+        rows: int = 16_384,
+        per_list: int = 1024,
+        seed: int = 0,
+        at: Sequence[int] = (),
+    ) -> None:
+        """Starts empty.
+
+        Args:
+            rows: At least twice `per_list`.
+            per_list: At least 1.
+            seed: At least 0, below 2**63.
+            at: As the attribute; each at least 1.
+
+        Raises:
+            TypeError, ValueError: An argument is anything else.
+        """
+        self.per_list = check_int("per_list", per_list)
+        self.rows = check_int("rows", rows, 2 * self.per_list)
+        self.seed = check_int("seed", seed, 0, LARGEST)
+        self.at = tuple(check_int("at", k) for k in at)
+        self.refused = 0
+        self._limit = _ALL  # the sample has the lists whose hash is below it
+        none = np.zeros(0)
+        # By rising list, and falling score and label, which are all different.
+        self._sample = ListRows(np.zeros(0, np.uint64), none, none, np.zeros((2, 0)))
+        self._pending: list[ListRows] = []
+        self._waiting = 0
+
+    def update(self, lists: Any, scores: Any, labels: Any, batches: Any = None) -> None:
+        """Counts examples.
+
+        Args:
+            lists: Integers or strings, one for each example.
+            scores: Real numbers; a higher one is nearer to the top of the list.
+            labels: Real numbers; what the example is worth at the top, such as 1 for a click.
+            batches: The number of the batch that each example was in, rising; if it is None, all
+                are of one batch.
+
+        Raises:
+            TypeError: The lists are anything else, or an argument does not hold real numbers.
+            ValueError: The sizes differ.
+        """
+        self.count(self.prepare(lists, scores, labels, batches))
+
+    def prepare(self, lists: Any, scores: Any, labels: Any, batches: Any = None) -> ListRows:
+        """Returns examples, as `update` describes them, for `count`."""
+        scored = column("scores", scores).astype(np.float64)
+        judged = column("labels", labels, scored.size).astype(np.float64)
+        hashes = mix(whole_ids("lists", lists, scored.size), self.seed)
+        parts = column(
+            "batches", np.zeros(scored.size) if batches is None else batches, scored.size
+        )
+        usable = (np.abs(scored) <= _LARGEST) & (np.abs(judged) <= _LARGEST)
+        kept = np.flatnonzero(usable)
+        order = kept[np.lexsort((parts[kept], hashes[kept]))]
+        sums = np.zeros((2, scored.size))
+        sums[0] = usable
+        sums[1, order[starts_of(hashes[order], parts[order])]] = 1.0
+        # + 0.0 turns -0.0 into 0.0, which is equal.
+        return ListRows(hashes, scored + 0.0, judged + 0.0, sums)
+
+    def count(self, batch: ListRows) -> None:
+        """Counts prepared rows and keeps their arrays."""
+        refused = batch.size - np.count_nonzero(batch.sums[0])
+        if refused or self._limit < _ALL:
+            self.refused += refused
+            kept = batch.sums[0] > 0
+            if self._limit < _ALL:
+                kept &= batch.lists < np.uint64(self._limit)
+            batch = batch.cut(np.flatnonzero(kept))
+        self._pending.append(batch)
+        self._waiting += batch.size
+        if self._waiting >= self.rows:
+            self._compact()
+
+    def sampled(self) -> SampledLists:
+        """Returns the lists of the sample, without those that are too long."""
+        self._compact()
+        rows = self._sample
+        starts = starts_of(rows.lists)
+        spread = int(np.count_nonzero(row_sums(rows.sums, starts)[1] > 1)) if rows.size else 0
+        fits = rows.scores < _TOO_LONG
+        left_out = rows.size - int(np.count_nonzero(fits))
+        if left_out:
+            rows = rows.cut(np.flatnonzero(fits))
+            starts = starts_of(rows.lists)
+        return SampledLists(rows, starts, self._limit / _ALL, left_out, spread)
+
+    def copy(self) -> Self:
+        """Returns an independent copy."""
+        other = super().copy()  # shares the sample: its arrays are never changed
+        other._pending = list(self._pending)
+        return other
+
+    def arrays(self) -> dict[str, Array]:
+        """Returns the settings, ``limit`` (0 if it is above all), ``refused``, and the rows."""
+        self._compact()
+        return {
+            **{name: to_array(getattr(self, name)) for name in _NUMBERS},
+            "at": np.array(self.at, np.int64),
+            "limit": np.array(self._limit % _ALL, np.uint64),
+            "lists": self._sample.lists.copy(),
+            "scores": self._sample.scores.copy(),
+            "labels": self._sample.labels.copy(),
+            "sums": self._sample.sums.copy(),
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays) -> Self:
+        """Returns the state of these arrays.
+
+        Raises:
+            ValueError: The arrays do not describe such a state.
+        """
+        at = take(arrays, "at", np.int64, (None,)).tolist()
+        rows, per_list, seed = (take_int(arrays, name) for name in cls._settings[:3])
+        state = cls(rows, per_list, seed, at)
+        state._take_contents(arrays)
+        state._limit = int(take(arrays, "limit", np.uint64)) or _ALL
+        lists = take(arrays, "lists", np.uint64, (None,))
+        scores, labels = (take(arrays, each, np.float64, lists.shape) for each in _COLUMNS)
+        sums = take_sums(arrays, "sums", np.float64, (2, len(lists)))
+        if _below(state._limit, lists) < len(lists) or (lists[1:] < lists[:-1]).any():
+            raise ValueError(three_part("lists", lists, "rising hashes below the limit"))
+        state._pending = [ListRows(lists, scores, labels, sums)]
+        state._compact()
+        return state
+
+    def _add(self, other: Self) -> None:
+        super()._add(other)
+        other._compact()
+        self._lower(other._limit)
+        self.count(other._sample)
+
+    def _compact(self) -> None:
+        """Sorts the pending rows into the sample and drops the lists that do not fit.
+
+        The number of rows that a list takes never shrinks, up to the first that is too many for
+        it. So a list that does not fit would not fit at the end of the data either, and the sample
+        does not depend on when this method is called.
+        """
+        if not self._pending:
+            return
+        parts = [self._sample, *self._pending]
+        self._pending, self._waiting = [], 0
+        lists = np.concatenate([each.lists for each in parts])
+        scores = np.concatenate([each.scores for each in parts])
+        labels = np.concatenate([each.labels for each in parts])
+        sums = np.concatenate([each.sums for each in parts], axis=1)
+        order = np.lexsort((-labels, -scores, lists))
+        lists, scores, labels, sums = lists[order], scores[order], labels[order], sums[:, order]
+        starts = starts_of(lists, scores, labels)
+        rows = ListRows(lists[starts], scores[starts], labels[starts], row_sums(sums, starts))
+        first = starts_of(rows.lists)
+        sizes = np.diff(np.append(first, rows.size))
+        long = (sizes > self.per_list) | (rows.scores[first] == _TOO_LONG)
+        if long.any():
+            totals = row_sums(rows.sums, first)
+            kept = np.repeat(~long, sizes)
+            kept[first] = True
+            rows.sums[:, first[long]] = totals[:, long]
+            rows.scores[first[long]], rows.labels[first[long]] = _TOO_LONG, 0.0
+            rows = rows.cut(np.flatnonzero(kept))
+            sizes[long] = 1
+            first = np.cumsum(sizes) - sizes
+        self._sample = rows
+        beyond = np.flatnonzero(np.cumsum(np.where(long, self.per_list + 1, sizes)) > self.rows)
+        self._lower(int(rows.lists[first[beyond[0]]]) if len(beyond) else self._limit)
+
+    def _lower(self, limit: int) -> None:
+        """Drops all lists whose hash is not below `limit`; pending rows stay."""
+        self._limit = min(limit, self._limit)
+        kept = _below(self._limit, self._sample.lists)
+        if kept < self._sample.size:
+            lists, scores, labels, sums = self._sample.cut(slice(kept))
+            self._sample = ListRows(lists.copy(), scores.copy(), labels.copy(), sums.copy())
+
+
+def _below(limit: int, lists: Hashes) -> int:
+    """Returns how many of the sorted `lists` have a hash below `limit`."""
+    return len(lists) if limit == _ALL else int(np.searchsorted(lists, np.uint64(limit)))
+
+
+def by_content(scores: Array, labels: Array) -> Hashes:
+    """Returns a list of its own for each different example: for a sample of examples, not of lists.
+
+    Args:
+        scores: Real numbers, (examples,).
+        labels: As many real numbers.
+    """
+    # + 0.0 turns -0.0 into 0.0, which is equal.
+    one, other = ((each.astype(np.float64) + 0.0).view(np.uint64) for each in (scores, labels))
+    return mix(mix(one) ^ other)

@@ -1,0 +1,118 @@
+"""The rank of the true one among candidates, beside scikit-learn."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+pytest.importorskip("sklearn")
+
+from sklearn import metrics
+
+from rec_summary.metrics.quality.choices import MOST_K, ChoiceQuality, ClassScores
+from rec_summary.metrics.windows import LastExamples
+from tests.support.laws import assert_independent, assert_laws, assert_rejects_each_missing_array
+
+
+def classes(seed: int, size: int = 400, width: int = 5) -> tuple[np.ndarray, np.ndarray]:
+    """Probabilities of classes, and the true one."""
+    random = np.random.default_rng(seed)
+    labels = random.integers(0, width, size)
+    logits = random.normal(size=(size, width)) + 1.5 * np.eye(width)[labels]
+    odds = np.exp(logits)
+    return odds / odds.sum(axis=1, keepdims=True), labels
+
+
+def counted(seed: int) -> ChoiceQuality:
+    state = ChoiceQuality()
+    state.update(*classes(seed))
+    return state
+
+
+def test_classes_are_judged_as_by_scikit_learn() -> None:
+    scores, labels = classes(1)
+    weights = np.random.default_rng(2).integers(1, 4, len(labels)).astype(float)
+    state = ChoiceQuality()
+    state.update(scores, labels, weights)
+    best = scores.argmax(axis=1)
+    assert state.top(1).recall == metrics.accuracy_score(labels, best, sample_weight=weights)
+    loss = metrics.log_loss(labels, scores, sample_weight=weights)
+    assert state.log_loss() == pytest.approx(loss, rel=1e-12)
+    for k in (2, 4):
+        expected = metrics.top_k_accuracy_score(labels, scores, k=k, sample_weight=weights)
+        assert state.top(k).recall == pytest.approx(expected)
+    of_each = ClassScores(8192)
+    of_each.count(of_each.prepare_classes(scores, labels, weights))
+    area = metrics.roc_auc_score(np.eye(5)[labels], scores, sample_weight=weights, average="macro")
+    found = of_each.gauc("users")
+    assert abs(found.value - area) <= found.cell_error_bound + 1e-9
+
+
+def test_a_retrieval_is_judged_as_by_scikit_learn() -> None:
+    random = np.random.default_rng(0)
+    scores = random.normal(size=(64, 64)) + 2 * np.eye(64)
+    state = ChoiceQuality(0, at=(10,))
+    state.update(scores, np.arange(64))
+    top = state.top(10)
+    assert top.ndcg == pytest.approx(metrics.ndcg_score(np.eye(64), scores, k=10))
+    whole = metrics.label_ranking_average_precision_score(np.eye(64), scores)
+    assert state.top(64).mrr == pytest.approx(whole)
+    assert top.recall == metrics.top_k_accuracy_score(np.arange(64), scores, k=10)
+    assert state.candidates() == 64
+    assert math.isnan(state.log_loss())
+
+
+def test_equal_scores_win_nothing_and_a_missing_candidate_is_none() -> None:
+    state = ChoiceQuality(0)
+    state.update([[0.5, 0.5, 0.5]], [0])
+    assert (state.top(1).recall, state.top(3).mrr) == (0, 1 / 3)
+    state = ChoiceQuality(0)
+    state.update([[0.5, np.nan, 0.7], [np.nan, 0.1, np.nan]], [2, 1])
+    assert (state.top(1).recall, state.candidates()) == (1, 1.5)
+    wide = np.arange(MOST_K + 50.0)[None]
+    state.update(wide, [0])
+    assert state.ranks[-1] == 1
+
+
+def test_what_is_no_choice_is_refused_and_counted() -> None:
+    state = ChoiceQuality()
+    batch, refused = state.prepare(
+        [[0.5, 0.5], [0.5, 0.5], [np.nan, 1], [np.inf, 0], [3, -2], [0.9, 0.9], [0.4, 0.6]],
+        [2, 0.5, 0, 1, 0, 0, 1],
+        [1, 1, 1, 1, 1, 1, -1],
+    )
+    assert list(refused.values()) == [2, 2, 2, 1]
+    state.count(batch)
+    assert (state.refused, state.weight) == (7, 0)
+    assert math.isnan(state.top(1).recall)
+    assert math.isnan(state.candidates())
+    with pytest.raises(ValueError, match="scores is invalid"):
+        state.update([0.5, 0.5], [0, 1])
+    with pytest.raises(ValueError, match="k is invalid"):
+        state.top(0)
+
+
+def test_the_laws_hold() -> None:
+    assert_laws(counted(1), counted(2), counted(3))
+    assert_independent(counted(1), lambda state: state.update([[1.0, 0.0]], [0]))
+    assert_rejects_each_missing_array(counted(1))
+    halved = counted(1)
+    halved.scale(0.5)
+    assert halved.weight == 200
+    assert halved.log_loss() == pytest.approx(counted(1).log_loss())
+    stored = counted(1).arrays()
+    stored["ranks"][0] = 1
+    with pytest.raises(ValueError, match="ranks is invalid"):
+        ChoiceQuality.from_arrays(stored)
+
+
+def test_windows_count_examples_and_not_classes() -> None:
+    scores, labels = classes(5, 96)
+    window = LastExamples(ClassScores(8192), 64, 4)
+    window.count(ClassScores(8192).prepare_classes(scores, labels))
+    assert window.seen == 96
+    last = ClassScores(8192)
+    last.count(last.prepare_classes(scores[-64:], labels[-64:]))
+    assert window.total().gauc("users") == last.gauc("users")

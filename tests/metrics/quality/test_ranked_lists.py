@@ -1,0 +1,122 @@
+"""The sample of lists: which examples meet in a list, and what stays of too many."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rec_summary.metrics.quality.list_quality import pairs_in_lists, top_of_lists
+from rec_summary.metrics.quality.ranked_lists import RankedLists, by_content
+from rec_summary.metrics.windows import LastExamples
+from tests.support.laws import (
+    assert_equal_states,
+    assert_independent,
+    assert_laws,
+    assert_rejects_each_missing_array,
+)
+
+EXAMPLES = st.lists(
+    st.tuples(
+        st.integers(0, 6),
+        st.sampled_from([0.0, -0.0, 0.25, 1.0, -7.5, 1e-300, 1e150, np.nan, np.inf, 1e151]),
+        st.sampled_from([0.0, 1.0, 2.0]),
+    ),
+    max_size=30,
+)
+
+
+def counted(examples: list[tuple[int, float, float]]) -> RankedLists:
+    state = RankedLists(16, 4)
+    lists, scores, labels = (
+        np.array([each[place] for each in examples], dtype)
+        for place, dtype in enumerate((np.int64, np.float64, np.float64))
+    )
+    state.update(lists, scores, labels, np.arange(len(lists)))
+    return state
+
+
+@settings(deadline=None, max_examples=30)
+@given(a=EXAMPLES, b=EXAMPLES, c=EXAMPLES)
+def test_the_laws_hold_for_long_lists_and_extreme_numbers(a, b, c) -> None:
+    assert_laws(*map(counted, (a, b, c)))
+    parts = counted(a)
+    parts.merge(counted(b))
+    assert_equal_states(parts, counted(a + b))
+
+
+def test_a_list_is_the_same_however_its_examples_are_spread() -> None:
+    random = np.random.default_rng(0)
+    lists, scores = random.integers(0, 50, 1000), random.random(1000)
+    labels = (random.random(1000) < 0.2).astype(float)
+    whole, parts = RankedLists(), RankedLists()
+    whole.update(lists, scores, labels)
+    for start in range(0, 1000, 10):
+        at = slice(start, start + 10)
+        parts.update(lists[at], scores[at], labels[at])
+    one, other = whole.sampled(), parts.sampled()
+    assert top_of_lists(one, 5) == top_of_lists(other, 5)
+    assert pairs_in_lists(one) == pairs_in_lists(other)
+    assert (one.spread, other.spread) == (0, 50)
+
+
+def test_a_batch_that_a_window_cuts_is_one_batch() -> None:
+    window = LastExamples(RankedLists(), 64, 4)
+    window.count(RankedLists().prepare([7] * 40, np.arange(40), [1] * 40, [0] * 20 + [1] * 20))
+    assert window.total().sampled().spread == 1
+    window = LastExamples(RankedLists(), 64, 4)
+    window.count(RankedLists().prepare([7] * 40, np.arange(40), [1] * 40))
+    assert window.total().sampled().spread == 0
+
+
+def test_a_list_that_is_too_long_is_left_out() -> None:
+    state = RankedLists(64, 8)
+    state.update(["long"] * 9 + ["short"] * 8, np.arange(17), [1] * 17)
+    found = state.sampled()
+    assert (found.too_long, len(found.starts), found.rows.size) == (1, 1, 8)
+    state.update(["long"], [0.5], [1])
+    assert state.sampled().too_long == 1
+    state.update(["short"] * 100, [9.0] * 100, [1] * 100)  # equal examples are one row
+    assert state.sampled().rows.sums[0].sum() == 108
+
+
+def test_the_sample_is_of_whole_lists_and_gives_the_metric_of_all() -> None:
+    random = np.random.default_rng(1)
+    lists, scores = np.repeat(np.arange(5000), 10), random.random(50_000)
+    labels = (random.random(50_000) < 0.5 * scores).astype(float)
+    every, sample = RankedLists(1 << 20), RankedLists(4096)
+    for state in (every, sample):
+        state.update(lists, scores, labels)
+    found, expected = sample.sampled(), top_of_lists(every.sampled(), 10)
+    assert found.rows.size <= 4096
+    assert found.rate == pytest.approx(len(found.starts) / 5000, rel=0.1)
+    assert (np.diff(np.append(found.starts, found.rows.size)) == 10).all()
+    drawn = top_of_lists(found, 10)
+    assert 0 < drawn.standard_error < 0.02
+    assert drawn.ndcg == pytest.approx(expected.ndcg, abs=4 * drawn.standard_error)
+    assert expected.standard_error == 0
+
+
+def test_equal_examples_have_one_list_of_their_own() -> None:
+    ids = by_content(np.array([0.0, -0.0, 1.0, 0.0]), np.array([1, 1, 1, 2]))
+    assert ids[0] == ids[1]
+    assert len(set(ids.tolist())) == 3
+
+
+def test_mistakes_are_reported() -> None:
+    assert_rejects_each_missing_array(counted([(1, 0.5, 1.0), (2, 0.5, 1.0)]))
+    assert_independent(counted([(1, 0.5, 1.0)]), lambda state: state.update([3], [0.5], [1]))
+    with pytest.raises(TypeError, match="lists is invalid"):
+        RankedLists().update([1.5], [0.5], [1])
+    with pytest.raises(ValueError, match="labels is invalid"):
+        RankedLists().update([1], [0.5], [1, 0])
+    with pytest.raises(ValueError, match="rows is invalid"):
+        RankedLists(15, 8)
+    with pytest.raises(ValueError, match="at is invalid"):
+        RankedLists(at=(0,))
+    with pytest.raises(ValueError, match="setting at of a state to merge"):
+        RankedLists(at=(1,)).merge(RankedLists(at=(2,)))
+    stored = counted([(1, 0.5, 1.0), (2, 0.5, 1.0)]).arrays()
+    with pytest.raises(ValueError, match="lists is invalid"):
+        RankedLists.from_arrays({**stored, "lists": stored["lists"][::-1].copy()})
