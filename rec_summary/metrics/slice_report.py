@@ -20,6 +20,7 @@ compared with others."""
 _WORSE: Final[Mapping[str, Callable[[float], float]]] = {
     "auc": lambda value: -value,
     "calibration": lambda value: abs(math.log(max(value, 1e-300))),
+    "accuracy": lambda value: -value,
     "rmse": lambda value: value,
     "bias": abs,
 }
@@ -32,6 +33,7 @@ _COLUMNS: Final = (
     ("auc", "{:.4f}"),
     ("normalised_entropy", "{:.4f}"),
     ("calibration", "{:.4f}"),
+    ("accuracy", "{:.4f}"),
     ("rmse", "{:.5g}"),
     ("mae", "{:.5g}"),
     ("bias", "{:.4g}"),
