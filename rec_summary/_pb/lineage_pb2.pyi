@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Map
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class LineageEvent(_message.Message):
-    __slots__ = ("wall_time", "step", "version", "train_lineage", "evaluation_lineage", "dataset_graph", "user_defined_info")
+    __slots__ = ("wall_time", "step", "version", "train_lineage", "evaluation_lineage", "dataset_graph", "user_defined_info", "note")
     WALL_TIME_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -15,6 +15,7 @@ class LineageEvent(_message.Message):
     EVALUATION_LINEAGE_FIELD_NUMBER: _ClassVar[int]
     DATASET_GRAPH_FIELD_NUMBER: _ClassVar[int]
     USER_DEFINED_INFO_FIELD_NUMBER: _ClassVar[int]
+    NOTE_FIELD_NUMBER: _ClassVar[int]
     wall_time: float
     step: int
     version: str
@@ -22,7 +23,20 @@ class LineageEvent(_message.Message):
     evaluation_lineage: EvaluationLineage
     dataset_graph: DatasetGraph
     user_defined_info: UserDefinedInfo
-    def __init__(self, wall_time: _Optional[float] = ..., step: _Optional[int] = ..., version: _Optional[str] = ..., train_lineage: _Optional[_Union[TrainLineage, _Mapping]] = ..., evaluation_lineage: _Optional[_Union[EvaluationLineage, _Mapping]] = ..., dataset_graph: _Optional[_Union[DatasetGraph, _Mapping]] = ..., user_defined_info: _Optional[_Union[UserDefinedInfo, _Mapping]] = ...) -> None: ...
+    note: Note
+    def __init__(self, wall_time: _Optional[float] = ..., step: _Optional[int] = ..., version: _Optional[str] = ..., train_lineage: _Optional[_Union[TrainLineage, _Mapping]] = ..., evaluation_lineage: _Optional[_Union[EvaluationLineage, _Mapping]] = ..., dataset_graph: _Optional[_Union[DatasetGraph, _Mapping]] = ..., user_defined_info: _Optional[_Union[UserDefinedInfo, _Mapping]] = ..., note: _Optional[_Union[Note, _Mapping]] = ...) -> None: ...
+
+class Note(_message.Message):
+    __slots__ = ("text", "author", "kind", "request")
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    AUTHOR_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    text: str
+    author: str
+    kind: str
+    request: str
+    def __init__(self, text: _Optional[str] = ..., author: _Optional[str] = ..., kind: _Optional[str] = ..., request: _Optional[str] = ...) -> None: ...
 
 class UserDefinedInfo(_message.Message):
     __slots__ = ("user_info", "map_dict", "map_int32", "map_str", "map_double", "map_int64", "map_bool")
@@ -156,7 +170,7 @@ class EvaluationLineage(_message.Message):
     def __init__(self, metric: _Optional[str] = ..., valid_dataset: _Optional[_Union[EvaluationLineage.ValidDataset, _Mapping]] = ..., train_step: _Optional[int] = ..., valid_dataset_size64: _Optional[int] = ...) -> None: ...
 
 class RunState(_message.Message):
-    __slots__ = ("status", "reason", "step", "epoch", "samples", "start_time", "rank", "rank_size", "batch_size", "dataset_size", "unbounded", "host", "pid", "mindspore_version", "rec_summary_version", "troubles")
+    __slots__ = ("status", "reason", "step", "epoch", "samples", "start_time", "rank", "rank_size", "batch_size", "dataset_size", "unbounded", "host", "pid", "mindspore_version", "rec_summary_version", "troubles", "settings")
     class Status(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         UNKNOWN: _ClassVar[RunState.Status]
@@ -176,6 +190,13 @@ class RunState(_message.Message):
         key: str
         value: int
         def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    class SettingsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     STATUS_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
@@ -192,6 +213,7 @@ class RunState(_message.Message):
     MINDSPORE_VERSION_FIELD_NUMBER: _ClassVar[int]
     REC_SUMMARY_VERSION_FIELD_NUMBER: _ClassVar[int]
     TROUBLES_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
     status: RunState.Status
     reason: str
     step: int
@@ -208,7 +230,8 @@ class RunState(_message.Message):
     mindspore_version: str
     rec_summary_version: str
     troubles: _containers.ScalarMap[str, int]
-    def __init__(self, status: _Optional[_Union[RunState.Status, str]] = ..., reason: _Optional[str] = ..., step: _Optional[int] = ..., epoch: _Optional[int] = ..., samples: _Optional[int] = ..., start_time: _Optional[float] = ..., rank: _Optional[int] = ..., rank_size: _Optional[int] = ..., batch_size: _Optional[int] = ..., dataset_size: _Optional[int] = ..., unbounded: bool = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., mindspore_version: _Optional[str] = ..., rec_summary_version: _Optional[str] = ..., troubles: _Optional[_Mapping[str, int]] = ...) -> None: ...
+    settings: _containers.ScalarMap[str, str]
+    def __init__(self, status: _Optional[_Union[RunState.Status, str]] = ..., reason: _Optional[str] = ..., step: _Optional[int] = ..., epoch: _Optional[int] = ..., samples: _Optional[int] = ..., start_time: _Optional[float] = ..., rank: _Optional[int] = ..., rank_size: _Optional[int] = ..., batch_size: _Optional[int] = ..., dataset_size: _Optional[int] = ..., unbounded: bool = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., mindspore_version: _Optional[str] = ..., rec_summary_version: _Optional[str] = ..., troubles: _Optional[_Mapping[str, int]] = ..., settings: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class DatasetGraph(_message.Message):
     __slots__ = ("children", "parameter", "operations", "sampler")

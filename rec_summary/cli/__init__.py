@@ -16,6 +16,7 @@ from typing import Final, NoReturn
 import click
 
 from rec_summary.cli.compact import compact
+from rec_summary.cli.control import control
 from rec_summary.cli.export import export
 from rec_summary.cli.inspect import inspect
 from rec_summary.cli.landscape import landscape
@@ -102,5 +103,6 @@ for _command in (
     verify,
     repair,
     compact,
+    control,
 ):
     cli.add_command(_command)

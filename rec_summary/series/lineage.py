@@ -38,6 +38,10 @@ Plain = str | bool | int | float
 
 EVALUATION: Final = "evaluation_lineage"
 
+MOST_NOTES: Final = 100
+"""The notes of a rank that are shown."""
+
+_LONGEST_NOTE: Final = 2000  # characters
 _ERRORS: Final = re.compile(r"loss|error|entropy|perplexity|(?<![a-z])(?:r?m[as]e|ne)(?![a-z])")
 
 # Our own maps come last: for readers that do not know them, MindSpore's hold a stand-in.
@@ -52,6 +56,26 @@ class Metric(NamedTuple):
     best: float | None = None
 
 
+class Note(NamedTuple):
+    """What was said about a run, or done to it from outside.
+
+    Attributes:
+        step: The step it belongs to.
+        wall_time: When it was recorded, in seconds since the epoch.
+        text: What was said or done.
+        author: Who said it, or asked for it; empty if nobody did.
+        kind: `control` for what was done, `note` for a person's own words.
+        request: The identity of the request; empty if there was none.
+    """
+
+    step: int
+    wall_time: float
+    text: str
+    author: str
+    kind: str
+    request: str
+
+
 @dataclass
 class Lineage:
     """The lineage of one rank of a run, as far as it has been read.
@@ -64,6 +88,7 @@ class Lineage:
         evaluations: How many evaluations there were.
         valid_dataset: The path and size in samples of the last evaluation's data.
         metrics: The last value of each metric, numeric or not, by name.
+        notes: The last notes, at most `MOST_NOTES`.
     """
 
     train: TrainLineage | None = None
@@ -73,6 +98,7 @@ class Lineage:
     evaluations: int = 0
     valid_dataset: tuple[str, int] | None = None
     metrics: dict[str, Metric] = field(default_factory=dict)
+    notes: list[Note] = field(default_factory=list)
 
     @property
     def describes_training(self) -> bool:
@@ -105,6 +131,7 @@ class Lineage:
         train = event.train_lineage
         # Protobuf decodes the names of a map when they are iterated over; protobuf 4, on look-up.
         sorted(train.run_state.troubles.items())
+        sorted(train.run_state.settings.items())
         self.train = train
         self.train_time = self.last_time = wall_time
 
@@ -120,6 +147,15 @@ class Lineage:
             expected = f"at most {MOST_ENTRIES:,}"
             raise ValueError(three_part("the number of entries of custom data", count, expected))
         self.custom.update(entries)
+        self.last_time = wall_time
+
+    def take_note(self, event: LineageEvent, wall_time: float) -> None:
+        """Adds a note; of many, the first are dropped."""
+        note = event.note
+        texts = (note.text, note.author, note.kind, note.request)
+        step = event.step if event.HasField("step") else 0
+        self.notes.append(Note(step, wall_time, *(valid(text)[:_LONGEST_NOTE] for text in texts)))
+        del self.notes[:-MOST_NOTES]
         self.last_time = wall_time
 
     def take_evaluation(self, evaluation: EvaluationLineage, step: int, wall_time: float) -> None:
@@ -303,7 +339,11 @@ def lineage_events(run: Run, rank: int, report: Report) -> Iterator[Record]:
             yield from batch.records()
 
 
-LINEAGE: Final = {"train_lineage": Lineage.take_train, "user_defined_info": Lineage.take_custom}
+LINEAGE: Final = {
+    "train_lineage": Lineage.take_train,
+    "user_defined_info": Lineage.take_custom,
+    "note": Lineage.take_note,
+}
 """How each kind of lineage record but an evaluation is taken."""
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import atexit
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rec_summary.records.failures import Troubles
 from rec_summary.records.format.names import DEFAULT_PREFIX, DEFAULT_SUFFIX, Kind
-from rec_summary.records.writing.background import BLOCK_SECS, BackgroundWriter
+from rec_summary.records.writing.background import BLOCK_SECS, CLOSE_SECS, BackgroundWriter
 from rec_summary.records.writing.run_writer import Durability, Rotation, RunWriter
 from rec_summary.records.writing.task import MessageRecord, Record, Task
 from rec_summary.training.npy_export import NpyExporter
@@ -85,6 +85,7 @@ class Recorder:
         *,
         prefix: str = DEFAULT_PREFIX,
         suffix: str = DEFAULT_SUFFIX,
+        look: Callable[[], object] | None = None,
     ) -> None:
         """Prepares a recorder. It creates no files yet.
 
@@ -96,6 +97,7 @@ class Recorder:
             troubles: Receives every failure.
             prefix: The beginning of the names of the files.
             suffix: The end of the names of summary files.
+            look: Called by the writer's thread while the recorder is open, at most once a second.
         """
         self.directory = directory
         self._rotation = rotation
@@ -103,6 +105,7 @@ class Recorder:
         self._durability = durability
         self._troubles = troubles
         self._prefix, self._suffix = prefix, suffix
+        self._look = look
         self._files: RunWriter | None = None
         self._writer: BackgroundWriter[Record] | None = None
         # Of closed files.
@@ -144,6 +147,7 @@ class Recorder:
             self._troubles,
             flush_secs=self._flush_secs,
             block_secs=BLOCK_SECS if self._durability.back_pressure == "block" else 0.0,
+            look=self._look,
         )
         # A custom loop may never close its recorder; its last records must not be lost.
         atexit.register(self.close)
@@ -162,14 +166,14 @@ class Recorder:
         """Queues a complete protobuf message for the writer's thread."""
         self.write(MessageRecord(message))
 
-    def flush(self) -> bool:
-        """Waits until the operating system has all records.
+    def flush(self, timeout: float = CLOSE_SECS) -> bool:
+        """Waits until the operating system has all records, for at most `timeout` seconds.
 
         Returns:
             Whether it has them. False also if no file could be created, or if the last records
             of closed files could not be written.
         """
-        return not self._failed if self._writer is None else self._writer.flush()
+        return not self._failed if self._writer is None else self._writer.flush(timeout)
 
     def counters(self) -> dict[str, int]:
         """Returns counters since the first opening, by name.

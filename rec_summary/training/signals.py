@@ -339,6 +339,12 @@ def _print_no_traceback(error: BaseException) -> None:
     sys.excepthook = hook
 
 
+def end_waits() -> None:
+    """Ends the waits of trainings for data, which then ask whether to stop. Thread-safe."""
+    for signals in list(_entered):
+        signals._end_wait()
+
+
 # SIGTERM must still end a child that is forked during training (data workers, summary writers).
 _entered: weakref.WeakSet[StopSignals] = weakref.WeakSet()
 

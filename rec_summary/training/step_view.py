@@ -70,6 +70,12 @@ class StepView:
         """Whether a callback requested a stop."""
         return bool(self._context.get_stop_requested())
 
+    def stop(self, reason: str) -> None:
+        """Requests that training stops after this step, unless something else has stopped it."""
+        self._context.request_stop()
+        if isinstance(self._args, dict):
+            self._args.setdefault("stop_reason", reason)
+
     @property
     def network(self) -> Any:
         """The outermost network of this mode; in training, with loss and optimizer."""

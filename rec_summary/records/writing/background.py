@@ -17,16 +17,18 @@ DEFAULT_FLUSH_SECS: Final = 1.0
 _CAPACITY: Final = 256
 _CAPACITY_BYTES: Final = 256 << 20
 BLOCK_SECS: Final = 5.0
-_CLOSE_SECS: Final = 60.0
+CLOSE_SECS: Final = 60.0
 _RETRY_SECS: Final = 1.0
-_FLUSH: Final[Any] = object()  # in the place of a record
+_LOOK_SECS: Final = 1.0
+_NO_RECORD: Final[Any] = object()
 
 
 class BackgroundWriter(Generic[Item]):
     """A `Sink` that passes records to another sink through a bounded queue.
 
     A thread takes them from the queue, runs tasks, writes records, and flushes every
-    `flush_secs` while there is something to flush; otherwise it sleeps. The queue is bounded
+    `flush_secs` while there is something to flush; otherwise it sleeps. It may also look for
+    something once a second. The queue is bounded
     by number and by bytes. When it is full the caller waits while records are written. When
     nothing is written for `block_secs`, the record is dropped and counted; so are the next
     ones, without a wait, until there is room again.
@@ -45,6 +47,7 @@ class BackgroundWriter(Generic[Item]):
         capacity: int = _CAPACITY,
         capacity_bytes: int = _CAPACITY_BYTES,
         block_secs: float = BLOCK_SECS,
+        look: Callable[[], object] | None = None,
     ) -> None:
         """Starts the thread.
 
@@ -56,6 +59,7 @@ class BackgroundWriter(Generic[Item]):
             capacity_bytes: The most bytes that they may take; an empty queue takes any record.
             block_secs: How long the caller waits, in seconds, while nothing is written; 0 for
                 no wait.
+            look: Called by the thread, at most once a second; it must be fast.
         """
         self._sink = sink
         self._troubles = troubles
@@ -72,6 +76,8 @@ class BackgroundWriter(Generic[Item]):
         self._tried = 0  # a flush was tried
         self._flushed = 0  # a flush succeeded
         self._flush_due: float | None = None  # the monotonic time of the next regular flush
+        self._look = look
+        self._look_due = time.monotonic()
         self._overflowing = False
         self._dropped = 0
         self._longest = 0  # the longest queue since `take_longest`
@@ -119,7 +125,7 @@ class BackgroundWriter(Generic[Item]):
     def _beyond(self, done: int) -> bool:
         return self._done > done
 
-    def flush(self, timeout: float = _CLOSE_SECS) -> bool:
+    def flush(self, timeout: float = CLOSE_SECS) -> bool:
         """Waits until everything queued so far is with the operating system.
 
         Returns:
@@ -138,7 +144,7 @@ class BackgroundWriter(Generic[Item]):
             self._changed.wait_for(lambda: self._tried >= target or self._ended, timeout)
             return self._flushed >= target
 
-    def close(self, timeout: float = _CLOSE_SECS) -> None:
+    def close(self, timeout: float = CLOSE_SECS) -> None:
         """Writes what is queued, closes the sink and ends the thread; twice is allowed."""
         if os.getpid() != self._pid:
             return
@@ -186,7 +192,7 @@ class BackgroundWriter(Generic[Item]):
 
     def _serve(self) -> None:
         while (record := self._next()) is not None:
-            if record is not _FLUSH:
+            if record is not _NO_RECORD:
                 self._attempt("write", functools.partial(self._take, record))
                 with self._changed:
                     self._done += 1
@@ -195,6 +201,9 @@ class BackgroundWriter(Generic[Item]):
                     self._changed.notify_all()
             if self._must_flush():
                 self._flush_now(self._sink.flush)
+            if self._look is not None and time.monotonic() >= self._look_due:
+                self._attempt("look", self._look)
+                self._look_due = time.monotonic() + _LOOK_SECS
         self._flush_now(self._sink.close)
 
     def _take(self, item: Item | Task[Item]) -> None:
@@ -203,7 +212,7 @@ class BackgroundWriter(Generic[Item]):
             self._sink.write(record)
 
     def _next(self) -> Any:
-        """Waits for work: a record or task, `_FLUSH` if only a flush is due, None at the end."""
+        """Waits for work: a record or task, `_NO_RECORD` for other work, None at the end."""
         with self._changed:
             while True:
                 if self._waiting:
@@ -211,8 +220,12 @@ class BackgroundWriter(Generic[Item]):
                 if self._closing:
                     return None
                 if self._must_flush():
-                    return _FLUSH
-                left = self._flush_due - time.monotonic() if self._flush_due else None
+                    return _NO_RECORD
+                due = [self._look_due] if self._look is not None else []
+                due += [self._flush_due] if self._flush_due else []
+                left = min(due) - time.monotonic() if due else None
+                if left is not None and left <= 0:
+                    return _NO_RECORD
                 self._changed.wait(left)
 
     def _must_flush(self) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from rec_summary._pb.lineage_pb2 import RunState, TrainLineage
 from rec_summary.series.limits import MOST_ENTRIES
-from rec_summary.series.lineage import Lineage, recorded_parameters, shortest
+from rec_summary.series.lineage import Lineage, Note, recorded_parameters, shortest
 from rec_summary.series.text import utc, valid
 from rec_summary.tensorboard.dashboards.points import TEXT, Point, tensor_value
 
@@ -52,7 +52,8 @@ def lineage_point(lineage: Lineage) -> Point:
             **{f"{name} (step {each.step})": each.value for name, each in lineage.metrics.items()},
         },
     }
-    tables = (table(title, facts.items()) for title, facts in sections.items())
+    tables = [table(title, facts.items()) for title, facts in sections.items()]
+    tables.insert(1, table("Notes", map(_note, reversed(lineage.notes))))
     return text_point(TAG, "\n\n".join(filter(None, tables)))
 
 
@@ -118,6 +119,11 @@ def _run_facts(lineage: Lineage) -> Facts:
         "rec_summary": fact("rec_summary_version"),
         **troubles,
     }
+
+
+def _note(note: Note) -> tuple[str, str]:
+    by = f" ({note.author})" if note.author else ""
+    return f"step {note.step:,}, {utc(note.wall_time)}", note.text + by
 
 
 def _stated(message: Any, name: str) -> object:

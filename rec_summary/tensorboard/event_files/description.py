@@ -48,7 +48,7 @@ class DescriptionState(Struct):
             raise ValueError("session_rank has no lineage")
         for each in self.lineages.values():
             convert([each.train_time, each.last_time], list[Seconds])
-            check_unicode([each.custom, each.metrics, each.valid_dataset])
+            check_unicode([each.custom, each.metrics, each.valid_dataset, each.notes])
 
 
 class Description:
@@ -194,6 +194,7 @@ def _facts(lineage: Lineage) -> str:
             lineage.evaluations,
             lineage.metrics,
             lineage.valid_dataset,
+            *lineage.notes,
         ],
         sort_keys=True,
     )

@@ -12,6 +12,7 @@ from typing import Any, Final
 from mindspore.train import Callback
 
 from rec_summary._pb.lineage_pb2 import LineageEvent, RunState
+from rec_summary.records.control import Request
 from rec_summary.records.failures import Troubles
 from rec_summary.records.writing.background import DEFAULT_FLUSH_SECS
 from rec_summary.records.writing.retention import Retention
@@ -29,6 +30,7 @@ from rec_summary.training.checks import (
     check_type,
     create_directory,
 )
+from rec_summary.training.collector.control import Control, save_checkpoint
 from rec_summary.training.collector.health import Health
 from rec_summary.training.collector.options import (
     MOST_HISTOGRAM_VALUES,
@@ -61,7 +63,7 @@ from rec_summary.training.run_directory import (
     chosen,
     evaluated,
 )
-from rec_summary.training.signals import InterruptSignals
+from rec_summary.training.signals import InterruptSignals, end_waits
 from rec_summary.training.step_view import StepView
 
 logger = logging.getLogger("rec_summary.training")
@@ -131,6 +133,7 @@ class SummaryCollector(Callback):
         durability: Durability | None = None,
         recommender: RecommenderMetrics | None = None,
         run_directory: str = SIBLING,
+        control: bool = True,
     ) -> None:
         """Checks the arguments and creates the directory.
 
@@ -176,6 +179,7 @@ class SummaryCollector(Callback):
                 `"same"`: in `summary_dir` in any case; you say that this training continues the
                 one there. `"new"`: in a directory of its own below `summary_dir`, with the time
                 as its name.
+            control: Whether `rec-summary control` can change options while training goes on.
 
         Raises:
             TypeError: An argument has the wrong type.
@@ -208,12 +212,15 @@ class SummaryCollector(Callback):
         if retention is not None:
             retention.check(directory)
         self._troubles = Troubles()
+        check_bool("control", control)
+        self._control = Control(self._options, self._troubles) if control else None
         self._recorder = Recorder(
             directory,
             self._options.rotation,
             self._options.flush_secs,
             self._options.durability,
             self._troubles,
+            look=self._look if control else None,
         )
         self._health = Health(self._recorder)
         self._metrics = recommender
@@ -228,6 +235,7 @@ class SummaryCollector(Callback):
         self._signals = InterruptSignals(self._complete)
         self._interrupted: str | None = None  # by a signal, or by an exception like it
         self._evaluated: Mapping[str, Any] | None = None  # the last recorded evaluation
+        self._rank = 0
         self._writes_lineage = True
         self._exporter: NpyExporter | None = None
         self._checkpoints: LandscapeCheckpoints | None = None
@@ -293,6 +301,8 @@ class SummaryCollector(Callback):
         run = TrainRun(view, environment, self._totals, self._options, self._troubles)
         choice = self._begin(view, environment, run)
         self._run = run
+        if self._control is not None:
+            run.use(self._options, self._control.in_force())
         if self._recommender is not None:
             with self._troubles.attempt("recommender metrics"):
                 self._recommender.begin(
@@ -332,6 +342,8 @@ class SummaryCollector(Callback):
         begun = time.monotonic()
         view = StepView(run_context)
         step = run.end_step(view)
+        if self._control is not None and self._control.is_due(step):
+            self._obey(self._control, view, run)
         if run.is_first_step and self._options.collect.graph:
             with self._troubles.attempt("graph"):
                 self._record_graph(view)
@@ -405,7 +417,42 @@ class SummaryCollector(Callback):
         announce(options.summary_dir, choice, environment.rank)
         return choice
 
+    def _look(self) -> None:
+        """Looks for requests; the writer's thread calls this."""
+        control, run = self._control, self._run
+        if control is None:
+            return
+        control.look()
+        if control.wanted_stop is not None and run is not None:  # it waits for data
+            run.stop(control.wanted_stop)
+            end_waits()
+
+    def _obey(self, control: Control, view: StepView, run: TrainRun) -> None:
+        """Does what was asked for from outside; says so in the lineage."""
+        step = run.totals.step
+        with self._troubles.attempt("control"):
+            for applied in control.apply(step):
+                if applied.request is not None and applied.why_not is None:
+                    with self._troubles.attempt("control"):
+                        self._do(applied.request, view, run)
+                self._recorder.write_message(applied.note(step))
+            self._options = control.options
+            run.use(control.options, control.in_force())
+            self._refresh_lineage(run, RunState.RUNNING)
+            self._recorder.flush(0)
+
+    def _do(self, request: Request, view: StepView, run: TrainRun) -> None:
+        if request.lineage:
+            self._write_lineage(custom_lineage(request.lineage))
+        if "checkpoint" in request.actions:
+            save_checkpoint(view.network, self.summary_dir, self._rank, run.totals.step)
+        if "stop" in request.actions:
+            run.stop(request)
+
     def _open(self, environment: RunState) -> None:
+        self._rank = environment.rank
+        if self._control is not None and not self._recorder.is_open:
+            self._control.begin(self.summary_dir)
         self._recorder.open(environment.rank)
         if self._exporter is None and self._options.export_npy:
             self._exporter = NpyExporter(self.summary_dir)
@@ -442,6 +489,8 @@ class SummaryCollector(Callback):
         run, self._run = self._run, None
         if run is not None:
             self._totals = run.totals
+            if self._control is not None and self._control.is_due(run.totals.step):
+                self._obey(self._control, run.view, run)
             if self._recommender is not None:
                 with self._troubles.attempt("recommender metrics"):
                     self._recommender.end()

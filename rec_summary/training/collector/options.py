@@ -67,6 +67,8 @@ class Collect:
         health: The counters of telemetry itself.
         histogram: Histograms of parameters; None for none.
         landscape: Checkpoints for the loss landscape; None for none.
+        tensors: Found in the names of parameters and tensors that are recorded whole; None for
+            none. Only a request from outside sets it.
     """
 
     metric: bool
@@ -78,6 +80,7 @@ class Collect:
     health: bool
     histogram: HistogramChoice | None
     landscape: LandscapeOptions | None
+    tensors: re.Pattern[str] | None = None
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rec_summary._pb.lineage_pb2 import LineageEvent, RunState
+from rec_summary.records.control import Request
 from rec_summary.records.failures import Troubles
 from rec_summary.training.collector.options import CollectorOptions
 from rec_summary.training.collector.snapshots import Snapshots
@@ -110,9 +111,9 @@ class TrainRun:
         with troubles.attempt("optimizers"):
             self.optimizers = find_optimizers(view)
         self.snapshots = Snapshots(options.collect, view, self.optimizers, troubles)
-        self._tensors = TensorSchedule(
-            options.collect_freq, options.collect_tensor_freq, view.total_steps
-        )
+        self._total = view.total_steps
+        self._tensors = self._schedule()
+        self._settings: Mapping[str, str] = {}
         self.data = describe_dataset(view.get("train_dataset"), troubles)
         before = before or Totals(0, 0, time.time())
         self._offset = before.step - view.step
@@ -124,6 +125,32 @@ class TrainRun:
         self._recorded_epoch = 0
         self._lineage_written = 0.0
         self._learning_rate: float | None = None  # at the last lineage
+
+    @property
+    def view(self) -> StepView:
+        """The arguments of the last hook."""
+        return self._view
+
+    def stop(self, request: Request) -> None:
+        """Ends the training in good order, after this step or at once if it waits for data."""
+        self._view.stop(f"rec-summary control, {request.author}")
+
+    def use(self, options: CollectorOptions, settings: Mapping[str, str]) -> None:
+        """Goes on with other options.
+
+        Args:
+            options: The options.
+            settings: Those that can be changed from outside as text, for the lineage.
+        """
+        before, self._options = self._options, options
+        self._settings = settings
+        if options.collect is not before.collect:
+            self.snapshots.collect(options.collect)
+        self._tensors = self._schedule()
+
+    def _schedule(self) -> TensorSchedule:
+        options = self._options
+        return TensorSchedule(options.collect_freq, options.collect_tensor_freq, self._total)
 
     @property
     def totals(self) -> Totals:
@@ -201,6 +228,7 @@ class TrainRun:
             samples=self._samples or None,
             start_time=self._start_time,
             troubles=troubles,
+            settings=self._settings,
         )
         state.MergeFrom(self._environment)
         rate = self._learning_rate

@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 from mindspore import Tensor, ops
 
+from rec_summary.errors import three_part
 from rec_summary.records.failures import Troubles
 from rec_summary.training.collector.options import Collect
 from rec_summary.training.lineage.optimizers import LearningRates, parameters_of
@@ -18,12 +19,19 @@ from rec_summary.training.step_view import StepView
 from rec_summary.training.tensors import Array, as_array, is_on_cpu, own_array
 from rec_summary.values.image import MAX_TILES, is_image
 from rec_summary.values.scalar import to_number
-from rec_summary.values.summary import HistogramValue, ImageValue, ScalarValue, SummaryValue
+from rec_summary.values.summary import (
+    HistogramValue,
+    ImageValue,
+    ScalarValue,
+    SummaryValue,
+    TensorValue,
+)
 
 logger = logging.getLogger("rec_summary.training")
 
 # MindSpore's suffix for values of its collector, as opposed to those of the network's operators.
 _AUTO: Final = "/auto"
+_MOST_TENSOR_VALUES: Final = 1 << 22  # of a parameter that is recorded whole
 _FEWEST_ROWS: Final = 16  # with fewer rows, a single row is too large a part of a sample
 
 
@@ -41,24 +49,32 @@ class Snapshots:
             optimizers: The run's optimizers.
             troubles: Receives every kind of value that cannot be read.
         """
-        self._collect = collect
         self._troubles = troubles
         self._rates = LearningRates([])
         with troubles.attempt("learning rate"):
             self._rates = LearningRates(optimizers)
-        self._parameters: list[tuple[str, Any]] = []
+        self._all: list[Any] = []  # parameters
         with troubles.attempt("histogram"):
-            chosen = self._chosen(parameters_of(optimizers, view.network))
-            self._parameters = [(parameter.name + _AUTO, parameter) for parameter in chosen]
-        self._most = None if collect.histogram is None else collect.histogram.most_values
+            self._all = parameters_of(optimizers, view.network)
         self._turn = 0  # how often histograms were taken
         self._images = collect.input_data
         self._mailbox = Mailbox(troubles)
+        self.collect(collect)
+
+    def collect(self, collect: Collect) -> None:
+        """Collects something else from now on."""
+        self._collect = collect
+        self._parameters: list[tuple[str, Any]] = []
+        with self._troubles.attempt("histogram"):
+            chosen = self._chosen(self._all)
+            self._parameters = [(parameter.name + _AUTO, parameter) for parameter in chosen]
+        self._most = None if collect.histogram is None else collect.histogram.most_values
         sources: list[tuple[str, bool, Callable[[StepView], Iterable[SummaryValue]]]] = [
             ("input data", collect.input_data, self._input_images),
             ("loss", collect.metric, self._loss),
             ("learning rate", collect.metric, self._learning_rates),
             ("histogram", bool(self._parameters), self._histograms),
+            ("tensor", collect.tensors is not None, self._tensors),
         ]
         self._sources = [(what, read) for what, wanted, read in sources if wanted]
 
@@ -77,8 +93,10 @@ class Snapshots:
         for what, read in self._sources if regular else ():
             with self._troubles.attempt(what):
                 values.extend(read(view))
+        wanted = self._collect.tensors
         for (kind, tag), tensor in self._mailbox.take().items():
-            if tensors if kind == "tensor" else regular:
+            named = regular and wanted is not None and wanted.search(tag)
+            if tensors or named if kind == "tensor" else regular:
                 with self._troubles.attempt(f"{kind} operator {tag}"):
                     values.append(snapshot(kind, tag, tensor))
         return values
@@ -120,6 +138,18 @@ class Snapshots:
         for tag, parameter in self._parameters:
             # Copied before the next step moves the weights.
             yield HistogramValue(tag, *sample(parameter, self._most, turn))
+
+    def _tensors(self, view: StepView) -> Iterable[TensorValue]:
+        wanted = self._collect.tensors
+        for parameter in self._all:
+            if wanted is None or not wanted.search(parameter.name):
+                continue
+            if math.prod(parameter.shape) > _MOST_TENSOR_VALUES:
+                expected = f"at most {_MOST_TENSOR_VALUES:,} values; a histogram has no such limit"
+                text = three_part(f"the shape of {parameter.name}", parameter.shape, expected)
+                self._troubles.report("tensor", text)
+                continue
+            yield TensorValue(f"{parameter.name}/tensor", own_array(parameter, parameter.name))
 
     def _chosen(self, parameters: list[Any]) -> list[Any]:
         choice = self._collect.histogram

@@ -1,0 +1,319 @@
+"""`rec-summary control`: changes what a running training records, and ends it."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import math
+import os
+import re
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from rec_summary.cli import options
+from rec_summary.cli.command import RecordsCommand, choose_runs
+from rec_summary.cli.output import count_of, one_line, print_json
+
+if TYPE_CHECKING:
+    from rec_summary._pb.lineage_pb2 import RunState
+    from rec_summary.records.control import Request
+    from rec_summary.records.reading.runs import Run
+    from rec_summary.series.lineage import Lineage
+
+EXAMPLES: Final = """\b
+Examples:
+  rec-summary control records --show
+  rec-summary control records --collect-freq 1 --histograms '.*embedding' --for 500steps
+  rec-summary control records --tensors 'user_embedding' --for 50steps
+  rec-summary control records --checkpoint now --lineage incident=1234
+  rec-summary control records --stop
+
+\b
+Exit codes: 0 all ranks have done it, or with --wait 0 it was asked for; 1 a
+rank has refused it, or has not answered; 2 a mistake in the arguments.
+"""
+_SPAN: Final = re.compile(r"([1-9]\d{0,14})\s*steps?", re.ASCII)
+_MARGIN_SECS: Final = 4.0  # until the last rank has read the file
+_POLL_SECS: Final = 0.1
+
+
+def _span(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
+    """Returns the number of a text such as `500steps`."""
+    match = _SPAN.fullmatch(value or "")
+    if value is not None and match is None:
+        raise click.BadParameter(f"{value!r} is no number of steps, such as 500steps.")
+    return int(match[1]) if match is not None else None
+
+
+def _entries(ctx: click.Context, param: click.Parameter, value: Sequence[str]) -> dict[str, Any]:
+    """Returns `KEY=VALUE` texts as entries; numbers, true and false are what they look like."""
+    found = {}
+    for each in value:
+        key, equals, text = each.partition("=")
+        if not key or not equals:
+            raise click.BadParameter(f"{each!r} is not KEY=VALUE.")
+        try:
+            number = json.loads(text)
+        except ValueError:
+            number = text
+        is_plain = isinstance(number, bool | int | float) and math.isfinite(number)
+        found[key] = number if is_plain else text
+    return found
+
+
+@click.command(cls=RecordsCommand, epilog=EXAMPLES)
+@click.argument("source", metavar="RUN", type=click.Path())
+@click.option("--show", is_flag=True, help="Print the settings in force, and what was changed.")
+@click.option(
+    "--collect-freq",
+    metavar="N",
+    type=click.IntRange(1),
+    help="Record at every multiple of N steps.",
+)
+@click.option(
+    "--tensor-freq",
+    "collect_tensor_freq",
+    metavar="N",
+    type=click.IntRange(1),
+    help="Record tensors at every multiple of N steps.",
+)
+@click.option(
+    "--histograms",
+    metavar="REGEX",
+    help="Record histograms of the parameters whose names REGEX matches from their beginning.",
+)
+@click.option(
+    "--tensors",
+    metavar="REGEX",
+    help="Record parameters and tensors whole in whose names REGEX is found.",
+)
+@click.option(
+    "--for",
+    "steps",
+    metavar="Nsteps",
+    callback=_span,
+    help="Go back to the settings before after so many steps.  [default: until the end]",
+)
+@click.option(
+    "--checkpoint",
+    type=click.Choice(["now"]),
+    help="Save a checkpoint of the network in checkpoints/ of the record directory.",
+)
+@click.option("--flush", is_flag=True, help="Write all records and the lineage to the files.")
+@click.option(
+    "--lineage",
+    metavar="KEY=VALUE",
+    callback=_entries,
+    multiple=True,
+    help="Add an entry to the lineage. May be given several times.",
+)
+@click.option("--reset", is_flag=True, help="Go back to the settings of the code.")
+@click.option("--stop", is_flag=True, help="End the training in good order after a step.")
+@options.option(
+    "--wait",
+    metavar="SECS",
+    type=click.FloatRange(0),
+    default=30.0,
+    help="How long to wait until all ranks have done it.",
+)
+@options.as_json()
+def control(
+    source: str,
+    *,
+    show: bool,
+    steps: int | None,
+    lineage: dict[str, Any],
+    wait: float,
+    as_json: bool,
+    quiet: bool,
+    **chosen: Any,
+) -> None:
+    """Change what a running training records, or end it.
+
+    RUN is the record directory of one training. The training reads the request within a second
+    or two, and applies it at a step; of several ranks, all at the same step. What was changed, when
+    and by whom is in its lineage. A training that is started again begins with the settings of
+    its code.
+    """
+    run, known = _run_of(source)
+    actions = [name for name in ("checkpoint", "flush", "stop", "reset") if chosen.pop(name)]
+    settings = {name: value for name, value in chosen.items() if value is not None}
+    if not (settings or lineage or actions):
+        if not show:
+            raise click.UsageError("Nothing is asked for: give --show, or what is to be changed.")
+        _print_settings(run, known, as_json=as_json)
+        return
+    if steps is not None and not settings:
+        raise click.UsageError("--for needs a setting, such as --collect-freq.")
+    state = _training(run, known)
+    request = _request(
+        run, state, settings=settings, lineage=lineage, actions=tuple(actions), steps=steps
+    )
+    answers = _asked(run, state, request, wait)
+    _print_answers(request, answers, state, wait, as_json=as_json, quiet=quiet)
+
+
+def _run_of(source: str) -> tuple[Run, Lineage]:
+    """Returns the only run of a local source, and its lineage."""
+    from rec_summary.errors import three_part
+    from rec_summary.records.remote import Url
+    from rec_summary.series.lineage import lineage_of
+    from rec_summary.series.options import ArgumentError
+    from rec_summary.series.report import Report
+
+    if isinstance(source, Url):
+        expected = "a local directory, or one of a file system that the training shares"
+        raise ArgumentError(three_part("RUN", str(source), expected))
+    runs = choose_runs(source, None)
+    if len(runs) > 1:
+        names = ", ".join(run.path for run in runs[:10])
+        expected = f"the record directory of one training; there are {len(runs)}: {names}"
+        raise ArgumentError(three_part("RUN", source, expected))
+    return runs[0], lineage_of(runs[0], Report())
+
+
+def _training(run: Run, known: Lineage) -> RunState:
+    """Returns the state of a training that can be asked for something."""
+    from rec_summary._pb.lineage_pb2 import RunState
+    from rec_summary.errors import SourceError, three_part, verbatim
+    from rec_summary.records.liveness import writer_is_alive
+
+    state = RunState() if known.train is None else known.train.run_state
+    status = RunState.Status.Name(known.status)
+    if status == "RUNNING" and writer_is_alive(run.path, state) is False:
+        status = f"killed: its process {state.pid} does not exist"
+    if status != "RUNNING":
+        expected = "a training that is running"
+        raise SourceError(three_part(f"the status of {run.path}", verbatim(status), expected))
+    if not state.settings:
+        expected = "a training with SummaryCollector(control=True), of this version or a later one"
+        raise SourceError(three_part(f"{run.path}", verbatim("no settings"), expected))
+    owner, user = os.stat(run.path).st_uid, os.geteuid()
+    if user not in (0, owner):
+        expected = f"{owner}, the owner of the record directory, or 0"
+        raise SourceError(three_part("the user of this command", user, expected))
+    return state
+
+
+def _request(run: Run, state: RunState, **what: Any) -> Request:
+    from rec_summary.records.control import Request, new_identity
+    from rec_summary.records.format.names import this_host
+    from rec_summary.series.overview.position import positions
+
+    at_step = None
+    if state.rank_size > 1:
+        now = time.time()
+        known = positions(run)
+        missing = sorted(set(range(state.rank_size)) - known.keys())
+        if known:
+            at_step = 1 + max(each.step_at(now + _MARGIN_SECS) for each in known.values())
+        if missing or any(not each.rate for each in known.values()):
+            click.echo(
+                "rec-summary control: it cannot be known where all ranks are (ranks without "
+                f"enough records: {', '.join(map(str, missing)) or 'some'}): they may apply it "
+                "at different steps",
+                err=True,
+            )
+    author = f"{_user()}@{this_host()}"[:200]
+    return Request(id=new_identity(), author=author, time=time.time(), at_step=at_step, **what)
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):  # a container has no name for its number
+        return f"uid {os.getuid()}"
+
+
+def _asked(run: Run, state: RunState, request: Request, wait: float) -> dict[int, tuple[int, str]]:
+    """Puts a request, and waits for answers; returns the step and the words of each rank."""
+    from rec_summary.errors import SourceError, os_errors_as
+    from rec_summary.records.control import add_request
+    from rec_summary.records.format.names import Kind
+    from rec_summary.records.liveness import writer_is_alive
+    from rec_summary.records.reading.runs import find_runs
+    from rec_summary.series.new_records import NewRecords
+    from rec_summary.series.report import Report
+    from rec_summary.series.text import valid
+
+    records = NewRecords(Report())
+    for file in run.files:
+        records.skip(file)
+    expected = "a record directory in which this user may write"
+    with os_errors_as(SourceError, "the record directory", run.path, expected):
+        add_request(run.path, request)
+    answers: dict[int, tuple[int, str]] = {}
+    end = time.monotonic() + wait
+    ended = False
+    while len(answers) < max(state.rank_size, 1) and time.monotonic() < end:
+        is_alive = writer_is_alive(run.path, state) is not False
+        for rank in run.ranks:
+            for batch in records.batches(run.of(Kind.LINEAGE, rank)):
+                for record in batch.records():
+                    note = record.event.note
+                    if record.kind == "note" and note.request == request.id:
+                        answers[rank] = (record.event.step, valid(note.text))
+        if ended:
+            break
+        ended = not is_alive  # what it wrote before is read once more
+        run = next(iter(find_runs(run.path)))
+        time.sleep(_POLL_SECS)
+    return answers
+
+
+def _print_answers(
+    request: Request,
+    answers: Mapping[int, tuple[int, str]],
+    state: RunState,
+    wait: float,
+    *,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    silent = [rank for rank in range(max(state.rank_size, 1)) if rank not in answers]
+    refused = [text for _, text in answers.values() if text.startswith("refused: ")]
+    if as_json:
+        done = {str(rank): {"step": step, "text": text} for rank, (step, text) in answers.items()}
+        print_json({"request": request.id, "at_step": request.at_step, "ranks": done})
+    elif not quiet:
+        for rank, (step, text) in sorted(answers.items()):
+            if text in refused:
+                continue
+            who = f"rank {rank}, " if state.rank_size > 1 else ""
+            click.echo(f"{who}step {step:,}: {one_line(text)}")
+        if not wait:
+            click.echo("Asked for. The training applies it at a step; --show says whether it has.")
+    steps = {step for step, _ in answers.values()}
+    if len(steps) > 1:
+        click.echo("rec-summary control: the ranks applied it at different steps", err=True)
+    if silent and wait:
+        names = ", ".join(map(str, silent))
+        ranks = "the training" if state.rank_size <= 1 else f"rank {names}"
+        raise click.ClickException(
+            f"{ranks} has not answered within {wait:g} seconds: it may be between two steps that "
+            "take longer, wait for data, or have ended; the request stays. See --show"
+        )
+    if refused:
+        raise click.ClickException(one_line(refused[0]))
+
+
+def _print_settings(run: Run, known: Lineage, *, as_json: bool) -> None:
+    from rec_summary.series.text import utc, valid
+
+    settings = {} if known.train is None else dict(known.train.run_state.settings)
+    if as_json:
+        print_json({"settings": settings, "notes": known.notes})
+        return
+    click.secho(one_line(run.name), bold=True)
+    for name, value in sorted(settings.items()):
+        click.echo(f"  {name:<20} {one_line(valid(value))}")
+    if not settings:
+        click.echo("  This training takes no requests (control=False, or an earlier version).")
+    if known.notes:
+        click.echo(f"  {count_of(len(known.notes), 'note')}:")
+    for note in known.notes:
+        by = f" ({note.author})" if note.author else ""
+        click.echo(f"  {utc(note.wall_time)}, step {note.step:,}: {one_line(note.text + by)}")

@@ -1,0 +1,157 @@
+"""Requests to a running training, in a small file of its record directory.
+
+The file is a JSON document that is replaced as a whole. Each request in it has an identity, so a
+training applies it once. The file of somebody else is not read: it must belong to the user of the
+training or to root, and nobody else may have been able to write it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import stat
+from typing import Annotated, Final, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from rec_summary.errors import three_part, verbatim
+from rec_summary.records.files import FILE_MODE, open_plain, write_atomically
+from rec_summary.records.locks import file_lock
+
+NAME: Final = ".rec_summary.control"
+LOCK_NAME: Final = ".rec_summary.control.lock"
+MOST_BYTES: Final = 64 << 10
+MOST_REQUESTS: Final = 32
+
+_WRITABLE_BY_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
+_LOCK_SECS: Final = 10.0
+
+Line = Annotated[str, Meta(max_length=1000)]
+Key = Annotated[str, Meta(min_length=1, max_length=200)]
+Value = Line | bool | int | float | None
+Action = Literal["checkpoint", "flush", "stop", "reset"]
+
+FileStatus = tuple[int, int, int, int]
+"""What changes with a file: its inode, its size, and the times of its content and its status."""
+
+
+class Request(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+    """A request to a running training.
+
+    Attributes:
+        id: Its identity.
+        author: Who makes it.
+        time: When, in seconds since the epoch.
+        settings: New values of options, by name.
+        lineage: Entries for the lineage.
+        actions: What is to be done once.
+        steps: How many steps the settings last; None for until the training ends.
+        at_step: The step to apply it at; None for the next one.
+    """
+
+    id: Annotated[str, Meta(pattern="^[0-9a-f]{16}$")]
+    author: Annotated[str, Meta(max_length=200)]
+    time: float
+    settings: Annotated[dict[Key, Value], Meta(max_length=32)] = {}
+    lineage: Annotated[dict[Key, Value], Meta(max_length=100)] = {}
+    actions: Annotated[tuple[Action, ...], Meta(max_length=8)] = ()
+    steps: Annotated[int, Meta(ge=1, le=1 << 53)] | None = None
+    at_step: Annotated[int, Meta(ge=0, le=1 << 53)] | None = None
+
+
+class _Document(Struct, forbid_unknown_fields=True):
+    """The content of the file. Its format has a version, which a later one changes."""
+
+    version: Literal[1]
+    requests: Annotated[tuple[Request, ...], Meta(max_length=MOST_REQUESTS)]
+
+
+def new_identity() -> str:
+    """Returns the identity of a new request."""
+    return secrets.token_hex(8)
+
+
+def status_of(directory: str) -> FileStatus | None:
+    """Returns what changes when there are new requests; None if there is no file."""
+    try:
+        status = os.lstat(os.path.join(directory, NAME))
+    except OSError:
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def read_requests(directory: str, user: int | None = None) -> tuple[Request, ...]:
+    """Returns the requests of a record directory, the oldest first; none if there is no file.
+
+    Args:
+        directory: The record directory.
+        user: The number of the user whose file is read, besides root's; None for the user of
+            this process.
+
+    Raises:
+        OSError: The file cannot be read, or is not a regular file.
+        ValueError: It belongs to another user, others may write to it, it is too large, or it
+            has other content.
+    """
+    path = os.path.join(directory, NAME)
+    user = os.geteuid() if user is None else user
+    try:
+        fd = open_plain(path)
+    except FileNotFoundError:
+        return ()
+    with os.fdopen(fd, "rb") as file:
+        status = os.fstat(fd)
+        if status.st_uid not in (user, 0):
+            expected = f"{user}, the user of this training, or 0"
+            raise ValueError(three_part(f"the owner of {path}", status.st_uid, expected))
+        if status.st_mode & _WRITABLE_BY_OTHERS:
+            mode = verbatim(f"{stat.S_IMODE(status.st_mode):04o}")
+            expected = "one in which only the owner may write, such as 0600"
+            raise ValueError(three_part(f"the mode of {path}", mode, expected))
+        if status.st_size > MOST_BYTES:
+            expected = f"at most {MOST_BYTES:,} bytes"
+            raise ValueError(three_part(f"the size of {path}", status.st_size, expected))
+        data = file.read(MOST_BYTES + 1)
+    try:
+        return msgspec.json.decode(data, type=_Document).requests
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        expected = f"a document of `rec-summary control`, version 1 ({error})"
+        raise ValueError(three_part(f"the content of {path}", data[:100], expected)) from error
+
+
+def add_request(directory: str, request: Request, lock: str | None = None) -> None:
+    """Adds a request to those in a record directory; of many, the oldest are dropped.
+
+    Where root adds one, the file belongs to the owner of the directory, whose training reads it.
+
+    Args:
+        directory: The record directory.
+        request: The request.
+        lock: The kind of lock (see `records.locks`).
+
+    Raises:
+        OSError: The file cannot be written.
+        ValueError: The request is too large.
+    """
+    path = os.path.join(directory, NAME)
+    owner = os.stat(directory)
+    with file_lock(os.path.join(directory, LOCK_NAME), timeout=_LOCK_SECS, kind=lock):
+        earlier: tuple[Request, ...] = ()
+        with contextlib.suppress(OSError, ValueError):  # no training reads it
+            earlier = read_requests(directory, owner.st_uid)
+        requests = (*earlier, request)[-MOST_REQUESTS:]
+        while len(data := _encoded(requests)) > MOST_BYTES and len(requests) > 1:
+            requests = requests[1:]
+        if len(data) > MOST_BYTES:
+            expected = f"at most {MOST_BYTES:,} bytes"
+            raise ValueError(three_part("the size of the request", len(data), expected))
+        with write_atomically(path, FILE_MODE) as file:
+            file.write(data)
+            if os.geteuid() == 0:
+                os.fchown(file.fileno(), owner.st_uid, owner.st_gid)
+
+
+def _encoded(requests: tuple[Request, ...]) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(_Document(1, requests)), indent=1)

@@ -1,0 +1,303 @@
+"""Changing a running collector from outside.
+
+The writer's thread looks for requests and checks them; the training thread applies them at a
+step. Options are never changed: those in force are the options of the code with the changes that
+last, one after another, and they are replaced as a whole.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import math
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import mindspore
+
+from rec_summary._pb import lineage_pb2
+from rec_summary.errors import three_part
+from rec_summary.records.control import FileStatus, Request, read_requests, status_of
+from rec_summary.records.failures import Troubles
+from rec_summary.records.files import make_directory
+from rec_summary.training.checks import check_int, check_int_or_none, check_pattern
+from rec_summary.training.collector.options import CollectorOptions, HistogramChoice
+from rec_summary.training.lineage.custom import check_custom_lineage
+
+CONTROL: Final = "control"
+"""The kind of a note that says what was changed from outside."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """An option that can be changed from outside.
+
+    Attributes:
+        change: Returns the options with a new value of it; raises TypeError or ValueError if the
+            value is invalid.
+        show: Returns its value as text.
+    """
+
+    change: Callable[[CollectorOptions, Any], CollectorOptions]
+    show: Callable[[CollectorOptions], object]
+
+
+def _with_histograms(options: CollectorOptions, value: Any) -> CollectorOptions:
+    pattern = check_pattern("histograms", value)
+    choice = options.collect.histogram or HistogramChoice()
+    return _collecting(options, histogram=dataclasses.replace(choice, pattern=pattern))
+
+
+def _shown_histograms(options: CollectorOptions) -> object:
+    choice = options.collect.histogram
+    if choice is None:
+        return "none"
+    pattern = choice.pattern
+    return f"the first {choice.count} parameters" if pattern is None else pattern.pattern
+
+
+def _with_tensors(options: CollectorOptions, value: Any) -> CollectorOptions:
+    return _collecting(options, tensors=check_pattern("tensors", value))
+
+
+def _collecting(options: CollectorOptions, **changes: Any) -> CollectorOptions:
+    return dataclasses.replace(options, collect=dataclasses.replace(options.collect, **changes))
+
+
+SETTINGS: Final[Mapping[str, Setting]] = {
+    "collect_freq": Setting(
+        lambda options, value: dataclasses.replace(
+            options, collect_freq=check_int("collect_freq", value)
+        ),
+        lambda options: options.collect_freq,
+    ),
+    "collect_tensor_freq": Setting(
+        lambda options, value: dataclasses.replace(
+            options, collect_tensor_freq=check_int_or_none("collect_tensor_freq", value)
+        ),
+        lambda options: options.collect_tensor_freq or "a schedule",
+    ),
+    "histograms": Setting(_with_histograms, _shown_histograms),
+    "tensors": Setting(
+        _with_tensors,
+        lambda options: options.collect.tensors.pattern if options.collect.tensors else "none",
+    ),
+}
+"""The options that can be changed from outside, by name; each checks its value."""
+
+
+def changed(options: CollectorOptions, settings: Mapping[str, Any]) -> CollectorOptions:
+    """Returns the options with new values of some.
+
+    Raises:
+        TypeError: A value has the wrong type.
+        ValueError: A value is invalid, or there is no such option.
+    """
+    for name, value in settings.items():
+        if name not in SETTINGS:
+            raise ValueError(three_part("a setting", name, f"one of {', '.join(SETTINGS)}"))
+        options = SETTINGS[name].change(options, value)
+    return options
+
+
+@dataclass(frozen=True)
+class Change:
+    """Settings that are in force.
+
+    Attributes:
+        settings: The new values, by name.
+        until: The first step at which they are no longer in force; infinite for none.
+    """
+
+    settings: Mapping[str, Any]
+    until: float
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What a step brings.
+
+    Attributes:
+        request: The request; None where a change is over.
+        text: What was done, in a line.
+        why_not: Why it was refused; None if it was not.
+    """
+
+    request: Request | None
+    text: str
+    why_not: str | None = None
+
+    def note(self, step: int) -> lineage_pb2.LineageEvent:
+        """Returns the record that says so in the lineage."""
+        request = self.request
+        text = self.text if self.why_not is None else f"refused: {self.why_not}"
+        event = lineage_pb2.LineageEvent(wall_time=time.time(), step=step)
+        event.note.text = text
+        event.note.kind = CONTROL
+        if request is not None:
+            event.note.author = request.author
+            event.note.request = request.id
+        return event
+
+
+class Control:
+    """The requests to one collector, and the options in force.
+
+    Attributes:
+        options: The options in force.
+        wanted_stop: A request to stop that no step has taken for a second, if there is one.
+    """
+
+    def __init__(self, options: CollectorOptions, troubles: Troubles) -> None:
+        """Begins with the options of the code.
+
+        Args:
+            options: These options.
+            troubles: Receives every file that cannot be used.
+        """
+        self.options = self._base = options
+        self.wanted_stop: Request | None = None
+        self._troubles = troubles
+        self._directory: str | None = None
+        self._status: FileStatus | None = None
+        self._known: set[str] = set()  # identities
+        # The writer's thread appends to it, and the training thread takes from it.
+        self._arrived: collections.deque[tuple[Request, str | None]] = collections.deque()
+        self._waiting: list[tuple[Request, str | None]] = []  # for a step
+        self._changes: list[Change] = []
+        self._next = math.inf  # the next step of a request, or at which a change is over
+
+    def begin(self, directory: str) -> None:
+        """Begins to look into a directory. Requests that are there are for an earlier training."""
+        self._directory = directory
+        self._status = status_of(directory)
+        if self._status is not None:
+            with self._troubles.attempt("control"):
+                self._known.update(request.id for request in read_requests(directory))
+
+    def look(self) -> None:
+        """Looks for new requests; the writer's thread calls this."""
+        self.wanted_stop = next(
+            (each for each, why in list(self._arrived) if "stop" in each.actions and why is None),
+            None,
+        )
+        if self._directory is None:
+            return
+        status = status_of(self._directory)
+        if status == self._status:
+            return
+        self._status = status
+        with self._troubles.attempt("control"):
+            for request in read_requests(self._directory):
+                if request.id not in self._known:
+                    self._known.add(request.id)
+                    self._arrived.append((request, self._why_not(request)))
+
+    def _why_not(self, request: Request) -> str | None:
+        """Returns why a request is refused."""
+        try:
+            changed(self._base, request.settings)
+            check_custom_lineage(request.lineage)
+        except (TypeError, ValueError) as error:
+            self._troubles.report("control", error)
+            return str(error)
+        return None
+
+    def is_due(self, step: int) -> bool:
+        """Whether `apply` has something to do at a step."""
+        return bool(self._arrived) or step >= self._next
+
+    def apply(self, step: int) -> list[Applied]:
+        """Applies what is due at a step, and replaces the options in force.
+
+        Returns:
+            What is done; the caller does the actions of its requests.
+        """
+        before = self._changes
+        self._changes = [each for each in before if each.until > step]
+        found = []
+        while self._arrived:
+            self._waiting.append(self._arrived.popleft())
+        due = [each for each in self._waiting if (each[0].at_step or 0) <= step]
+        self._waiting = [each for each in self._waiting if each not in due]
+        for request, why_not in due:
+            if why_not is None:
+                self._take(request, step)
+            found.append(Applied(request, self._text(request, step), why_not))
+        options = self._base
+        for change in self._changes:
+            options = changed(options, change.settings)
+        self.options = options
+        over = {name for each in before if each.until <= step for name in each.settings}
+        if over:
+            values = (f"{name} is {SETTINGS[name].show(options)} again" for name in sorted(over))
+            found.insert(0, Applied(None, ", ".join(values)))
+        self._next = min(
+            (each.until for each in self._changes),
+            default=math.inf,
+        )
+        self._next = min([self._next, *(each[0].at_step or 0 for each in self._waiting)])
+        return found
+
+    def _take(self, request: Request, step: int) -> None:
+        if "reset" in request.actions:
+            self._changes = []
+        if request.settings:
+            self._changes.append(Change(request.settings, _until(request, step)))
+
+    def _text(self, request: Request, step: int) -> str:
+        """Returns what a request does, in a line."""
+        parts = []
+        if request.settings:
+            settings = ", ".join(f"{name} {value}" for name, value in request.settings.items())
+            until = _until(request, step)
+            parts = [settings if until == math.inf else f"until step {until:.0f}: {settings}"]
+        parts += [f"lineage {name}={value}" for name, value in request.lineage.items()]
+        text = "; ".join([*parts, *request.actions])
+        late = step - request.at_step if request.at_step is not None else 0
+        return text if late <= 0 else f"{text} ({late} steps late: it was meant for all ranks)"
+
+    def in_force(self) -> dict[str, str]:
+        """Returns the values of all settings as text, and how long they last."""
+        found = {name: str(setting.show(self.options)) for name, setting in SETTINGS.items()}
+        for change in self._changes:
+            for name in change.settings:
+                lasting = f" until step {change.until:.0f}" if change.until < math.inf else ""
+                found[name] = f"{SETTINGS[name].show(self.options)}{lasting} (changed)"
+        return found
+
+
+def _until(request: Request, step: int) -> float:
+    """Returns the step at which the settings of a request are over; the same on all ranks."""
+    first = step if request.at_step is None else request.at_step
+    return math.inf if request.steps is None else first + request.steps
+
+
+def save_checkpoint(network: Any, directory: str, rank: int, step: int) -> str:
+    """Saves a network on the training thread; returns the path of the file.
+
+    Args:
+        network: The network that trains, with the state of its optimizer.
+        directory: The record directory; the file is below it.
+        rank: The rank of this process, which saves its own part of sharded parameters.
+        step: The step that has just ended.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    folder = os.path.join(directory, "checkpoints")
+    make_directory(folder)
+    path = os.path.join(folder, f"rank_{rank}_step_{step}.ckpt")
+    temporary = os.path.join(folder, f".rank_{rank}.tmp.ckpt")
+    try:
+        mindspore.save_checkpoint(network, temporary)
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+    return path

@@ -1,0 +1,173 @@
+"""`rec-summary control` with real trainings in other processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rec_summary._pb import lineage_pb2
+from rec_summary.records.control import NAME
+from rec_summary.records.writing.run_writer import RunWriter
+from rec_summary.records.writing.task import MessageRecord
+from tests.support import command, record_dirs
+from tests.support.ports import unused_port
+from tests.support.programs import PROGRAMS
+from tests.support.training_records import histograms, lineage, scalars, statuses
+from tests.support.waiting import PATIENCE_SECS, eventually
+
+PROGRAM = PROGRAMS / "endless_training.py"
+ROOT = PROGRAM.parents[3]
+
+
+def settings(folder: Path) -> dict[str, str]:
+    """Returns the settings in force; none while there are no records."""
+    done = command.run("control", folder, "--show", "--json")
+    found: dict[str, str] = json.loads(done.stdout)["settings"] if done.returncode == 0 else {}
+    return found
+
+
+def ask(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return command.run("control", folder, "--wait", str(PATIENCE_SECS), *arguments)
+
+
+def notes(folder: Path) -> list[str]:
+    return [note.text for note in lineage(folder, "note")]
+
+
+@pytest.fixture
+def training(tmp_path: Path) -> Any:
+    """Starts a training without an end."""
+    pytest.importorskip("mindspore")
+
+    def start(*arguments: str) -> tuple[Path, subprocess.Popen[str]]:
+        folder = tmp_path / "run"
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        process = command.start(folder, *arguments, program=[str(PROGRAM)], env=environment)
+        eventually(lambda: [*folder.glob("*lineage")] and statuses(folder))
+        return folder, process
+
+    return start
+
+
+def ended(process: subprocess.Popen[str]) -> str:
+    out, err = process.communicate(timeout=PATIENCE_SECS)
+    assert process.returncode == 0, err
+    return out
+
+
+def test_a_running_training_is_looked_at_closely_and_ended(training: Any) -> None:
+    folder, process = training()
+    assert settings(folder)["collect_freq"] == "10"
+    done = ask(folder, "--collect-freq", "1", "--histograms", ".*table", "--for", "30steps")
+    assert done.returncode == 0, done.stderr
+    answer = notes(folder)[0]
+    assert answer.endswith(": collect_freq 1, histograms .*table")
+    end = int(answer.split()[2].rstrip(":"))
+    eventually(lambda: notes(folder)[1:])
+    assert notes(folder)[1].startswith("collect_freq is 10 again")
+    # Everything in the span was recorded at each step, and nothing beyond.
+    eventually(lambda: max(scalars(folder, "loss/auto")), lambda step: step > end + 20)
+    steps = [step for step in scalars(folder, "loss/auto") if step >= end - 30]
+    assert steps[:30] == [*range(end - 30, end)]
+    assert all(step % 10 == 0 for step in steps[30:])
+    found = histograms(folder)
+    in_span = [step for step in found["head.weight/auto"] if end - 30 <= step < end]
+    assert in_span == []
+    assert [s for s in found["table.embedding_table/auto"] if end - 30 <= s < end] == steps[:30]
+
+    refused = ask(folder, "--histograms", "(")
+    assert refused.returncode == 1
+    assert "refused: histograms is invalid. Received: '('" in refused.stderr
+    assert settings(folder)["histograms"] == "the first 5 parameters"
+
+    done = ask(folder, "--tensors", "head", "--lineage", "incident=12", "--checkpoint", "now")
+    assert done.returncode == 0, done.stderr
+    assert settings(folder)["tensors"] == "head (changed)"
+    assert [*folder.glob("checkpoints/rank_0_step_*.ckpt")]
+    done = ask(folder, "--reset", "--flush", "--json")
+    assert json.loads(done.stdout)["ranks"]["0"]["text"] == "flush; reset"
+    assert settings(folder)["tensors"] == "none"
+
+    done = ask(folder, "--stop")
+    assert done.returncode == 0, done.stderr
+    assert ended(process).startswith("ended")
+    assert statuses(folder)[-1] == "STOPPED"
+    reason = lineage(folder, "train_lineage")[-1].run_state.reason
+    assert reason.startswith("rec-summary control, ")
+    [custom] = lineage(folder, "user_defined_info")
+    assert custom.user_info[0].map_int32["incident"] == 12
+    over = ask(folder, "--stop")
+    assert over.returncode == 1
+    assert "Expected: a training that is running" in over.stderr
+
+
+def test_a_training_that_waits_for_data_is_ended(training: Any) -> None:
+    folder, process = training("25")
+    eventually(lambda: max(scalars(folder, "loss/auto"), default=0), lambda step: step >= 20)
+    done = ask(folder, "--stop")
+    assert done.returncode == 0, done.stderr
+    assert ended(process).startswith("ended")
+    assert notes(folder) == ["stop"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="msrun")
+def test_all_ranks_apply_a_request_at_the_same_step(tmp_path: Path) -> None:
+    pytest.importorskip("mindspore")
+    folder = tmp_path / "run"
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    msrun = [
+        *("-m", "mindspore.parallel.cluster.run"),
+        *("--worker_num=2", "--local_worker_num=2", "--join=True"),
+        *(f"--master_port={unused_port()}", f"--log_dir={tmp_path / 'log'}"),
+        *(str(PROGRAM), str(folder)),
+    ]
+    process = command.start(
+        program=msrun, cwd=tmp_path, env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}
+    )
+    ranks = [f"*.{rank}.*_MS" for rank in (0, 1)]
+    eventually(lambda: all(any(f.stat().st_size > 5000 for f in folder.glob(r)) for r in ranks))
+    done = ask(folder, "--collect-freq", "1", "--for", "20steps", "--json")
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    every = {each["text"].split(":")[0] for each in answer["ranks"].values()}
+    assert every == {f"until step {answer['at_step'] + 20}"}
+    done = ask(folder, "--stop")
+    assert done.returncode == 0, done.stderr
+    process.communicate(timeout=PATIENCE_SECS)
+    assert process.returncode == 0
+    assert statuses(folder)[-1] == "STOPPED"
+
+
+def written(folder: Path, **state: Any) -> None:
+    """Writes the records of a training that says that it is running."""
+    writer = RunWriter(folder)
+    writer.write(MessageRecord(record_dirs.event(1, record_dirs.scalar("loss", 1.0))))
+    known = record_dirs.train(status=lineage_pb2.RunState.RUNNING, **state)
+    writer.write(MessageRecord(record_dirs.lineage(train_lineage=known)))
+    writer.close()
+
+
+def test_what_cannot_be_asked_is_said_before(tmp_path: Path) -> None:
+    written(tmp_path / "a")
+    written(tmp_path / "b")
+    one = tmp_path / "a"
+    nothing = command.run("control", one)
+    assert nothing.returncode == 2
+    assert "Nothing is asked for" in nothing.stderr
+    several = command.run("control", tmp_path, "--stop")
+    assert several.returncode == 2
+    assert "the record directory of one training" in command.flat(several.stderr)
+    span = command.run("control", one, "--collect-freq", "1", "--for", "5minutes")
+    assert span.returncode == 2
+    assert command.run("control", one, "--stop", "--for", "5steps").returncode == 2
+    assert command.run("control", one, "--lineage", "x").returncode == 2
+    other = command.run("control", one, "--stop")
+    assert other.returncode == 1
+    assert "SummaryCollector(control=True)" in command.flat(other.stderr)
+    assert not (one / NAME).exists()

@@ -1,0 +1,131 @@
+"""The file of requests: who may write it, and what it may hold."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from rec_summary.records.control import (
+    MOST_BYTES,
+    MOST_REQUESTS,
+    NAME,
+    Request,
+    add_request,
+    new_identity,
+    read_requests,
+    status_of,
+)
+
+
+def request(**what: object) -> Request:
+    return Request(id=new_identity(), author="a@b", time=1.0, **what)  # type: ignore[arg-type]
+
+
+def put(directory: Path, text: str, mode: int = 0o600) -> Path:
+    path = directory / NAME
+    path.write_text(text)
+    path.chmod(mode)
+    return path
+
+
+def test_requests_are_read_as_they_were_added(tmp_path: Path) -> None:
+    assert read_requests(str(tmp_path)) == ()
+    assert status_of(str(tmp_path)) is None
+    first = request(settings={"collect_freq": 1, "histograms": None}, steps=500, at_step=7)
+    add_request(str(tmp_path), first)
+    before = status_of(str(tmp_path))
+    second = request(actions=("stop", "flush"), lineage={"who": "me", "rate": 0.5})
+    add_request(str(tmp_path), second)
+    assert read_requests(str(tmp_path)) == (first, second)
+    assert status_of(str(tmp_path)) != before
+    assert (tmp_path / NAME).stat().st_mode & 0o777 == 0o600
+
+
+def test_of_many_requests_the_oldest_are_dropped(tmp_path: Path) -> None:
+    every = [request() for _ in range(MOST_REQUESTS + 2)]
+    for each in every:
+        add_request(str(tmp_path), each)
+    assert read_requests(str(tmp_path)) == tuple(every[2:])
+
+
+def test_a_request_that_is_too_large_is_not_added(tmp_path: Path) -> None:
+    huge = request(lineage={f"{n}": "x" * 1000 for n in range(90)})
+    with pytest.raises(ValueError, match="the size of the request is invalid"):
+        add_request(str(tmp_path), huge)
+    assert read_requests(str(tmp_path)) == ()
+
+
+def test_a_damaged_file_is_replaced(tmp_path: Path) -> None:
+    put(tmp_path, "{")
+    mine = request()
+    add_request(str(tmp_path), mine)
+    assert read_requests(str(tmp_path)) == (mine,)
+
+
+@pytest.mark.parametrize("mode", [0o620, 0o602, 0o666, 0o777])
+def test_a_file_that_others_may_write_is_refused(tmp_path: Path, mode: int) -> None:
+    put(tmp_path, '{"version": 1, "requests": []}', mode)
+    with pytest.raises(ValueError, match=rf"the mode of .*Received: {mode:04o}\."):
+        read_requests(str(tmp_path))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a file of another user")
+def test_a_file_of_another_user_is_refused(tmp_path: Path) -> None:
+    path = put(tmp_path, '{"version": 1, "requests": []}')
+    os.chown(path, 12345, 12345)
+    with pytest.raises(ValueError, match="the owner of"):
+        read_requests(str(tmp_path))
+    assert read_requests(str(tmp_path), user=12345) == ()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root acts for another user")
+def test_a_request_of_root_belongs_to_the_owner_of_the_directory(tmp_path: Path) -> None:
+    os.chown(tmp_path, 12345, 12345)
+    add_request(str(tmp_path), request())
+    assert (tmp_path / NAME).stat().st_uid == 12345
+
+
+def test_a_link_or_a_pipe_is_not_opened(tmp_path: Path) -> None:
+    target = put(tmp_path, '{"version": 1, "requests": []}').rename(tmp_path / "elsewhere")
+    (tmp_path / NAME).symlink_to(target)
+    with pytest.raises(OSError, match="link"):
+        read_requests(str(tmp_path))
+    (tmp_path / NAME).unlink()
+    os.mkfifo(tmp_path / NAME)
+    with pytest.raises(OSError, match="not a regular file"):
+        read_requests(str(tmp_path))
+
+
+VALID = {"id": "0" * 16, "author": "a", "time": 1.0}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[" * 5000,
+        '"\\ud800"',
+        json.dumps({"version": 2, "requests": []}),
+        json.dumps({"version": 1, "requests": [], "more": 1}),
+        json.dumps({"version": 1, "requests": [{**VALID, "id": "../x"}]}),
+        json.dumps({"version": 1, "requests": [{**VALID, "actions": ["shell"]}]}),
+        json.dumps({"version": 1, "requests": [{**VALID, "settings": {"x": [1]}}]}),
+        json.dumps({"version": 1, "requests": [{**VALID, "steps": 0}]}),
+        json.dumps({"version": 1, "requests": [{**VALID, "at_step": 1 << 70}]}),
+        json.dumps({"version": 1, "requests": [VALID] * (MOST_REQUESTS + 1)}),
+    ],
+)
+def test_other_content_is_refused(tmp_path: Path, text: str) -> None:
+    put(tmp_path, text)
+    with pytest.raises(ValueError, match=r"the content of .* is invalid"):
+        read_requests(str(tmp_path))
+
+
+def test_a_large_file_is_not_read(tmp_path: Path) -> None:
+    put(tmp_path, " " * (MOST_BYTES + 1))
+    with pytest.raises(ValueError, match=re.escape(f"at most {MOST_BYTES:,} bytes")):
+        read_requests(str(tmp_path))

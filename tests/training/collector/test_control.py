@@ -1,0 +1,205 @@
+"""Requests from outside: what they change, for how long, and what they cannot do."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("mindspore")
+
+from rec_summary import SummaryCollector
+from rec_summary.records.control import NAME, Request, add_request, new_identity
+from rec_summary.records.failures import Troubles
+from rec_summary.training.collector.control import SETTINGS, Control
+from tests.support.nets import Journal, bounded, click_model, stream
+from tests.support.training_records import lineage, scalars, statuses
+from tests.support.waiting import eventually
+
+
+def request(**what: Any) -> Request:
+    return Request(id=new_identity(), author="alice@host", time=1.0, **what)
+
+
+@pytest.fixture
+def begun(tmp_path: Path) -> Control:
+    """The control of a collector that has begun to record in `tmp_path`."""
+    control = Control(SummaryCollector(tmp_path)._options, Troubles())
+    control.begin(str(tmp_path))
+    return control
+
+
+def ask(control: Control, **what: Any) -> Request:
+    asked = request(**what)
+    assert control._directory is not None
+    add_request(control._directory, asked)
+    control.look()
+    return asked
+
+
+def texts(control: Control, step: int) -> list[str]:
+    return [each.note(step).note.text for each in control.apply(step)]
+
+
+def test_settings_last_for_their_span_and_go_back(begun: Control) -> None:
+    code = begun.options
+    ask(begun, settings={"collect_freq": 1, "histograms": ".*table"}, steps=10)
+    assert begun.options is code  # until a step applies it
+    assert begun.is_due(5)
+    assert texts(begun, 5) == ["until step 15: collect_freq 1, histograms .*table"]
+    assert begun.options.collect_freq == 1
+    assert begun.in_force()["collect_freq"] == "1 until step 15 (changed)"
+    assert [step for step in range(6, 16) if begun.is_due(step)] == [15]
+    [over] = texts(begun, 15)
+    assert over == "collect_freq is 10 again, histograms is the first 5 parameters again"
+    assert begun.options == code
+    assert not begun.is_due(1 << 50)
+
+
+def test_changes_lie_on_each_other(begun: Control) -> None:
+    ask(begun, settings={"collect_freq": 5})
+    ask(begun, settings={"collect_freq": 1}, steps=10)
+    begun.apply(100)
+    assert begun.options.collect_freq == 1
+    assert texts(begun, 110) == ["collect_freq is 5 again"]
+    ask(begun, actions=("reset",))
+    assert texts(begun, 111) == ["reset"]
+    assert begun.options.collect_freq == 10
+
+
+def test_a_request_waits_for_its_step_and_says_when_it_is_late(begun: Control) -> None:
+    ask(begun, settings={"collect_freq": 1}, at_step=50, steps=10)
+    assert texts(begun, 40) == []
+    assert [step for step in range(41, 51) if begun.is_due(step)] == [50]
+    assert texts(begun, 50) == ["until step 60: collect_freq 1"]
+    ask(begun, settings={"collect_freq": 2}, at_step=60, steps=10)
+    [_, late] = texts(begun, 63)
+    # It ends at the step at which it ends on the other ranks.
+    assert late == "until step 70: collect_freq 2 (3 steps late: it was meant for all ranks)"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"collect_freq": 0},
+        {"collect_freq": "1"},
+        {"collect_freq": True},
+        {"collect_tensor_freq": -1},
+        {"histograms": "("},
+        {"tensors": 1},
+        {"summary_dir": "elsewhere"},
+    ],
+)
+def test_an_invalid_setting_is_refused_as_a_whole(
+    begun: Control, settings: dict[str, object]
+) -> None:
+    code = begun.options
+    ask(begun, settings={"collect_tensor_freq": 7, **settings}, actions=("stop",))
+    [applied] = begun.apply(1)
+    assert applied.why_not is not None
+    assert "Expected: " in applied.why_not
+    assert begun.options == code
+    assert begun.wanted_stop is None
+
+
+def test_every_change_is_undone_exactly(begun: Control) -> None:
+    # Whatever comes in which order: behind all spans, the options are those of the code.
+    code, chance = begun.options, random.Random(1)
+    values = {"collect_freq": 3, "collect_tensor_freq": 4, "histograms": "a", "tensors": "b"}
+    assert values.keys() == SETTINGS.keys()
+    for step in range(1, 200):
+        if chance.random() < 0.2:
+            name = chance.choice([*values])
+            ask(begun, settings={name: values[name]}, steps=chance.randint(1, 30))
+        if begun.is_due(step):
+            begun.apply(step)
+    begun.apply(1000)
+    assert begun.options == code
+    assert not begun.is_due(10**9)
+
+
+def test_requests_to_an_earlier_training_are_not_applied(tmp_path: Path) -> None:
+    add_request(str(tmp_path), request(actions=("stop",)))
+    control = Control(SummaryCollector(tmp_path)._options, Troubles())
+    control.begin(str(tmp_path))
+    control.look()
+    assert not control.is_due(1)
+    ask(control, actions=("flush",))
+    assert texts(control, 1) == ["flush"]
+    control.look()
+    assert not control.is_due(2)  # each is applied once
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"version": 3, "requests": []}'])
+def test_an_invalid_file_changes_nothing_and_is_reported_once(begun: Control, content: str) -> None:
+    path = Path(begun._directory or "", NAME)
+    path.write_text(content)
+    path.chmod(0o600)
+    for _ in range(3):
+        begun.look()
+    assert begun._troubles.counts == {"control": 1}
+    assert not begun.is_due(1)
+    ask(begun, actions=("flush",))
+    assert texts(begun, 1) == ["flush"]
+
+
+def test_a_foreign_file_changes_nothing(begun: Control) -> None:
+    add_request(begun._directory or "", request(actions=("stop",)))
+    os.chmod(Path(begun._directory or "", NAME), 0o660)
+    begun.look()
+    assert begun._troubles.counts == {"control": 1}
+    assert not begun.is_due(1)
+
+
+class Asks(Journal):
+    """Makes a request at a step, and waits until the collector has read it."""
+
+    def __init__(self, folder: Path, collector: SummaryCollector, step: int, **what: Any) -> None:
+        super().__init__(stop_after=60)
+        self._folder, self._collector, self._step, self._what = folder, collector, step, what
+
+    def on_train_step_end(self, run_context: Any) -> None:
+        super().on_train_step_end(run_context)
+        if run_context.original_args().cur_step_num == self._step:
+            add_request(str(self._folder), request(**self._what))
+            control = self._collector._control
+            assert control is not None
+            eventually(lambda: control.is_due(self._step))
+
+
+def test_what_was_changed_is_recorded_with_step_and_author(tmp_path: Path) -> None:
+    collector = SummaryCollector(tmp_path, collect_freq=20)
+    asks = Asks(tmp_path, collector, 30, settings={"collect_freq": 1}, steps=5)
+    click_model().online_train(stream(), callbacks=[asks, collector])
+    assert [*scalars(tmp_path, "loss/auto")] == [1, 20, *range(30, 35), 40, 60]
+    asked, over = lineage(tmp_path, "note")
+    assert (asked.author, asked.kind, asked.text) == (
+        "alice@host",
+        "control",
+        "until step 35: collect_freq 1",
+    )
+    assert over.text == "collect_freq is 20 again"
+    states = [each.run_state for each in lineage(tmp_path, "train_lineage")]
+    shown = [state.settings["collect_freq"] for state in states]
+    assert "1 until step 35 (changed)" in shown
+    assert shown[-1] == "20"
+
+
+def test_mindspores_own_loop_is_ended_as_well(tmp_path: Path) -> None:
+    collector = SummaryCollector(tmp_path)
+    asks = Asks(tmp_path, collector, 3, actions=("stop",))
+    click_model().train(2, bounded(10), callbacks=[asks, collector], dataset_sink_mode=False)
+    last = lineage(tmp_path, "train_lineage")[-1].run_state
+    assert statuses(tmp_path)[-1] == "STOPPED"
+    assert (last.step, last.reason) == (3, "rec-summary control, alice@host")
+
+
+def test_control_can_be_turned_off(tmp_path: Path) -> None:
+    collector = SummaryCollector(tmp_path, control=False)
+    click_model().train(1, bounded(2), callbacks=[collector], dataset_sink_mode=False)
+    assert not lineage(tmp_path, "train_lineage")[-1].run_state.settings
+    with pytest.raises(TypeError, match="control is invalid"):
+        SummaryCollector(tmp_path, control=1)  # type: ignore[arg-type]
