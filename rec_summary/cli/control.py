@@ -209,7 +209,8 @@ def _request(run: Run, state: RunState, **what: Any) -> Request:
         known = positions(run)
         missing = sorted(set(range(state.rank_size)) - known.keys())
         if known:
-            at_step = 1 + max(each.step_at(now + _MARGIN_SECS) for each in known.values())
+            # The next step is the first one that ends later; one more, as steps differ.
+            at_step = 2 + max(each.step_at(now + _MARGIN_SECS) for each in known.values())
         if missing or any(not each.rate for each in known.values()):
             click.echo(
                 "rec-summary control: it cannot be known where all ranks are (ranks without "

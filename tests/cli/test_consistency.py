@@ -101,6 +101,7 @@ def test_a_source_that_is_not_there_is_no_traceback(name: str, tmp_path: Path) -
         "landscape": ["--model", "no:thing"],
         "tail": ["--once"],
         "watch": ["--once"],
+        "control": ["--show"],
     }
     if name == "landscape":
         pytest.importorskip("mindspore")

@@ -29,8 +29,8 @@ class Position(NamedTuple):
     rate: float
 
     def step_at(self, wall_time: float) -> int:
-        """Returns the step that the rank will have reached at a time, at this rate."""
-        return self.step + round(max(wall_time - self.wall_time, 0.0) * self.rate)
+        """Returns the last step that the rank will have ended at a time, at this rate."""
+        return self.step + int(max(wall_time - self.wall_time, 0.0) * self.rate)
 
 
 def positions(run: Run) -> dict[int, Position]:

@@ -149,7 +149,7 @@ class Control:
 
     Attributes:
         options: The options in force.
-        wanted_stop: A request to stop that no step has taken for a second, if there is one.
+        wanted_stop: A request to stop at the next step, if none has come for a second.
     """
 
     def __init__(self, options: CollectorOptions, troubles: Troubles) -> None:
@@ -181,10 +181,13 @@ class Control:
 
     def look(self) -> None:
         """Looks for new requests; the writer's thread calls this."""
-        self.wanted_stop = next(
-            (each for each, why in list(self._arrived) if "stop" in each.actions and why is None),
-            None,
+        # Ranks that stop at different steps would wait for each other for ever.
+        stops = (
+            each
+            for each, why_not in list(self._arrived)
+            if "stop" in each.actions and each.at_step is None and why_not is None
         )
+        self.wanted_stop = next(stops, None)
         if self._directory is None:
             return
         status = status_of(self._directory)

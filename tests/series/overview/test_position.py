@@ -1,0 +1,46 @@
+"""Where a rank is, read from the end of its newest file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rec_summary.records.reading.runs import find_runs
+from rec_summary.records.writing.run_writer import RunWriter
+from rec_summary.records.writing.task import MessageRecord
+from rec_summary.series.overview.position import Position, positions
+from tests.support.record_dirs import START, event, scalar
+
+
+def write(directory: Path, steps: list[tuple[int, float]], rank: int = 0) -> None:
+    writer = RunWriter(directory, rank)
+    for step, at in steps:
+        writer.write(MessageRecord(event(step, scalar("loss", 1.0), at=START + at)))
+    writer.close()
+
+
+def test_each_rank_is_where_its_last_record_is(tmp_path: Path) -> None:
+    write(tmp_path, [(10, 0.0), (20, 5.0), (30, 10.0)])
+    write(tmp_path, [(40, 1.0)], rank=1)
+    write(tmp_path, [], rank=2)
+    [run] = find_runs(tmp_path)
+    found = positions(run)
+    assert found == {0: Position(30, START + 10, 2.0), 1: Position(40, START + 1, 0.0)}
+    assert found[0].step_at(START + 14.9) == 39
+    assert found[0].step_at(START) == 30
+
+
+def test_of_a_restart_only_what_follows_counts(tmp_path: Path) -> None:
+    write(tmp_path, [(900, 0.0), (1000, 1.0), (10, 50.0), (20, 60.0)])
+    [run] = find_runs(tmp_path)
+    assert positions(run)[0] == Position(20, START + 60, 1.0)
+
+
+def test_of_a_large_file_only_the_end_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, [(step, step / 4) for step in range(1, 3000)])
+    monkeypatch.setattr("rec_summary.series.overview.position._TAIL_BYTES", 1000)
+    [run] = find_runs(tmp_path)
+    assert positions(run)[0] == pytest.approx((2999, START + 2999 / 4, 4.0))
