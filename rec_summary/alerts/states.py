@@ -24,15 +24,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from rec_summary.alerts.rules import (
-    COMPARISONS,
-    Change,
-    Compare,
-    NotFinite,
-    Rule,
-    Silence,
-    float32,
-)
+from rec_summary.alerts.rules import COMPARISONS, Change, Compare, NotFinite, Rule, Silence, float32
 from rec_summary.alerts.windows import Window
 from rec_summary.series.batch import Columns, Floats, Integers, concatenated, rows_of
 

@@ -9,13 +9,7 @@ import click
 
 from rec_summary.cli import options
 from rec_summary.cli.command import RecordsCommand, choose_runs
-from rec_summary.cli.output import (
-    count_of,
-    one_line,
-    print_json,
-    print_problems,
-    reading_progress,
-)
+from rec_summary.cli.output import count_of, one_line, print_json, print_problems, reading_progress
 from rec_summary.errors import three_part
 
 EXAMPLES: Final = """\b

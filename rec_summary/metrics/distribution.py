@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from rec_summary.errors import three_part
 from rec_summary.metrics.hashing import hash_strings, mix
-from rec_summary.metrics.state import Arrays, State, check_int, register, take, take_int, take_sums
+from rec_summary.metrics.state import State, Stored, check_int, register
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -147,20 +147,15 @@ class Distribution(State):
         return Distribution(self.edges, self.buckets, self.categories)
 
     @classmethod
-    def from_arrays(cls, arrays: Arrays) -> Self:
-        """Returns the distribution of these arrays.
-
-        Raises:
-            ValueError: The arrays do not describe a distribution.
-        """
-        edges = take(arrays, "edges", np.float64, (None,))
-        buckets = take_int(arrays, "buckets", 0, _MOST_BUCKETS)
+    def _restored(cls, arrays: Stored) -> Self:
+        edges = arrays.take("edges", np.float64, (None,))
+        buckets = arrays.integer("buckets", 0, _MOST_BUCKETS)
         if "counts" in arrays and arrays["counts"].dtype == np.int64:
             # Of an earlier version, which knew neither categories nor weights.
             new = cls(edges, buckets)
-            new.take_counts(take_sums(arrays, "counts", np.int64, new.counts.shape))
+            new.take_counts(arrays.sums("counts", np.int64, new.counts.shape))
             return new
-        new = cls(edges, buckets, take(arrays, "categories", np.int64, (None,)))
+        new = cls(edges, buckets, arrays.take("categories", np.int64, (None,)))
         new._take_contents(arrays)
         return new
 

@@ -29,13 +29,11 @@ from rec_summary.metrics.state import (
     Array,
     Arrays,
     State,
+    Stored,
     check_int,
     check_same,
     nested,
     register,
-    take,
-    take_sums,
-    unnested,
 )
 
 if TYPE_CHECKING:
@@ -137,12 +135,6 @@ class Drift(State):
                 what = f"The reference of {name!r} of a state to merge"
                 raise ValueError(three_part(what, theirs.counts, f"{mine.counts}"))
 
-    def copy(self) -> Self:
-        """Returns an independent copy; the reference is shared."""
-        new = super().copy()
-        new.window = {name: window.copy() for name, window in self.window.items()}
-        return new
-
     def arrays(self) -> dict[str, Array]:
         """Returns the reference and the counts of the window."""
         found = reference_arrays(self.reference)
@@ -151,20 +143,15 @@ class Drift(State):
         return found
 
     @classmethod
-    def from_arrays(cls, arrays: Arrays) -> Self:
-        """Returns the state of these arrays.
-
-        Raises:
-            ValueError: The arrays do not describe such a state.
-        """
+    def _restored(cls, arrays: Stored) -> Self:
         new = cls(reference_from_arrays(arrays))
         for name, bins in new.reference.items():
             key = f"window.{name}"
             if key in arrays and arrays[key].dtype == np.int64:  # of an earlier version
-                counts = take_sums(arrays, key, np.int64, bins.counts.shape)
+                counts = arrays.sums(key, np.int64, bins.counts.shape)
                 new.window[name].take_counts(counts)
             else:
-                sums = take_sums(arrays, key, np.float64, (bins.counts.size + 1,))
+                sums = arrays.sums(key, np.float64, (bins.counts.size + 1,))
                 new.window[name].counts, new.window[name].squares = sums[:-1], sums[-1:]
         return new
 
@@ -187,11 +174,12 @@ def reference_from_arrays(arrays: Arrays) -> dict[str, Distribution]:
     Raises:
         ValueError: The arrays do not describe a reference.
     """
-    names = take(arrays, "columns", np.str_, (None,)).tolist()
+    stored = Stored(arrays)
+    names = stored.take("columns", np.str_, (None,)).tolist()
     if len(set(names)) < len(names):
         raise ValueError(three_part("The array 'columns' of a state", names, "different names"))
     return {
-        name: Distribution.from_arrays(unnested(f"reference.{number}", arrays))
+        name: Distribution.from_arrays(stored.part(f"reference.{number}"))
         for number, name in enumerate(names)
     }
 
@@ -294,30 +282,18 @@ class ReferenceBuilder(State):
         return found
 
     @classmethod
-    def from_arrays(cls, arrays: Arrays) -> Self:
-        """Returns the state of these arrays.
-
-        Raises:
-            ValueError: The arrays do not describe such a state.
-        """
-        *settings, have = take_sums(arrays, "settings", np.int64, (4,)).tolist()
+    def _restored(cls, arrays: Stored) -> Self:
+        *settings, have = arrays.sums("settings", np.int64, (4,)).tolist()
         new = cls(*settings)
         new._have = have
-        weights = take(arrays, "weights", np.float64, (None,), finite=False)
+        weights = arrays.take("weights", np.float64, (None,), finite=False)
         new._weights = [weights] if weights.size else []
-        for number, name in enumerate(take(arrays, "columns", np.str_, (None,)).tolist()):
+        for number, name in enumerate(arrays.take("columns", np.str_, (None,)).tolist()):
             key = f"values.{number}"
             values = arrays.get(key)
             if values is None or values.ndim != 1 or values.dtype.kind not in "iubf":
                 raise ValueError(three_part(f"The array {key!r} of a state", values, "numbers"))
             new._columns[name] = [values.copy()]
-        return new
-
-    def copy(self) -> Self:
-        """Returns an independent copy."""
-        new = super().copy()
-        new._columns = {name: list(parts) for name, parts in self._columns.items()}
-        new._weights = list(self._weights)
         return new
 
 

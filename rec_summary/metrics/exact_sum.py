@@ -14,15 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rec_summary.errors import three_part
-from rec_summary.metrics.state import (
-    Array,
-    Arrays,
-    Floats,
-    Scalable,
-    check_factor,
-    register,
-    take,
-)
+from rec_summary.metrics.state import Array, Floats, Scalable, Stored, check_factor, register
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -114,13 +106,8 @@ class ExactSum(Scalable):
         return {"units": np.frombuffer(data, np.uint8).copy()}
 
     @classmethod
-    def from_arrays(cls, arrays: Arrays) -> Self:
-        """Returns the sum of these arrays.
-
-        Raises:
-            ValueError: The arrays do not describe a sum.
-        """
-        data = take(arrays, "units", np.uint8, (None,))
+    def _restored(cls, arrays: Stored) -> Self:
+        data = arrays.take("units", np.uint8, (None,))
         if not 1 <= len(data) <= 1024:
             raise ValueError(three_part("The size of an exact sum", len(data), "1 to 1024 bytes"))
         return cls(int.from_bytes(data.tobytes(), "little", signed=True))

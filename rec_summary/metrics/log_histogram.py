@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rec_summary.errors import three_part
-from rec_summary.metrics.state import Array, Arrays, State, register, take
+from rec_summary.metrics.state import Array, State, Stored, register
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -101,15 +101,10 @@ class LogHistogram(State):
         }
 
     @classmethod
-    def from_arrays(cls, arrays: Arrays) -> Self:
-        """Returns the histogram of these arrays.
-
-        Raises:
-            ValueError: The arrays do not describe a histogram.
-        """
-        new = cls(*take(arrays, "settings", np.float64, (3,)).tolist())
+    def _restored(cls, arrays: Stored) -> Self:
+        new = cls(*arrays.take("settings", np.float64, (3,)).tolist())
         new._take_contents(arrays)
-        least, largest = take(arrays, "extremes", np.float64, (2,), finite=False).tolist()
+        least, largest = arrays.take("extremes", np.float64, (2,), finite=False).tolist()
         if not (least <= largest if new.count else (least, largest) == (math.inf, -math.inf)):
             raise ValueError(
                 three_part("The array 'extremes' of a state", (least, largest), "the extremes")

@@ -68,10 +68,7 @@ class State:
     def copy(self) -> Self:
         """Returns an independent copy."""
         new = copy.copy(self)
-        for name in self._sums:
-            setattr(new, name, copy.copy(getattr(self, name)))
-        for name in self._parts:
-            setattr(new, name, getattr(self, name).copy())
+        vars(new).update({name: _copied(value) for name, value in vars(self).items()})
         return new
 
     def arrays(self) -> dict[str, Array]:
@@ -95,7 +92,12 @@ class State:
         Raises:
             ValueError: An array is missing, has another type or shape, or is impossible.
         """
-        state = cls()
+        return cls._restored(Stored(arrays))
+
+    @classmethod
+    def _restored(cls, arrays: Stored) -> Self:
+        """Returns the state of stored arrays; its settings are ints."""
+        state = cls(*(arrays.integer(name.lstrip("_")) for name in cls._settings))
         state._take_contents(arrays)
         return state
 
@@ -108,17 +110,17 @@ class State:
         for name in self._parts:
             getattr(self, name)._add(getattr(other, name))
 
-    def _take_contents(self, arrays: Arrays) -> None:
+    def _take_contents(self, arrays: Stored) -> None:
         """Replaces the sums and the parts of an empty state by stored ones."""
         for name in self._sums:
             stored, empty = name.lstrip("_"), getattr(self, name)
             if isinstance(empty, int):
-                setattr(self, name, take_int(arrays, stored))
+                setattr(self, name, arrays.integer(stored))
             else:
-                setattr(self, name, take_sums(arrays, stored, empty.dtype, empty.shape))
+                setattr(self, name, arrays.sums(stored, empty.dtype, empty.shape))
         for name in self._parts:
-            part = type(getattr(self, name)).from_arrays(unnested(name.lstrip("_"), arrays))
-            setattr(self, name, part)
+            part = arrays.part(name.lstrip("_"))
+            setattr(self, name, type(getattr(self, name)).from_arrays(part))
 
 
 class Scalable(State):
@@ -206,69 +208,96 @@ def check_factor(factor: float) -> float:
     return float(factor)
 
 
+def _copied(value: Any) -> Any:
+    """Returns an independent copy of the contents of a state; elements of lists never change."""
+    if isinstance(value, State | np.ndarray | list):
+        return value.copy()
+    if isinstance(value, dict):
+        return {key: _copied(each) for key, each in value.items()}
+    return value
+
+
 def to_array(value: Any) -> Array:
     """Returns a setting or a sum as an array to be stored; ints become int64."""
     return np.array(value, np.int64 if isinstance(value, int) else None)
 
 
-def take(
-    arrays: Arrays,
-    name: str,
-    dtype: npt.DTypeLike,
-    shape: tuple[int | None, ...] = (),
-    *,
-    finite: bool = True,
-) -> Array:
-    """Returns a checked copy of one of the arrays of a state.
+class Stored(dict[str, Array]):
+    """The stored arrays of a state; what they give is checked."""
 
-    Args:
-        arrays: The stored arrays.
-        name: The name of the array.
-        dtype: The required dtype; strings of any length are one dtype.
-        shape: The required shape; None stands for any size.
-        finite: Whether floats must be finite.
+    def take(
+        self,
+        name: str,
+        dtype: npt.DTypeLike,
+        shape: tuple[int | None, ...] = (),
+        *,
+        finite: bool = True,
+    ) -> Array:
+        """Returns a copy of one of the arrays.
 
-    Raises:
-        ValueError: The array is missing, has another dtype or shape, or is not finite.
-    """
-    if name not in arrays:
-        raise ValueError(three_part("The arrays of a state", sorted(arrays), f"{name!r} in them"))
-    array = np.asarray(arrays[name])
-    wanted = np.dtype(dtype)
-    what = f"The array {name!r} of a state"
-    same_type = array.dtype == wanted or array.dtype.kind == wanted.kind == "U"
-    if not same_type or not (
-        array.ndim == len(shape)
-        and all(want in (None, size) for size, want in zip(array.shape, shape, strict=True))
-    ):
-        received = f"{array.dtype} of shape {array.shape}"
-        raise ValueError(three_part(what, received, f"{wanted} of shape {shape}"))
-    if finite and wanted.kind == "f" and not np.isfinite(array).all():
-        raise ValueError(three_part(what, array, "finite numbers"))
-    return array.copy()
+        Args:
+            name: The name of the array.
+            dtype: The required dtype; strings of any length are one dtype.
+            shape: The required shape; None stands for any size.
+            finite: Whether floats must be finite.
 
+        Raises:
+            ValueError: The array is missing, has another dtype or shape, or is not finite.
+        """
+        if name not in self:
+            raise ValueError(three_part("The arrays of a state", sorted(self), f"{name!r} in them"))
+        array = np.asarray(self[name])
+        wanted = np.dtype(dtype)
+        what = f"The array {name!r} of a state"
+        same_type = array.dtype == wanted or array.dtype.kind == wanted.kind == "U"
+        if not same_type or not (
+            array.ndim == len(shape)
+            and all(want in (None, size) for size, want in zip(array.shape, shape, strict=True))
+        ):
+            received = f"{array.dtype} of shape {array.shape}"
+            raise ValueError(three_part(what, received, f"{wanted} of shape {shape}"))
+        if finite and wanted.kind == "f" and not np.isfinite(array).all():
+            raise ValueError(three_part(what, array, "finite numbers"))
+        return array.copy()
 
-def take_sums(
-    arrays: Arrays, name: str, dtype: npt.DTypeLike, shape: tuple[int | None, ...]
-) -> Array:
-    """Returns a stored array of counts or weights, none of them below 0.
+    def sums(self, name: str, dtype: npt.DTypeLike, shape: tuple[int | None, ...]) -> Array:
+        """Returns an array of counts or weights, none of them below 0.
 
-    Raises:
-        ValueError: The array is anything else.
-    """
-    array = take(arrays, name, dtype, shape)
-    if (array < 0).any():
-        raise ValueError(three_part(f"The array {name!r} of a state", array, "nothing below 0"))
-    return array
+        Raises:
+            ValueError: The array is anything else.
+        """
+        array = self.take(name, dtype, shape)
+        if (array < 0).any():
+            raise ValueError(three_part(f"The array {name!r} of a state", array, "nothing below 0"))
+        return array
 
+    def integer(self, name: str, low: int = 0, high: int = LARGEST) -> int:
+        """Returns an int from `low` to `high`.
 
-def take_int(arrays: Arrays, name: str, low: int = 0, high: int = LARGEST) -> int:
-    """Returns a stored int from `low` to `high`.
+        Raises:
+            ValueError: The array is anything else.
+        """
+        return check_int(
+            f"The array {name!r} of a state", int(self.take(name, np.int64)), low, high
+        )
 
-    Raises:
-        ValueError: The array is anything else.
-    """
-    return check_int(f"The array {name!r} of a state", int(take(arrays, name, np.int64)), low, high)
+    def optional(self, name: str) -> int | None:
+        """Returns an int that `optional_array` stored.
+
+        Raises:
+            ValueError: The array is anything else.
+        """
+        found = self.take(name, np.int64, (None,)).tolist()
+        if len(found) > 1:
+            raise ValueError(three_part(f"The array {name!r} of a state", found, "one int or none"))
+        return int(found[0]) if found else None
+
+    def part(self, name: str) -> Stored:
+        """Returns the arrays of a part, which `nested` put under `name`."""
+        start = f"{name}."
+        return Stored(
+            {key[len(start) :]: each for key, each in self.items() if key.startswith(start)}
+        )
 
 
 def optional_array(value: int | None) -> Array:
@@ -276,24 +305,6 @@ def optional_array(value: int | None) -> Array:
     return np.array([] if value is None else [value], np.int64)
 
 
-def take_optional(arrays: Arrays, name: str) -> int | None:
-    """Returns an int that `optional_array` stored.
-
-    Raises:
-        ValueError: The array is anything else.
-    """
-    found = take(arrays, name, np.int64, (None,)).tolist()
-    if len(found) > 1:
-        raise ValueError(three_part(f"The array {name!r} of a state", found, "one int or none"))
-    return int(found[0]) if found else None
-
-
 def nested(prefix: str, arrays: Arrays) -> dict[str, Array]:
     """Returns the arrays of a part, with `prefix` and a dot before every name."""
     return {f"{prefix}.{name}": array for name, array in arrays.items()}
-
-
-def unnested(prefix: str, arrays: Arrays) -> dict[str, Array]:
-    """Returns the arrays that `nested` put under `prefix`."""
-    start = f"{prefix}."
-    return {name[len(start) :]: a for name, a in arrays.items() if name.startswith(start)}

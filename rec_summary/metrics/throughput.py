@@ -12,16 +12,7 @@ import numpy.typing as npt
 
 from rec_summary.errors import three_part
 from rec_summary.metrics.log_histogram import LogHistogram
-from rec_summary.metrics.state import (
-    Array,
-    Arrays,
-    State,
-    nested,
-    register,
-    take,
-    take_sums,
-    unnested,
-)
+from rec_summary.metrics.state import Array, State, Stored, nested, register
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -171,22 +162,17 @@ class Throughput(State):
         }
 
     @classmethod
-    def from_arrays(cls, arrays: Arrays) -> Self:
-        """Returns the state of these arrays.
-
-        Raises:
-            ValueError: The arrays do not describe such a state.
-        """
+    def _restored(cls, arrays: Stored) -> Self:
         new = cls()
         # Merging checks that the bounds of the histograms are the same.
-        new._steps.merge(LogHistogram.from_arrays(unnested("steps", arrays)))
-        new._lags.merge(LogHistogram.from_arrays(unnested("lags", arrays)))
-        sums = take_sums(arrays, "sums", np.int64, (5,)).tolist()
+        new._steps.merge(LogHistogram.from_arrays(arrays.part("steps")))
+        new._lags.merge(LogHistogram.from_arrays(arrays.part("lags")))
+        sums = arrays.sums("sums", np.int64, (5,)).tolist()
         new._samples, new._nanoseconds, new._waited, new._future, new._undated = sums
         if new._waited > new._nanoseconds or new._future > new._lags.count:
             expected = "parts of at most the whole"
             raise ValueError(three_part("The array 'sums' of a state", sums, expected))
-        events = take(arrays, "events", np.float64, (None,), finite=False).tolist()
+        events = arrays.take("events", np.float64, (None,), finite=False).tolist()
         if len(events) == 2:  # an earlier version did not store the time of the latest step
             events.append(-math.inf)
         if len(events) != 3:

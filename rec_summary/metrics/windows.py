@@ -16,20 +16,17 @@ import numpy as np
 from rec_summary.errors import three_part
 from rec_summary.metrics.state import (
     Array,
-    Arrays,
     Scalable,
     State,
     StateT,
+    Stored,
     check_int,
     check_same,
     kind_of,
     nested,
     register,
     restore,
-    take,
-    take_int,
     to_array,
-    unnested,
 )
 
 if TYPE_CHECKING:
@@ -99,12 +96,6 @@ class Window(State, Generic[StateT]):
             return only.copy()
         return self._sum(self._buckets[number] for number in sorted(self._buckets))
 
-    def copy(self) -> Self:
-        """Returns an independent copy."""
-        other = super().copy()
-        other._buckets = {number: state.copy() for number, state in self._buckets.items()}
-        return other
-
     def arrays(self) -> dict[str, Array]:
         """Returns the settings, ``seen``, and the arrays of an empty state and of each bucket."""
         return {
@@ -117,15 +108,10 @@ class Window(State, Generic[StateT]):
         }
 
     @classmethod
-    def from_arrays(cls, arrays: Arrays) -> Self:
-        """Returns the window of these arrays; the module of its states must be imported.
-
-        Raises:
-            ValueError: The arrays do not describe a window of this class.
-        """
-        empty = restore(str(take(arrays, "kind", "U")), unnested("empty", arrays))
-        window = cls._restored(empty, take_int(arrays, "size", 1), take_int(arrays, "panes", 1))
-        window.seen = take_int(arrays, "seen")
+    def _restored(cls, arrays: Stored) -> Self:
+        empty = restore(str(arrays.take("kind", "U")), arrays.part("empty"))
+        window = cls._with_settings(empty, arrays.integer("size", 1), arrays.integer("panes", 1))
+        window.seen = arrays.integer("seen")
         window._buckets = window._from_arrays("pane", arrays)
         for number in window._buckets:
             if not max(0, window._oldest()) <= number <= window._newest():
@@ -133,7 +119,7 @@ class Window(State, Generic[StateT]):
         return window
 
     @classmethod
-    def _restored(cls, empty: Any, size: int, count: int) -> Self:
+    def _with_settings(cls, empty: Any, size: int, count: int) -> Self:
         """Returns an empty window with stored settings."""
         raise NotImplementedError
 
@@ -158,11 +144,11 @@ class Window(State, Generic[StateT]):
             self.seen, start = self.seen + part, start + part
             self._forget()
 
-    def _from_arrays(self, prefix: str, arrays: Arrays) -> dict[int, StateT]:
+    def _from_arrays(self, prefix: str, arrays: Stored) -> dict[int, StateT]:
         """Returns the numbered states that `_to_arrays` stored."""
         states: dict[int, StateT] = {}
-        for number in take(arrays, f"{prefix}_numbers", np.int64, (None,)).tolist():
-            state = restore(kind_of(self._empty), unnested(f"{prefix}{number}", arrays))
+        for number in arrays.take(f"{prefix}_numbers", np.int64, (None,)).tolist():
+            state = restore(kind_of(self._empty), arrays.part(f"{prefix}{number}"))
             self._empty.check_mergeable(state)
             states[number] = cast("StateT", state)
         return states
@@ -207,7 +193,7 @@ class Lifetime(Window[StateT]):
         super().__init__(empty, 1 << 62, 1)
 
     @classmethod
-    def _restored(cls, empty: Any, size: int, count: int) -> Self:
+    def _with_settings(cls, empty: Any, size: int, count: int) -> Self:
         check_same("The size and number of buckets", (1 << 62, 1), (size, count))
         return cls(empty)
 
@@ -258,7 +244,7 @@ class LastExamples(Window[StateT]):
         return new
 
     @classmethod
-    def _restored(cls, empty: Any, size: int, count: int) -> Self:
+    def _with_settings(cls, empty: Any, size: int, count: int) -> Self:
         return cls(empty, size * count, count)
 
 
@@ -307,24 +293,13 @@ class Decayed(Window[StateT]):
         steps = ((self._open[s], 2.0 ** (s / self._size - now)) for s in sorted(self._open))
         return self._sum(_scaled(*each) for parts in (buckets, steps) for each in parts)
 
-    def copy(self) -> Self:
-        """Returns an independent copy."""
-        other = super().copy()
-        other._open = {start: state.copy() for start, state in self._open.items()}
-        return other
-
     def arrays(self) -> dict[str, Array]:
         """Returns the arrays of a window, and those of the open steps."""
         return {**super().arrays(), **_to_arrays("open", self._open)}
 
     @classmethod
-    def from_arrays(cls, arrays: Arrays) -> Self:
-        """Returns the window of these arrays; the module of its states must be imported.
-
-        Raises:
-            ValueError: The arrays do not describe a window of this class.
-        """
-        window = super().from_arrays(arrays)
+    def _restored(cls, arrays: Stored) -> Self:
+        window = super()._restored(arrays)
         window._open = window._from_arrays("open", arrays)
         for start in window._open:
             oldest = max(0, window._oldest()) * window._size
@@ -333,7 +308,7 @@ class Decayed(Window[StateT]):
         return window
 
     @classmethod
-    def _restored(cls, empty: Any, size: int, count: int) -> Self:
+    def _with_settings(cls, empty: Any, size: int, count: int) -> Self:
         check_same("The number of buckets", cls.HALF_LIVES, count)
         return cls(empty, size)
 

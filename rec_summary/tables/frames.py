@@ -16,11 +16,7 @@ from rec_summary.records.reading.runs import Run, find_runs
 from rec_summary.records.remote import to_place
 from rec_summary.series.batch import Columns, Recorded, concatenated, rows_of
 from rec_summary.series.limits import MOST_CELLS
-from rec_summary.series.options import (
-    ArgumentError,
-    ExportOptions,
-    Selection,
-)
+from rec_summary.series.options import ArgumentError, ExportOptions, Selection
 from rec_summary.series.overview.choice import check_tags, chosen_runs
 from rec_summary.series.overview.rows import column_names, rows
 from rec_summary.series.report import Problem, Report

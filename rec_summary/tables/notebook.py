@@ -16,14 +16,7 @@ import numpy as np
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.batch import by_tag
 from rec_summary.series.options import Selection
-from rec_summary.series.overview.rows import (
-    DETAILS,
-    TIMES,
-    Row,
-    column_names,
-    rows_of,
-    stated_row,
-)
+from rec_summary.series.overview.rows import DETAILS, TIMES, Row, column_names, rows_of, stated_row
 from rec_summary.series.overview.statistics import ScalarSeries, relative_heights
 from rec_summary.series.report import Report
 from rec_summary.series.text import printable, utc, valid

@@ -1,33 +1,22 @@
 import numpy as np
 import pytest
 
-from rec_summary.metrics.state import (
-    check_int,
-    check_same,
-    nested,
-    optional_array,
-    restore,
-    take,
-    take_int,
-    take_optional,
-    take_sums,
-    unnested,
-)
+from rec_summary.metrics.state import Stored, check_int, check_same, nested, optional_array, restore
 
 
 def test_nested_names_come_apart_again():
     inner = {"a": np.zeros(1), "b.c": np.ones(1)}
     both = {**nested("one", inner), **nested("one.two", inner), "one": np.zeros(2)}
-    assert set(unnested("one", nested("one", inner))) == {"a", "b.c"}
-    assert set(unnested("one.two", both)) == {"a", "b.c"}
+    assert set(Stored(nested("one", inner)).part("one")) == {"a", "b.c"}
+    assert set(Stored(both).part("one.two")) == {"a", "b.c"}
 
 
 def test_take_returns_a_copy():
     arrays = {"x": np.zeros((2, 3)), "name": np.array("some")}
-    taken = take(arrays, "x", np.float64, (2, None))
+    taken = Stored(arrays).take("x", np.float64, (2, None))
     taken[:] = 1
     assert not arrays["x"].any()
-    assert str(take(arrays, "name", "U")) == "some"
+    assert str(Stored(arrays).take("name", "U")) == "some"
 
 
 @pytest.mark.parametrize(
@@ -35,17 +24,17 @@ def test_take_returns_a_copy():
 )
 def test_another_dtype_or_shape_is_refused(dtype, shape):
     with pytest.raises(ValueError, match="Received: 'float64 of shape"):
-        take({"x": np.zeros((2, 3))}, "x", dtype, shape)
+        Stored({"x": np.zeros((2, 3))}).take("x", dtype, shape)
 
 
 def test_missing_infinite_and_negative_are_refused():
     with pytest.raises(ValueError, match="'y' in them"):
-        take({"x": np.zeros(1)}, "y", np.float64)
+        Stored({"x": np.zeros(1)}).take("y", np.float64)
     with pytest.raises(ValueError, match="finite numbers"):
-        take({"x": np.array(np.inf)}, "x", np.float64)
+        Stored({"x": np.array(np.inf)}).take("x", np.float64)
     with pytest.raises(ValueError, match="nothing below 0"):
-        take_sums({"x": np.array(-1.0)}, "x", np.float64, ())
-    assert take({"x": np.array(np.inf)}, "x", np.float64, finite=False) == np.inf
+        Stored({"x": np.array(-1.0)}).sums("x", np.float64, ())
+    assert Stored({"x": np.array(np.inf)}).take("x", np.float64, finite=False) == np.inf
 
 
 @pytest.mark.parametrize(
@@ -61,14 +50,14 @@ def test_only_ints_in_range_are_accepted(value, error):
 
 @pytest.mark.parametrize("value", [None, -1, 0, 7])
 def test_optional_ints_are_restored(value):
-    assert take_optional({"x": optional_array(value)}, "x") == value
+    assert Stored({"x": optional_array(value)}).optional("x") == value
 
 
 def test_stored_ints_are_single_and_in_range():
     with pytest.raises(ValueError, match="one int or none"):
-        take_optional({"x": np.arange(2)}, "x")
+        Stored({"x": np.arange(2)}).optional("x")
     with pytest.raises(ValueError, match="an int from 0 to 5"):
-        take_int({"x": np.array(6)}, "x", 0, 5)
+        Stored({"x": np.array(6)}).integer("x", 0, 5)
 
 
 def test_equal_values_of_different_types_are_not_the_same():

@@ -12,7 +12,7 @@ from rec_summary.metrics.quality.clicks import Clicks, Labels, clean
 from rec_summary.metrics.quality.log_loss import LogLoss
 from rec_summary.metrics.quality.score_histogram import BinnedScores, ScoreHistogram
 from rec_summary.metrics.quality.score_order import OrderBatch, ScoreOrder
-from rec_summary.metrics.state import Array, Arrays, Scalable, nested, register, take, unnested
+from rec_summary.metrics.state import Array, Scalable, Stored, nested, register
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -113,17 +113,12 @@ class ClickQuality(Scalable):
         return found
 
     @classmethod
-    def from_arrays(cls, arrays: Arrays) -> Self:
-        """Returns the state of these arrays; those of earlier versions are without an order.
-
-        Raises:
-            ValueError: The arrays do not describe such a state.
-        """
-        if not unnested("order", arrays):
-            scores = ScoreHistogram.from_arrays(unnested("scores", arrays))
+    def _restored(cls, arrays: Stored) -> Self:
+        if not arrays.part("order"):  # of an earlier version
+            scores = ScoreHistogram.from_arrays(arrays.part("scores"))
             order = ScoreOrder.from_histogram(scores, _CELLS * scores.bins)
-            arrays = {**arrays, **nested("order", order.arrays())}
-        rate = float(take(arrays, _RATE, np.float64)) if _RATE in arrays else 1.0
+            arrays.update(nested("order", order.arrays()))
+        rate = float(arrays.take(_RATE, np.float64)) if _RATE in arrays else 1.0
         state = cls(negative_rate=rate)
         state._take_contents(arrays)
         return state

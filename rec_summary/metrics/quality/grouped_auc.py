@@ -44,15 +44,12 @@ from rec_summary.metrics.quality.score_histogram import score_bins
 from rec_summary.metrics.state import (
     LARGEST,
     Array,
-    Arrays,
     Floats,
     Scalable,
+    Stored,
     check_factor,
     check_int,
     register,
-    take,
-    take_int,
-    take_sums,
     to_array,
 )
 
@@ -280,12 +277,6 @@ class UserScores(Scalable):
         weights = on_weight_grid(self._sample.weights * factor)
         self._sample = self._sample._replace(weights=weights)
 
-    def copy(self) -> Self:
-        """Returns an independent copy."""
-        other = super().copy()  # shares the sample: its arrays are never changed
-        other._pending = list(self._pending)
-        return other
-
     def arrays(self) -> dict[str, Array]:
         """Returns the settings, ``limit``, ``refused``, and users, codes and weights of cells."""
         self._compact()
@@ -300,28 +291,21 @@ class UserScores(Scalable):
         }
 
     @classmethod
-    def from_arrays(cls, arrays: Arrays) -> Self:
-        """Returns the state of these arrays.
-
-        Those of earlier versions have bins of scores; each becomes a score in its middle.
-
-        Raises:
-            ValueError: The arrays do not describe such a state.
-        """
+    def _restored(cls, arrays: Stored) -> Self:
         if "bins" in arrays:
             arrays = _without_bins(arrays)
-        state = cls(*(take_int(arrays, name) for name in cls._settings))
+        state = cls(*(arrays.integer(name) for name in cls._settings))
         state._take_contents(arrays)
-        state._limit = take_int(arrays, "limit", 0, _ALL)
-        users = take(arrays, "users", np.uint64, (None,))
-        codes = take(arrays, "codes", np.uint64, users.shape)
+        state._limit = arrays.integer("limit", 0, _ALL)
+        users = arrays.take("users", np.uint64, (None,))
+        codes = arrays.take("codes", np.uint64, users.shape)
         same = users[1:] == users[:-1]
         rising = (users[1:] > users[:-1]) | (same & (codes[1:] > codes[:-1]))
         known = (codes > 0) & (codes <= MOST_CODE)
         if not (rising.all() and known.all()) or _users_below(state._limit, users) < len(users):
             expected = "rising users below the limit, each with rising codes of cells"
             raise ValueError(three_part("users", users, expected))
-        weights = [take_sums(arrays, name, np.float64, users.shape) for name in _WEIGHTS]
+        weights = [arrays.sums(name, np.float64, users.shape) for name in _WEIGHTS]
         state._pending = [UserBatch(users, codes, np.stack(weights))]
         state._compact()
         return state
@@ -343,18 +327,18 @@ def _lengths(starts: Places, size: int) -> Places:
     return np.diff(np.append(starts, size))
 
 
-def _without_bins(arrays: Arrays) -> Arrays:
+def _without_bins(arrays: Stored) -> Stored:
     """Returns the arrays of a state of earlier versions as those of this one."""
-    bins = take_int(arrays, "bins", 64, 1024)
-    keys = take(arrays, "keys", np.uint64, (None,))
+    bins = arrays.integer("bins", 64, 1024)
+    keys = arrays.take("keys", np.uint64, (None,))
     places = (keys & ((ONE << _SHIFT) - ONE)).astype(np.intp)
     if (places >= bins).any():
         raise ValueError(three_part("keys", keys, f"bins of scores below {bins}"))
     edges = score_bins(bins).edges
     middles = 0.5 * (edges[places] + edges[places + 1])
-    per_user = np.array(min(256, take_int(arrays, "cells", 32) // 2), np.int64)
+    per_user = np.array(min(256, arrays.integer("cells", 32) // 2), np.int64)
     codes = keys_of(middles) << ONE | ONE
-    return {**arrays, "per_user": per_user, "users": keys >> _SHIFT, "codes": codes}
+    return Stored({**arrays, "per_user": per_user, "users": keys >> _SHIFT, "codes": codes})
 
 
 def _mean_auc(sample: UserBatch, rate: float, weigh_by: str) -> GroupedAuc:

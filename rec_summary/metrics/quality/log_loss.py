@@ -10,7 +10,7 @@ import numpy as np
 from rec_summary.errors import three_part
 from rec_summary.metrics.exact_sum import ExactSum, Parts, take_apart
 from rec_summary.metrics.quality.clicks import REASONS, Clicks, Labels, clean
-from rec_summary.metrics.state import Arrays, Floats, Scalable, register, take
+from rec_summary.metrics.state import Floats, Scalable, Stored, register
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -113,13 +113,8 @@ class LogLoss(Scalable):
         return self.log_loss() / -(rate * math.log(rate) + (1 - rate) * math.log1p(-rate))
 
     @classmethod
-    def from_arrays(cls, arrays: Arrays) -> Self:
-        """Returns the state of these arrays.
-
-        Raises:
-            ValueError: The arrays do not describe such a state.
-        """
-        state = cls(float(take(arrays, "epsilon", np.float64)))
+    def _restored(cls, arrays: Stored) -> Self:
+        state = cls(float(arrays.take("epsilon", np.float64)))
         state._take_contents(arrays)
         sums = [each.value() for each in (state._losses, state._weights, state._clicks)]
         losses, weight, clicks = sums

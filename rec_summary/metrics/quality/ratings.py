@@ -10,7 +10,7 @@ import numpy as np
 from rec_summary.errors import three_part
 from rec_summary.metrics.exact_sum import ExactSum
 from rec_summary.metrics.quality.clicks import column
-from rec_summary.metrics.state import Arrays, Scalable, register
+from rec_summary.metrics.state import Scalable, Stored, register
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -89,13 +89,8 @@ class RatingErrors(Scalable):
         return math.sqrt(self._mean(self._squared))
 
     @classmethod
-    def from_arrays(cls, arrays: Arrays) -> Self:
-        """Returns the state of these arrays.
-
-        Raises:
-            ValueError: The arrays do not describe such a state.
-        """
-        state = super().from_arrays(arrays)
+    def _restored(cls, arrays: Stored) -> Self:
+        state = super()._restored(arrays)
         for name in ("_weights", "_absolute", "_squared"):
             value = getattr(state, name).value()
             if value < 0:

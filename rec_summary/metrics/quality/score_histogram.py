@@ -14,26 +14,14 @@ which is fast and the same on every machine.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from rec_summary.errors import three_part
 from rec_summary.metrics.quality.clicks import REASONS, Clicks, clean, on_weight_grid
-from rec_summary.metrics.state import (
-    Array,
-    Arrays,
-    Floats,
-    Scalable,
-    check_factor,
-    check_int,
-    register,
-    take_int,
-)
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
+from rec_summary.metrics.state import Array, Floats, Scalable, check_factor, check_int, register
 
 _BELOW, _ABOVE = 22, 10  # octaves on either side of one half
 _OCTAVES = _BELOW + _ABOVE
@@ -208,14 +196,3 @@ class ScoreHistogram(Scalable):
         self.positives = on_weight_grid(self.positives * factor)
         self.negatives = on_weight_grid(self.negatives * factor)
         self.score_sums = np.rint(self.score_sums * factor / units) * units
-
-    @classmethod
-    def from_arrays(cls, arrays: Arrays) -> Self:
-        """Returns the histogram of these arrays.
-
-        Raises:
-            ValueError: The arrays do not describe a histogram.
-        """
-        state = cls(take_int(arrays, "bins"))
-        state._take_contents(arrays)
-        return state

@@ -42,15 +42,12 @@ from rec_summary.metrics.quality.score_cells import (
 from rec_summary.metrics.quality.score_histogram import ScoreHistogram
 from rec_summary.metrics.state import (
     Array,
-    Arrays,
     Floats,
     Scalable,
+    Stored,
     check_factor,
     check_int,
     register,
-    take,
-    take_int,
-    take_sums,
     to_array,
 )
 
@@ -228,12 +225,6 @@ class ScoreOrder(Scalable):
         """Makes neighbours one cell, if there are too many cells."""
         self._reduce()
 
-    def copy(self) -> Self:
-        """Returns an independent copy."""
-        other = super().copy()  # shares the arrays, which are never changed
-        other._examples, other._merged = list(self._examples), list(self._merged)
-        return other
-
     def arrays(self) -> dict[str, Array]:
         """Returns the setting, ``seen``, and codes and weights of the cells."""
         self._compact()
@@ -246,21 +237,14 @@ class ScoreOrder(Scalable):
         }
 
     @classmethod
-    def from_arrays(cls, arrays: Arrays) -> Self:
-        """Returns the state of these arrays.
-
-        Raises:
-            ValueError: The arrays do not describe such a state.
-        """
-        state = cls(take_int(arrays, "cells"))
-        state._seen = take_int(arrays, "seen", 0, _BATCH * state.cells - 1)
-        codes = take(arrays, "codes", np.uint64, (None,))
+    def _restored(cls, arrays: Stored) -> Self:
+        state = cls(arrays.integer("cells"))
+        state._seen = arrays.integer("seen", 0, _BATCH * state.cells - 1)
+        codes = arrays.take("codes", np.uint64, (None,))
         if (codes[1:] <= codes[:-1]).any() or (codes[:1] == 0).any() or _beyond(codes):
             raise ValueError(three_part("codes", codes, "rising codes of cells"))
         state._codes = codes
-        state._weights = np.stack(
-            [take_sums(arrays, name, np.float64, codes.shape) for name in _WEIGHTS]
-        )
+        state._weights = np.stack([arrays.sums(name, np.float64, codes.shape) for name in _WEIGHTS])
         return state
 
     @classmethod

@@ -21,14 +21,11 @@ from rec_summary.errors import three_part
 from rec_summary.metrics.hashing import mix
 from rec_summary.metrics.state import (
     Array,
-    Arrays,
     State,
+    Stored,
     check_int,
     optional_array,
     register,
-    take,
-    take_int,
-    take_optional,
     to_array,
 )
 from rec_summary.metrics.tables.ids import classify
@@ -117,12 +114,6 @@ class TouchedRows(State):
         """Returns which of these rows were touched, (m,); None if there is only a sketch."""
         return self._cells[rows] if self.options.exact else None
 
-    def copy(self) -> Self:
-        """Returns an independent copy."""
-        new = super().copy()
-        new._cells = self._cells.copy()
-        return new
-
     def arrays(self) -> dict[str, Array]:
         """Returns the options, and the flags as bits or the registers."""
         found = {
@@ -137,25 +128,20 @@ class TouchedRows(State):
         return found
 
     @classmethod
-    def from_arrays(cls, arrays: Arrays) -> Self:
-        """Returns the state of these arrays.
-
-        Raises:
-            ValueError: The arrays do not describe such a state.
-        """
+    def _restored(cls, arrays: Stored) -> Self:
         options = TouchedOptions(
-            take_optional(arrays, "size"),
-            take_int(arrays, "exact_rows"),
-            take_int(arrays, "precision"),
+            arrays.optional("size"),
+            arrays.integer("exact_rows"),
+            arrays.integer("precision"),
         )
         if options.exact:
             size = options.size or 0
-            flags = np.unpackbits(take(arrays, "bits", np.uint8, ((size + 7) // 8,)))
+            flags = np.unpackbits(arrays.take("bits", np.uint8, ((size + 7) // 8,)))
             if flags[size:].any():
                 raise ValueError(three_part("The array 'bits' of a state", "rows", f"{size} rows"))
             cells = flags[:size].astype(np.bool_)
         else:
-            cells = take(arrays, "registers", np.uint8, (2**options.precision,))
+            cells = arrays.take("registers", np.uint8, (2**options.precision,))
             largest = 65 - options.precision
             if int(cells.max()) > largest:
                 what = "The array 'registers' of a state"

@@ -17,16 +17,7 @@ import numpy.typing as npt
 
 from rec_summary.errors import three_part
 from rec_summary.metrics.hashing import mix
-from rec_summary.metrics.state import (
-    Array,
-    Arrays,
-    State,
-    check_int,
-    optional_array,
-    register,
-    take_optional,
-    take_sums,
-)
+from rec_summary.metrics.state import Array, State, Stored, check_int, optional_array, register
 from rec_summary.metrics.tables import count_min
 from rec_summary.metrics.tables.ids import TableIds, classify
 
@@ -285,19 +276,14 @@ class IdFrequency(State):
         }
 
     @classmethod
-    def from_arrays(cls, arrays: Arrays) -> Self:
-        """Returns the state of these arrays; its sampling goes on.
-
-        Raises:
-            ValueError: The arrays do not describe such a state.
-        """
-        settings = take_sums(arrays, "settings", np.int64, (3,)).tolist()
+    def _restored(cls, arrays: Stored) -> Self:
+        settings = arrays.sums("settings", np.int64, (3,)).tolist()
         options = FrequencyOptions(
-            take_optional(arrays, "size"), take_optional(arrays, "unknown_id"), *settings
+            arrays.optional("size"), arrays.optional("unknown_id"), *settings
         )
         # Checked before the state is made: a damaged size must not allocate memory.
-        counters = take_sums(arrays, "counters", np.int64, _shape(options))
-        totals = take_sums(arrays, "totals", np.int64, (None,)).tolist()
+        counters = arrays.sums("counters", np.int64, _shape(options))
+        totals = arrays.sums("totals", np.int64, (None,)).tolist()
         if len(totals) == 4:  # an earlier version did not store the sampler
             totals += [0, 0]
         if len(totals) != 6:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy.typing as npt
 
 from rec_summary.errors import three_part
-from rec_summary.metrics.state import Arrays, State, register, unnested
+from rec_summary.metrics.state import State, Stored, register
 from rec_summary.metrics.tables.cardinality import TouchedRows
 from rec_summary.metrics.tables.frequency import IdFrequency
 from rec_summary.metrics.tables.ids import classify
@@ -58,13 +58,8 @@ class TableHealth(State):
         return type(self)(TouchedRows(self.touched.options), self.frequency.following())
 
     @classmethod
-    def from_arrays(cls, arrays: Arrays) -> Self:
-        """Returns the state of these arrays.
-
-        Raises:
-            ValueError: The arrays do not describe such a state.
-        """
+    def _restored(cls, arrays: Stored) -> Self:
         return cls(
-            TouchedRows.from_arrays(unnested("touched", arrays)),
-            IdFrequency.from_arrays(unnested("frequency", arrays)),
+            TouchedRows.from_arrays(arrays.part("touched")),
+            IdFrequency.from_arrays(arrays.part("frequency")),
         )

@@ -16,16 +16,7 @@ import numpy.typing as npt
 
 from rec_summary.errors import three_part
 from rec_summary.metrics.hashing import mix
-from rec_summary.metrics.state import (
-    Array,
-    Arrays,
-    State,
-    check_int,
-    register,
-    take,
-    take_int,
-    to_array,
-)
+from rec_summary.metrics.state import Array, State, Stored, check_int, register, to_array
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -210,18 +201,13 @@ class RowNorms(State):
         }
 
     @classmethod
-    def from_arrays(cls, arrays: Arrays) -> Self:
-        """Returns the state of these arrays.
-
-        Raises:
-            ValueError: The arrays do not describe such a state.
-        """
-        rows = take(arrays, "rows", np.int64, (None,))
-        now = take(arrays, "now", np.float32, (rows.size, None), finite=False)
+    def _restored(cls, arrays: Stored) -> Self:
+        rows = arrays.take("rows", np.int64, (None,))
+        now = arrays.take("now", np.float32, (rows.size, None), finite=False)
         new = cls(rows, now.shape[1])
-        new.snapshots = take_int(arrays, "snapshots")
-        new._first = take(arrays, "first", np.float64, rows.shape, finite=False)
-        new._before = take(arrays, "before", np.float32, now.shape, finite=False)
+        new.snapshots = arrays.integer("snapshots")
+        new._first = arrays.take("first", np.float64, rows.shape, finite=False)
+        new._before = arrays.take("before", np.float32, now.shape, finite=False)
         new._now = now
         return new
 

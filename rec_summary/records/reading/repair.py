@@ -18,12 +18,7 @@ from rec_summary.errors import DestinationError, os_errors_as, three_part
 from rec_summary.records.files import copy_status, write_atomically
 from rec_summary.records.format import framing
 from rec_summary.records.format.bounds import MOST_BYTES
-from rec_summary.records.reading.reader import (
-    BadLength,
-    LostRecord,
-    RecordReader,
-    TruncatedRecord,
-)
+from rec_summary.records.reading.reader import BadLength, LostRecord, RecordReader, TruncatedRecord
 from rec_summary.records.reading.runs import Run, find_runs, relative_path
 from rec_summary.records.remote import Url, open_binary, overlap, to_place
 

@@ -14,11 +14,7 @@ from rec_summary.errors import SourceError, three_part, verbatim
 from rec_summary.processes import end_with_parent, reporting_killed_workers
 from rec_summary.records.reading.runs import Run, find_runs
 from rec_summary.records.remote import to_place
-from rec_summary.series.options import (
-    ArgumentError,
-    ExportOptions,
-    check_apart,
-)
+from rec_summary.series.options import ArgumentError, ExportOptions, check_apart
 from rec_summary.series.overview.choice import chosen_runs
 from rec_summary.series.report import ExportReport, Report
 from rec_summary.tensorboard.event_files.logdir import LogDir
