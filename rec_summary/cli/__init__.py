@@ -1,4 +1,4 @@
-"""The `rec-summary` command: thin, one module for each sub-command, which is why there are many.
+"""The `rec-summary` command: thin, a module for each sub-command or a few that belong together.
 
 Only click is loaded here. What a sub-command needs is imported when it runs, so that
 `rec-summary --help` answers at once.
@@ -15,18 +15,15 @@ from typing import Final, NoReturn
 
 import click
 
-from rec_summary.cli.compact import compact
 from rec_summary.cli.control import control
 from rec_summary.cli.export import export
 from rec_summary.cli.inspect import inspect
 from rec_summary.cli.landscape import landscape
 from rec_summary.cli.lineage import lineage
 from rec_summary.cli.plot import plot
-from rec_summary.cli.repair import repair
-from rec_summary.cli.serve import serve
+from rec_summary.cli.serving import serve, view
 from rec_summary.cli.tail import tail
-from rec_summary.cli.verify import verify
-from rec_summary.cli.view import view
+from rec_summary.cli.upkeep import compact, repair, verify
 from rec_summary.cli.watch import watch
 
 _EXAMPLES: Final = """\b

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -12,9 +12,6 @@ import numpy.typing as npt
 from rec_summary.errors import three_part
 from rec_summary.metrics.hashing import hash_strings, mix
 from rec_summary.metrics.state import State, Stored, check_int, register
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 SMOOTHING: Final = 0.5
 _MOST_BUCKETS: Final = 2**20
@@ -147,7 +144,7 @@ class Distribution(State):
         return Distribution(self.edges, self.buckets, self.categories)
 
     @classmethod
-    def _restored(cls, arrays: Stored) -> Self:
+    def _restored(cls, arrays: Stored) -> Distribution:
         edges = arrays.take("edges", np.float64, (None,))
         buckets = arrays.integer("buckets", 0, _MOST_BUCKETS)
         if "counts" in arrays and arrays["counts"].dtype == np.int64:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -35,9 +35,6 @@ from rec_summary.metrics.state import (
     nested,
     register,
 )
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 LABEL: Final = "label"
 _BUCKETS: Final = 256
@@ -143,7 +140,7 @@ class Drift(State):
         return found
 
     @classmethod
-    def _restored(cls, arrays: Stored) -> Self:
+    def _restored(cls, arrays: Stored) -> Drift:
         new = cls(reference_from_arrays(arrays))
         for name, bins in new.reference.items():
             key = f"window.{name}"
@@ -155,7 +152,7 @@ class Drift(State):
                 new.window[name].counts, new.window[name].squares = sums[:-1], sums[-1:]
         return new
 
-    def _add(self, other: Self) -> None:
+    def _add(self, other: Drift) -> None:
         for name, window in self.window.items():
             window._add(other.window[name])
 
@@ -282,7 +279,7 @@ class ReferenceBuilder(State):
         return found
 
     @classmethod
-    def _restored(cls, arrays: Stored) -> Self:
+    def _restored(cls, arrays: Stored) -> ReferenceBuilder:
         *settings, have = arrays.sums("settings", np.int64, (4,)).tolist()
         new = cls(*settings)
         new._have = have

@@ -8,16 +8,13 @@ adds the numbers of a batch by exponent, without rounding: each half of a signif
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from rec_summary.errors import three_part
 from rec_summary.metrics.state import Array, Floats, Scalable, Stored, check_factor, register
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 _LOWEST = -1074  # the exponent of the smallest float64 above zero
 _HALF = 26  # bits of the upper half of a significand; the lower half has 27
@@ -106,7 +103,7 @@ class ExactSum(Scalable):
         return {"units": np.frombuffer(data, np.uint8).copy()}
 
     @classmethod
-    def _restored(cls, arrays: Stored) -> Self:
+    def _restored(cls, arrays: Stored) -> ExactSum:
         data = arrays.take("units", np.uint8, (None,))
         if not 1 <= len(data) <= 1024:
             raise ValueError(three_part("The size of an exact sum", len(data), "1 to 1024 bytes"))

@@ -6,16 +6,13 @@ The bins are those of DDSketch (Masson, Rim and Lee, 2019), between fixed bounds
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from rec_summary.errors import three_part
 from rec_summary.metrics.state import Array, State, Stored, register
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 
 @register
@@ -101,7 +98,7 @@ class LogHistogram(State):
         }
 
     @classmethod
-    def _restored(cls, arrays: Stored) -> Self:
+    def _restored(cls, arrays: Stored) -> LogHistogram:
         new = cls(*arrays.take("settings", np.float64, (3,)).tolist())
         new._take_contents(arrays)
         least, largest = arrays.take("extremes", np.float64, (2,), finite=False).tolist()
@@ -112,7 +109,7 @@ class LogHistogram(State):
         new.least, new.largest = least, largest
         return new
 
-    def _add(self, other: Self) -> None:
+    def _add(self, other: LogHistogram) -> None:
         super()._add(other)
         self.least = min(self.least, other.least)
         self.largest = max(self.largest, other.largest)

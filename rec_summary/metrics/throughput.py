@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -13,9 +13,6 @@ import numpy.typing as npt
 from rec_summary.errors import three_part
 from rec_summary.metrics.log_histogram import LogHistogram
 from rec_summary.metrics.state import Array, State, Stored, nested, register
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 _NANO: Final = 1_000_000_000
 # Bounds of the quantiles, in seconds: a microsecond to a day, a millisecond to thirty years.
@@ -162,7 +159,7 @@ class Throughput(State):
         }
 
     @classmethod
-    def _restored(cls, arrays: Stored) -> Self:
+    def _restored(cls, arrays: Stored) -> Throughput:
         new = cls()
         # Merging checks that the bounds of the histograms are the same.
         new._steps.merge(LogHistogram.from_arrays(arrays.part("steps")))
@@ -185,7 +182,7 @@ class Throughput(State):
         new._first_event, new._last_event, new._now = first, last, now
         return new
 
-    def _add(self, other: Self) -> None:
+    def _add(self, other: Throughput) -> None:
         super()._add(other)
         self._first_event = min(self._first_event, other._first_event)
         self._last_event = max(self._last_event, other._last_event)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -13,9 +13,6 @@ from rec_summary.metrics.quality.log_loss import LogLoss
 from rec_summary.metrics.quality.score_histogram import BinnedScores, ScoreHistogram
 from rec_summary.metrics.quality.score_order import OrderBatch, ScoreOrder
 from rec_summary.metrics.state import Array, Scalable, Stored, nested, register
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 _CELLS: Final = 2  # of the order, for each bin
 _RATE: Final = "negative_rate"
@@ -113,7 +110,7 @@ class ClickQuality(Scalable):
         return found
 
     @classmethod
-    def _restored(cls, arrays: Stored) -> Self:
+    def _restored(cls, arrays: Stored) -> ClickQuality:
         if not arrays.part("order"):  # of an earlier version
             scores = ScoreHistogram.from_arrays(arrays.part("scores"))
             order = ScoreOrder.from_histogram(scores, _CELLS * scores.bins)

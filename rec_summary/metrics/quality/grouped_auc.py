@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -52,9 +52,6 @@ from rec_summary.metrics.state import (
     register,
     to_array,
 )
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 _SHIFT = np.uint64(10)  # of a hash; earlier versions had the bin of the score in the lowest bits
 _ALL = 1 << 54  # a limit above every hash
@@ -291,7 +288,7 @@ class UserScores(Scalable):
         }
 
     @classmethod
-    def _restored(cls, arrays: Stored) -> Self:
+    def _restored(cls, arrays: Stored) -> UserScores:
         if "bins" in arrays:
             arrays = _without_bins(arrays)
         state = cls(*(arrays.integer(name) for name in cls._settings))
@@ -310,7 +307,7 @@ class UserScores(Scalable):
         state._compact()
         return state
 
-    def _add(self, other: Self) -> None:
+    def _add(self, other: UserScores) -> None:
         super()._add(other)
         other._compact()
         self._lower(other._limit)

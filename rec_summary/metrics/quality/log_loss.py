@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -11,9 +11,6 @@ from rec_summary.errors import three_part
 from rec_summary.metrics.exact_sum import ExactSum, Parts, take_apart
 from rec_summary.metrics.quality.clicks import REASONS, Clicks, Labels, clean
 from rec_summary.metrics.state import Floats, Scalable, Stored, register
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 
 @register
@@ -113,7 +110,7 @@ class LogLoss(Scalable):
         return self.log_loss() / -(rate * math.log(rate) + (1 - rate) * math.log1p(-rate))
 
     @classmethod
-    def _restored(cls, arrays: Stored) -> Self:
+    def _restored(cls, arrays: Stored) -> LogLoss:
         state = cls(float(arrays.take("epsilon", np.float64)))
         state._take_contents(arrays)
         sums = [each.value() for each in (state._losses, state._weights, state._clicks)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -11,9 +11,6 @@ from rec_summary.errors import three_part
 from rec_summary.metrics.exact_sum import ExactSum
 from rec_summary.metrics.quality.clicks import column
 from rec_summary.metrics.state import Scalable, Stored, register
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 _LARGEST = 1e150  # the square of a larger number overflows float64
 
@@ -89,7 +86,7 @@ class RatingErrors(Scalable):
         return math.sqrt(self._mean(self._squared))
 
     @classmethod
-    def _restored(cls, arrays: Stored) -> Self:
+    def _restored(cls, arrays: Stored) -> RatingErrors:
         state = super()._restored(arrays)
         for name in ("_weights", "_absolute", "_squared"):
             value = getattr(state, name).value()

@@ -16,7 +16,7 @@ within the bound.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -50,9 +50,6 @@ from rec_summary.metrics.state import (
     register,
     to_array,
 )
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 _WEIGHTS = ("negatives", "positives")
 _MERGED = 8  # times `cells`: the number of cells of other states that are joined at once
@@ -237,7 +234,7 @@ class ScoreOrder(Scalable):
         }
 
     @classmethod
-    def _restored(cls, arrays: Stored) -> Self:
+    def _restored(cls, arrays: Stored) -> ScoreOrder:
         state = cls(arrays.integer("cells"))
         state._seen = arrays.integer("seen", 0, _BATCH * state.cells - 1)
         codes = arrays.take("codes", np.uint64, (None,))
@@ -248,7 +245,7 @@ class ScoreOrder(Scalable):
         return state
 
     @classmethod
-    def from_histogram(cls, histogram: ScoreHistogram, cells: int) -> Self:
+    def from_histogram(cls, histogram: ScoreHistogram, cells: int) -> ScoreOrder:
         """Returns a state of the bins of a histogram.
 
         Stored states of earlier versions had nothing else. The bound of the error does not hold
@@ -261,7 +258,7 @@ class ScoreOrder(Scalable):
         state._merged.append((codes, weights))
         return state
 
-    def _add(self, other: Self) -> None:
+    def _add(self, other: ScoreOrder) -> None:
         other._compact()
         self._merged.append((other._codes, other._weights))
         self._seen = min(self._seen + other._seen, _BATCH * self.cells - 1)

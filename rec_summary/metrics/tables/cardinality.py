@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,9 +29,6 @@ from rec_summary.metrics.state import (
     to_array,
 )
 from rec_summary.metrics.tables.ids import classify
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 
 @dataclass(frozen=True)
@@ -128,7 +125,7 @@ class TouchedRows(State):
         return found
 
     @classmethod
-    def _restored(cls, arrays: Stored) -> Self:
+    def _restored(cls, arrays: Stored) -> TouchedRows:
         options = TouchedOptions(
             arrays.optional("size"),
             arrays.integer("exact_rows"),
@@ -150,7 +147,7 @@ class TouchedRows(State):
         new._cells = cells
         return new
 
-    def _add(self, other: Self) -> None:
+    def _add(self, other: TouchedRows) -> None:
         np.maximum(self._cells, other._cells, out=self._cells)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import astuple, dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +20,6 @@ from rec_summary.metrics.hashing import mix
 from rec_summary.metrics.state import Array, State, Stored, check_int, optional_array, register
 from rec_summary.metrics.tables import count_min
 from rec_summary.metrics.tables.ids import TableIds, classify
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 _BUFFER: Final = 8192  # ids that are sorted at once; larger batches cost less per id
 _BEAM: Final = 2048
@@ -251,11 +248,11 @@ class IdFrequency(State):
             share = float("nan")
         return Skew(share, _zipf_exponent(drawn))
 
-    def copy(self) -> Self:
+    def copy(self) -> IdFrequency:
         """Returns an independent copy."""
         return copy.deepcopy(self)
 
-    def following(self) -> Self:
+    def following(self) -> IdFrequency:
         """Returns an empty state whose sample goes on where that of this state ends."""
         new = type(self)(self.options)
         new._sampler = copy.copy(self._sampler)
@@ -276,7 +273,7 @@ class IdFrequency(State):
         }
 
     @classmethod
-    def _restored(cls, arrays: Stored) -> Self:
+    def _restored(cls, arrays: Stored) -> IdFrequency:
         settings = arrays.sums("settings", np.int64, (3,)).tolist()
         options = FrequencyOptions(
             arrays.optional("size"), arrays.optional("unknown_id"), *settings
@@ -302,7 +299,7 @@ class IdFrequency(State):
             raise ValueError(three_part(what, totals, "parts of at most the whole"))
         return new
 
-    def _add(self, other: Self) -> None:
+    def _add(self, other: IdFrequency) -> None:
         self._count_buffer()
         other._count_buffer()
         super()._add(other)

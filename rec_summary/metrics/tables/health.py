@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy.typing as npt
 
 from rec_summary.errors import three_part
@@ -11,9 +9,6 @@ from rec_summary.metrics.state import State, Stored, register
 from rec_summary.metrics.tables.cardinality import TouchedRows
 from rec_summary.metrics.tables.frequency import IdFrequency
 from rec_summary.metrics.tables.ids import classify
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 
 @register
@@ -53,12 +48,12 @@ class TableHealth(State):
         self.touched.add_rows(found.rows)
         self.frequency.add_classified(found)
 
-    def following(self) -> Self:
+    def following(self) -> TableHealth:
         """Returns an empty state whose sample of ids goes on where that of this state ends."""
         return type(self)(TouchedRows(self.touched.options), self.frequency.following())
 
     @classmethod
-    def _restored(cls, arrays: Stored) -> Self:
+    def _restored(cls, arrays: Stored) -> TableHealth:
         return cls(
             TouchedRows.from_arrays(arrays.part("touched")),
             IdFrequency.from_arrays(arrays.part("frequency")),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -17,9 +17,6 @@ import numpy.typing as npt
 from rec_summary.errors import three_part
 from rec_summary.metrics.hashing import mix
 from rec_summary.metrics.state import Array, State, Stored, check_int, register, to_array
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 QUANTILES: Final = (0.0, 0.25, 0.5, 0.75, 0.99, 1.0)
 
@@ -201,7 +198,7 @@ class RowNorms(State):
         }
 
     @classmethod
-    def _restored(cls, arrays: Stored) -> Self:
+    def _restored(cls, arrays: Stored) -> RowNorms:
         rows = arrays.take("rows", np.int64, (None,))
         now = arrays.take("now", np.float32, (rows.size, None), finite=False)
         new = cls(rows, now.shape[1])
@@ -211,7 +208,7 @@ class RowNorms(State):
         new._now = now
         return new
 
-    def _add(self, other: Self) -> None:
+    def _add(self, other: RowNorms) -> None:
         parts = zip(self._values(), other._values(), strict=True)
         numbers = np.concatenate([self.rows, other.rows])
         self.rows, order = np.unique(numbers, return_index=True)

@@ -1,15 +1,21 @@
-"""`rec-summary view`: records in TensorBoard, live, in one command."""
+"""`rec-summary view` and `serve`: records in TensorBoard, live, without a copy of them."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import webbrowser
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from rec_summary.cli import options
 from rec_summary.cli.command import RecordsCommand, awaited_runs, stopping
 from rec_summary.cli.output import one_line, print_problems
+
+if TYPE_CHECKING:
+    from rec_summary.tensorboard.provider.run_index import RunIndex
 
 WARNING = (
     "Warning: TensorBoard listens at {} without a password: everybody who can reach this machine "
@@ -20,20 +26,29 @@ _RELOADING = (
     "Its pages reload themselves if you tick `Reload data` in its settings (the gear at the top "
     "right)."
 )
-EXAMPLES = """\b
+VIEW_EXAMPLES = """\b
 Examples:
   rec-summary view records --open
   rec-summary view s3://bucket/records
   rec-summary view records --port 8080 -- --window_title "click model"
 """
+SERVE_EXAMPLES = """\b
+Examples:
+  rec-summary serve records --port 6007
+  rec-summary serve s3://bucket/records --port 6007
+  tensorboard --logdir logs --grpc_data_provider 127.0.0.1:6007
+"""
+_PORT = click.IntRange(0, 65535)
 
-
-@click.command(
+_command = functools.partial(
+    click.command,
     cls=RecordsCommand,
-    epilog=EXAMPLES,
     quiet="Print only the address, errors and problems.",
     follows=lambda params: True,
 )
+
+
+@_command(epilog=VIEW_EXAMPLES)
 @options.source
 @click.argument("arguments", metavar="[-- TENSORBOARD OPTIONS]", nargs=-1)
 @click.option(
@@ -44,7 +59,7 @@ Examples:
 @options.option("--host", default="127.0.0.1", help="The address to listen at.")
 @click.option(
     "--port",
-    type=click.IntRange(0, 65535),
+    type=_PORT,
     help="The port to listen at. [default: a free one from 6006 on]",
 )
 @options.runs
@@ -83,14 +98,55 @@ def view(
         click.echo(WARNING.format(one_line(address)), err=True)
     index = RunIndex(source, runs)
     board = Board(index, logdir, host=host, port=port, runs=count, arguments=arguments)
-    with stopping() as stop, board, contextlib.closing(index):
-        index.start()
+    with _served(index, board):
         url = page(board.url, pinned)
         click.echo(f"TensorBoard: {url} (Ctrl-C to stop)")
         if opens:
             webbrowser.open(url)
         if not quiet:
             click.echo(_RELOADING, err=True)
+
+
+@_command(epilog=SERVE_EXAMPLES)
+@options.source
+@click.option(
+    "--port",
+    type=_PORT,
+    default=0,
+    help="The port to listen at. [default: a free one]",
+)
+@options.runs
+def serve(source: str, port: int, runs: str | None, quiet: bool) -> None:
+    """Serve records to a TensorBoard, by its own protocol.
+
+    SRC is a record directory or a tree of them, or a URL; it may still be empty. Start TensorBoard
+    with `--grpc_data_provider` and the address that is printed. Only programs on this machine
+    can connect. Ctrl-C ends it.
+    """
+    from rec_summary.tensorboard.provider.combined import CombinedDataProvider
+    from rec_summary.tensorboard.provider.data_provider import RecordDataProvider
+    from rec_summary.tensorboard.provider.grpc_server import GrpcServer
+    from rec_summary.tensorboard.provider.run_index import RunIndex
+
+    awaited_runs(source, quiet=quiet)
+    index = RunIndex(source, runs)
+    server = GrpcServer(CombinedDataProvider(RecordDataProvider(index)), port)
+    with _served(index, server):
+        click.echo(f"Serving: {server.address} (Ctrl-C to stop)")
+        if not quiet:
+            click.echo(
+                f"Show it with: tensorboard --logdir . --grpc_data_provider {server.address}",
+                err=True,
+            )
+            click.echo("Its Projector shows no tables of records.", err=True)
+
+
+@contextlib.contextmanager
+def _served(index: RunIndex, server: contextlib.AbstractContextManager[Any]) -> Iterator[None]:
+    """Polls the runs while a server answers: from the end of the block on until Ctrl-C."""
+    with stopping() as stop, server, contextlib.closing(index):
+        index.start()
+        yield
         stop.wait()
     report = index.report.result()
     print_problems(report.problems, report.problem_count)

@@ -1,0 +1,234 @@
+"""`rec-summary verify`, `repair` and `compact`: whether records are sound, and how large."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from rec_summary.cli import options
+from rec_summary.cli.command import RecordsCommand, choose_runs
+from rec_summary.cli.output import (
+    count_of,
+    one_line,
+    print_first,
+    print_json,
+    progress_shown,
+    reading_progress,
+    size_of,
+)
+from rec_summary.errors import three_part
+
+if TYPE_CHECKING:
+    from rec_summary.compaction.directory import RunCompaction
+    from rec_summary.series.overview.verify import FileReport
+
+VERIFY_EXAMPLES = """\b
+Examples:
+  rec-summary verify records
+  rec-summary verify records && rsync -a records backup:
+"""
+REPAIR_EXAMPLES = """\b
+Examples:
+  rec-summary repair records records-repaired
+  rec-summary repair records records-repaired --json | jq '.files[].lost'
+"""
+COMPACT_EXAMPLES = """\b
+Examples:
+  rec-summary compact records --total-bytes 1000000000 --dry-run
+  rec-summary compact records --total-bytes 1000000000
+  rec-summary compact records --total-bytes 1000000000 --output records-small
+"""
+
+
+@click.command(cls=RecordsCommand, epilog=VERIFY_EXAMPLES, quiet="Print damage only.")
+@options.source
+@options.runs
+@click.option("--strict", is_flag=True, help="Exit with 1 for warnings as well.")
+@options.as_json()
+def verify(source: str, runs: str | None, strict: bool, as_json: bool, quiet: bool) -> None:
+    """Check the checksums, contents and order of records; nothing is changed.
+
+    SRC is a record directory, a tree of them, a single record file, or a URL. Exits with 0 if
+    there is no damage, with 1 if there is. An unfinished record at the end of a file is a
+    warning: a running training leaves one.
+    """
+    from rec_summary.series.overview.verify import DAMAGE, verify_file
+
+    reports, unreadable = [], []
+    files = _files(source, runs)
+    with reading_progress(sum(files.values()), quiet=quiet) as begin:
+        for path in files:
+            try:
+                reports.append(verify_file(path, begin(path)))
+            except OSError as error:
+                unreadable.append((path, error.strerror or str(error)))
+    damaged = sum(report.damaged for report in reports) + len(unreadable)
+    if as_json:
+        found = [{**dataclasses.asdict(each), "damaged": each.damaged} for each in reports]
+        print_json({"files": found, "unreadable": unreadable})
+    else:
+        for report in reports:
+            where = f"{one_line(report.path)}, offset"
+            findings = [f for f in report.findings if not quiet or f.severity == DAMAGE]
+            lines = [f"{each.severity}: {where} {each.offset}: {each.text}" for each in findings]
+            print_first(lines, "in this file")
+        for path, why in unreadable:
+            click.echo(f"damage: {one_line(path)}: the file cannot be read: {why}")
+        if not quiet:
+            _print_summary(reports, damaged)
+    if damaged or (strict and any(report.findings for report in reports)):
+        sys.exit(1)
+
+
+def _files(source: str, pattern: str | None) -> dict[str, int]:
+    """Returns the record files of a source, which may be one itself, and their sizes."""
+    from rec_summary.records.format.names import parse_name
+    from rec_summary.records.remote import Url
+    from rec_summary.series.options import ArgumentError
+
+    is_named = parse_name(os.path.basename(source)) is not None
+    if isinstance(source, Url) and is_named:
+        return {source: 0}  # its size is only known when it is opened
+    if not isinstance(source, Url) and os.path.isfile(source):
+        path = os.path.realpath(source)  # you have named the file, so it may be a link
+        nbytes = os.path.getsize(path)
+        if not nbytes and not is_named:
+            expected = "a record file; this one is empty, and its name is not that of a record file"
+            raise ArgumentError(three_part("the source of records", source, expected))
+        return {path: nbytes}
+    return {file.path: file.nbytes for run in choose_runs(source, pattern) for file in run.files}
+
+
+def _print_summary(reports: Sequence[FileReport], damaged: int) -> None:
+    records = sum(sum(report.records.values()) for report in reports)
+    size = size_of(sum(report.nbytes for report in reports))
+    verdict = count_of(damaged, "damaged file") if damaged else "no damage"
+    counts = f"{count_of(len(reports), 'file')}, {count_of(records, 'sound record')}"
+    click.echo(f"{counts}, {size}: {verdict}")
+
+
+@click.command(
+    cls=RecordsCommand,
+    epilog=REPAIR_EXAMPLES,
+    quiet="Print losses only.",
+    writes="destination",
+    empty=True,
+)
+@options.source
+@click.argument("destination", metavar="DEST", type=click.Path())
+@options.as_json()
+def repair(source: str, destination: str, as_json: bool, quiet: bool) -> None:
+    """Copy all readable records to DEST; SRC is not changed.
+
+    Records behind damaged bytes are found, too. DEST must be empty or new. Other files of a
+    record directory, such as checkpoints, are not copied. Both may be URLs.
+    """
+    from rec_summary.records.reading.repair import repair as copy
+
+    with progress_shown(quiet=quiet, doing="copying") as progress:
+        report = copy(source, destination, progress=progress)
+    if as_json:
+        print_json(report)
+        return
+    places = [
+        f"{one_line(file.source)}, offset {offset}: {size_of(size)} could not be read"
+        for file in report.files
+        for offset, size in file.lost
+    ]
+    places += [f"{one_line(path)}: cannot be opened: {why}" for path, why in report.unreadable]
+    print_first(places, "places")
+    if quiet:
+        return
+    records = sum(file.records for file in report.files)
+    size = size_of(sum(file.nbytes for file in report.files))
+    lost = sum(size for file in report.files for _, size in file.lost)
+    files = count_of(len(report.files), "file")
+    click.echo(
+        f"Copied {count_of(records, 'record')} ({size}) in {files} to "
+        f"{one_line(destination)}; {size_of(lost)} could not be read."
+    )
+    if report.other:
+        click.echo(f"  {count_of(report.other, 'other file')} not copied")
+
+
+@click.command(
+    cls=RecordsCommand,
+    epilog=COMPACT_EXAMPLES,
+    quiet="Print nothing but errors and what was left as it is.",
+    writes="output",
+    empty=True,
+)
+@options.source
+@click.option(
+    "--total-bytes",
+    metavar="N",
+    type=click.IntRange(1),
+    required=True,
+    help="The most bytes of record files for each run.",
+)
+@click.option(
+    "--output",
+    metavar="DIR",
+    type=click.Path(),
+    help="Write compacted copies to DIR, which is empty or new; SRC is not changed.",
+)
+@click.option("--dry-run", is_flag=True, help="Only print what would be replaced.")
+@options.runs
+@options.as_json()
+def compact(
+    source: str,
+    total_bytes: int,
+    output: str | None,
+    dry_run: bool,
+    runs: str | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Make old records coarser until each run has at most N bytes.
+
+    The newest part of a run stays complete; older parts become coarser the older they are, and the
+    whole history stays. Of scalars, the first, least, greatest and last point of each bucket of
+    steps are kept, NaN and infinities among them; of histograms, images and tensors every n-th; of
+    lineage, graphs, landscapes and evaluations all. The files are in the format that they had.
+
+    SRC is for directories that no process writes, MindSpore's as well. A training with
+    SummaryCollector(retention=...) does this by itself.
+    """
+    from rec_summary.compaction.directory import compact as compact_all
+
+    with progress_shown(quiet=quiet or as_json, doing="compacting") as progress:
+        found = compact_all(
+            source, total_bytes, runs=runs, output=output, dry_run=dry_run, progress=progress
+        )
+    if as_json:
+        print_json(found)
+        return
+    for run in found:
+        for path, why in run.left:
+            click.echo(f"{one_line(path)}: left as it is: {one_line(why)}", err=True)
+        if not quiet:
+            for line in _compacted_lines(run, dry_run=dry_run):
+                click.echo(line)
+
+
+def _compacted_lines(run: RunCompaction, *, dry_run: bool) -> Iterator[str]:
+    would = "would have " if dry_run else ""
+    sizes = f"{size_of(run.bytes_before)} -> {size_of(run.bytes_after)}"
+    if not run.replaced:
+        yield f"{one_line(run.run)}: {would}nothing to do ({size_of(run.bytes_before)})"
+        return
+    yield f"{one_line(run.run)}: {would}{sizes}"
+    for each in run.replaced:
+        files = count_of(len(each.files), f"{each.kind} file")
+        width = (
+            f", at most {each.bucket_steps:,} steps in a bucket" if each.bucket_steps > 1 else ""
+        )
+        yield (
+            f"  rank {each.rank}: {files}, {size_of(each.bytes_before)} -> "
+            f"{size_of(each.bytes_after)}{width}"
+        )
