@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from rec_summary.checks import check_int
 from rec_summary.errors import SourceError, os_errors_as, three_part, verbatim
 from rec_summary.records.files import read_plain, refuse_link
 
@@ -16,7 +17,6 @@ METADATA_NAME: Final = "train_metadata.json"
 _MOST_METADATA: Final = 1 << 26  # bytes
 _MOST_CHECKPOINTS: Final = 100_000
 _LONGEST_UNIT: Final = 100
-_SIZES: Final = range(3, 257)
 
 
 @dataclass(frozen=True)
@@ -111,6 +111,7 @@ def changed(metadata: Metadata, changes: Mapping[str, Any]) -> Metadata:
         changes: Some of the keys of MindSpore's `collect_landscape`.
 
     Raises:
+        TypeError: A value has the wrong type.
         ValueError: A key is unknown, or a value is invalid.
     """
     known = ("landscape_size", "unit", "create_landscape", "num_samples", "intervals")
@@ -119,17 +120,13 @@ def changed(metadata: Metadata, changes: Mapping[str, Any]) -> Metadata:
             expected = f"one of {', '.join(known)}"
             raise ValueError(three_part("a key of collect_landscape", key, expected))
     size = changes.get("landscape_size", metadata.landscape_size)
-    if isinstance(size, bool) or not isinstance(size, int) or size not in _SIZES:
-        raise ValueError(three_part("landscape_size", size, "an int from 3 to 256"))
     samples = changes.get("num_samples", metadata.num_samples)
-    if isinstance(samples, bool) or not isinstance(samples, int) or samples < 1:
-        raise ValueError(three_part("num_samples", samples, "an int of at least 1"))
     create = changes.get("create_landscape", {})
     groups = changes.get("intervals", metadata.groups)
     return replace(
         metadata,
-        landscape_size=size,
-        num_samples=samples,
+        landscape_size=check_int("landscape_size", size, 3, 256),
+        num_samples=check_int("num_samples", samples),
         groups=tuple(tuple(group) for group in groups),
         train=bool(create.get("train", metadata.train)),
         result=bool(create.get("result", metadata.result)),

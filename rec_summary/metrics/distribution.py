@@ -9,9 +9,10 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from rec_summary.checks import check_int
 from rec_summary.errors import three_part
 from rec_summary.metrics.hashing import hash_strings, mix
-from rec_summary.metrics.state import State, Stored, check_int, register
+from rec_summary.metrics.state import State, Stored, register
 
 SMOOTHING: Final = 0.5
 _MOST_BUCKETS: Final = 2**20

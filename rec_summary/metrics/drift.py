@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from rec_summary.checks import check_int
 from rec_summary.errors import three_part
 from rec_summary.metrics.distribution import (
     SMOOTHING,
@@ -25,16 +26,7 @@ from rec_summary.metrics.distribution import (
     psi_by_chance,
 )
 from rec_summary.metrics.hashing import hash_strings
-from rec_summary.metrics.state import (
-    Array,
-    Arrays,
-    State,
-    Stored,
-    check_int,
-    check_same,
-    nested,
-    register,
-)
+from rec_summary.metrics.state import Array, Arrays, State, Stored, check_same, nested, register
 
 LABEL: Final = "label"
 _BUCKETS: Final = 256

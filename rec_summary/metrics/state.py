@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from rec_summary.checks import LARGEST, check_int
 from rec_summary.errors import three_part
 
 if TYPE_CHECKING:
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 Array = npt.NDArray[Any]
 Arrays = Mapping[str, Array]
 Floats = npt.NDArray[np.float64]
-
-LARGEST: Final = 2**63 - 1
 
 
 class State:
@@ -180,21 +179,6 @@ def check_same(what: str, mine: object, theirs: object) -> None:
     """
     if type(mine) is not type(theirs) or mine != theirs:
         raise ValueError(three_part(f"{what} of a state to merge", theirs, f"{mine!r}"))
-
-
-def check_int(what: str, value: object, low: int = 1, high: int = LARGEST) -> int:
-    """Returns `value` if it is an int from `low` to `high`.
-
-    Raises:
-        TypeError: It is not an int.
-        ValueError: It is out of range.
-    """
-    expected = f"an int from {low} to {high}" if high < LARGEST else f"an int of at least {low}"
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise TypeError(three_part(what, value, expected))
-    if not low <= value <= high:
-        raise ValueError(three_part(what, value, expected))
-    return int(value)
 
 
 def check_factor(factor: float) -> float:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, cast
 
 import numpy as np
 
+from rec_summary.checks import check_int
 from rec_summary.errors import three_part
 from rec_summary.metrics.state import (
     Array,
@@ -20,7 +21,6 @@ from rec_summary.metrics.state import (
     State,
     StateT,
     Stored,
-    check_int,
     check_same,
     kind_of,
     nested,

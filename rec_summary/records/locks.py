@@ -17,7 +17,7 @@ from typing import Final
 
 import filelock
 
-from rec_summary.errors import three_part
+from rec_summary.checks import check_choice
 from rec_summary.records.files import refuse_link, refuse_lock
 
 KINDS: Final = ("flock", "soft")
@@ -39,11 +39,7 @@ def check_kind(name: str, value: str | None) -> str:
     if value is None:
         name, value = f"the environment variable {ENVIRONMENT}", os.environ.get(ENVIRONMENT)
         value = value or KINDS[0]
-    if not isinstance(value, str):
-        raise TypeError(three_part(name, value, f"one of {', '.join(KINDS)}"))
-    if value not in KINDS:
-        raise ValueError(three_part(name, value, f"one of {', '.join(KINDS)}"))
-    return value
+    return check_choice(name, value, KINDS)
 
 
 def file_lock(path: str, *, timeout: float, kind: str | None = None) -> filelock.BaseFileLock:

@@ -1,117 +1,12 @@
-"""Checks of single arguments. Each raises with the three-part text and returns the valid value."""
+"""Checks of the arguments that a collector and a summary record share."""
 
 from __future__ import annotations
 
-import math
-import os
-import re
-from collections.abc import Sequence
-from typing import Any
-
+from rec_summary.checks import check_int_or_none, check_type
 from rec_summary.errors import three_part, verbatim
 from rec_summary.records.files import make_directory
 from rec_summary.records.writing.retention import Retention
 from rec_summary.records.writing.run_writer import Durability, Rotation
-
-
-def check_type(name: str, value: Any, types: Any, expected: str) -> Any:
-    """Returns the value; raises TypeError if it is not one of `types`. A bool is not an int."""
-    wanted = types if isinstance(types, tuple) else (types,)
-    # True is an int to Python, but a caller that passes True does not mean 1.
-    if not isinstance(value, wanted) or (isinstance(value, bool) and bool not in wanted):
-        raise TypeError(three_part(name, value, expected))
-    return value
-
-
-def check_bool(name: str, value: object) -> bool:
-    """Returns a bool.
-
-    Raises:
-        TypeError: It is not a bool.
-    """
-    return bool(check_type(name, value, bool, "a bool"))
-
-
-def check_choice(name: str, value: object, choices: Sequence[str]) -> str:
-    """Returns a str that is one of `choices`.
-
-    Raises:
-        TypeError: It is not a str.
-        ValueError: It is another one.
-    """
-    expected = f"one of {', '.join(map(repr, choices))}"
-    if check_type(name, value, str, expected) not in choices:
-        raise ValueError(three_part(name, value, expected))
-    return str(value)
-
-
-def check_int(name: str, value: object, least: int = 1, most: int | None = None) -> int:
-    """Returns an int from `least` to `most`, both included; no upper bound for None.
-
-    Raises:
-        TypeError: It is not an int.
-        ValueError: It is out of bounds.
-    """
-    span = f"of at least {least:,}" if most is None else f"from {least} to {most}"
-    number: int = check_type(name, value, int, f"an int {span}")
-    if number < least or (most is not None and number > most):
-        raise ValueError(three_part(name, value, f"an int {span}"))
-    return number
-
-
-def check_int_or_none(name: str, value: object) -> int | None:
-    """Returns an int of at least 1, or None; raises as `check_int` does."""
-    return None if value is None else check_int(name, value)
-
-
-def check_unicode(name: str, text: str) -> None:
-    """Raises ValueError if a str has a lone surrogate, which no record can store."""
-    if text.encode("utf-8", "replace").decode() != text:
-        raise ValueError(three_part(name, text, "text that is valid Unicode"))
-
-
-def check_seconds(name: str, value: float) -> float:
-    """Returns a number of seconds as a float.
-
-    Raises:
-        TypeError: It is not a number.
-        ValueError: It is not finite, or not above 0.
-    """
-    check_type(name, value, (int, float), "a number of seconds")
-    if not (math.isfinite(value) and value > 0):
-        raise ValueError(three_part(name, value, "a finite number of seconds above 0"))
-    return float(value)
-
-
-def check_pattern(name: str, value: str | None) -> re.Pattern[str] | None:
-    """Returns a compiled regular expression, or None.
-
-    Raises:
-        TypeError: It is not a str.
-        ValueError: It does not compile.
-    """
-    check_type(name, value, (str, type(None)), "a str or None")
-    if value is None:
-        return None
-    try:
-        return re.compile(value)
-    except (re.error, OverflowError, RecursionError) as error:
-        expected = f"a regular expression that compiles ({error})"
-        raise ValueError(three_part(name, value, expected)) from error
-
-
-def check_directory(name: str, path: str | os.PathLike[str]) -> str:
-    """Returns the path of a directory as an absolute str.
-
-    Raises:
-        TypeError: It is not a path.
-        ValueError: It is empty or has a null character.
-    """
-    check_type(name, path, (str, os.PathLike), "a str or a path")
-    text = os.fspath(path)
-    if not isinstance(text, str) or not text or "\0" in text:
-        raise ValueError(three_part(name, path, "the path of a directory"))
-    return os.path.abspath(text)
 
 
 def check_durability(durability: Durability | None) -> Durability:

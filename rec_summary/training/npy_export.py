@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy.typing as npt
 
+from rec_summary.checks import check_type
 from rec_summary.errors import three_part
 from rec_summary.records.files import DIRECTORY_MODE, FILE_MODE, write_atomically
-from rec_summary.training.checks import check_type
 from rec_summary.values.npy import file_name, save
 
 

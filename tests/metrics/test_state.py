@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from rec_summary.metrics.state import Stored, check_int, check_same, nested, optional_array, restore
+from rec_summary.checks import check_int
+from rec_summary.metrics.state import Stored, check_same, nested, optional_array, restore
 
 
 def test_nested_names_come_apart_again():

@@ -17,13 +17,13 @@ from rec_summary.errors import three_part
 from rec_summary.metrics.exact_sum import ExactSum
 from rec_summary.metrics.quality.clicks import clean, column, on_weight_grid
 from rec_summary.metrics.quality.grouped_auc import UserBatch, UserScores
+from rec_summary.checks import check_int
 from rec_summary.metrics.state import (
     Array,
     Arrays,
     Floats,
     Scalable,
     check_factor,
-    check_int,
     register,
     take,
     take_int,
@@ -215,12 +215,7 @@ class ChoiceQuality(Scalable):
         return {**super().arrays(), "at": np.array(self.at, np.int64)}
 
     @classmethod
-    def from_arrays(cls, arrays: Arrays) -> Self:
-        """Returns the state of these arrays.
-
-        Raises:
-            ValueError: The arrays do not describe such a state.
-        """
+    def _restored(cls, arrays: Stored) -> Self:
         at = take(arrays, "at", np.int64, (None,)).tolist()
         state = cls(take_int(arrays, "is_classes", 0, 1), at)
         state._take_contents(arrays)

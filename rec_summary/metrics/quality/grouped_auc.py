@@ -25,6 +25,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from rec_summary.checks import LARGEST, check_int
 from rec_summary.errors import three_part
 from rec_summary.metrics.hashing import Hashes, mix_ids
 from rec_summary.metrics.quality.clicks import REASONS, Clicks, clean, on_weight_grid, whole_ids
@@ -42,13 +43,11 @@ from rec_summary.metrics.quality.score_cells import (
 )
 from rec_summary.metrics.quality.score_histogram import score_bins
 from rec_summary.metrics.state import (
-    LARGEST,
     Array,
     Floats,
     Scalable,
     Stored,
     check_factor,
-    check_int,
     register,
     to_array,
 )

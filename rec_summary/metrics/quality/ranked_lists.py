@@ -19,13 +19,12 @@ from rec_summary.errors import three_part
 from rec_summary.metrics.hashing import Hashes, mix
 from rec_summary.metrics.quality.clicks import column, whole_ids
 from rec_summary.metrics.quality.score_cells import row_sums, starts_of
+from rec_summary.checks import LARGEST, check_int
 from rec_summary.metrics.state import (
-    LARGEST,
     Array,
     Arrays,
     Floats,
     State,
-    check_int,
     register,
     take,
     take_int,
@@ -216,12 +215,7 @@ class RankedLists(State):
         }
 
     @classmethod
-    def from_arrays(cls, arrays: Arrays) -> Self:
-        """Returns the state of these arrays.
-
-        Raises:
-            ValueError: The arrays do not describe such a state.
-        """
+    def _restored(cls, arrays: Stored) -> Self:
         at = take(arrays, "at", np.int64, (None,)).tolist()
         rows, per_list, seed = (take_int(arrays, name) for name in cls._settings[:3])
         state = cls(rows, per_list, seed, at)

@@ -19,9 +19,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from rec_summary.checks import check_int
 from rec_summary.errors import three_part
 from rec_summary.metrics.quality.clicks import REASONS, Clicks, clean, on_weight_grid
-from rec_summary.metrics.state import Array, Floats, Scalable, check_factor, check_int, register
+from rec_summary.metrics.state import Array, Floats, Scalable, check_factor, register
 
 _BELOW, _ABOVE = 22, 10  # octaves on either side of one half
 _OCTAVES = _BELOW + _ABOVE

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from rec_summary.checks import check_int
 from rec_summary.errors import three_part
 from rec_summary.metrics.quality.clicks import Clicks, Labels, clean, on_weight_grid
 from rec_summary.metrics.quality.score_cells import (
@@ -46,7 +47,6 @@ from rec_summary.metrics.state import (
     Scalable,
     Stored,
     check_factor,
-    check_int,
     register,
     to_array,
 )

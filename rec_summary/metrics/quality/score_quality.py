@@ -13,10 +13,11 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from rec_summary.checks import check_int
 from rec_summary.metrics.quality.log_loss import LogLoss
 from rec_summary.metrics.quality.score_histogram import ScoreHistogram
 from rec_summary.metrics.quality.score_order import ScoreOrder
-from rec_summary.metrics.state import Floats, check_int
+from rec_summary.metrics.state import Floats
 
 DEFAULT_THRESHOLDS = 129
 LEAST_SCORE: Final = 1e-7

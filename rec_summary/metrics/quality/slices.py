@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from rec_summary.errors import three_part
+from rec_summary.checks import check_int
 from rec_summary.metrics.state import (
     Array,
     Arrays,
     Scalable,
-    check_int,
     kind_of,
     nested,
     register,
@@ -189,12 +189,7 @@ class Slices(Scalable):
         return found
 
     @classmethod
-    def from_arrays(cls, arrays: Arrays) -> Self:
-        """Returns the state of these arrays; the module of the states by slice must be imported.
-
-        Raises:
-            ValueError: The arrays do not describe such a state.
-        """
+    def _restored(cls, arrays: Stored) -> Self:
         kind = str(take(arrays, "kind", "U"))
         parts: dict[str, Any] = {
             each: restore(kind, unnested(each, arrays)) for each in ("empty", "other")

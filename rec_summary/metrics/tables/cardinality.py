@@ -17,17 +17,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rec_summary.checks import check_int
 from rec_summary.errors import three_part
 from rec_summary.metrics.hashing import mix
-from rec_summary.metrics.state import (
-    Array,
-    State,
-    Stored,
-    check_int,
-    optional_array,
-    register,
-    to_array,
-)
+from rec_summary.metrics.state import Array, State, Stored, optional_array, register, to_array
 from rec_summary.metrics.tables.ids import classify
 
 

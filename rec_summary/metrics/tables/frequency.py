@@ -15,9 +15,10 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from rec_summary.checks import check_int
 from rec_summary.errors import three_part
 from rec_summary.metrics.hashing import mix
-from rec_summary.metrics.state import Array, State, Stored, check_int, optional_array, register
+from rec_summary.metrics.state import Array, State, Stored, optional_array, register
 from rec_summary.metrics.tables import count_min
 from rec_summary.metrics.tables.ids import TableIds, classify
 

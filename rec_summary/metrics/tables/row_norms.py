@@ -14,9 +14,10 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from rec_summary.checks import check_int
 from rec_summary.errors import three_part
 from rec_summary.metrics.hashing import mix
-from rec_summary.metrics.state import Array, State, Stored, check_int, register, to_array
+from rec_summary.metrics.state import Array, State, Stored, register, to_array
 
 QUANTILES: Final = (0.0, 0.25, 0.5, 0.75, 0.99, 1.0)
 

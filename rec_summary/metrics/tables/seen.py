@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from rec_summary.metrics.hashing import mix
-from rec_summary.metrics.state import Arrays, State, check_int, register, take, take_int
+from rec_summary.checks import check_int
+from rec_summary.metrics.state import Arrays, State, register, take, take_int
 
 _DEPTH: Final = 4
 _MOST: Final = 255
@@ -70,12 +71,7 @@ class SeenCounts(State):
         return new
 
     @classmethod
-    def from_arrays(cls, arrays: Arrays) -> SeenCounts:
-        """Returns the state of these arrays.
-
-        Raises:
-            ValueError: The arrays do not describe such a state.
-        """
+    def _restored(cls, arrays: Stored) -> SeenCounts:
         width = take_int(arrays, "width", 1, 2**26)
         counters = take(arrays, "counters", np.uint8, (_DEPTH, width))
         new = cls(width)

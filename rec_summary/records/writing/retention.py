@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from rec_summary.checks import check_int
 from rec_summary.errors import three_part, verbatim
 from rec_summary.records.failures import Troubles
 from rec_summary.records.format.names import Kind, RecordName, parse_name, replaced_name
@@ -70,11 +71,7 @@ class Retention:
     total_bytes: int
 
     def __post_init__(self) -> None:
-        what, expected = "retention.total_bytes", f"an int of at least {LEAST_BYTES:,}"
-        if isinstance(self.total_bytes, bool) or not isinstance(self.total_bytes, int):
-            raise TypeError(three_part(what, self.total_bytes, expected))
-        if self.total_bytes < LEAST_BYTES:
-            raise ValueError(three_part(what, self.total_bytes, expected))
+        check_int("retention.total_bytes", self.total_bytes, LEAST_BYTES)
 
     def check(self, directory: str) -> None:
         """Checks that the lineage that is in a directory leaves room for values.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rec_summary._pb import lineage_pb2, summary_pb2
-from rec_summary.errors import three_part
+from rec_summary.checks import check_choice
 from rec_summary.records.failures import Troubles
 from rec_summary.records.files import make_directory, sync_directory
 from rec_summary.records.format.names import DEFAULT_PREFIX, DEFAULT_SUFFIX, Kind, parse_name
@@ -50,12 +50,8 @@ class Durability:
     lock: str | None = None
 
     def __post_init__(self) -> None:
-        for name, choices in (("fsync", _FSYNC), ("back_pressure", _BACK_PRESSURE)):
-            value, expected = getattr(self, name), f"one of {', '.join(choices)}"
-            if not isinstance(value, str):
-                raise TypeError(three_part(f"durability.{name}", value, expected))
-            if value not in choices:
-                raise ValueError(three_part(f"durability.{name}", value, expected))
+        check_choice("durability.fsync", self.fsync, _FSYNC)
+        check_choice("durability.back_pressure", self.back_pressure, _BACK_PRESSURE)
         object.__setattr__(self, "lock", check_kind("durability.lock", self.lock))
 
 

@@ -18,18 +18,16 @@ from rec_summary.records.writing.background import DEFAULT_FLUSH_SECS
 from rec_summary.records.writing.retention import Retention
 from rec_summary.records.writing.run_writer import Durability
 from rec_summary.training import operators
-from rec_summary.training.checks import (
+from rec_summary.checks import (
     check_bool,
     check_choice,
     check_directory,
-    check_durability,
     check_int,
     check_int_or_none,
-    check_rotation,
     check_seconds,
     check_type,
-    create_directory,
 )
+from rec_summary.training.checks import check_durability, check_rotation, create_directory
 from rec_summary.training.collector.control import Control, save_checkpoint
 from rec_summary.training.collector.health import Health
 from rec_summary.training.collector.options import (

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from rec_summary.checks import check_bool, check_int_or_none, check_pattern, check_type
 from rec_summary.errors import three_part
 from rec_summary.records.writing.run_writer import Durability, Rotation
-from rec_summary.training.checks import check_bool, check_int_or_none, check_pattern, check_type
 from rec_summary.training.landscape.options import LandscapeOptions, check_landscape
 from rec_summary.training.lineage.custom import CustomValue
 

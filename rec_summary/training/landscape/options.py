@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from rec_summary.checks import check_bool, check_choice, check_int, check_type
 from rec_summary.errors import three_part
-from rec_summary.training.checks import check_bool, check_int, check_type
 from rec_summary.training.landscape.policy import SavePolicy
 from rec_summary.training.landscape.replay import KINDS
 
@@ -56,15 +56,12 @@ class LandscapeOptions:
             ValueError: An option has an invalid value.
         """
         check_int(f"{_NAME}['landscape_size']", self.landscape_size, 3, 256)
-        check_type(f"{_NAME}['unit']", self.unit, str, "'step' or 'epoch'")
-        if self.unit not in _UNITS:
-            raise ValueError(three_part(f"{_NAME}['unit']", self.unit, "'step' or 'epoch'"))
+        check_choice(f"{_NAME}['unit']", self.unit, _UNITS)
         check_int(f"{_NAME}['num_samples']", self.num_samples)
         kinds = (SavePolicy, type(None))
         check_type(f"{_NAME}['policy']", self.policy, kinds, "a SavePolicy or None")
-        if self.replay is not None and self.replay not in KINDS:
-            expected = "'first', 'reservoir' or None"
-            raise ValueError(three_part(f"{_NAME}['replay']", self.replay, expected))
+        if self.replay is not None:
+            check_choice(f"{_NAME}['replay']", self.replay, KINDS)
         check_bool(f"{_NAME}['sparse']", self.sparse)
 
 

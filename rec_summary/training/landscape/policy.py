@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from rec_summary.checks import check_int, check_type
 from rec_summary.errors import three_part
 
 
@@ -44,7 +45,7 @@ class EverySteps:
     steps: int
 
     def __post_init__(self) -> None:
-        _check("EverySteps", self.steps)
+        check_int("EverySteps", self.steps)
 
     def due(self, number: int, last: int | None, seconds: float) -> bool:
         """As in `When`."""
@@ -62,7 +63,7 @@ class LogSpaced:
     per_decade: int = 5
 
     def __post_init__(self) -> None:
-        _check("LogSpaced", self.per_decade)
+        check_int("LogSpaced", self.per_decade)
 
     def due(self, number: int, last: int | None, seconds: float) -> bool:
         """As in `When`."""
@@ -79,8 +80,8 @@ class EveryMinutes:
     minutes: float
 
     def __post_init__(self) -> None:
-        ok = isinstance(self.minutes, int | float) and not isinstance(self.minutes, bool)
-        if not ok or not 0 < self.minutes < math.inf:
+        check_type("EveryMinutes", self.minutes, (int, float), "a number above 0")
+        if not 0 < self.minutes < math.inf:
             raise ValueError(three_part("EveryMinutes", self.minutes, "a number above 0"))
 
     def due(self, number: int, last: int | None, seconds: float) -> bool:
@@ -104,7 +105,7 @@ class KeepLast:
     count: int
 
     def __post_init__(self) -> None:
-        _check("KeepLast", self.count, 3)
+        check_int("KeepLast", self.count, 3)
 
     def kept(self, numbers: Sequence[int]) -> set[int]:
         """As in `Keep`."""
@@ -121,7 +122,7 @@ class KeepLogSpaced:
     count: int
 
     def __post_init__(self) -> None:
-        _check("KeepLogSpaced", self.count, 3)
+        check_int("KeepLogSpaced", self.count, 3)
 
     def kept(self, numbers: Sequence[int]) -> set[int]:
         """As in `Keep`."""
@@ -154,8 +155,3 @@ class SavePolicy:
             raise TypeError(three_part("SavePolicy's when", self.when, "such as EverySteps(1000)"))
         if not hasattr(self.keep, "kept"):
             raise TypeError(three_part("SavePolicy's keep", self.keep, "such as KeepLast(20)"))
-
-
-def _check(name: str, value: object, least: int = 1) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ValueError(three_part(name, value, f"an int of at least {least}"))

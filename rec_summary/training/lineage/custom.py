@@ -12,8 +12,8 @@ from typing import Any, Final
 import numpy as np
 
 from rec_summary._pb import lineage_pb2
+from rec_summary.checks import check_type, check_unicode
 from rec_summary.errors import three_part
-from rec_summary.training.checks import check_type, check_unicode
 
 logger = logging.getLogger("rec_summary.training")
 

@@ -11,9 +11,9 @@ from mindspore.dataset import Dataset
 from mindspore.train import Model
 from mindspore.train.callback import Callback
 
+from rec_summary.checks import check_bool, check_type
 from rec_summary.errors import three_part
 from rec_summary.training import _mindspore
-from rec_summary.training.checks import check_bool, check_type
 from rec_summary.training.online.loop import UNBOUNDED, OnlineRun
 from rec_summary.training.online.stream import OpenStream, batches_in_pass, opened
 from rec_summary.training.online.train_step import TrainStep

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from rec_summary.checks import check_type
 from rec_summary.errors import three_part
-from rec_summary.training.checks import check_type
 
 Function = Callable[[Any, Any], Any]
 Place = int | str | Function

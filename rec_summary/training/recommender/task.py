@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from rec_summary.checks import check_bool, check_choice, check_type
 from rec_summary.errors import three_part
 from rec_summary.metrics.report import GROUPS
-from rec_summary.training.checks import check_bool, check_choice, check_type
 from rec_summary.training.recommender.sources import Source, check_source
 
 KINDS: Final = ("clicks", "ratings", "classes", "retrieval")

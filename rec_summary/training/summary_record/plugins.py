@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from rec_summary._pb import anf_ir_pb2, lineage_pb2
 from rec_summary._pb.summary_pb2 import LossLandscape, Summary
+from rec_summary.checks import check_type, check_unicode
 from rec_summary.errors import three_part, verbatim
 from rec_summary.records.failures import Troubles
 from rec_summary.records.writing.task import MessageRecord, Record
-from rec_summary.training.checks import check_type, check_unicode
 from rec_summary.training.graphs import GraphRecord
 from rec_summary.training.npy_export import NpyExporter
 from rec_summary.training.operators import snapshot

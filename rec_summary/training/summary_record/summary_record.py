@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from rec_summary.checks import check_bool, check_directory, check_int, check_type
 from rec_summary.errors import three_part, verbatim
 from rec_summary.records.failures import Troubles
 from rec_summary.records.format.names import DEFAULT_PREFIX, DEFAULT_SUFFIX, check_affixes
@@ -18,15 +19,7 @@ from rec_summary.records.writing.background import DEFAULT_FLUSH_SECS
 from rec_summary.records.writing.retention import Retention
 from rec_summary.records.writing.run_writer import Durability
 from rec_summary.training import loaded, operators
-from rec_summary.training.checks import (
-    check_bool,
-    check_directory,
-    check_durability,
-    check_int,
-    check_rotation,
-    check_type,
-    create_directory,
-)
+from rec_summary.training.checks import check_durability, check_rotation, create_directory
 from rec_summary.training.graphs import graph_record
 from rec_summary.training.npy_export import NpyExporter, check_export_options
 from rec_summary.training.recorder import Recorder
