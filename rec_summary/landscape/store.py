@@ -1,21 +1,23 @@
 """The computed losses of a landscape on disk, so that a killed computation continues.
 
-<folder>/plan.json                 the computation; if it differs, everything is computed again
-<folder>/plane/<part>_<n>.npy      origin and directions, a file for each parameter
-<folder>/plane/checksums.json      the CRC-32 of each file of the plane
-<folder>/losses.npz                the losses, and which of them are known
+<folder>/plane.bin     origin and directions: the elements of all parameters, one after another
+<folder>/plan.json     the computation; if it differs, everything is computed again. Also where each
+                       parameter is in the plane, and the checksum of that
+<folder>/losses.npz    the losses, and which of them are known
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
+import shutil
 import socket
 import time
 import zlib
 from collections.abc import Iterator, Sequence
-from typing import IO, Any, Final
+from typing import Any, Final
 
 import filelock
 import numpy as np
@@ -25,7 +27,6 @@ from rec_summary.errors import RecSummaryError, three_part, verbatim
 from rec_summary.landscape.npz import read_npz
 from rec_summary.landscape.plane import Plane, Vector
 from rec_summary.records.files import (
-    create_plain,
     make_directory,
     open_plain,
     read_plain,
@@ -37,16 +38,16 @@ from rec_summary.records.locks import file_lock
 
 _LOSSES: Final = "losses.npz"
 _PLAN: Final = "plan.json"
-_PLANE: Final = "plane"
-_NAMES: Final = "names.json"
-_CHECKSUMS: Final = "checksums.json"
+_PLANE: Final = "plane.bin"
+_EARLIER_PLANE: Final = "plane"  # the directory of an earlier version
 _LOCK: Final = ".rec_summary.lock"
 _HOLDER: Final = "holder.json"
 _SAVE_SECS: Final = 1.0
 _FILE_MODE: Final = 0o600
 _HEADERS: Final = 4096
 _AT_ONCE: Final = 1 << 20  # bytes
-_MOST_NAMES: Final = 1 << 28
+_ALIGNED: Final = 64  # bytes
+_MOST_OF_PLAN: Final = 1 << 28
 _MOST_OF_HOLDER: Final = 1000
 _PARTS: Final = ("origin", "first", "second")
 
@@ -86,9 +87,12 @@ class Store:
         if not self._resume(text):
             self.losses = np.full(len(self.points), np.nan)
             self.known = np.zeros(len(self.points), dtype=bool)
-            self._write_plane(plane)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(os.path.join(folder, _PLAN))  # the plan of the old plane is invalid
+            places = _write_plane(folder, plane)
             self.save()
-            _replace(os.path.join(folder, _PLAN), text.encode())
+            stored = {"plan": text, "places": places, "checksum": _checksum(folder, places)}
+            _replace(os.path.join(folder, _PLAN), json.dumps(stored).encode())
 
     @property
     def missing(self) -> npt.NDArray[np.intp]:
@@ -129,16 +133,16 @@ class Store:
 
     def _resume(self, text: str) -> bool:
         try:
-            plan = os.path.join(self.folder, _PLAN)
-            if read_plain(plan, len(text.encode())) != text.encode():
+            stored = _stored_plan(self.folder)
+            if stored["plan"] != text:
+                return False
+            if stored["checksum"] != _checksum(self.folder, stored["places"]):
                 return False
             # Nine bytes for each point, and two headers.
             most = 16 * len(self.points) + _HEADERS
             found = read_npz(os.path.join(self.folder, _LOSSES), most)
             self.losses, self.known = found["losses"], found["known"]
-            if not self._plane_is_intact():
-                return False
-        except (OSError, ValueError, KeyError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return False
         return (
             self.losses.shape == self.known.shape == (len(self.points),)
@@ -146,35 +150,28 @@ class Store:
             and self.known.dtype == np.dtype(np.bool_)
         )
 
-    def _plane_is_intact(self) -> bool:
-        """Whether the files of the plane are those that were written."""
-        folder = os.path.join(self.folder, _PLANE)
-        refuse_link(folder)
-        stored = json.loads(read_plain(os.path.join(folder, _CHECKSUMS), _MOST_NAMES))
-        names = [name for name in os.listdir(folder) if name != _CHECKSUMS]
-        return bool(stored == {name: _checksum(os.path.join(folder, name)) for name in names})
 
-    def _write_plane(self, plane: Plane) -> None:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(os.path.join(self.folder, _PLAN))  # the plan of the old plane is invalid
-        folder = os.path.join(self.folder, _PLANE)
-        refuse_link(folder)  # the target of a link would be emptied
-        make_directory(folder)
-        for left in os.listdir(folder):
-            os.unlink(os.path.join(folder, left))
-        names = list(plane.origin)
-        vectors: list[Vector] = [getattr(plane, part) for part in _PARTS]
-        for part, vector in zip(_PARTS, vectors, strict=True):
-            for index, name in enumerate(names):
-                if name in vector:
-                    with _written(_part_path(folder, part, index)) as file:
-                        np.save(file, vector[name], allow_pickle=False)
-        with _written(os.path.join(folder, _NAMES)) as file:
-            file.write(json.dumps(names).encode())
-        checksums = {name: _checksum(os.path.join(folder, name)) for name in os.listdir(folder)}
-        with _written(os.path.join(folder, _CHECKSUMS)) as file:
-            file.write(json.dumps(checksums).encode())
-        sync_directory(folder)
+def _stored_plan(folder: str) -> Any:
+    return json.loads(read_plain(os.path.join(folder, _PLAN), _MOST_OF_PLAN))
+
+
+def _write_plane(folder: str, plane: Plane) -> list[list[Any]]:
+    """Writes origin and directions to the disk; returns where each parameter is.
+
+    That is its part and name, the type and the shape, and the offset in bytes.
+    """
+    shutil.rmtree(os.path.join(folder, _EARLIER_PLANE), ignore_errors=True)
+    places = []
+    with write_atomically(os.path.join(folder, _PLANE), _FILE_MODE) as file:
+        for part in _PARTS:
+            for name, array in getattr(plane, part).items():
+                file.write(bytes(-file.tell() % _ALIGNED))
+                places.append([part, name, array.dtype.str, array.shape, file.tell()])
+                file.write(np.ascontiguousarray(array).data)
+        file.flush()
+        os.fsync(file.fileno())
+    sync_directory(folder)
+    return places
 
 
 def read_plane(folder: str) -> tuple[Vector, Vector, Vector]:
@@ -183,40 +180,20 @@ def read_plane(folder: str) -> tuple[Vector, Vector, Vector]:
     Raises:
         OSError: They cannot be read.
     """
-    folder = os.path.join(folder, _PLANE)
-    refuse_link(folder)
-    names = json.loads(read_plain(os.path.join(folder, _NAMES), _MOST_NAMES))
-
-    def arrays(part: str) -> Vector:
-        found = {}
-        for index, name in enumerate(names):
-            path = _part_path(folder, part, index)
-            if os.path.lexists(path):
-                os.close(open_plain(path))  # no link, no pipe
-                found[name] = np.load(path, mmap_mode="r", allow_pickle=False)
-        return found
-
-    origin, first, second = (arrays(part) for part in _PARTS)
-    return origin, first, second
+    path = os.path.join(folder, _PLANE)
+    os.close(open_plain(path))  # no link, no pipe
+    data = np.memmap(path, mode="r")
+    found: dict[str, Vector] = {part: {} for part in _PARTS}
+    for part, name, dtype, shape, start in _stored_plan(folder)["places"]:
+        nbytes = math.prod(shape) * np.dtype(dtype).itemsize
+        found[part][name] = data[start : start + nbytes].view(dtype).reshape(shape)
+    return found["origin"], found["first"], found["second"]
 
 
-def _part_path(folder: str, part: str, index: int) -> str:
-    return os.path.join(folder, f"{part}_{index}.npy")
-
-
-@contextlib.contextmanager
-def _written(path: str) -> Iterator[IO[bytes]]:
-    """Creates a file whose content is on the disk when the block ends."""
-    with create_plain(path, _FILE_MODE) as file:
-        yield file
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _checksum(path: str) -> int:
-    """Returns the CRC-32 of a file."""
-    found = 0
-    with os.fdopen(open_plain(path), "rb") as file:
+def _checksum(folder: str, places: list[list[Any]]) -> int:
+    """Returns the CRC-32 of a plane, and of where each parameter is."""
+    found = zlib.crc32(json.dumps(places).encode())
+    with os.fdopen(open_plain(os.path.join(folder, _PLANE)), "rb") as file:
         while data := file.read(_AT_ONCE):
             found = zlib.crc32(data, found)
     return found

@@ -141,12 +141,12 @@ def test_a_failure_keeps_what_is_done_and_the_next_run_goes_on(tmp_path: Path) -
     np.testing.assert_array_equal(found["landscape_[1, 6]"].z, exact["landscape_[1, 6]"].z)
 
 
-@pytest.mark.parametrize("damage", ["zeroed", "cut", "gone", "names"])
+@pytest.mark.parametrize("damage", ["zeroed", "cut", "gone", "plan"])
 def test_a_plane_that_is_damaged_is_computed_again(tmp_path: Path, damage: str) -> None:
     with pytest.raises(ModelError, match="out of luck"):
         compute(tmp_path / "run", make=Maker(fails_at=20), result=False)
-    [plane] = (tmp_path / "run" / "landscape").glob("*/plane")
-    path = plane / ("names.json" if damage == "names" else "first_1.npy")
+    [plane] = (tmp_path / "run" / "landscape").glob("*/plane.bin")
+    path = plane.with_name("plan.json") if damage == "plan" else plane
     data = path.read_bytes()
     if damage == "gone":
         path.unlink()

@@ -13,6 +13,8 @@ import sys
 import time
 from collections.abc import Callable
 
+import psutil
+
 RESULT = "RESULT "
 
 
@@ -40,6 +42,18 @@ def peak_memory(pid: int | str = "self") -> float:
     with open(f"/proc/{pid}/status") as file:
         [line] = [line for line in file if line.startswith("VmHWM:")]
     return int(line.split()[1]) * 1024 / 1e6
+
+
+def idle_share(process: psutil.Process, seconds: float) -> float:
+    """Returns how much of a core a process and its children use for some seconds."""
+
+    def used() -> float:
+        family = [process, *process.children(recursive=True)]
+        return sum(sum(each.cpu_times()[:2]) for each in family)
+
+    before, began = used(), time.monotonic()
+    time.sleep(seconds)
+    return (used() - before) / (time.monotonic() - began)
 
 
 def main() -> None:

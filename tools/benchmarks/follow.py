@@ -17,6 +17,7 @@ from rec_summary._pb.summary_pb2 import Event, Summary
 from rec_summary.records.writing.run_writer import RunWriter
 from rec_summary.records.writing.task import MessageRecord
 
+from .child import idle_share
 from .contest import Contestant, Settings, alternate, column
 from .results import Row, Target
 
@@ -59,7 +60,7 @@ def measured(runs: int, seconds: float, records: int, work: str) -> dict[str, fl
             while not all(size_of(logs / f"run_{n:03}") for n in range(runs)):
                 time.sleep(0.1)
             time.sleep(_SETTLE_SECS)
-            idle = idle_share(process.pid, seconds)
+            idle = idle_share(psutil.Process(process.pid), seconds)
             delays = sorted(measure_delays(writers, logs, records))
         finally:
             process.send_signal(signal.SIGINT)
@@ -94,19 +95,6 @@ def follow(settings: Settings) -> tuple[str, list[Row]]:
             "delay, longest", "s", column(found, "ours", "longest"), target=Target("worst", "<", 1)
         ),
     ]
-
-
-def idle_share(pid: int, seconds: float) -> float:
-    """Returns how much of a core a process uses."""
-    process = psutil.Process(pid)
-
-    def used() -> float:
-        times = process.cpu_times()
-        return float(times.user + times.system)
-
-    before, began = used(), time.monotonic()
-    time.sleep(seconds)
-    return (used() - before) / (time.monotonic() - began)
 
 
 def measure_delays(writers: list[RunWriter], logs: Path, count: int) -> list[float]:

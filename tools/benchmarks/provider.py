@@ -17,7 +17,7 @@ from typing import Any
 
 import psutil
 
-from .child import peak_memory
+from .child import idle_share, peak_memory
 from .contest import Contestant, Found, Settings, alternate, column, measure, temporary_directory
 from .made_records import write_scalars
 from .results import Row, Target, cost
@@ -130,7 +130,7 @@ def load(
             found["memory"] = _peak(process)
         if idle:
             time.sleep(settle)
-            found["idle"] = _idle_share(process, idle)
+            found["idle"] = idle_share(process, idle)
         return found
 
 
@@ -182,22 +182,10 @@ def _page(connection: http.client.HTTPConnection, tag: str, requests: int) -> fl
     return statistics.median(times)
 
 
-def _family(process: psutil.Process) -> list[psutil.Process]:
-    return [process, *process.children(recursive=True)]
-
-
 def _peak(process: psutil.Process) -> float:
     """Returns the most memory that a process and its children had, in MB."""
-    return sum(peak_memory(each.pid) for each in _family(process))
-
-
-def _idle_share(process: psutil.Process, seconds: float) -> float:
-    def used() -> float:
-        return sum(sum(each.cpu_times()[:2]) for each in _family(process))
-
-    before, began = used(), time.monotonic()
-    time.sleep(seconds)
-    return (used() - before) / (time.monotonic() - began)
+    family = [process, *process.children(recursive=True)]
+    return sum(peak_memory(each.pid) for each in family)
 
 
 def _names(runs: int) -> list[str]:

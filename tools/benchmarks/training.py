@@ -11,6 +11,16 @@ _TABLES = ((1_000, 8), (100_000, 16))
 _FREQUENCIES = (1, 10)
 _NONE = "no callback"
 _PEER = "MindSpore's"
+_WHO = ("ours", "mindspore")
+# What, its unit, its name, whether the run without a callback is subtracted, and the target.
+_MEASURED = (
+    ("added to the mean step", "ms", "mean", True, 0.1),
+    ("added to the median step", "ms", "median", True, None),
+    ("added CPU", "s", "cpu", True, 0.2),
+    ("hook, median", "ms", "hook", False, 1),
+    ("hook, p95", "ms", "hook_p95", False, 0.2),
+    ("closing", "ms", "closing", False, 0.2),
+)
 
 
 def training(settings: Settings) -> tuple[str, list[Row]]:
@@ -27,7 +37,7 @@ def training(settings: Settings) -> tuple[str, list[Row]]:
                     "training_run:wide_deep",
                     {"who": who, "collect_freq": frequency, **arguments},
                 )
-                for who in ("ours", "mindspore")
+                for who in _WHO
             ]
         table = f"{size // 1000}k × {width}"
         rows += _rows(alternate(contestants, settings), table)
@@ -38,7 +48,7 @@ def training(settings: Settings) -> tuple[str, list[Row]]:
                 "training_run:in_turns",
                 {"who": who, "collect_freq": 10, **arguments},
             )
-            for who in ("ours", "mindspore")
+            for who in _WHO
         ]
         rows += _in_turns(alternate(contestants, settings), table)
     setting = (
@@ -65,32 +75,13 @@ def _rows(found: Found, table: str) -> list[Row]:
         Row(f"{table}: CPU seconds without", "s", column(found, _NONE, "cpu")),
     ]
     for frequency in _FREQUENCIES:
-        ours, peer = f"ours {frequency}", f"mindspore {frequency}"
-        start = f"{table}, collect_freq={frequency}:"
-
-        def added(what: str, ours: str = ours, peer: str = peer) -> list[Sequence[float]]:
-            """Returns what a number is larger by, of ours and of the peer."""
-            without = column(found, _NONE, what)
-            return [
-                [
-                    value - base
-                    for value, base in zip(column(found, who, what), without, strict=True)
-                ]
-                for who in (ours, peer)
-            ]
-
-        def both(what: str, ours: str = ours, peer: str = peer) -> list[Sequence[float]]:
-            return [column(found, ours, what), column(found, peer, what)]
-
-        own_mean, peer_mean = added("mean")
-        rows += [
-            cost(f"{start} added to the mean step", "ms", own_mean, peer_mean, _PEER, 0.1),
-            cost(f"{start} added to the median step", "ms", *added("median"), _PEER),
-            cost(f"{start} added CPU", "s", *added("cpu"), _PEER, 0.2),
-            cost(f"{start} hook, median", "ms", *both("hook"), _PEER, 1),
-            cost(f"{start} hook, p95", "ms", *both("hook_p95"), _PEER, 0.2),
-            cost(f"{start} closing", "ms", *both("closing"), _PEER, 0.2),
-        ]
+        for what, unit, key, is_added, at_most in _MEASURED:
+            both = [column(found, f"{who} {frequency}", key) for who in _WHO]
+            if is_added:
+                without = column(found, _NONE, key)
+                both = [[n - base for n, base in zip(each, without, strict=True)] for each in both]
+            start = f"{table}, collect_freq={frequency}:"
+            rows.append(cost(f"{start} {what}", unit, *both, _PEER, at_most))
     return rows
 
 
@@ -99,7 +90,7 @@ def _in_turns(found: Found, table: str) -> list[Row]:
     start = f"{table}, collect_freq=10, switched in turns:"
     ours, peer = (
         (column(found, f"{who} in turns", "added"), column(found, f"{who} in turns", "without"))
-        for who in ("ours", "mindspore")
+        for who in _WHO
     )
     return [
         Row(f"{start} mean step without", "ms", ours[1]),
