@@ -8,7 +8,7 @@ import json
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import click
 
@@ -87,27 +87,20 @@ def console(*, wide: bool = False) -> Console:
     return Console(width=None if fits else _WIDE, highlight=False, soft_wrap=False)
 
 
-def table_of(
-    columns: Iterable[tuple[str, bool]], rows: Iterable[Iterable[str | Text]], *, fold: bool = True
-) -> Table:
-    """Returns a table for `console`.
+def table_of(columns: Iterable[tuple[str, bool]], rows: Iterable[Iterable[str | Text]]) -> Table:
+    """Returns a table for `console`; long cells are folded to several lines.
 
     Args:
         columns: The head of each column, and whether it is aligned to the right.
         rows: The cells of each row; a string may come from records.
-        fold: Whether long cells are folded to several lines; else they are cut.
     """
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, header_style="bold")
     for name, right in columns:
-        table.add_column(
-            Text(one_line(name)),
-            justify="right" if right else "left",
-            overflow="fold" if fold else "ellipsis",
-            no_wrap=not fold,
-        )
+        justify: Literal["left", "right"] = "right" if right else "left"
+        table.add_column(Text(one_line(name)), justify=justify, overflow="fold")
     for row in rows:
         table.add_row(*(Text(one_line(cell)) if isinstance(cell, str) else cell for cell in row))
     return table

@@ -13,9 +13,15 @@ class Troubles:
 
     Only the first failure of a kind is logged: a full disk fails at every step, and its
     messages would hide those of the training.
+
+    Attributes:
+        first: With `keep_first`, the kind of the first failure, and what happened. Set it to None
+            to get the next one.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, keep_first: bool = False) -> None:
+        self.first: tuple[str, BaseException | str] | None = None
+        self._keep_first = keep_first
         self._lock = threading.Lock()
         self._counts: dict[str, int] = {}
 
@@ -28,6 +34,8 @@ class Troubles:
         """
         with self._lock:
             first = kind not in self._counts
+            if self._keep_first:
+                self.first = self.first or (kind, error)
             self._counts[kind] = self._counts.get(kind, 0) + 1
         if first:
             detail = error if isinstance(error, str) else f"{type(error).__name__}: {error}"

@@ -100,8 +100,7 @@ class SummaryRecord:
         if retention is not None:
             retention.check(directory)
         self._network = network
-        self._failures = _Failures() if raise_exception else None
-        self._troubles = self._failures or Troubles()
+        self._troubles = Troubles(keep_first=raise_exception)
         self._exporter = NpyExporter(directory) if exports else None
         self._recorder = Recorder(
             directory,
@@ -296,31 +295,16 @@ class SummaryRecord:
         return True
 
     def _raise_failure(self) -> None:
-        failure = self._failures.take() if self._failures is not None else None
+        if self._troubles.first is None:
+            return
+        (kind, failure), self._troubles.first = self._troubles.first, None
+        if isinstance(failure, str):
+            raise RuntimeError(f"{kind}: {failure}")
         if isinstance(failure, (OSError, RuntimeError)):
             raise failure
-        if failure is not None:
-            raise RuntimeError(f"{type(failure).__name__}: {failure}") from failure
+        raise RuntimeError(f"{type(failure).__name__}: {failure}") from failure
 
 
 def _check_network(name: str, network: object) -> None:
     if network is not None and not loaded.is_cell(network):
         raise TypeError(three_part(name, network, "a Cell or None"))
-
-
-class _Failures(Troubles):
-    """Also keeps the first failure since the last `take`."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._first: BaseException | None = None
-
-    def report(self, kind: str, error: BaseException | str) -> None:
-        super().report(kind, error)
-        if self._first is None:
-            self._first = RuntimeError(f"{kind}: {error}") if isinstance(error, str) else error
-
-    def take(self) -> BaseException | None:
-        """Returns that failure and drops it."""
-        first, self._first = self._first, None
-        return first
