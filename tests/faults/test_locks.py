@@ -93,7 +93,7 @@ def test_the_kind_is_chosen_and_checked(monkeypatch: pytest.MonkeyPatch) -> None
     assert check_kind("lock", None) == "soft"
     assert check_kind("lock", "flock") == "flock"
     monkeypatch.setenv(ENVIRONMENT, "fcntl")
-    with pytest.raises(ValueError, match=f"{ENVIRONMENT}.*'fcntl'.*flock, soft"):
+    with pytest.raises(ValueError, match=f"{ENVIRONMENT}.*'fcntl'.*'flock', 'soft'"):
         check_kind("lock", None)
     with pytest.raises(TypeError, match="one of 'flock', 'soft'"):
         check_kind("lock", 3)  # type: ignore[arg-type]
