@@ -9,30 +9,23 @@ values remain that each of them keeps, and merging is exact, whatever the order.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from rec_summary.errors import three_part
 from rec_summary.checks import check_int
+from rec_summary.errors import three_part
 from rec_summary.metrics.state import (
     Array,
-    Arrays,
     Scalable,
+    Stored,
     kind_of,
     nested,
     register,
     restore,
-    take,
-    take_int,
-    take_sums,
     to_array,
-    unnested,
 )
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 _EVERY: Final = 1024  # examples, after which values may be too many
 _LONGEST: Final = 64  # characters of a name
@@ -163,13 +156,6 @@ class Slices(Scalable):
         for state in (self.other, *self._states.values()):
             state.seal()
 
-    def copy(self) -> Self:
-        """Returns an independent copy."""
-        new = super().copy()
-        new._states = {name: state.copy() for name, state in self._states.items()}
-        new._sizes = dict(self._sizes)
-        return new
-
     def arrays(self) -> dict[str, Array]:
         """Returns the settings, and the names, sizes and arrays of the states by slice."""
         names = sorted(self._states)
@@ -189,27 +175,27 @@ class Slices(Scalable):
         return found
 
     @classmethod
-    def _restored(cls, arrays: Stored) -> Self:
-        kind = str(take(arrays, "kind", "U"))
+    def _restored(cls, arrays: Stored) -> Slices:
+        kind = str(arrays.take("kind", "U"))
         parts: dict[str, Any] = {
-            each: restore(kind, unnested(each, arrays)) for each in ("empty", "other")
+            each: restore(kind, arrays.part(each)) for each in ("empty", "other")
         }
-        new = cls(parts["empty"], take_int(arrays, "most"), take_int(arrays, "shown"))
-        new.closed = bool(take_int(arrays, "closed", 0, 1))
-        new._seen = take_int(arrays, "seen", 0, _EVERY - 1)
-        names = take(arrays, "names", "U", (None,)).tolist()
+        new = cls(parts["empty"], arrays.integer("most"), arrays.integer("shown"))
+        new.closed = bool(arrays.integer("closed", 0, 1))
+        new._seen = arrays.integer("seen", 0, _EVERY - 1)
+        names = arrays.take("names", "U", (None,)).tolist()
         if names != sorted(set(names)):
             raise ValueError(three_part("The array 'names' of a state", names, "rising names"))
-        sizes = take_sums(arrays, "sizes", np.int64, (len(names),)).tolist()
+        sizes = arrays.sums("sizes", np.int64, (len(names),)).tolist()
         new._sizes = dict(zip(names, sizes, strict=True))
         for number, name in enumerate(names):
-            new._states[name] = restore(kind, unnested(f"slice{number}", arrays))
+            new._states[name] = restore(kind, arrays.part(f"slice{number}"))
         for state in (parts["other"], *new._states.values()):
             new._empty.check_mergeable(state)
         new.other = parts["other"]
         return new
 
-    def _add(self, other: Self) -> None:
+    def _add(self, other: Slices) -> None:
         if other.closed:
             for name in [name for name in self._states if name not in other._states]:
                 self._drop(name)

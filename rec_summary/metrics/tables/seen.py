@@ -7,9 +7,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from rec_summary.metrics.hashing import mix
 from rec_summary.checks import check_int
-from rec_summary.metrics.state import Arrays, State, register, take, take_int
+from rec_summary.metrics.hashing import mix
+from rec_summary.metrics.state import State, Stored, register
 
 _DEPTH: Final = 4
 _MOST: Final = 255
@@ -64,16 +64,10 @@ class SeenCounts(State):
         """Returns the setting and the counters."""
         return {"width": np.array(self.width, np.int64), "counters": self._counters.copy()}
 
-    def copy(self) -> SeenCounts:
-        """Returns an independent copy."""
-        new = super().copy()
-        new._counters = self._counters.copy()
-        return new
-
     @classmethod
     def _restored(cls, arrays: Stored) -> SeenCounts:
-        width = take_int(arrays, "width", 1, 2**26)
-        counters = take(arrays, "counters", np.uint8, (_DEPTH, width))
+        width = arrays.integer("width", 1, 2**26)
+        counters = arrays.take("counters", np.uint8, (_DEPTH, width))
         new = cls(width)
         new._counters = counters
         return new

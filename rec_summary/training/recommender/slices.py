@@ -10,11 +10,11 @@ from typing import Any, Final
 
 import numpy as np
 
+from rec_summary.checks import check_int, check_type
 from rec_summary.errors import three_part, verbatim
 from rec_summary.metrics.hashing import hash_strings
 from rec_summary.metrics.quality.slices import Slicing
 from rec_summary.metrics.tables.seen import SeenCounts
-from rec_summary.checks import check_int, check_type
 from rec_summary.training.recommender.sources import Source, check_source
 from rec_summary.training.tensors import Array
 
