@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from rec_summary.checks import LARGEST as LARGEST
-from rec_summary.checks import check_int as check_int
+from rec_summary.checks import LARGEST, check_int
 from rec_summary.errors import three_part
 
 if TYPE_CHECKING:
@@ -110,9 +109,8 @@ class State:
         for name in self._parts:
             getattr(self, name)._add(getattr(other, name))
 
-    def _take_contents(self, arrays: Arrays) -> None:
+    def _take_contents(self, arrays: Stored) -> None:
         """Replaces the sums and the parts of an empty state by stored ones."""
-        arrays = Stored(arrays)
         for name in self._sums:
             stored, empty = name.lstrip("_"), getattr(self, name)
             if isinstance(empty, int):
@@ -294,32 +292,3 @@ def optional_array(value: int | None) -> Array:
 def nested(prefix: str, arrays: Arrays) -> dict[str, Array]:
     """Returns the arrays of a part, with `prefix` and a dot before every name."""
     return {f"{prefix}.{name}": array for name, array in arrays.items()}
-
-
-def take(
-    arrays: Arrays,
-    name: str,
-    dtype: npt.DTypeLike,
-    shape: tuple[int | None, ...] = (),
-    *,
-    finite: bool = True,
-) -> Array:
-    """As `Stored.take`."""
-    return Stored(arrays).take(name, dtype, shape, finite=finite)
-
-
-def take_int(arrays: Arrays, name: str, low: int = 0, high: int = LARGEST) -> int:
-    """As `Stored.integer`."""
-    return Stored(arrays).integer(name, low, high)
-
-
-def take_sums(
-    arrays: Arrays, name: str, dtype: npt.DTypeLike, shape: tuple[int | None, ...]
-) -> Array:
-    """As `Stored.sums`."""
-    return Stored(arrays).sums(name, dtype, shape)
-
-
-def unnested(prefix: str, arrays: Arrays) -> Stored:
-    """As `Stored.part`."""
-    return Stored(arrays).part(prefix)

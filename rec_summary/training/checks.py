@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-from rec_summary.checks import check_bool as check_bool
-from rec_summary.checks import check_choice as check_choice
-from rec_summary.checks import check_directory as check_directory
-from rec_summary.checks import check_int as check_int
-from rec_summary.checks import check_int_or_none as check_int_or_none
-from rec_summary.checks import check_pattern as check_pattern
-from rec_summary.checks import check_seconds as check_seconds
-from rec_summary.checks import check_type as check_type
-from rec_summary.checks import check_unicode as check_unicode
+from rec_summary.checks import check_int_or_none, check_type
 from rec_summary.errors import three_part, verbatim
 from rec_summary.records.files import make_directory
 from rec_summary.records.writing.retention import Retention

@@ -8,29 +8,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from rec_summary.checks import check_int
 from rec_summary.errors import three_part
 from rec_summary.metrics.exact_sum import ExactSum
 from rec_summary.metrics.quality.clicks import clean, column, on_weight_grid
 from rec_summary.metrics.quality.grouped_auc import UserBatch, UserScores
-from rec_summary.checks import check_int
-from rec_summary.metrics.state import (
-    Array,
-    Arrays,
-    Floats,
-    Scalable,
-    check_factor,
-    register,
-    take,
-    take_int,
-)
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
+from rec_summary.metrics.state import Array, Floats, Scalable, Stored, check_factor, register
 
 MOST_K = 1000
 """The highest rank that is told apart from those beyond."""
@@ -215,9 +203,9 @@ class ChoiceQuality(Scalable):
         return {**super().arrays(), "at": np.array(self.at, np.int64)}
 
     @classmethod
-    def _restored(cls, arrays: Stored) -> Self:
-        at = take(arrays, "at", np.int64, (None,)).tolist()
-        state = cls(take_int(arrays, "is_classes", 0, 1), at)
+    def _restored(cls, arrays: Stored) -> ChoiceQuality:
+        at = arrays.take("at", np.int64, (None,)).tolist()
+        state = cls(arrays.integer("is_classes", 0, 1), at)
         state._take_contents(arrays)
         if state.ranks[0]:
             raise ValueError(three_part("ranks", state.ranks[0], "nothing at rank 0"))

@@ -11,29 +11,16 @@ The metrics of these lists are in `list_quality`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from rec_summary.checks import LARGEST, check_int
 from rec_summary.errors import three_part
 from rec_summary.metrics.hashing import Hashes, mix
 from rec_summary.metrics.quality.clicks import column, whole_ids
 from rec_summary.metrics.quality.score_cells import row_sums, starts_of
-from rec_summary.checks import LARGEST, check_int
-from rec_summary.metrics.state import (
-    Array,
-    Arrays,
-    Floats,
-    State,
-    register,
-    take,
-    take_int,
-    take_sums,
-    to_array,
-)
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
+from rec_summary.metrics.state import Array, Floats, State, Stored, register, to_array
 
 _ALL = 1 << 64  # a limit above every hash
 _LARGEST = 1e150  # of a score and of a label
@@ -195,12 +182,6 @@ class RankedLists(State):
             starts = starts_of(rows.lists)
         return SampledLists(rows, starts, self._limit / _ALL, left_out, spread)
 
-    def copy(self) -> Self:
-        """Returns an independent copy."""
-        other = super().copy()  # shares the sample: its arrays are never changed
-        other._pending = list(self._pending)
-        return other
-
     def arrays(self) -> dict[str, Array]:
         """Returns the settings, ``limit`` (0 if it is above all), ``refused``, and the rows."""
         self._compact()
@@ -215,22 +196,22 @@ class RankedLists(State):
         }
 
     @classmethod
-    def _restored(cls, arrays: Stored) -> Self:
-        at = take(arrays, "at", np.int64, (None,)).tolist()
-        rows, per_list, seed = (take_int(arrays, name) for name in cls._settings[:3])
+    def _restored(cls, arrays: Stored) -> RankedLists:
+        at = arrays.take("at", np.int64, (None,)).tolist()
+        rows, per_list, seed = (arrays.integer(name) for name in cls._settings[:3])
         state = cls(rows, per_list, seed, at)
         state._take_contents(arrays)
-        state._limit = int(take(arrays, "limit", np.uint64)) or _ALL
-        lists = take(arrays, "lists", np.uint64, (None,))
-        scores, labels = (take(arrays, each, np.float64, lists.shape) for each in _COLUMNS)
-        sums = take_sums(arrays, "sums", np.float64, (2, len(lists)))
+        state._limit = int(arrays.take("limit", np.uint64)) or _ALL
+        lists = arrays.take("lists", np.uint64, (None,))
+        scores, labels = (arrays.take(each, np.float64, lists.shape) for each in _COLUMNS)
+        sums = arrays.sums("sums", np.float64, (2, len(lists)))
         if _below(state._limit, lists) < len(lists) or (lists[1:] < lists[:-1]).any():
             raise ValueError(three_part("lists", lists, "rising hashes below the limit"))
         state._pending = [ListRows(lists, scores, labels, sums)]
         state._compact()
         return state
 
-    def _add(self, other: Self) -> None:
+    def _add(self, other: RankedLists) -> None:
         super()._add(other)
         other._compact()
         self._lower(other._limit)

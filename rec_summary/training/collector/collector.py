@@ -12,12 +12,6 @@ from typing import Any, Final
 from mindspore.train import Callback
 
 from rec_summary._pb.lineage_pb2 import LineageEvent, RunState
-from rec_summary.records.control import Request
-from rec_summary.records.failures import Troubles
-from rec_summary.records.writing.background import DEFAULT_FLUSH_SECS
-from rec_summary.records.writing.retention import Retention
-from rec_summary.records.writing.run_writer import Durability
-from rec_summary.training import operators
 from rec_summary.checks import (
     check_bool,
     check_choice,
@@ -27,6 +21,12 @@ from rec_summary.checks import (
     check_seconds,
     check_type,
 )
+from rec_summary.records.control import Request
+from rec_summary.records.failures import Troubles
+from rec_summary.records.writing.background import DEFAULT_FLUSH_SECS
+from rec_summary.records.writing.retention import Retention
+from rec_summary.records.writing.run_writer import Durability
+from rec_summary.training import operators
 from rec_summary.training.checks import check_durability, check_rotation, create_directory
 from rec_summary.training.collector.control import Control, save_checkpoint
 from rec_summary.training.collector.health import Health

@@ -20,11 +20,11 @@ from typing import Any, Final
 import mindspore
 
 from rec_summary._pb import lineage_pb2
+from rec_summary.checks import check_int, check_int_or_none, check_pattern
 from rec_summary.errors import three_part
 from rec_summary.records.control import FileStatus, Request, read_requests, status_of
 from rec_summary.records.failures import Troubles
 from rec_summary.records.files import make_directory
-from rec_summary.checks import check_int, check_int_or_none, check_pattern
 from rec_summary.training.collector.options import CollectorOptions, HistogramChoice
 from rec_summary.training.lineage.custom import check_custom_lineage
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from rec_summary.checks import LARGEST, check_bool, check_directory, check_int, check_type
 from rec_summary.errors import three_part
 from rec_summary.metrics.quality.choices import MOST_K
-from rec_summary.checks import LARGEST, check_bool, check_directory, check_int, check_type
 from rec_summary.training.recommender.slices import Slice, check_slices
 from rec_summary.training.recommender.sources import Source, check_source
 from rec_summary.training.recommender.task import Task, check_quality, check_tasks
