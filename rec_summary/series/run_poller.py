@@ -2,10 +2,12 @@
 
 A directory is listed again only when its time of modification says that a name was added or
 removed. Of the files, only the newest of each writer is checked every time, because the others
-are complete. So a poll of a hundred idle runs takes a few hundred calls of `stat`. Of more than
-three hundred directories, those that changed last are checked every time, and the others in turn.
-Polling is used because it works on network file systems, where notifications of other hosts'
-writes do not arrive.
+are complete. So a poll of a hundred idle runs takes a few hundred calls of `stat`.
+
+A tree of more than three hundred directories is watched: a poll checks those of which the kernel
+reports a change (see `directory_watch`), and the source. Directories that cannot be watched, such
+as those of network file systems, where notifications of other hosts' writes do not arrive, are
+polled: those that changed last every time, and the others in turn.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from rec_summary.records.reading.runs import (
     run_name,
 )
 from rec_summary.records.remote import NoSuchPlace, Url, to_place
+from rec_summary.series.directory_watch import DirectoryWatch
 
 _SETTLED_SECS: Final = 2.0  # a directory may change again without a change of its time before
 _LIST_SECS: Final = 5.0  # a list of a URL takes a request for each thousand files
@@ -76,6 +79,7 @@ class RunPoller:
         self._clock = clock
         self._noticed = noticed
         self._directories: dict[str, _Directory] = {}
+        self._watch = DirectoryWatch()
         self._without: dict[str, None] = {}  # directories without records
         self._gone: list[str] = []  # what were runs
         self._next_list = -math.inf  # of a URL, by the monotonic clock
@@ -83,6 +87,7 @@ class RunPoller:
         # When something was last written to a run, by its path, in ascending order.
         self._recent: dict[str, float] = {}
         self._others: Iterator[str] = iter(())
+        self._inode = (0, 0)  # of the source, and its file system
         self._failure = ""  # why the last list of a URL failed
 
     def poll(self) -> list[Run]:
@@ -148,29 +153,42 @@ class RunPoller:
             self._gone.append(path)
         return changed
 
-    def _due(self, again: set[str]) -> list[str]:
-        """Returns the directories to check."""
+    def _due(self, again: set[str]) -> Iterator[str]:
+        """Yields the directories to check, each unless it was forgotten meanwhile."""
         known = self._directories
-        if len(known) <= _MOST_CHECKED:
-            return list(known) or [self._source]
+        changed = self._watch.changed()
+        if len(known) <= _MOST_CHECKED or changed is None:
+            due = list(known) or [self._source]
+        else:
+            # The path of the source can lead to another directory, of which nothing is reported.
+            due = list(dict.fromkeys((self._source, *changed, *again, *self._polled())))
+        return (path for path in due if path in known or path == self._source)
+
+    def _polled(self) -> Iterator[str]:
+        """Yields the directories that are not watched, as far as it is their turn."""
+        left = len(self._directories) - len(self._watch)
+        if not left:
+            self._recent.clear()
+            return
         limit = self._clock() - _RECENT_SECS
         while len(self._recent) > _MOST_CHECKED // 2:
             oldest = next(iter(self._recent))
             if self._recent[oldest] >= limit:
                 break
             del self._recent[oldest]
-        share = max(_MOST_CHECKED // 2, len(known) // _LONGEST_TURN)
+        share = max(_MOST_CHECKED // 2, left // _LONGEST_TURN)
         turn = list(itertools.islice(self._others, share))
         if not turn:
-            self._others = iter(list(known))
+            self._others = iter([each for each in self._directories if each not in self._watch])
         # New runs appear in directories without records.
-        due = {*self._without, *self._recent, *turn, *again}
-        return [path for path in due if path in known]
+        for path in itertools.chain(self._without, self._recent, turn):
+            if path not in self._watch:
+                yield path
 
     def _check(self, path: str, depth: int = 0) -> Iterator[str]:
         """Yields a directory and new ones below it; lists it again if need be."""
         try:
-            changed = os.stat(path).st_mtime
+            changed = self._watched(path)
         except OSError:
             self._forget(path)
             return
@@ -195,6 +213,22 @@ class RunPoller:
         for below in known.below if known.depth < DEEPEST else ():
             if below not in self._directories:
                 yield from self._check(below, known.depth + 1)
+
+    def _watched(self, path: str) -> float:
+        """Watches a directory of a large tree; returns its time of modification after that.
+
+        Raises:
+            OSError: It is gone.
+        """
+        status = os.stat(path)
+        if path == self._source and self._inode != (status.st_dev, status.st_ino):
+            if self._watch:
+                self._forget(path)  # all below are other directories now
+            self._inode = status.st_dev, status.st_ino
+        is_large = len(self._directories) > _MOST_CHECKED and path not in self._watch
+        if is_large and self._watch.add(path, status.st_dev):
+            status = os.stat(path)
+        return status.st_mtime
 
     def _list(self, path: str, known: _Directory) -> None:
         """Finds the record files and the directories in a directory.
@@ -243,6 +277,7 @@ class RunPoller:
 
     def _forget(self, path: str) -> None:
         known = self._directories.pop(path, None)
+        self._watch.remove(path)
         self._recent.pop(path, None)
         self._without.pop(path, None)
         if known is not None and known.files:

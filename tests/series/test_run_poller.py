@@ -3,12 +3,14 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from rec_summary.records.reading.runs import DEEPEST, find_runs
-from rec_summary.series import run_poller
+from rec_summary.series import directory_watch, run_poller
+from rec_summary.series.directory_watch import DirectoryWatch
 from rec_summary.series.run_poller import RunPoller
 from tests.support.record_dirs import event, scalar, summary_name, write_segment
 
@@ -185,6 +187,8 @@ def test_a_file_that_is_repaired_is_seen_and_a_run_can_be_asked_for_again(source
 def test_of_a_large_tree_the_runs_that_changed_last_are_checked_every_time(
     source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Where nothing can be watched, as on a network file system."""
+    monkeypatch.setattr(directory_watch, "_local_devices", set)
     files = []
     for number in range(20):
         path, _ = write_segment(source / f"run_{number:02}", event(1, scalar("loss", 1)))
@@ -221,3 +225,150 @@ def test_of_a_large_tree_the_runs_that_changed_last_are_checked_every_time(
     assert seen(8) == []
     assert watch.gone() == [str(files[5].parent)]
     assert len(watch.runs()) == 20
+
+
+class Watched:
+    """A poller of a tree that is large enough to be watched, and is.
+
+    Attributes:
+        checked: The directories that were checked since `poll` was called, below the source.
+    """
+
+    def __init__(self, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._source = source
+        self.checked: list[str] = []
+        check = RunPoller._check
+
+        def checking(poller: RunPoller, path: str, depth: int = 0) -> Iterator[str]:
+            self.checked.append(os.path.relpath(path, source))
+            return check(poller, path, depth)
+
+        monkeypatch.setattr(run_poller, "_MOST_CHECKED", 8)
+        monkeypatch.setattr(RunPoller, "_check", checking)
+        self.poller = RunPoller(str(source))
+        while self.poll() or set(self.checked) != {"."}:
+            assert self.poller._watch, "nothing is watched"
+
+    def poll(self) -> list[str]:
+        self.checked.clear()
+        return names(self.poller)
+
+
+@pytest.fixture
+def watched(source: Path, monkeypatch: pytest.MonkeyPatch) -> Watched:
+    source.mkdir()
+    status = source.stat()
+    if not DirectoryWatch().add(str(source), status.st_dev):
+        pytest.skip("this system does not report changes of this directory")
+    for number in range(20):
+        path, _ = write_segment(source / f"run_{number:02}", event(1, scalar("loss", 1)))
+        os.utime(path, (number, number))
+    return Watched(source, monkeypatch)
+
+
+def _grow(source: Path, name: str) -> None:
+    [path] = (source / name).glob("*_MS")
+    with path.open("ab") as file:
+        file.write(b"more")
+
+
+def test_of_a_watched_tree_only_what_changes_is_checked(source: Path, watched: Watched) -> None:
+    assert watched.poll() == []
+    assert watched.checked == ["."]
+    _grow(source, "run_03")  # it has rested
+    assert watched.poll() == ["run_03"]
+    assert watched.checked == [".", "run_03"]
+    assert watched.poll() == []
+    write_segment(source / "new" / "below", event(1, scalar("loss", 1)))
+    assert watched.poll() == ["new/below"]
+    write_segment(source / "new" / "below", event(2, scalar("loss", 1)))
+    write_segment(source / "new" / "later", event(2, scalar("loss", 1)))
+    assert watched.poll() == ["new/below", "new/later"]
+    _grow(source, "new/later")
+    assert watched.poll() == ["new/later"]
+    assert watched.checked == [".", "new/later"]
+
+
+def test_directories_of_a_watched_tree_that_are_moved_replaced_or_removed(
+    source: Path, watched: Watched
+) -> None:
+    (source / "run_01").rename(source / "moved")
+    assert watched.poll() == ["moved"]
+    assert watched.poller.gone() == [str(source / "run_01")]
+    shutil.rmtree(source / "run_02")
+    write_segment(source / "run_02", event(1, scalar("auc", 1)))  # at once, under the same name
+    assert watched.poll() == ["run_02"]
+    (source / "run_03").rename(source / "run_04" / "inside")
+    assert watched.poll() == ["run_04/inside"]
+    (source / "run_05").rename(source.parent / "elsewhere")
+    (source / "run_06").rename(source / "run_05")
+    assert watched.poll() == ["run_05"]
+    assert set(watched.poller.gone()) == {str(source / f"run_0{n}") for n in (3, 6)}
+    for name in ("moved", "run_02", "run_04/inside", "run_05"):
+        _grow(source, name)
+        assert watched.poll() == [name]
+    shutil.rmtree(source / "run_04")
+    assert watched.poll() == []
+    assert set(watched.poller.gone()) == {str(source / "run_04"), str(source / "run_04/inside")}
+    assert len(watched.poller._watch) == len(watched.poller._directories)
+
+
+def test_a_watched_source_that_is_replaced_by_another_directory(
+    source: Path, watched: Watched
+) -> None:
+    shutil.copytree(source, source.parent / "other")
+    source.rename(source.parent / "old")
+    (source.parent / "other").rename(source)
+    every = [f"run_{number:02}" for number in range(20)]
+    assert watched.poll() == every
+    _grow(source, "run_07")
+    assert "run_07" in watched.poll()
+    shutil.rmtree(source)
+    assert watched.poll() == []
+    assert watched.poller.runs() == []
+    assert len(watched.poller._watch) == 0
+    write_segment(source / "run", event(1, scalar("loss", 1)))
+    assert watched.poll() == ["run"]
+
+
+def test_links_in_a_watched_tree_are_not_followed(source: Path, watched: Watched) -> None:
+    outside, _ = write_segment(source.parent / "outside", event(1, scalar("loss", 1)))
+    (source / "link").symlink_to(outside.parent)
+    assert watched.poll() == []
+    with outside.open("ab") as file:
+        file.write(b"more")
+    assert watched.poll() == []
+    assert watched.checked == ["."]
+
+
+def test_more_changes_than_the_kernel_keeps(source: Path, watched: Watched) -> None:
+    most = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
+    if most > 1 << 17:
+        pytest.skip("it keeps very many")
+    files = [path for name in ("run_00", "run_01") for path in (source / name).glob("*_MS")]
+    for number in range(most // 2 + 1):
+        for path in files:
+            os.utime(path, (number, number))
+    _grow(source, "run_09")
+    assert watched.poll() == ["run_00", "run_01", "run_09"]
+    assert len(watched.checked) == 21
+    assert watched.poll() == []
+    assert watched.checked == ["."]
+
+
+def test_directories_beyond_the_limit_of_watches_are_polled(
+    source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add = DirectoryWatch.add
+    monkeypatch.setattr(
+        DirectoryWatch, "add", lambda watch, *args: len(watch) < 5 and add(watch, *args)
+    )
+    monkeypatch.setattr(run_poller, "_MOST_CHECKED", 8)
+    for number in range(20):
+        write_segment(source / f"run_{number:02}", event(1, scalar("loss", 1)))
+    poller = RunPoller(str(source))
+    assert len(names(poller)) == 20
+    for number in range(20):
+        _grow(source, f"run_{number:02}")
+    found = sorted(name for _ in range(12) for name in names(poller))
+    assert found == [f"run_{number:02}" for number in range(20)]

@@ -24,12 +24,18 @@ class TensorBoardServer:
     """TensorBoard on a log directory, as a context."""
 
     def __init__(
-        self, logdir: Path, log: Path, *, load_fast: bool, arguments: Sequence[str] = ()
+        self,
+        logdir: Path,
+        log: Path,
+        *,
+        load_fast: bool,
+        arguments: Sequence[str] = (),
+        program: Sequence[str] = ("-m", "tensorboard.main"),
     ) -> None:
         self._log = log
         self._command = [
             sys.executable,
-            *("-m", "tensorboard.main"),
+            *program,
             *("--logdir", str(logdir)),
             *("--host", "127.0.0.1", "--port", "0"),
             f"--load_fast={str(load_fast).lower()}",

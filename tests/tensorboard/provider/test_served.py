@@ -25,6 +25,7 @@ from tensorboard.data import provider as interface
 from tensorboard.util import grpc_util
 
 from rec_summary.records.format.framing import frame
+from rec_summary.series.directory_watch import DirectoryWatch
 from rec_summary.tensorboard.event_files.export import export_tensorboard
 from rec_summary.tensorboard.provider import plugin, records_server
 from rec_summary.tensorboard.provider.board import Board, BoardError
@@ -38,6 +39,8 @@ from tests.support.record_dirs import event, lineage, scalar, summary_name, trai
 from tests.support.tensorboard_servers import installed
 from tests.support.waiting import eventually
 from tools.tensorboard_pages.server import TensorBoardServer
+
+_PROGRAMS = Path(__file__).parents[2] / "support" / "programs"
 
 
 def _client(address: str) -> Any:
@@ -351,6 +354,31 @@ def test_event_files_may_come_later(tmp_path: Path) -> None:
         export_tensorboard(tmp_path / "old", logdir / "events")
         server.eventually(lambda: "events/old" in server.runs())
         assert [value for _, _, value in server.scalars("events/old", "loss")] == [0.25]
+
+
+def test_the_next_record_of_a_run_that_rested_shows_without_a_search(tmp_path: Path) -> None:
+    """Also in a tree of so many directories that not all of them are checked at each poll."""
+    logdir = tmp_path / "logdir"
+    for number in range(310):
+        path, _ = write_segment(logdir / f"run_{number:03}", event(1, scalar("loss", 0.5)))
+        os.utime(path, (number, number))
+    if not DirectoryWatch().add(str(logdir), logdir.stat().st_dev):
+        pytest.skip("this system does not report changes of this directory")
+    checks = tmp_path / "checks"
+    program = (str(_PROGRAMS / "checking_tensorboard.py"), str(checks))
+    board = TensorBoardServer(logdir, tmp_path / "log", load_fast=True, program=program)
+    with installed(tmp_path / "site"), board as server:
+        server.eventually(lambda: len(server.runs()) == 310)
+        source = str(logdir)
+        lines = server.eventually(  # all directories are watched, and nothing else is checked
+            lambda: (found := checks.read_text().splitlines())[-3:] == [source] * 3 and found
+        )
+        run = logdir / "run_123"
+        [summary] = run.glob("*_MS")
+        with summary.open("ab") as file:
+            file.write(frame(event(2, scalar("loss", 0.25)).SerializeToString()))
+        server.eventually(lambda: len(server.scalars("run_123", "loss")) == 2)
+        assert set(checks.read_text().splitlines()[len(lines) :]) == {source, str(run)}
 
 
 def test_the_plugin_can_be_turned_off(tmp_path: Path) -> None:
