@@ -139,15 +139,17 @@ def keep_within(
             return done
         commit.sweep(directory, rank, grace)
         others = [path for path in open_record_files(directory, rank) if _stamp(path) not in own]
+        most = total_bytes - 2 * segment_bytes(total_bytes)
+        if others:  # each of them has its part of the budget
+            theirs = sum(f.nbytes for f in _of_rank(directory, rank) if f.name.stamp not in own)
+            total_bytes = max(total_bytes - theirs, total_bytes // (1 + len(others)))
         full = segment_bytes(total_bytes)
         while True:
             files = [
-                file
-                for file in list_files(directory)
-                if file.name.rank == rank and (not others or file.name.stamp in own)
+                file for file in _of_rank(directory, rank) if not others or file.name.stamp in own
             ]
             rows, writers = _rows(files, damaged, times, pace)
-            if rank_bytes(directory, rank) > total_bytes - 2 * full:
+            if rank_bytes(directory, rank) > most:
                 commit.sweep(directory, rank, 0.0)  # the budget comes first
             counted = sum(file.nbytes for file in files)
             window = plan.next_window(rows, total_bytes, counted)
@@ -162,6 +164,10 @@ def keep_within(
                 return done
             except DamagedFile as error:
                 damaged.add(error.path)
+
+
+def _of_rank(directory: str, rank: int) -> list[RecordFile]:
+    return [file for file in list_files(directory) if file.name.rank == rank]
 
 
 def compact(

@@ -11,7 +11,13 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from rec_summary.records.reading.runs import RecordFile
-from rec_summary.records.writing.retention import MOST_FILES, begin_bytes, segment_bytes
+from rec_summary.records.writing.retention import (
+    MOST_FILES,
+    MOST_SMALL,
+    begin_bytes,
+    segment_bytes,
+    small_bytes,
+)
 
 REDUCTION: Final = 4
 """Files become one of at least a quarter of their size."""
@@ -63,11 +69,17 @@ def next_window(rows: Sequence[Sequence[Segment]], total_bytes: int, present: in
         helping = [each for each in found if _size(each[1].segments) > each[1].target * 3 // 2]
         if helping:
             return min(helping, key=_cost)[1]
-    if sum(map(len, rows)) > MOST_FILES:
-        small = [each for each in found if _size(each[1].segments) <= full]
-        if small or found:
-            return min(small or found, key=_cost)[1]
+    small = [each for each in found if _size(each[1].segments) <= full]
+    if small and count_small(rows, total_bytes) > MOST_SMALL:
+        return min(small, key=_cost)[1]
+    if found and sum(map(len, rows)) > MOST_FILES:
+        return min(small or found, key=_cost)[1]
     return None
+
+
+def count_small(rows: Sequence[Sequence[Segment]], total_bytes: int) -> int:
+    """Returns how many files are small, for a budget."""
+    return sum(each.nbytes <= small_bytes(total_bytes) for row in rows for each in row)
 
 
 def _windows(rows: Sequence[Sequence[Segment]], full: int) -> Iterator[tuple[float, Window]]:

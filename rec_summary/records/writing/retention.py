@@ -8,6 +8,8 @@ Python with the training, runs at the lowest priority, and takes a small share o
 from __future__ import annotations
 
 import contextlib
+import logging
+import math
 import os
 import subprocess
 import sys
@@ -22,9 +24,13 @@ from rec_summary.errors import three_part, verbatim
 from rec_summary.records.failures import Troubles
 from rec_summary.records.format.names import Kind, RecordName, parse_name, replaced_name
 
+logger = logging.getLogger("rec_summary")
+
 LEAST_BYTES: Final = 1 << 20
 MOST_FILES: Final = 40
 """More files of a writer are joined, whatever their size."""
+MOST_SMALL: Final = 16
+"""More files that are small are joined: each start leaves one."""
 _PARTS: Final = 32  # a budget has room for so many full files
 _RESERVE: Final = 4  # full files: what is written while others are compacted
 _LINEAGE_SHARE: Final = 4  # of the budget, at most one part in so many
@@ -33,6 +39,9 @@ HURRY: Final = b"h"
 ENDED: Final = b"e"
 """Says that the writer has ended, as the end of the input does."""
 _ROOM_SECS: Final = 60.0
+_REST_SECS: Final = 10.0  # after waiting for room in vain
+_JOIN_SECS: Final = 5.0
+_DISK_SHARE: Final = 8  # one part in so many of a disk stays free
 _POLL_SECS: Final = 0.02
 _END_SECS: Final = 5.0
 _SHARE: Final = 0.01  # of a core
@@ -43,6 +52,16 @@ _LONGEST_ERROR: Final = 2000
 def segment_bytes(total_bytes: int) -> int:
     """Returns the size at which a file is full, for a budget."""
     return total_bytes // _PARTS
+
+
+def small_bytes(total_bytes: int) -> int:
+    """Returns the size up to which a file is small, for a budget."""
+    return segment_bytes(total_bytes) // 8
+
+
+def record_bytes(total_bytes: int) -> int:
+    """Returns the size of the largest record that is written, for a budget."""
+    return total_bytes // 2
 
 
 def begin_bytes(total_bytes: int) -> int:
@@ -112,6 +131,9 @@ class Compactor:
     """Starts the process that compacts the files of a rank, when there is need of it.
 
     Not thread-safe: the writer's thread uses it.
+
+    Attributes:
+        total_bytes: The budget, or less where the disk has no room for it.
     """
 
     def __init__(
@@ -126,36 +148,61 @@ class Compactor:
             lock: The kind of lock (see `records.locks`).
             troubles: Gets every failure.
         """
-        self._directory, self._rank, self._total = directory, rank, total_bytes
+        self._directory, self._rank, self._budget = directory, rank, total_bytes
         self._lock = lock or ""
         self._troubles = troubles
         self._process: subprocess.Popen[bytes] | None = None
+        self._rests_until = -math.inf  # there was no room, and nothing helped
+        self.total_bytes = total_bytes
+        self._fit_disk()
 
-    def begun(self, own: Collection[int]) -> None:
-        """Starts the process if the files need it; waits while there is no room for a full one.
+    def begun(self, own: Collection[int], nbytes: int = 0) -> None:
+        """Starts the process if the files need it; waits while there is no room.
+
+        Where nothing helps, no room is waited for during the next seconds: the writer's queue
+        would be full, and the training wait.
 
         Args:
             own: The stamps of the files that the writer has written.
+            nbytes: The size of the next record: there has to be room for it, and for a full file.
         """
+        self._fit_disk()
         if not self._is_running() and self._is_due():
             self._start(own)
         deadline = time.monotonic() + _ROOM_SECS
-        while not self._has_room() and time.monotonic() < deadline:
+        if time.monotonic() < self._rests_until:
+            deadline = -math.inf
+        while not self._has_room(nbytes) and time.monotonic() < deadline:
             before = self._nbytes()
             is_new = not self._is_running()  # one that runs may be done already
             if is_new:
                 self._start(own)
             self._tell(HURRY)
-            while self._is_running() and not self._has_room() and time.monotonic() < deadline:
+            while self._is_running() and not self._has_room(nbytes):
+                if time.monotonic() > deadline:
+                    break
                 time.sleep(_POLL_SECS)
             if is_new and not self._is_running() and self._nbytes() >= before:
+                self._rests_until = time.monotonic() + _REST_SECS
                 break  # nothing helps
-        if not self._has_room():
+        if not self._has_room(nbytes):
             text = f"the files of rank {self._rank} in {self._directory} are beyond their budget"
             self._troubles.report("retention", text)
 
     def close(self) -> None:
-        """Ends the process: a later one goes on where it stopped."""
+        """Ends the process: a later one goes on where it stopped.
+
+        Trainings that are shorter than that would never join their files, so one of them waits.
+        """
+        if self._is_running() and self._are_many():
+            self._tell(HURRY)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                assert self._process is not None
+                self._process.wait(_JOIN_SECS)
+            self._is_running()  # a failure is reported
+        self._end()
+
+    def _end(self) -> None:
         self._tell(ENDED)  # the input alone may not end: processes that the training forked have it
         process, self._process = self._process, None
         if process is None:
@@ -171,19 +218,42 @@ class Compactor:
         if process.stderr is not None:
             process.stderr.close()
 
-    def _has_room(self) -> bool:
+    def _has_room(self, nbytes: int) -> bool:
         # For a full file; another one, which may be a little larger, is made meanwhile.
-        most = self._total - segment_bytes(self._total) * 5 // 4
-        return self._nbytes() <= most
+        full = segment_bytes(self.total_bytes)
+        return self._nbytes() <= self.total_bytes - max(full, nbytes) - full // 4
+
+    def _fit_disk(self) -> None:
+        """Makes the budget smaller where the disk has no room for it: nothing helps a full disk."""
+        try:
+            disk = os.statvfs(self._directory)
+        except OSError:
+            return
+        room = self._nbytes() + disk.f_bavail * disk.f_frsize
+        fitting = max(room - room // _DISK_SHARE, LEAST_BYTES)
+        if fitting < self._budget <= self.total_bytes and disk.f_blocks:
+            logger.warning(
+                "rec_summary: the disk of %s has room for %s bytes of the budget of %s: older "
+                "records become coarser earlier",
+                self._directory,
+                f"{fitting:,}",
+                f"{self._budget:,}",
+            )
+        # Some file systems do not know their size.
+        self.total_bytes = min(fitting, self._budget) if disk.f_blocks else self._budget
 
     def _nbytes(self) -> int:
         # While the process renames files, one may be missed, or counted twice.
         return rank_bytes(self._directory, self._rank)
 
     def _is_due(self) -> bool:
-        sizes = [size for name, size in self._files() if name.kind is Kind.SUMMARY]
         nbytes = sum(size for _, size in self._files())
-        return nbytes > begin_bytes(self._total) or len(sizes) > MOST_FILES
+        return nbytes > begin_bytes(self.total_bytes) or self._are_many()
+
+    def _are_many(self) -> bool:
+        sizes = [size for name, size in self._files() if name.kind is Kind.SUMMARY]
+        small = sum(size <= small_bytes(self.total_bytes) for size in sizes)
+        return len(sizes) > MOST_FILES or small > MOST_SMALL + 1  # one is being written
 
     def _files(self) -> Iterator[tuple[RecordName, int]]:
         for name, size in _sizes(self._directory):
@@ -193,7 +263,7 @@ class Compactor:
 
     def _start(self, own: Collection[int]) -> None:
         stamps = {name.stamp for name, _ in self._files() if name.stamp in own}
-        words = [self._directory, self._rank, self._total, _SHARE, self._lock, *sorted(stamps)]
+        words = [self._directory, self._rank, self.total_bytes, _SHARE, self._lock, *sorted(stamps)]
         command = [sys.executable or "python3", "-m", "rec_summary.compaction", *map(str, words)]
         path = os.pathsep.join(filter(None, (_ROOT, os.environ.get("PYTHONPATH"))))
         try:
@@ -219,7 +289,7 @@ class Compactor:
         if process.returncode:
             last = text.splitlines()[-1][:_LONGEST_ERROR] if text else ""
             self._troubles.report("retention", f"exit code {process.returncode}: {last}")
-        self.close()
+        self._end()
         return False
 
     def _tell(self, what: bytes) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import errno
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,7 +18,12 @@ from rec_summary.records.files import make_directory, sync_directory
 from rec_summary.records.format.names import DEFAULT_PREFIX, DEFAULT_SUFFIX, Kind, parse_name
 from rec_summary.records.locks import check_kind
 from rec_summary.records.writing.claim import begin_segments
-from rec_summary.records.writing.retention import Compactor, Retention, segment_bytes
+from rec_summary.records.writing.retention import (
+    Compactor,
+    Retention,
+    record_bytes,
+    segment_bytes,
+)
 from rec_summary.records.writing.segment import SegmentWriter
 from rec_summary.records.writing.task import Record
 
@@ -73,13 +79,6 @@ class Rotation:
     max_files: int | None = None
     max_total_bytes: int | None = None
     retention: Retention | None = None
-
-    @property
-    def full_size(self) -> int | None:
-        """The size in bytes at which a file is full; None for never."""
-        if self.retention is None:
-            return self.max_file_size
-        return segment_bytes(self.retention.total_bytes)
 
 
 @dataclass
@@ -164,18 +163,24 @@ class RunWriter:
         """Encodes a record and appends it to the file of its kind.
 
         Raises:
-            OSError: The file cannot be written, or the next one cannot be created.
+            OSError: The file cannot be written, or the next one cannot be created; or the record
+                is larger than half of the budget, and is not written.
             Exception: Whatever `record.encode` raises; nothing is written then.
         """
         payload = record.encode()
+        if self._compactor is not None:
+            self._check_size(len(payload), self._compactor.total_bytes)
         try:
-            self._replace_lost()
-            if record.kind is Kind.SUMMARY and self._is_full():
-                self._rotate()
-            elif record.kind is Kind.LINEAGE and self._is_lineage_full():
-                self._rotate_lineage()
-            elif self._compactor is not None and not self._is_checked:
-                self._make_room(self._compactor)
+            with self._room_made():
+                self._replace_lost()
+                if record.kind is Kind.SUMMARY and self._is_full():
+                    self._rotate()
+                elif record.kind is Kind.LINEAGE and self._is_lineage_full():
+                    self._rotate_lineage()
+                elif self._compactor is not None and not self._is_checked:
+                    self._make_room(self._compactor)
+                if self._compactor is not None and len(payload) > (self._full_size() or 0):
+                    self._make_room(self._compactor, len(payload))
         finally:  # the current file takes the record in any case
             if record.kind is Kind.LINEAGE:
                 self._lineage.write(payload)
@@ -193,7 +198,8 @@ class RunWriter:
         try:
             self._replace_lost()
         finally:  # the other file is flushed in any case
-            self._both(SegmentWriter.flush, *sync)
+            with self._room_made():
+                self._both(SegmentWriter.flush, *sync)
 
     def close(self) -> None:
         """Flushes and closes the files.
@@ -224,8 +230,14 @@ class RunWriter:
         if failure is not None:
             raise failure
 
+    def _full_size(self) -> int | None:
+        """Returns the size in bytes at which a file is full; None for never."""
+        if self._compactor is None:
+            return self._rotation.max_file_size
+        return segment_bytes(self._compactor.total_bytes)
+
     def _is_full(self) -> bool:
-        limit = self._rotation.full_size
+        limit = self._full_size()
         return limit is not None and self._summary.size >= limit and self._summary.records > 1
 
     def _rotate(self) -> None:
@@ -250,8 +262,8 @@ class RunWriter:
                     self._make_room(self._compactor)
 
     def _is_lineage_full(self) -> bool:
-        retention = self._rotation.retention
-        return retention is not None and self._lineage.size >= segment_bytes(retention.total_bytes)
+        limit = self._full_size()
+        return self._compactor is not None and self._lineage.size >= (limit or 0)
 
     def _rotate_lineage(self) -> None:
         self._lineage.flush()
@@ -260,9 +272,24 @@ class RunWriter:
         self._gone_bytes += full.bytes_written
         full.close()
 
-    def _make_room(self, compactor: Compactor) -> None:
+    def _make_room(self, compactor: Compactor, nbytes: int = 0) -> None:
         self._is_checked = True
-        compactor.begun(self._stamps)
+        compactor.begun(self._stamps, nbytes)
+
+    @contextlib.contextmanager
+    def _room_made(self) -> Iterator[None]:
+        """Compacts if the body finds the disk full: the next try may succeed."""
+        try:
+            yield
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT) and self._compactor is not None:
+                self._make_room(self._compactor)
+            raise
+
+    def _check_size(self, nbytes: int, total_bytes: int) -> None:
+        if nbytes > record_bytes(total_bytes):
+            text = f"a record of {nbytes:,} bytes; a budget of {total_bytes:,} allows half of it"
+            raise OSError(errno.EFBIG, text, self.directory)
 
     def _drop_oldest(self) -> None:
         files, budget = self._rotation.max_files, self._rotation.max_total_bytes

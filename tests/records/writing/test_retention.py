@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from rec_summary import Retention, SummaryRecord
@@ -21,6 +23,7 @@ from rec_summary.records.writing.retention import (
     HURRY,
     LEAST_BYTES,
     MOST_FILES,
+    MOST_SMALL,
     Compactor,
     rank_bytes,
     segment_bytes,
@@ -33,6 +36,7 @@ from rec_summary.series.values import finished_scalars
 from tests.support.record_dirs import (
     custom,
     event,
+    histo,
     lineage,
     scalar,
     summary_name,
@@ -123,6 +127,113 @@ def test_the_files_of_many_starts_are_joined(tmp_path: Path) -> None:
     assert sum(file.name.kind is Kind.LINEAGE for file in files) == 2
     writer.close()
     assert steps_of(tmp_path) == list(range(1, starts + 1))
+
+
+def test_trainings_that_are_short_join_their_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_JOIN_SECS", PATIENCE_SECS)
+    starts = 2 * (MOST_SMALL + 2)
+    troubles = Troubles()
+    most = 0
+    for start in range(starts):
+        rotation = Rotation(retention=Retention(LEAST_BYTES))
+        writer = RunWriter(tmp_path, 0, rotation, troubles=troubles)
+        writer.write(MessageRecord(event(start + 1, scalar("loss", start))))
+        writer.write(MessageRecord(lineage(user_defined_info=custom({f"start_{start}": start}))))
+        writer.close()
+        most = max(most, len(list_files(str(tmp_path))))
+    assert most <= 2 * (MOST_SMALL + 4)
+    assert len(list_files(str(tmp_path))) < MOST_SMALL
+    assert steps_of(tmp_path) == list(range(1, starts + 1))
+    assert troubles.counts == {}
+
+
+def test_a_record_larger_than_half_of_the_budget_is_refused_and_counted(tmp_path: Path) -> None:
+    record = SummaryRecord(tmp_path, retention=Retention(LEAST_BYTES))
+    record.add_value("tensor", "large", np.zeros(LEAST_BYTES // 8 + 1, np.float32))
+    record.record(1)
+    record.add_value("scalar", "loss", 0.5)
+    record.record(2)
+    record.close()
+    assert record.troubles == {"write": 1}
+    assert steps_of(tmp_path) == [2]
+    assert rank_bytes(str(tmp_path), 0) < LEAST_BYTES
+
+
+def test_large_records_stay_within_the_budget(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_ROOM_SECS", 10 * PATIENCE_SECS)
+    troubles = Troubles()
+    rotation = Rotation(retention=Retention(LEAST_BYTES))
+    writer = RunWriter(tmp_path, 0, rotation, troubles=troubles)
+    for step in range(1, 11):
+        values = [histo(f"w_{number}", np.arange(9.0)) for number in range(step * 50)]
+        writer.write(MessageRecord(event(step, *values, scalar("loss", step))))
+        writer.flush()
+        eventually(lambda: rank_bytes(str(tmp_path), 0), until=lambda size: size <= LEAST_BYTES)
+    writer.close()
+    assert troubles.counts == {}
+    assert steps_of(tmp_path)[-1] == 10
+
+
+def test_two_writers_of_a_rank_share_the_budget(tmp_path: Path) -> None:
+    troubles = Troubles()
+    rotation = Rotation(retention=Retention(LEAST_BYTES))
+    writers = [RunWriter(tmp_path, 0, rotation, troubles=troubles) for _ in range(2)]
+    values = [scalar(f"metric_{number}", 0) for number in range(60)]
+    for step in range(1, 700):
+        for writer in writers:
+            writer.write(MessageRecord(event(step, *values, at=1e9 + step)))
+    for writer in writers:
+        writer.close()
+    report = Report()
+    [run] = find_runs(tmp_path)
+    scalars = finished_scalars(run, EVERYTHING, report)
+    last = {writer.number: int(columns.steps[-1]) for writer, columns in scalars}
+    assert last == {1: 699, 2: 699}
+    assert any(compaction_of(file) for file in list_files(str(tmp_path)))
+
+
+def test_where_nothing_helps_the_writer_does_not_wait_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_payloads(tmp_path / summary_name(10), b"x" * 2 * LEAST_BYTES)  # damaged: it stays
+    monkeypatch.setattr(module, "_REST_SECS", math.inf)
+    troubles = Troubles()
+    compactor = Compactor(str(tmp_path), 0, LEAST_BYTES, None, troubles)
+    compactor.begun({10})
+    asked: list[bytes] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(compactor, "_tell", asked.append)
+        compactor.begun({10})
+    compactor.close()
+    assert asked == []  # it is not asked to hurry
+    assert troubles.counts == {"retention": 2}
+
+
+def test_a_disk_smaller_than_the_budget_is_the_budget(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = os.statvfs(tmp_path)
+    size = disk.f_frsize * 1000
+
+    def small(path: str) -> os.statvfs_result:
+        return os.statvfs_result((disk.f_bsize, disk.f_frsize, 1000, 900, 900, *disk[5:]))
+
+    monkeypatch.setattr(os, "statvfs", small)
+    budget = 1000 * size
+    compactor = Compactor(str(tmp_path), 0, budget, None, Troubles())
+    assert LEAST_BYTES < compactor.total_bytes < size
+    for _ in range(2):
+        compactor._fit_disk()
+    assert caplog.text.count("the disk of") == 1
+    assert f"bytes of the budget of {budget:,}: older records become coarser" in caplog.text
+    monkeypatch.undo()
+    compactor._fit_disk()
+    assert compactor.total_bytes == budget or disk.f_bavail * disk.f_frsize < 2 * budget
+    compactor.close()
 
 
 def test_a_failure_is_reported_and_the_old_files_stay(
