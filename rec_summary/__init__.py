@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from rec_summary.training.online.rec_model import RecModel
     from rec_summary.training.online.train_step import TrainStep
     from rec_summary.training.recommender.config import RecommenderMetrics
+    from rec_summary.training.recommender.feature import Feature
     from rec_summary.training.recommender.slices import Slice
     from rec_summary.training.recommender.task import Task
     from rec_summary.training.summary_record.summary_record import SummaryRecord
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Durability",
     "ExportOptions",
+    "Feature",
     "RecModel",
     "RecommenderMetrics",
     "Retention",
@@ -56,6 +58,7 @@ __all__ = [
 _HOME: Final = {
     "Durability": "rec_summary.records.writing.run_writer",
     "ExportOptions": "rec_summary.series.options",
+    "Feature": "rec_summary.training.recommender.feature",
     "RecModel": "rec_summary.training.online.rec_model",
     "RecommenderMetrics": "rec_summary.training.recommender.config",
     "Retention": "rec_summary.records.writing.retention",

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from rec_summary.metrics import slice_report
 from rec_summary.metrics.drift import LABEL, Drift
+from rec_summary.metrics.feature_health import FeatureCounts
 from rec_summary.metrics.quality import list_quality, score_quality
 from rec_summary.metrics.quality.choices import ChoiceQuality, ClassScores
 from rec_summary.metrics.quality.click_quality import ClickQuality
@@ -29,6 +30,8 @@ from rec_summary.metrics.quality.ratings import RatingErrors
 from rec_summary.metrics.quality.score_histogram import ScoreHistogram
 from rec_summary.metrics.quality.slices import Slices
 from rec_summary.metrics.state import Floats, State
+from rec_summary.metrics.tables.cardinality import TouchedRows
+from rec_summary.metrics.tables.growth import IdTurnover, RowAges, hashed_ids
 from rec_summary.metrics.tables.health import TableHealth
 from rec_summary.metrics.tables.row_norms import QUANTILES, RowNorms
 from rec_summary.metrics.throughput import QUANTILES as TIME_QUANTILES
@@ -47,6 +50,10 @@ SLICE: Final = "slice"
 LISTS: Final = "lists"
 PAIRS: Final = "pairs"
 CLASSES: Final = "classes"
+TURNOVER: Final = "turnover"
+AGES: Final = "ages"
+FEATURE: Final = "feature"
+CARDINALITY: Final = "cardinality"
 _TASK: Final = "task"
 
 JUDGING: Final[Mapping[str, tuple[str, ...]]] = {
@@ -93,15 +100,15 @@ GROUPS: Final = frozenset(
         *("roc_error_bound", "original_calibration", "original_entropy"),
         *("clicks", "click_rate", "examples", "refused", "masked", "missing_labels"),
         *("pr_curve", "reliability", "scores"),
-        *("table", "throughput", "freshness", "host", "drift", "states", "slice"),
+        *("table", "throughput", "freshness", "host", "drift", "states", "slice", "feature"),
     )
 )
 """The first parts of tags behind `PREFIX`. No task has one of these names."""
 
-OF_TASK: Final = r"(?:(?!table/|slice/)[^/]+/)?"
+OF_TASK: Final = r"(?:(?!table/|slice/|feature/)[^/]+/)?"
 """A regular expression of the task in a tag, behind `PREFIX`: the unnamed one, or any other."""
 
-_TASK_TAG: Final = re.compile(rf"{PREFIX}(?!table/|slice/)(?P<task>[^/]+)/(?:{JUDGED})/")
+_TASK_TAG: Final = re.compile(rf"{PREFIX}(?!table/|slice/|feature/)(?P<task>[^/]+)/(?:{JUDGED})/")
 _MOST_BUCKETS: Final = 64
 
 Ids = npt.NDArray[np.int64]
@@ -179,6 +186,8 @@ def read(
             of_task = MetricValues()
             reader(of_task, name, state, detail)
             values.add(task, of_task)
+        if group == TURNOVER and {key(TABLE, name), key(TABLE_WINDOW, name)} <= states.keys():
+            _read_turnover(values, name, state, states)
     return values
 
 
@@ -405,6 +414,45 @@ def _read_touched(values: MetricValues, start: str, state: TableHealth) -> None:
             values.put(f"{start}unknown_share", frequency.unknown / frequency.seen)
 
 
+def _read_turnover(
+    values: MetricValues, table: str, state: State, states: Mapping[str, State]
+) -> None:
+    total, window = (states.get(key(each, table)) for each in (TABLE, TABLE_WINDOW))
+    assert isinstance(state, IdTurnover)
+    assert isinstance(total, TableHealth)
+    assert isinstance(window, TableHealth)
+    start, ids = f"table/{table}/", window.frequency.seen
+    if ids:
+        new = max(total.touched.count() - state.before.count(), 0.0)
+        values.put(f"{start}window/new_rows", new)
+        values.put(f"{start}window/new_share", new / ids)
+    if state.batch_ids:
+        values.put(f"{start}window/different_share", state.different / state.batch_ids)
+    if state.hashed:
+        found, share = hashed_ids(total.touched)
+        values.put(f"{start}hashed_ids", found)
+        values.put(f"{start}colliding_share", share)
+
+
+def _read_ages(values: MetricValues, table: str, state: State, detail: Detail) -> None:
+    assert isinstance(state, RowAges)
+    for share, age in zip(QUANTILES, state.quantiles(QUANTILES), strict=True):
+        values.put(f"table/{table}/row_age/p{round(100 * share)}", age)
+
+
+def _read_feature(values: MetricValues, name: str, state: State, detail: Detail) -> None:
+    assert isinstance(state, FeatureCounts)
+    if state.values:
+        for kind in ("missing", "default", "out_of_range"):
+            share = getattr(state, kind) / state.values
+            values.put(f"feature/{name}/{kind}_share", share)
+
+
+def _read_cardinality(values: MetricValues, name: str, state: State, detail: Detail) -> None:
+    assert isinstance(state, TouchedRows)
+    values.put(f"feature/{name}/different_values", state.count())
+
+
 def _read_throughput(values: MetricValues, _name: str, state: State, detail: Detail) -> None:
     assert isinstance(state, Throughput)
     report = state.report(TIME_QUANTILES)
@@ -444,6 +492,9 @@ _READERS: Final[Mapping[str, Callable[[MetricValues, str, Any, Detail], None]]] 
     LISTS: _read_lists,
     PAIRS: _read_pairs,
     CLASSES: _read_classes,
+    AGES: _read_ages,
+    FEATURE: _read_feature,
+    CARDINALITY: _read_cardinality,
     TABLE: _read_table,
     TABLE_WINDOW: _read_table_window,
     THROUGHPUT: _read_throughput,

@@ -47,6 +47,9 @@ def test_restored_states_have_the_values_of_their_arrays():
     assert (states["label counts"].masked, states["label counts"].missing) == (3, 1)
     assert [(name, size) for name, size, _ in states["slices"].slices()] == [("DE", 10), ("a/b", 4)]
     assert states["seen counts"].mistaken(1) == 0.125**4
+    assert states["turnover of ids"].different == 6
+    assert states["ages of rows"].quantiles((0.0, 1.0)) == [10, 60]
+    assert states["counts of a feature"].out_of_range == 3
     assert states["rating errors"].bias() == -1.5
     assert states["rating errors"].rmse() == 2
     assert states["touched rows"].touched(np.arange(10)).nonzero()[0].tolist() == [0, 7, 9]

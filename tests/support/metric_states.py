@@ -214,6 +214,23 @@ STORED: dict[str, tuple[str, Arrays]] = {
             **nested("slice1", _NO_LOSS),
         },
     ),
+    "turnover of ids": (
+        "IdTurnover",
+        {
+            "hashed": _int(0),
+            "batch_ids": _int(8),
+            "different": _int(6),
+            **nested("before", _TOUCHED),
+        },
+    ),
+    "ages of rows": (
+        "RowAges",
+        {"rows": _ints(2, 5, 7), "latest": _ints(-1, 40, 90), "now": _int(100)},
+    ),
+    "counts of a feature": (
+        "FeatureCounts",
+        {"values": _int(9), "missing": _int(1), "default": _int(2), "out_of_range": _int(3)},
+    ),
     "seen counts": (
         "SeenCounts",
         {"width": _int(16), "counters": np.tile(_filled(16, {3: 255, 5: 1}, np.uint8), (4, 1))},

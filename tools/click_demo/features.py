@@ -34,11 +34,26 @@ class Batch(NamedTuple):
 
     def rows(self, start: int, stop: int) -> Batch:
         """Returns the rows from `start` up to but without `stop`, as views."""
-        return Batch._make(column[start:stop] for column in self)
+        return self._make(column[start:stop] for column in self)
 
     def followed_by(self, other: Batch) -> Batch:
         """Returns the rows of both."""
-        return Batch._make(map(np.concatenate, zip(self, other, strict=True)))
+        return self._make(map(np.concatenate, zip(self, other, strict=True)))
+
+
+class TaskBatch(NamedTuple):
+    """A `Batch` with two labels."""
+
+    user: npt.NDArray[np.int32]
+    item: npt.NDArray[np.int32]
+    context: npt.NDArray[np.int32]
+    genres: npt.NDArray[np.float32]
+    crosses: npt.NDArray[np.int32]
+    click: npt.NDArray[np.float32]
+    loved: npt.NDArray[np.float32]  # [B], the second label: 1 for the highest rating
+
+    rows = Batch.rows
+    followed_by = Batch.followed_by
 
 
 @dataclass(frozen=True)
@@ -49,6 +64,7 @@ class Vocabulary:
     items: int
     genres: int
     occupations: int
+    genre_names: tuple[str, ...] = ()
 
     @property
     def context_sizes(self) -> tuple[int, ...]:
@@ -68,6 +84,7 @@ class Impressions:
     genres: npt.NDArray[np.bool_]  # [n, genres]
     seconds: npt.NDArray[np.int64]  # [n], Unix time, UTC
     clicked: npt.NDArray[np.bool_]  # [n]
+    loved: npt.NDArray[np.bool_]  # [n], clicked and rated highest
 
     def __len__(self) -> int:
         return len(self.user)
@@ -105,6 +122,11 @@ def encode(impressions: Impressions, vocabulary: Vocabulary) -> Batch:
         crosses=crosses.astype(np.int32),
         click=impressions.clicked.astype(np.float32),
     )
+
+
+def encode_tasks(impressions: Impressions, vocabulary: Vocabulary) -> TaskBatch:
+    """Encodes impressions as `encode` does, with both labels."""
+    return TaskBatch(*encode(impressions, vocabulary), loved=impressions.loved.astype(np.float32))
 
 
 def _genre_slots(genres: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:

@@ -32,6 +32,7 @@ _EPILOG = """\b
 Examples:
   tools/demo                            under a minute, then how to see the result
   tools/demo --view                     the same, and opens TensorBoard
+  tools/demo --tasks                    two heads, and metrics by genre, user and film
   tools/demo --data synthetic           without MovieLens, so without a network
   tools/demo --steps 1000000            longer, until Ctrl-C; what was recorded is exported
 """
@@ -67,8 +68,13 @@ Examples:
     show_default="runs/demo in the checkout",
     help="Where the records and TensorBoard's files go; runs add up there.",
 )
+@click.option(
+    "--tasks", is_flag=True, help="Train two heads: a click, and the highest rating of a click."
+)
 @click.option("--view", is_flag=True, help="Open TensorBoard at the end and serve until Ctrl-C.")
-def main(data: str, steps: int, batch_size: int, seed: int, out: Path, view: bool) -> None:
+def main(
+    data: str, steps: int, batch_size: int, seed: int, out: Path, tasks: bool, view: bool
+) -> None:
     """Train a click model online on MovieLens 100K and see it in TensorBoard.
 
     A Wide & Deep model learns which films people like from the ratings of MovieLens 100K,
@@ -78,7 +84,7 @@ def main(data: str, steps: int, batch_size: int, seed: int, out: Path, view: boo
     # MindSpore warns of much that is of no interest here. Read when it is imported.
     os.environ.setdefault("GLOG_v", "3")
     try:
-        _run(data, steps, batch_size, seed, out.absolute(), view)
+        _run(data, steps, batch_size, seed, out.absolute(), tasks, view)
     except RecSummaryError as error:
         raise click.ClickException(str(error)) from error
     except KeyboardInterrupt:
@@ -86,7 +92,9 @@ def main(data: str, steps: int, batch_size: int, seed: int, out: Path, view: boo
         sys.exit(_SIGINT_CODE)
 
 
-def _run(data: str, steps: int, batch_size: int, seed: int, out: Path, view: bool) -> None:
+def _run(
+    data: str, steps: int, batch_size: int, seed: int, out: Path, tasks: bool, view: bool
+) -> None:
     records, logdir = out / "records", out / "tensorboard"
     try:
         records.mkdir(parents=True, exist_ok=True)
@@ -99,10 +107,11 @@ def _run(data: str, steps: int, batch_size: int, seed: int, out: Path, view: boo
     # Imported late: it takes seconds, which --help and bad options need not pay for.
     from .training import Meter, landscape, train
 
-    run = f"{datetime.now():%Y%m%d-%H%M%S}-{source.name}"
+    run = f"{datetime.now():%Y%m%d-%H%M%S}-{source.name}{'-tasks' if tasks else ''}"
+    options: dict[str, Any] = {"batch_size": batch_size, "seed": seed, "tasks": tasks}
     with progress_shown(quiet=False, counted="steps") as show:
         meter = Meter(steps, show)
-        code = _stopped_with(train, source, records / run, meter, batch_size=batch_size, seed=seed)
+        code = _stopped_with(train, source, records / run, meter, **options)
     # From here on, MindSpore turns Ctrl-C into SIGTERM, which would kill the process at once.
     # Not earlier: RecModel does not handle a signal that already has a handler.
     signal.signal(signal.SIGTERM, _exit)
@@ -110,11 +119,12 @@ def _run(data: str, steps: int, batch_size: int, seed: int, out: Path, view: boo
         click.echo(f"Stopped after {meter.steps:,} steps; what was recorded is exported.")
     if meter.steps >= _LANDSCAPE_STEPS and not code:
         with progress_shown(quiet=False, counted="points") as show:
-            code = _stopped_with(landscape, source, records / run, show)
+            code = _stopped_with(landscape, source, records / run, show, tasks=tasks)
     if meter.steps:
         _export(records, logdir, run)
         samples = meter.steps * batch_size
         result = f"Log loss of the last {meter.window} steps: {meter.loss:.3f}."
+        result += " It is that of both heads." if tasks else ""
         if source.rows_in_pass and samples > source.rows_in_pass:
             result += "\nThe stream started again: the model has seen some clicks before."
         click.echo(_closing(source, result, records / run, logdir))

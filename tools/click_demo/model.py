@@ -22,13 +22,14 @@ DEEP_LEARNING_RATE = 2e-3
 class WideDeep(nn.Cell):
     """Scores a batch: inputs are the columns of `features.Batch` but the label."""
 
-    def __init__(self, vocabulary: Vocabulary) -> None:
+    def __init__(self, vocabulary: Vocabulary, heads: int = 1) -> None:
         super().__init__()
+        self.heads = heads
         context_rows, fields = sum(vocabulary.context_sizes), len(vocabulary.context_sizes)
-        self.wide_user = _table(vocabulary.users, 1, "zeros")
-        self.wide_item = _table(vocabulary.items, 1, "zeros")
-        self.wide_context = _table(context_rows, 1, "zeros")
-        self.wide_cross = _table(CROSS_BUCKETS, 1, "zeros")
+        self.wide_user = _table(vocabulary.users, heads, "zeros")
+        self.wide_item = _table(vocabulary.items, heads, "zeros")
+        self.wide_context = _table(context_rows, heads, "zeros")
+        self.wide_cross = _table(CROSS_BUCKETS, heads, "zeros")
         self.user_embedding = _table(vocabulary.users, ID_WIDTH, Normal(0.05))
         self.item_embedding = _table(vocabulary.items, ID_WIDTH, Normal(0.05))
         self.context_embedding = _table(context_rows, CONTEXT_WIDTH, Normal(0.05))
@@ -40,13 +41,13 @@ class WideDeep(nn.Cell):
                 for fan_in, fan_out in pairwise(widths)
                 for layer in (nn.Dense(fan_in, fan_out), nn.ReLU())
             ),
-            nn.Dense(widths[-1], 1),
+            nn.Dense(widths[-1], heads),
         )
 
     def construct(
         self, user: Tensor, item: Tensor, context: Tensor, genres: Tensor, crosses: Tensor
     ) -> Tensor:
-        """Returns the log-odds of a click, one for each row."""
+        """Returns the log-odds of a click, one for each row; of more heads, (B, heads)."""
         wide = (
             self.wide_user(user)
             + self.wide_item(item)
@@ -60,7 +61,7 @@ class WideDeep(nn.Cell):
             self.genre_embedding(genres),
         )
         deep = self.mlp(ops.concat(features, axis=1))
-        return (wide + deep).squeeze(1)
+        return (wide + deep).squeeze(1) if self.heads == 1 else wide + deep
 
 
 class ClickLoss(nn.Cell):
@@ -99,6 +100,57 @@ class ClickEvaluation(ClickLoss):
         """Returns the loss (a scalar), the probabilities and the labels (one a row)."""
         score = self.scorer(user, item, context, genres, crosses)
         return self.loss(score, click), ops.sigmoid(score), click
+
+
+class TaskLoss(nn.Cell):
+    """The network to train with two heads: a click, and the highest rating of what was clicked."""
+
+    def __init__(self, scorer: WideDeep) -> None:
+        super().__init__(auto_prefix=False)
+        self.scorer = scorer
+        self.loss = nn.BCEWithLogitsLoss(reduction="none")
+
+    def parts(
+        self, columns: tuple[Tensor, ...], click: Tensor, loved: Tensor
+    ) -> tuple[Tensor, ...]:
+        """Returns the loss (a scalar) and the log-odds of both heads."""
+        score = self.scorer(*columns)
+        of_click, of_loved = score[:, 0], score[:, 1]
+        # Only what was clicked has a rating to learn from.
+        rated = (self.loss(of_loved, loved) * click).sum() / ops.maximum(click.sum(), 1.0)
+        return self.loss(of_click, click).mean() + rated, of_click, of_loved
+
+    def construct(
+        self,
+        user: Tensor,
+        item: Tensor,
+        context: Tensor,
+        genres: Tensor,
+        crosses: Tensor,
+        click: Tensor,
+        loved: Tensor,
+    ) -> Tensor:
+        """Returns the loss, a scalar."""
+        return self.parts((user, item, context, genres, crosses), click, loved)[0]
+
+
+class TaskEvaluation(TaskLoss):
+    """The network to evaluate with: loss, and probability and label of each head."""
+
+    def construct(
+        self,
+        user: Tensor,
+        item: Tensor,
+        context: Tensor,
+        genres: Tensor,
+        crosses: Tensor,
+        click: Tensor,
+        loved: Tensor,
+    ) -> tuple[Tensor, ...]:
+        """Returns the loss (a scalar), and the probabilities and labels (one a row)."""
+        columns = (user, item, context, genres, crosses)
+        loss, of_click, of_loved = self.parts(columns, click, loved)
+        return loss, ops.sigmoid(of_click), click, ops.sigmoid(of_loved), loved
 
 
 def adam(scorer: WideDeep) -> nn.Adam:

@@ -42,7 +42,7 @@ SHA256 = {
     "ml-100k.user": "4f670007d9cfbeb9807e757209af1555b9bcc186bde25e767f67cb67c6dd5972",
     "ml-100k.item": "51d7cdf777ce5c0f5b32c1d947a4a81fe07d75e78abbe761e0cd4d0756064532",
 }
-CLICK_RATING = 4  # of 5 stars: this many or more count as a click
+CLICK_RATING, LOVED_RATING = 4, 5  # of 5 stars: this many or more count as a click, or as loved
 DOWNLOAD_SECONDS = 120
 
 
@@ -121,8 +121,10 @@ def load(wheel: Path) -> tuple[Impressions, Vocabulary]:
         genres=has_genre[item],
         seconds=_column(int(float(row["timestamp"])) for row in ratings),
         clicked=np.array([float(row["rating"]) >= CLICK_RATING for row in ratings]),
+        loved=np.array([float(row["rating"]) >= LOVED_RATING for row in ratings]),
     )
-    return impressions, Vocabulary(len(users), len(items), len(genres), len(occupations))
+    sizes = (len(users), len(items), len(genres), len(occupations))
+    return impressions, Vocabulary(*sizes, genre_names=tuple(genres))
 
 
 def _rows(wheel: Path, member: str) -> list[dict[str, str]]:

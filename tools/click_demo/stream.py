@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
-from .features import Batch, Impressions, Vocabulary, encode
+from .features import Batch, Impressions, TaskBatch, Vocabulary, encode
 
 
 class ClickStream:
@@ -19,16 +20,20 @@ class ClickStream:
         chunks: Callable[[], Iterator[Impressions]],
         vocabulary: Vocabulary,
         batch_size: int,
+        encode: Callable[[Impressions, Vocabulary], Any] = encode,
     ) -> None:
         """Cuts what `chunks()` yields, pieces of any length in time order, into batches."""
+        self._encode = encode
         self.vocabulary = vocabulary
         self.batch_size = batch_size
         self._chunks = chunks
 
-    def __iter__(self) -> Iterator[Batch]:
-        waiting: Batch | None = None  # the rows of the last chunk that did not fill a batch
+    def __iter__(self) -> Iterator[Any]:
+        waiting: Batch | TaskBatch | None = (
+            None  # the rows of the last chunk that did not fill a batch
+        )
         for chunk in self._chunks():
-            columns = encode(chunk, self.vocabulary)
+            columns = self._encode(chunk, self.vocabulary)
             if waiting is not None:
                 columns = waiting.followed_by(columns)
             rows = len(columns.click)

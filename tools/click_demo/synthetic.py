@@ -55,6 +55,7 @@ def impressions(seed: int) -> Iterator[Impressions]:
         fit = (taste[user] * world.traits[item]).sum(axis=1) / math.sqrt(_TASTE_WIDTH)
         log_odds = world.quality[item] + liking + fit
         times = now + np.cumsum(rng.exponential(_GAP_SECONDS, _CHUNK))
+        clicked = rng.random(_CHUNK) < 1 / (1 + np.exp(-log_odds))
         yield Impressions(
             user=user,
             item=item,
@@ -63,7 +64,8 @@ def impressions(seed: int) -> Iterator[Impressions]:
             occupation=world.occupation[user],
             genres=genres,
             seconds=times.astype(np.int64),
-            clicked=rng.random(_CHUNK) < 1 / (1 + np.exp(-log_odds)),
+            clicked=clicked,
+            loved=clicked & (log_odds > 1),
         )
         now = float(times[-1])
         taste, genre_taste = _drift(rng, taste), _drift(rng, genre_taste)

@@ -7,14 +7,22 @@ from pathlib import Path
 from typing import Any
 
 import mindspore
+import numpy as np
 from mindspore.dataset import GeneratorDataset
 from mindspore.train import Callback
 
-from rec_summary import RecModel, RecommenderMetrics, SummaryCollector, SummaryLandscape
+from rec_summary import (
+    RecModel,
+    RecommenderMetrics,
+    Slice,
+    SummaryCollector,
+    SummaryLandscape,
+    Task,
+)
 from rec_summary.training.landscape.policy import KeepLogSpaced, LogSpaced, SavePolicy
 
 from . import model
-from .features import Batch
+from .features import Batch, TaskBatch, encode, encode_tasks
 from .sources import Source
 from .stream import ClickStream
 
@@ -59,7 +67,9 @@ class Meter(Callback):
             run_context.request_stop()
 
 
-def train(source: Source, records: Path, meter: Meter, *, batch_size: int, seed: int) -> None:
+def train(
+    source: Source, records: Path, meter: Meter, *, batch_size: int, seed: int, tasks: bool = False
+) -> None:
     """Trains online on `source` until `meter` stops, and records the training in `records`.
 
     Every batch is scored before the model is trained on it, so the loss on new rows is
@@ -71,20 +81,20 @@ def train(source: Source, records: Path, meter: Meter, *, batch_size: int, seed:
     """
     mindspore.set_seed(seed)
     mindspore.set_context(mode=mindspore.GRAPH_MODE)
-    scorer = model.WideDeep(source.vocabulary)
-    trainee = RecModel(
-        model.ClickEvaluation(scorer), optimizer=model.adam(scorer), keep_outputs=True
-    )
-    collector = make_collector(source, records, seed=seed, batch_size=batch_size)
+    scorer = model.WideDeep(source.vocabulary, heads=2 if tasks else 1)
+    network = model.TaskEvaluation(scorer) if tasks else model.ClickEvaluation(scorer)
+    trainee = RecModel(network, optimizer=model.adam(scorer), keep_outputs=True)
+    collector = make_collector(source, records, seed=seed, batch_size=batch_size, tasks=tasks)
+    columns = encode_tasks if tasks else encode
     trainee.online_train(
-        as_dataset(ClickStream(source.chunks, source.vocabulary, batch_size)),
+        as_dataset(ClickStream(source.chunks, source.vocabulary, batch_size, columns), tasks),
         callbacks=[collector, meter],
         dataset_sink_mode=False,
     )
 
 
 def make_collector(
-    source: Source, records: Path, *, seed: int, batch_size: int
+    source: Source, records: Path, *, seed: int, batch_size: int, tasks: bool = False
 ) -> SummaryCollector:
     """Returns the demo's collector, with all that it shows switched on."""
     return SummaryCollector(
@@ -107,7 +117,7 @@ def make_collector(
             "wide_learning_rate": model.WIDE_LEARNING_RATE,
             "deep_learning_rate": model.DEEP_LEARNING_RATE,
         },
-        recommender=recommender_metrics(),
+        recommender=task_metrics(source) if tasks else recommender_metrics(),
     )
 
 
@@ -135,24 +145,61 @@ def recommender_metrics() -> RecommenderMetrics:
     )
 
 
-def landscape(source: Source, records: Path, progress: Callable[[str, int, int], None]) -> None:
+def task_metrics(source: Source) -> RecommenderMetrics:
+    """Returns the telemetry of two heads, with the metrics of each by genre, user and film."""
+    names = source.vocabulary.genre_names
+    return RecommenderMetrics(
+        tasks={
+            "click": Task(predictions=1, labels=2, users="user"),
+            "loved": Task(predictions=3, labels=4, mask=2),  # of what was clicked
+        },
+        slices={
+            "genre": Slice(_genres, names=dict(enumerate(names)), missing=-1),
+            "user": Slice("user", new=20),
+            "film": Slice("item", new=50, names={0: "cold", 1: "warm"}),
+        },
+        ids={"user_embedding": "user", "item_embedding": "item", "wide_cross": "crosses"},
+        unknown_ids={"wide_cross": 0},
+        hashed_ids=["wide_cross"],
+        features={"item": "item", "age_group": ("context", 0)},
+        last=(20_000,),
+        half_lives=(50_000,),
+        report_steps=100,
+        detail_every=5,
+    )
+
+
+def _genres(inputs: Any, outputs: Any) -> Any:
+    """Returns the genres of each film, (B, genres): their numbers, and -1 for others."""
+    has_genre = inputs[Batch._fields.index("genres")].asnumpy() > 0
+    return np.where(has_genre, np.arange(has_genre.shape[1]), -1)
+
+
+def landscape(
+    source: Source,
+    records: Path,
+    progress: Callable[[str, int, int], None],
+    *,
+    tasks: bool = False,
+) -> None:
     """Computes the loss landscape of a recorded training, on the rows that it has frozen."""
 
     def parts() -> tuple[Any, ...]:
-        scorer = model.WideDeep(source.vocabulary)
+        scorer = model.WideDeep(source.vocabulary, heads=2 if tasks else 1)
         scorer.trainable_params()  # names its parameters, as the training did
-        return None, model.ClickLoss(scorer), None, {}
+        network = model.TaskLoss(scorer) if tasks else model.ClickLoss(scorer)
+        return None, network, None, {}
 
     SummaryLandscape(records).gen_landscapes_with_multi_process(
         parts, engine="sequential", progress=progress
     )
 
 
-def as_dataset(stream: ClickStream) -> GeneratorDataset:
+def as_dataset(stream: ClickStream, tasks: bool = False) -> GeneratorDataset:
     """Makes an unbounded data set of whole batches. Never ask it for its size."""
     return GeneratorDataset(
         stream,
-        column_names=list(Batch._fields),
+        column_names=list((TaskBatch if tasks else Batch)._fields),
         shuffle=False,  # the order of time is the point
         num_parallel_workers=1,
         python_multiprocessing=False,

@@ -21,7 +21,7 @@ TELEMETRY: Final = "telemetry/"
 
 _DETAIL: Final = re.compile(
     r"recommender/(?="
-    r"table/|host/|throughput/(?!samples_per_second$)"
+    r"table/|feature/|host/|throughput/(?!samples_per_second$)"
     rf"|{OF_TASK}(?:roc_error_bound/|grouped_|examples/|clicks/|refused/|masked/|missing_labels/"
     r"|lists_|xauc_sampled_share/|in_batch_examples/|macro_auc_error_bound/|gauc_by_user/"
     r"|calibration_free_entropy/|recalibrated_entropy/|entropy_of_clicks/"

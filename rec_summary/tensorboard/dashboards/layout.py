@@ -8,6 +8,7 @@ Source: `tensorboard/plugins/custom_scalar/layout.proto` and `custom_scalars_plu
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
@@ -17,7 +18,7 @@ from tensorboard.plugins.custom_scalar import layout_pb2
 
 from rec_summary.metrics.report import PREFIX, named_tasks
 from rec_summary.series.limits import MOST_CHARTS
-from rec_summary.tensorboard.dashboards.groups import BEST
+from rec_summary.tensorboard.dashboards.groups import BEST, DETAIL
 from rec_summary.tensorboard.dashboards.points import Point, plugin, tensor_value
 
 LAYOUT: Final = plugin("custom_scalars", summary_pb2.DATA_CLASS_TENSOR, reserved=True)
@@ -36,6 +37,9 @@ _TASK_CHARTS: Final = (
     ("AUC", r"g?auc/.*"),
     ("Calibration", r"calibration/.*"),
     ("Error of ratings", r"(rmse|mae)/.*"),
+)
+_SLICE: Final = re.compile(
+    rf"{DETAIL}(?P<task>[^/]+/)?slice/(?P<column>[^/=]+)=[^/]*/(?P<metric>auc|rmse)/(?P<window>.+)"
 )
 _MORE_CHARTS: Final = (
     ("Values that are not finite", r".*/(nan|pos_inf|neg_inf)_count$"),
@@ -69,6 +73,7 @@ def _charts(tags: list[str], evaluation: bool) -> Iterator[tuple[str, str]]:
             start = f"{PREFIX}{re.escape(task)}/"
             charts = [(f"{title}: {task}", start + tag) for title, tag in _TASK_CHARTS]
             yield from _matching(charts, tags)
+        yield from itertools.islice(_slice_charts(tags), MOST_CHARTS)
     start = "" if evaluation else _EVALUATION
     metrics = [tag.removeprefix(start) for tag in tags if tag.startswith(start)]
     for metric in list(dict.fromkeys(metrics))[:MOST_CHARTS]:
@@ -76,6 +81,20 @@ def _charts(tags: list[str], evaluation: bool) -> Iterator[tuple[str, str]]:
         yield f"Evaluation: {metric}", f"({_EVALUATION})?{re.escape(metric)}$"
     if not evaluation:
         yield from _matching(_MORE_CHARTS, tags)
+
+
+def _slice_charts(tags: list[str]) -> Iterator[tuple[str, str]]:
+    """Yields a chart for each column that splits a task, of the last examples if they are there."""
+    found: dict[tuple[str, str, str], str] = {}
+    for match in filter(None, map(_SLICE.match, tags)):
+        task, column, metric, window = match.groups(default="")
+        if found.get((task, column, metric), "lifetime") == "lifetime":
+            found[task, column, metric] = window
+    for (task, column, metric), window in found.items():
+        title = f"{'AUC' if metric == 'auc' else 'Error of ratings'} by {column}"
+        start = f"{DETAIL}{re.escape(task)}slice/{re.escape(column)}"
+        pattern = f"{start}=[^/]*/{metric}/{re.escape(window)}$"
+        yield f"{title}: {task[:-1]}" if task else title, pattern
 
 
 def _matching(charts: Any, tags: list[str]) -> Iterator[tuple[str, str]]:

@@ -10,6 +10,7 @@ from typing import Any, Final
 from rec_summary.checks import LARGEST, check_bool, check_directory, check_int, check_type
 from rec_summary.errors import three_part
 from rec_summary.metrics.quality.choices import MOST_K
+from rec_summary.training.recommender.feature import Feature, check_features
 from rec_summary.training.recommender.slices import Slice, check_slices
 from rec_summary.training.recommender.sources import Source, check_source
 from rec_summary.training.recommender.task import Task, check_quality, check_tasks
@@ -73,7 +74,9 @@ class RecommenderMetrics:
             if the table is open. A table that the network does not have gets no row norms.
         unknown_ids: By table, the id that stands for all unknown ids.
         event_times: The time of each example, in seconds since 1970.
-        features: Columns for drift; integers are categories.
+        hashed_ids: The tables whose ids are hashes: their collisions are estimated.
+        features: Columns for drift and for the shares of missing and invalid values: a place, or a
+            `Feature` with a default and a range. Integers are categories.
         last: Sizes of windows over the last examples, in examples of a rank.
         half_lives: Half-lives of decaying windows, in examples of a rank.
         report_steps: Steps from one report to the next.
@@ -115,7 +118,7 @@ class RecommenderMetrics:
     ids: Mapping[str, Source] = field(default_factory=dict)
     unknown_ids: Mapping[str, int] = field(default_factory=dict)
     event_times: Source | None = None
-    features: Mapping[str, Source] = field(default_factory=dict)
+    features: Mapping[str, Source | Feature] = field(default_factory=dict)
     last: Sequence[int] = (100_000,)
     half_lives: Sequence[int] = (100_000,)
     report_steps: int = 500
@@ -135,17 +138,19 @@ class RecommenderMetrics:
     slices: Mapping[str, Source | Slice] = field(default_factory=dict)
     lists: Source | None = None
     k: Sequence[int] = (10,)
+    hashed_ids: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         """Checks the options."""
         check_quality(self, "task")
         if self.event_times is not None:
             check_source("event_times", self.event_times)
-        for name in ("ids", "features"):
-            sources = _check_mapping(name, getattr(self, name))
-            for key, value in sources.items():
-                check_source(f"{name}[{key!r}]", value)
-            object.__setattr__(self, name, dict(sources))
+        ids = _check_mapping("ids", self.ids)
+        for key, value in ids.items():
+            check_source(f"ids[{key!r}]", value)
+        object.__setattr__(self, "ids", dict(ids))
+        features = check_features(_check_mapping("features", self.features))
+        object.__setattr__(self, "features", features)
         tasks = _check_mapping("tasks", self.tasks)
         check_tasks(tasks)
         object.__setattr__(self, "tasks", dict(tasks))
@@ -164,6 +169,12 @@ class RecommenderMetrics:
                 expected = f"a table that ids names: {', '.join(self.ids) or 'none'}"
                 raise ValueError(three_part("a table of unknown_ids", table, expected))
         object.__setattr__(self, "unknown_ids", dict(self.unknown_ids))
+        check_type("hashed_ids", self.hashed_ids, (list, tuple), "a sequence of names of tables")
+        for table in self.hashed_ids:
+            if table not in self.ids:
+                expected = f"tables that ids names: {', '.join(self.ids) or 'none'}"
+                raise ValueError(three_part("hashed_ids", table, expected))
+        object.__setattr__(self, "hashed_ids", tuple(self.hashed_ids))
         for name in _SWITCHES:
             check_bool(name, getattr(self, name))
         self._check_combinations()

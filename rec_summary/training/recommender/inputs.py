@@ -12,6 +12,7 @@ from rec_summary.errors import three_part, verbatim
 from rec_summary.records.failures import Troubles
 from rec_summary.training.operators import Mailbox
 from rec_summary.training.recommender.config import RecommenderMetrics, slices_of, tasks_of
+from rec_summary.training.recommender.feature import check_features
 from rec_summary.training.recommender.sources import Source
 from rec_summary.training.step_view import StepView
 from rec_summary.training.tensors import Array, as_array, copy_of
@@ -281,7 +282,8 @@ def _places(options: RecommenderMetrics) -> Iterator[tuple[str, tuple[Any, int |
     if options.event_times is not None:
         yield EVENT_TIMES, _split(options.event_times, False)
     slices = {name: each.column for name, each in slices_of(options).items()}
-    for start, sources in ((IDS, options.ids), (FEATURES, options.features), (SLICES, slices)):
+    features = {name: each.column for name, each in check_features(options.features).items()}
+    for start, sources in ((IDS, options.ids), (FEATURES, features), (SLICES, slices)):
         for name, source in sources.items():
             yield start + name, _split(source, False)
 

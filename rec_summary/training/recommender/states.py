@@ -31,6 +31,7 @@ from rec_summary.training.recommender.config import (
     tasks_of,
 )
 from rec_summary.training.recommender.drift_meter import BUILDER, DriftMeter
+from rec_summary.training.recommender.growth_meter import GrowthMeter
 from rec_summary.training.recommender.inputs import Roles, Steps
 from rec_summary.training.recommender.slices import slicing
 from rec_summary.training.recommender.task_metrics import Examples, TaskMetrics
@@ -75,6 +76,7 @@ class RankMetrics:
         self._drifts = {name: DriftMeter(options.reference_examples) for name in names}
         self._tables = {name: self._table(name) for name in sizes}
         self._table_windows = {name: self._table(name) for name in sizes}
+        self._growth = GrowthMeter(options, self._tables)
         self._throughput = Throughput()
         self._rows: dict[str, RowNorms] = {}
 
@@ -139,6 +141,9 @@ class RankMetrics:
                 ids = self._roles.column(inputs.IDS + name, steps.arrays)
                 if ids is not None:
                     table.add(ids)
+                    # The last batch of many: to find different ids costs as much as all else.
+                    place, _ = self._roles.of[inputs.IDS + name]
+                    self._growth.add_batch(name, ids[-steps.lengths[place][-1] :])
         if self._options.throughput:
             with self._troubles.attempt("recommender metrics: throughput"):
                 self._count_steps(steps)
@@ -185,6 +190,8 @@ class RankMetrics:
             self._tables[name].merge(table)
             found[report.key(report.TABLE, name)] = self._tables[name]
             found[report.key(report.TABLE_WINDOW, name)] = table
+        found.update(self._growth.end_interval(self._tables, self._table_windows, self.examples))
+        for name, table in self._table_windows.items():
             self._table_windows[name] = table.following()
         if self._options.throughput:
             found[report.THROUGHPUT] = self._throughput
@@ -219,6 +226,7 @@ class RankMetrics:
             for group, states in {**self._groups(), _ROWS: self._rows}.items()
             for name, state in states.items()
         }
+        found.update(self._growth.states())
         found[report.THROUGHPUT] = self._throughput
         for name, meter in self._drifts.items():
             for group, state in meter.states().items():
@@ -252,6 +260,7 @@ class RankMetrics:
             group, _, name = key.partition("/")
             if group == _ROWS and isinstance(state, RowNorms):
                 self._rows[name] = state
+        self._growth.restore(stored)
         throughput = stored.get(report.THROUGHPUT)
         if isinstance(throughput, Throughput):
             self._throughput = throughput
@@ -319,4 +328,6 @@ class RankMetrics:
                 values = self._roles.column(inputs.FEATURES + feature, arrays)
                 if values is not None:
                     columns[feature] = values
+                    with self._troubles.attempt(f"recommender metrics: feature {feature}"):
+                        self._growth.add_feature(feature, values)
         self._drifts[name].add(columns, None if examples is None else examples.weights)

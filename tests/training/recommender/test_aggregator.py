@@ -94,7 +94,8 @@ def test_a_restarted_run_is_where_an_unbroken_one_is(tmp_path_factory, cuts) -> 
     assert expected.keys() == found.keys()
     assert load(state_path(str(broken), 0)).examples == 20 * BATCH
     for key, state in expected.items():
-        assert_equal_states(state, found[key])
+        if not key.startswith("ages/"):  # they are as of reports, of which the other has more
+            assert_equal_states(state, found[key])
 
 
 def test_a_state_with_fewer_parts_for_users_goes_on(tmp_path) -> None:
@@ -119,7 +120,8 @@ def test_a_state_with_fewer_parts_for_users_goes_on(tmp_path) -> None:
     whole.work([batch(number) for number in range(30)], report(30, final=True))
     expected, found = stored(tmp_path.with_name("whole")), stored(tmp_path)
     for key, state in expected.items():
-        assert_equal_states(state, found[key])
+        if not key.startswith("ages/"):  # they are as of reports, of which the other has more
+            assert_equal_states(state, found[key])
 
 
 def test_a_killed_run_goes_on_from_its_last_report(tmp_path) -> None:
@@ -170,11 +172,14 @@ def read_all(run: Path) -> dict[tuple[str, int], bytes]:
 
 
 def lifetime(found):
-    """Leaves out the windows, which each rank has for itself."""
+    """Leaves out the windows, which each rank has for itself, and what is of single batches."""
     return {
         (tag, step): value
         for (tag, step), value in found.items()
-        if not tag.endswith(("_100",)) and "/last_100" not in tag and "/decayed_100" not in tag
+        if not tag.endswith(("_100",))
+        and "/last_100" not in tag
+        and "/decayed_100" not in tag
+        and not tag.endswith("/different_share")
     }
 
 

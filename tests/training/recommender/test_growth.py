@@ -1,0 +1,136 @@
+"""Tables that grow and features that break, as the metrics of a rank record them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+pytest.importorskip("mindspore")
+
+from rec_summary import Feature, RecommenderMetrics
+from rec_summary.metrics.report import Detail, read
+from rec_summary.records.failures import Troubles
+from rec_summary.training.recommender.inputs import Batch, join
+from rec_summary.training.recommender.states import RankMetrics
+
+ROWS = 500
+OPTIONS = RecommenderMetrics(
+    ids={"user": 0, "film": 1},
+    hashed_ids=["user"],
+    features={
+        "age": Feature("age", default=-1, low=0, high=120),
+        "price": Feature("price", default=0, low=0),
+        "country": Feature("country", default="unknown"),
+        "plain": "age",
+    },
+    reference_examples=50,
+    throughput=False,
+    host=False,
+)
+
+
+def batch(seed: int, size: int = 64) -> Batch:
+    random = np.random.default_rng(seed)
+    price = random.normal(size=size).astype(np.float32)
+    price[random.random(size) < 0.2] = np.nan
+    price[:3] = 0
+    values = {
+        ("input", 0): random.integers(0, ROWS, size),
+        ("input", 1): random.integers(0, 2**60, size),
+        ("name", "age"): random.choice([-1, 200, 20, 30, 40], size),
+        ("name", "price"): price,
+        ("name", "country"): random.choice(["DE", "FR", "unknown", ""], size),
+    }
+    return Batch(values, size, 0.1, 0.0, 0.0)
+
+
+def updated(rank: RankMetrics, seeds: range) -> dict[str, float]:
+    troubles = Troubles()
+    rank.update(join([batch(seed) for seed in seeds], rank.places, troubles))
+    found = read(rank.end_interval(), Detail()).scalars
+    assert troubles.counts == {}
+    return {tag.removeprefix("recommender/"): number for tag, number in found.items()}
+
+
+def ranked(troubles: Troubles) -> RankMetrics:
+    return RankMetrics(OPTIONS, {"user": ROWS, "film": None}, troubles)
+
+
+def whole(seeds: range, place: tuple[str, object]) -> np.ndarray:
+    return np.concatenate([batch(seed).values[place] for seed in seeds])
+
+
+def test_the_numbers_of_tables_are_those_of_their_ids() -> None:
+    troubles = Troubles()
+    rank = ranked(troubles)
+    updated(rank, range(3))
+    found = updated(rank, range(3, 5))
+    before = set(whole(range(3), ("input", 0)).tolist())
+    now = whole(range(3, 5), ("input", 0))
+    new = len(set(now.tolist()) - before)
+    assert found["table/user/window/new_rows"] == new
+    assert found["table/user/window/new_share"] == new / len(now)
+    last = batch(4).values["input", 0]
+    assert found["table/user/window/different_share"] == len(np.unique(last)) / len(last)
+    # Of a table of open size, the number of rows is an estimate.
+    assert found["table/film/window/new_share"] == pytest.approx(1, abs=0.05)
+    touched = len(before | set(now.tolist()))
+    assert found["table/user/hashed_ids"] == pytest.approx(
+        math.log1p(-touched / ROWS) / math.log1p(-1 / ROWS)
+    )
+    assert 0 < found["table/user/colliding_share"] < 1
+    assert "table/film/colliding_share" not in found
+    # A row's age is 0 or the examples of the second interval.
+    ages = [number for tag, number in found.items() if tag.startswith("table/user/row_age/")]
+    assert ages
+    assert set(ages) <= {0, 128}
+    assert troubles.counts == {}
+
+
+def test_the_shares_of_features_are_those_of_their_values() -> None:
+    found = updated(ranked(Troubles()), range(5))
+    age, price, country = (whole(range(5), ("name", name)) for name in ("age", "price", "country"))
+    expected = {
+        "age/missing_share": 0,
+        "age/default_share": np.mean(age == -1),
+        "age/out_of_range_share": np.mean((age < 0) | (age > 120)),
+        "age/different_values": 5,
+        "price/missing_share": np.mean(np.isnan(price)),
+        "price/default_share": np.mean(price == 0),
+        "price/out_of_range_share": np.mean(price < 0),
+        "price/different_values": len(np.unique(price[~np.isnan(price)])),
+        "country/missing_share": np.mean(country == ""),
+        "country/default_share": np.mean(country == "unknown"),
+        "country/out_of_range_share": 0,
+        "plain/default_share": 0,
+    }
+    shown = {name: found[f"feature/{name}"] for name in expected}
+    assert shown == pytest.approx(expected, rel=0.05)
+
+
+def test_a_restarted_rank_goes_on_and_one_of_an_earlier_version_begins() -> None:
+    troubles = Troubles()
+    unbroken, first, second = (ranked(troubles) for _ in range(3))
+    updated(unbroken, range(3))
+    updated(first, range(3))
+    second.restore(first.states(), first.examples)
+    assert updated(second, range(3, 5)) == updated(unbroken, range(3, 5))
+    groups = ("turnover/", "ages/", "feature/", "cardinality/")
+    third = ranked(troubles)
+    stored = {key: each for key, each in first.states().items() if not key.startswith(groups)}
+    third.restore(stored, first.examples)
+    found = updated(third, range(3, 5))
+    assert found["feature/country/different_values"] == pytest.approx(4, rel=0.05)
+    assert troubles.counts == {}
+
+
+def test_invalid_features_and_tables_are_refused() -> None:
+    for wrong in ({"low": 2, "high": 1}, {"low": math.nan}, {"default": ()}, {"high": "1"}):
+        with pytest.raises((TypeError, ValueError), match="is invalid"):
+            Feature("x", **wrong)
+    with pytest.raises(ValueError, match="hashed_ids is invalid"):
+        RecommenderMetrics(ids={"user": 0}, hashed_ids=["film"])
+    with pytest.raises(TypeError, match=r"features\['a'\]"):
+        RecommenderMetrics(features={"a": 1.5})
