@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import shutil
 import threading
 from pathlib import Path
@@ -12,8 +13,8 @@ from typing import IO
 import pytest
 
 from rec_summary._pb.summary_pb2 import Compaction, Event
-from rec_summary.compaction import commit
-from rec_summary.compaction.directory import keep_within
+from rec_summary.compaction import commit, directory
+from rec_summary.compaction.directory import CompactionError, keep_within
 from rec_summary.compaction.rewriting import compacted_name, rewrite
 from rec_summary.records.reading.reader import hidden_path
 from rec_summary.records.reading.runs import Run, find_runs, list_files
@@ -126,6 +127,44 @@ def test_a_full_disk_leaves_the_old_files(records: Path, monkeypatch: pytest.Mon
         name for name in before if "lock" not in name
     ]
     check(records, complete=True)
+
+
+def test_a_limit_on_the_size_of_files_leaves_the_old_files(records: Path) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, limits[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            keep_within(str(records), 0, BUDGET)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    check(records, complete=True)
+    assert not [name for name in os.listdir(records) if name.endswith(".tmp")]
+
+
+@pytest.mark.parametrize("output", [False, True])
+def test_links_are_neither_followed_nor_removed(
+    records: Path, tmp_path: Path, *, output: bool
+) -> None:
+    secret = write_payloads(tmp_path / "secret", event(1, scalar("secret", 1)).SerializeToString())
+    before = secret.read_bytes()
+    link = records / "events.out.events.summary.1700000000.0.host_MS"
+    link.symlink_to(secret)
+    for hidden in (".rec_summary-compacting-0.tmp", ".rec_summary.compaction-0.lock"):
+        (records / hidden).symlink_to(tmp_path / "secret")
+    place = tmp_path / "out" if output else None
+    if output:
+        with pytest.raises(CompactionError, match="it is a link"):
+            directory.compact(records, BUDGET, output=place)
+    else:
+        with pytest.raises(CompactionError, match="it is a link"):
+            directory.compact(records, BUDGET)  # its lock is a link
+        (records / ".rec_summary.compaction-0.lock").unlink()
+        [run] = directory.compact(records, BUDGET)
+        assert str(link) in dict(run.left)
+        assert run.bytes_after <= BUDGET
+    assert link.is_symlink()
+    assert secret.read_bytes() == before
+    assert not any(b"secret" in path.read_bytes() for path in tmp_path.glob("out/*"))
 
 
 def test_one_process_compacts_at_a_time(records: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import rec_summary
 from rec_summary.compaction.directory import keep_within
 from rec_summary.records.reading.reader import TruncatedRecord
 from rec_summary.records.reading.runs import list_files
@@ -15,7 +16,7 @@ from rec_summary.series.overview.tail import Tail
 from rec_summary.tensorboard.event_files.export import export_tensorboard
 from rec_summary.tensorboard.provider.data_provider import RecordDataProvider
 from rec_summary.tensorboard.provider.run_index import RunIndex
-from tests.support import event_files
+from tests.support import corpus, event_files
 from tests.support.event_files import shown
 from tests.support.following import Follower, write
 from tests.support.record_dirs import event, lineage, scalar, train, write_segment
@@ -154,6 +155,25 @@ def test_tail_shows_nothing_again(records: Path) -> None:
     segment(records, 2001, 2010)
     found = [(new.run, step) for new in tail.poll() for step in new.columns.steps.tolist()]
     assert found == [("run", step) for step in range(2001, 2011)]
+
+
+def test_a_landscape_of_a_compacted_run_is_the_same(records: Path, logdir: Path) -> None:
+    steps = [event(step, scalar("loss", step)) for step in range(1, 2001)]
+    for first in range(0, 2000, 500):
+        picture = [event(first + 1, corpus.landscape(f"landscape_{first}"))]
+        write_segment(records / "run", *steps[first : first + 250], *picture)
+        write_segment(records / "run", *steps[first + 250 : first + 500])
+
+    def landscapes() -> list[str]:
+        return [repr(each) for each in rec_summary.load(records).landscapes()]
+
+    before = landscapes()
+    assert len(before) == 4
+    compact(records)
+    assert landscapes() == before
+    report = export_tensorboard(records, logdir)
+    assert report.problems == ()
+    assert report.exported["loss_landscape"] == 4
 
 
 def test_the_data_server_reads_a_compacted_run_again(records: Path) -> None:

@@ -1,6 +1,6 @@
 """Writes records without MindSpore, through the same writer, at the speed of its arguments.
 
-python -m tests.faults.write FOLDER RANK STEPS SECONDS_A_STEP [MAX_FILE_SIZE]
+python -m tests.faults.write FOLDER RANK STEPS SECONDS_A_STEP [MAX_FILE_SIZE [BUDGET]]
 
 Prints `flushed <n>` whenever all steps up to n are with the operating system. Steps carry a
 scalar, and each tenth a histogram.
@@ -15,6 +15,7 @@ import numpy as np
 
 from rec_summary.records.failures import Troubles
 from rec_summary.records.writing.background import BackgroundWriter
+from rec_summary.records.writing.retention import Retention
 from rec_summary.records.writing.run_writer import Rotation, RunWriter
 from rec_summary.records.writing.task import Record
 from rec_summary.training.recorder import StepRecord
@@ -25,9 +26,10 @@ FLUSH_SECS = 0.05
 
 def main() -> None:
     folder, rank, steps, pause = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
-    size = int(sys.argv[5]) if len(sys.argv) > 5 else None
+    size = (int(sys.argv[5]) or None) if len(sys.argv) > 5 else None
+    retention = Retention(int(sys.argv[6])) if len(sys.argv) > 6 else None
     troubles = Troubles()
-    files = RunWriter(folder, rank, Rotation(max_file_size=size))
+    files = RunWriter(folder, rank, Rotation(size, retention=retention))
     writer: BackgroundWriter[Record] = BackgroundWriter(files, troubles, flush_secs=FLUSH_SECS)
     random = np.random.default_rng(rank)
     for step in range(1, steps + 1):
