@@ -191,6 +191,11 @@ def read(
     return values
 
 
+def is_group(name: str) -> bool:
+    """Returns whether tags begin with this name, behind `PREFIX`, so that no task has it."""
+    return name in GROUPS or re.fullmatch(rf"{JUDGED}|\w+_at_precision_[\d.e-]+", name) is not None
+
+
 def judging(kind: str, at: Iterable[int] = ()) -> list[str]:
     """Returns the names of the metrics that judge predictions of a kind.
 
@@ -269,6 +274,11 @@ def _read_quality(values: MetricValues, window: str, state: State, detail: Detai
         original = score_quality.original_quality(order, state.negative_rate)
         values.put(f"original_calibration/{window}", original.calibration)
         values.put(f"original_entropy/{window}", original.normalised_entropy)
+    for precision in state.precisions:
+        name = f"{100 * precision:.12g}"
+        threshold = score_quality.threshold_at(order, precision)
+        values.put(f"threshold_at_precision_{name}/{window}", threshold.score)
+        values.put(f"recall_at_precision_{name}/{window}", threshold.recall)
     values.put(f"clicks/{window}", loss.clicks)
     values.put(f"click_rate/{window}", loss.click_rate)
     values.put(f"examples/{window}", loss.weight)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from rec_summary.metrics.state import Array, Scalable, Stored, nested, register
 
 _CELLS: Final = 2  # of the order, for each bin
 _RATE: Final = "negative_rate"
+_PRECISIONS: Final = "precisions"
 
 
 class QualityBatch(NamedTuple):
@@ -53,24 +55,31 @@ class ClickQuality(Scalable):
         loss: The sums of the log loss.
         order: The order of the scores, in twice as many cells as there are bins.
         negative_rate: The share of non-clicks that training has, above 0 and at most 1.
+        precisions: The precisions of which there are thresholds, above 0 and at most 1.
     """
 
-    _settings = (_RATE,)
+    _settings = (_RATE, _PRECISIONS)
     _parts = ("scores", "loss", "order")
 
-    def __init__(self, bins: int = 1024, negative_rate: float = 1.0) -> None:
+    def __init__(
+        self, bins: int = 1024, negative_rate: float = 1.0, precisions: Sequence[float] = ()
+    ) -> None:
         """Starts empty.
 
         Args:
             bins: The number of bins of the score, a power of two, 64 to 65,536.
             negative_rate: As the attribute.
+            precisions: As the attribute.
 
         Raises:
             TypeError, ValueError: An argument is anything else.
         """
         if not 0 < negative_rate <= 1:
             raise ValueError(three_part("negative_rate", negative_rate, "a number in (0, 1]"))
+        if not all(0 < each <= 1 for each in precisions):
+            raise ValueError(three_part("precisions", precisions, "numbers in (0, 1]"))
         self.negative_rate = float(negative_rate)
+        self.precisions = tuple(float(each) for each in precisions)
         self.scores = ScoreHistogram(bins)
         self.loss = LogLoss()
         self.order = ScoreOrder(_CELLS * bins)
@@ -103,10 +112,12 @@ class ClickQuality(Scalable):
         self.order.count(batch.order)
 
     def arrays(self) -> dict[str, Array]:
-        """Returns the arrays of the parts, and ``negative_rate`` if it is not 1."""
+        """Returns the arrays of the parts, ``negative_rate`` if it is not 1, and ``precisions``."""
         found = super().arrays()
         if self.negative_rate == 1.0:
             del found[_RATE]
+        if not self.precisions:
+            del found[_PRECISIONS]
         return found
 
     @classmethod
@@ -116,6 +127,9 @@ class ClickQuality(Scalable):
             order = ScoreOrder.from_histogram(scores, _CELLS * scores.bins)
             arrays.update(nested("order", order.arrays()))
         rate = float(arrays.take(_RATE, np.float64)) if _RATE in arrays else 1.0
-        state = cls(negative_rate=rate)
+        precisions = (
+            arrays.take(_PRECISIONS, np.float64, (None,)).tolist() if _PRECISIONS in arrays else ()
+        )
+        state = cls(negative_rate=rate, precisions=precisions)
         state._take_contents(arrays)
         return state

@@ -95,6 +95,33 @@ def pr_curve(order: ScoreOrder, num_thresholds: int = DEFAULT_THRESHOLDS) -> PrC
     )
 
 
+class Threshold(NamedTuple):
+    """A threshold of the score; NaN if there is none.
+
+    Attributes:
+        score: The threshold: from this score on, an example is predicted to be a click.
+        recall: The share of clicks with at least this score.
+    """
+
+    score: float
+    recall: float
+
+
+def threshold_at(order: ScoreOrder, precision: float) -> Threshold:
+    """Returns the lowest threshold from which on this share of predicted clicks are clicks.
+
+    Args:
+        order: The counts.
+        precision: Above 0, at most 1.
+    """
+    cells = order.scored()
+    caught, alarms = _from_above(cells.positives)[:-1], _from_above(cells.negatives)[:-1]
+    good = np.flatnonzero(cells.apart & (caught > 0) & (caught >= precision * (caught + alarms)))
+    if not len(good):
+        return Threshold(math.nan, math.nan)
+    return Threshold(float(cells.lower[good[0]]), float(caught[good[0]] / caught[0]))
+
+
 def average_precision(order: ScoreOrder) -> float:
     """Returns the area under the precision-recall curve: the mean precision at each click.
 

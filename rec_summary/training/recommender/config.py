@@ -69,6 +69,8 @@ class RecommenderMetrics:
         lists: Integer or string ids of the session or request that each example is a part of, for
             NDCG and other metrics of its list.
         k: The numbers of examples at the top of a list that its metrics are of.
+        precisions: Precisions, above 0 and at most 1. For each, the lowest threshold of the score
+            with this precision is recorded, and its recall.
         ids: The ids of the lookups in each embedding table, by the name of the table's parameter
             or a unique prefix of it, such as ``"item_embedding"``. They are integers, or strings
             if the table is open. A table that the network does not have gets no row norms.
@@ -139,6 +141,7 @@ class RecommenderMetrics:
     lists: Source | None = None
     k: Sequence[int] = (10,)
     hashed_ids: Sequence[str] = ()
+    precisions: Sequence[float] = ()
 
     def __post_init__(self) -> None:
         """Checks the options."""
@@ -183,6 +186,13 @@ class RecommenderMetrics:
         for name, least in _LEAST_SIZES.items():
             object.__setattr__(self, name, _check_sizes(name, getattr(self, name), least))
         object.__setattr__(self, "k", _check_sizes("k", self.k, 1, MOST_K))
+        shares = "a sequence of numbers above 0, at most 1"
+        check_type("precisions", self.precisions, (list, tuple), shares)
+        for each in self.precisions:
+            check_type("precisions", each, (int, float), shares)
+        if not all(0 < each <= 1 for each in self.precisions):
+            raise ValueError(three_part("precisions", self.precisions, shares))
+        object.__setattr__(self, "precisions", tuple(self.precisions))
         check_type("bins", self.bins, int, _BINS)
         if not 64 <= self.bins <= 65_536 or self.bins & (self.bins - 1):
             raise ValueError(three_part("bins", self.bins, _BINS))

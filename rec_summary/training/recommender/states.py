@@ -105,6 +105,8 @@ class RankMetrics:
             for task in tasks_of(options).values()
         ):
             parts.update(k=options.k, list_rows=options.user_cells)
+        if options.precisions:
+            parts["precisions"] = options.precisions
         if options.negative_rate < 1:
             parts["negative_rate"] = options.negative_rate
         for name, task in options.tasks.items():

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from rec_summary.checks import check_bool, check_choice, check_type
 from rec_summary.errors import three_part
-from rec_summary.metrics.report import GROUPS
+from rec_summary.metrics.report import GROUPS, is_group
 from rec_summary.training.recommender.sources import Source, check_source
 
 KINDS: Final = ("clicks", "ratings", "classes", "retrieval")
@@ -119,6 +119,6 @@ def check_tasks(tasks: Mapping[str, Any]) -> None:
         ValueError: A name is invalid.
     """
     for name, task in tasks.items():
-        if not re.fullmatch(r"\w[\w.-]*", name) or name in GROUPS:
+        if not re.fullmatch(r"\w[\w.-]*", name) or is_group(name):
             raise ValueError(three_part("a name of tasks", name, _NAME))
         check_type(f"tasks[{name!r}]", task, Task, "a rec_summary.Task")

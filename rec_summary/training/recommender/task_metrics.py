@@ -378,7 +378,8 @@ class TaskMetrics:
 def _empty(task: Task, options: RecommenderMetrics, bins: int | None = None) -> Any:
     """Returns an empty state of the quality of a task, with these bins of the score."""
     if task.kind == "clicks":
-        return ClickQuality(bins or options.bins, task.negative_rate)
+        precisions = () if bins else options.precisions
+        return ClickQuality(bins or options.bins, task.negative_rate, precisions)
     if task.kind == "ratings":
         return RatingErrors()
     is_classes = task.kind == "classes"

@@ -17,6 +17,7 @@ from rec_summary.metrics.quality.score_quality import (
     original_quality,
     pr_curve,
     reliability,
+    threshold_at,
 )
 from tests.support.click_streams import STREAMS, calibrated
 
@@ -205,3 +206,21 @@ def test_nothing_counted_is_nan():
 def test_mistakes_are_reported(call, what):
     with pytest.raises(ValueError, match=f"^{what} is invalid"):
         call(ScoreOrder())
+
+
+@pytest.mark.parametrize("precision", [0.2, 0.5, 0.9, 1.0])
+def test_the_threshold_at_a_precision_is_the_lowest_one_of_scikit_learn(precision):
+    random = np.random.default_rng(5)
+    scores = np.round(random.random(800), 3)
+    labels = random.random(800) < scores**2
+    order = ScoreOrder()
+    order.update(scores, labels)
+    found = threshold_at(order, precision)
+    reached, recalls, thresholds = precision_recall_curve(labels, scores)
+    good = np.flatnonzero(reached[:-1] >= precision)
+    if len(good):
+        assert found.score == pytest.approx(thresholds[good[0]], rel=1e-6)
+        assert found.recall == pytest.approx(recalls[good[0]])
+    else:
+        assert np.isnan(found.score)
+    assert np.isnan(threshold_at(ScoreOrder(), precision).recall)

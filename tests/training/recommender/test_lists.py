@@ -216,3 +216,18 @@ def test_mistakes_in_options_are_named() -> None:
     with pytest.raises(ValueError, match="lists is invalid"):
         RecommenderMetrics(lists="session")
     assert RecommenderMetrics(predictions=1, task="retrieval").labels is None
+
+
+def test_thresholds_at_precisions_have_tags_and_names_that_no_task_has() -> None:
+    options = RecommenderMetrics(predictions=1, labels=2, precisions=(0.6, 0.999), **COMMON)
+    rank = RankMetrics(options, {}, Troubles())
+    rank.update(join([batch(seed) for seed in range(9)], rank.places, Troubles()))
+    found = values_of(rank)
+    assert 0 < found["threshold_at_precision_60/lifetime"] < 1
+    assert 0 < found["recall_at_precision_99.9/last_256"] < 1
+    for name in ("threshold_at_precision_60", "ndcg_at_10", "in_batch_mrr_at_5", "xauc"):
+        with pytest.raises(ValueError, match="a name of tasks is invalid"):
+            RecommenderMetrics(tasks={name: Task(1, 2)})
+    for wrong in ((0,), (1.5,), 0.9):
+        with pytest.raises((TypeError, ValueError), match="precisions is invalid"):
+            RecommenderMetrics(predictions=1, labels=2, precisions=wrong)
