@@ -28,7 +28,10 @@ _GROUPS = {
     "follow": {"follow": "follow:follow"},
     "provider": {"provider": "provider:provider"},
     "landscape": {"landscape": "landscape:landscape"},
-    "recommender": {"recommender": "recommender:recommender"},
+    "recommender": {
+        "recommender": "recommender:recommender",
+        "recommender-torchrec": "recommender:beside_torchrec",
+    },
     "training": {"training": "training:training"},
     "growth": {"growth": "growth:growth", "curves": "curves:curves"},
     "online": {"online": "online:online"},

@@ -32,11 +32,13 @@ class Contestant:
         function: `module:function` in this package; takes `work`, an empty directory that
             is removed afterwards, and `arguments`; returns a dictionary of numbers.
         arguments: Of the function; must fit into JSON.
+        python: The interpreter that measures it; this one by default.
     """
 
     name: str
     function: str
     arguments: dict[str, Any] = field(default_factory=dict)
+    python: str = sys.executable
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,7 @@ def measure(contestant: Contestant) -> dict[str, float]:
 def _run(contestant: Contestant) -> dict[str, float]:
     with temporary_directory() as work:
         arguments = {"work": str(work), **contestant.arguments}
-        command = [sys.executable, "-m", "tools.benchmarks.child", contestant.function]
+        command = [contestant.python, "-m", "tools.benchmarks.child", contestant.function]
         environment = {**os.environ, "GLOG_v": "3", "TF_CPP_MIN_LOG_LEVEL": "3"}
         done = subprocess.run(
             [*command, json.dumps(arguments)],

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from .contest import Contestant, Settings, alternate, column
-from .results import Row
+from .contest import ROOT, Contestant, Settings, alternate, column
+from .results import Row, Target
 
 _ROWS, _TABLES, _BATCH = 100_000, 26, 4096
 _WARM = 600  # steps that are left out
+_TASKS = ("ctr", "cvr")
+_WINDOW, _COMPUTED = 100_000, 100  # examples, and steps from one report to the next
+_STEP = 0.005  # seconds
+_BLOCK = 200  # steps with or without the metrics
+_TORCHREC = ROOT / ".venv-torchrec" / "bin" / "python"
 
 
 def recommender(settings: Settings) -> tuple[str, list[Row]]:
@@ -113,6 +120,194 @@ def batch(work: str, times: int) -> dict[str, float]:
         "hook CPU, mean": statistics.mean(thread),
         "writer CPU": (1000 * (time.process_time() - began) - sum(thread)) / times,
     }
+
+
+def beside_torchrec(settings: Settings) -> tuple[str, list[Row]]:
+    """Measures two tasks beside the metrics of TorchRec, and what they add to a step of 5 ms."""
+    steps, long = settings.size(1000, 200), settings.size(4000, 800)
+    found = alternate(
+        [
+            Contestant("ours", "recommender:two_tasks", {"steps": steps}),
+            Contestant("TorchRec", "recommender:torchrec_module", {"steps": steps}, str(_TORCHREC)),
+            Contestant("step", "recommender:five_ms", {"steps": long}),
+        ],
+        settings,
+    )
+    setting = (
+        f"Two tasks, batches of {_BATCH:,}, {steps:,} steps, the metrics of all examples and of "
+        f"the last {_WINDOW:,}, reported every {_COMPUTED} steps. TorchRec's `RecMetricModule` "
+        "computes NE, calibration, click rate, AUC and AUPRC on one thread, the training's; ours "
+        "has these and the others of docs/recommender.md, with curves in every fourth report. A "
+        f"step of 5 ms is a product of matrices on one of the cores; {long:,} steps, with the "
+        f"metrics switched on and off in turn in blocks of {_BLOCK}."
+    )
+    rows = []
+    for what, bound in (("training thread", 0.1), ("CPU", 0.5)):
+        ours, peer = column(found, "ours", what), column(found, "TorchRec", what)
+        ratio = [one / other for one, other in zip(ours, peer, strict=True)]
+        rows.append(
+            Row(
+                f"two tasks: {what}, a step",
+                "ms",
+                ours,
+                peer,
+                "TorchRec",
+                ratio,
+                "cost",
+                Target("ratio", "<=", bound),
+            )
+        )
+    added = column(found, "step", "added")
+    return setting, [*rows, Row("step of 5 ms: added", "%", added, target=Target("ours", "<=", 3))]
+
+
+def _scored() -> list[list[Any]]:
+    """Returns ten batches: predictions and labels of each task in turn."""
+    import numpy as np
+
+    random, batches = np.random.default_rng(0), []
+    for _ in range(10):
+        arrays = []
+        for shift in (2.0, 4.0):
+            scores = 1 / (1 + np.exp(shift - random.normal(size=_BATCH)))
+            arrays += [scores, random.random(_BATCH) < scores]
+        batches.append([each.astype(np.float32) for each in arrays])
+    return batches
+
+
+def torchrec_module(work: str, steps: int) -> dict[str, float]:
+    """Times `RecMetricModule`, all of which is on the training thread."""
+    import torch
+    from torchrec.metrics.metric_module import RecMetricModule, generate_metric_module
+    from torchrec.metrics.metrics_config import (
+        MetricsConfig,
+        RecMetricDef,
+        RecMetricEnum,
+        RecTaskInfo,
+    )
+
+    torch.set_num_threads(1)
+    tasks = [RecTaskInfo(name, f"{name}-l", f"{name}-p", f"{name}-w") for name in _TASKS]
+    metric = RecMetricDef(rec_tasks=tasks, window_size=_WINDOW)
+    names = ("NE", "CALIBRATION", "CTR", "AUC", "AUPRC")
+    config = MetricsConfig(
+        rec_tasks=tasks, rec_metrics={getattr(RecMetricEnum, name): metric for name in names}
+    )
+    module = generate_metric_module(RecMetricModule, config, _BATCH, 1, 0, {}, torch.device("cpu"))
+    batches = []
+    for arrays in _scored():
+        batch = {}
+        for name, scores, labels in zip(_TASKS, arrays[::2], arrays[1::2], strict=True):
+            batch[f"{name}-p"], batch[f"{name}-l"] = torch.tensor(scores), torch.tensor(labels)
+            batch[f"{name}-w"] = torch.ones(_BATCH)
+        batches.append(batch)
+    for batch in batches:
+        module.update(batch)
+    wall, cpu = time.perf_counter(), time.process_time()
+    for step in range(1, steps + 1):
+        module.update(batches[step % len(batches)])
+        if step % _COMPUTED == 0:
+            module.compute()
+    return {
+        "training thread": 1000 * (time.perf_counter() - wall) / steps,
+        "CPU": 1000 * (time.process_time() - cpu) / steps,
+    }
+
+
+def two_tasks(work: str, steps: int) -> dict[str, float]:
+    """Times the step hook of two tasks, and the writer's thread behind it."""
+    telemetry, views, close = _telemetry(work)
+    wall = 0.0
+    for step in range(1, len(views) + 1):
+        telemetry.end_step(views[step % len(views)], step)
+    cpu = time.process_time()
+    for step in range(1, steps + 1):
+        began = time.perf_counter()
+        telemetry.begin_step()
+        telemetry.end_step(views[step % len(views)], len(views) + step)
+        wall += time.perf_counter() - began
+        time.sleep(_STEP)
+    close()
+    return {
+        "training thread": 1000 * wall / steps,
+        "CPU": 1000 * (time.process_time() - cpu) / steps,
+    }
+
+
+def five_ms(work: str, steps: int) -> dict[str, float]:
+    """Times steps of 5 ms with and without the metrics of two tasks, in turn."""
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # before numpy is loaded
+    import numpy as np
+
+    telemetry, views, close = _telemetry(work)
+    matrix = np.random.default_rng(0).normal(size=(256, 256)).astype(np.float32)
+    began = time.perf_counter()
+    for _ in range(200):
+        matrix @ matrix
+    products = max(1, round(_STEP / ((time.perf_counter() - began) / 200)))
+    taken: dict[bool, list[float]] = {False: [], True: []}
+    number = 0
+    for block in range(steps // _BLOCK):
+        is_on = block % 2 == 1
+        began = time.perf_counter()
+        for _ in range(_BLOCK):
+            for _ in range(products):
+                matrix @ matrix
+            if is_on:
+                number += 1
+                telemetry.begin_step()
+                telemetry.end_step(views[number % len(views)], number)
+        if block > 1:
+            taken[is_on].append(1000 * (time.perf_counter() - began) / _BLOCK)
+    close()
+    without, with_them = (statistics.median(taken[is_on]) for is_on in (False, True))
+    return {"without": without, "added": 100 * (with_them / without - 1)}
+
+
+def _telemetry(work: str) -> tuple[Any, list[Any], Callable[[], None]]:
+    """Returns the metrics of two tasks, steps for them, and what ends them."""
+    from mindspore import Tensor
+
+    from rec_summary import RecommenderMetrics, Task
+    from rec_summary.records.failures import Troubles
+    from rec_summary.records.writing.run_writer import Durability, Rotation
+    from rec_summary.training.lineage.lineage import this_environment
+    from rec_summary.training.recommender.telemetry import RecommenderTelemetry
+    from rec_summary.training.recorder import Recorder
+    from rec_summary.training.step_view import StepView
+
+    class Context:
+        def __init__(self, **arguments: Any) -> None:
+            self._arguments = arguments
+
+        def original_args(self) -> dict[str, Any]:
+            return self._arguments
+
+    options = RecommenderMetrics(
+        tasks={name: Task(2 * at, 2 * at + 1) for at, name in enumerate(_TASKS)},
+        last=(_WINDOW,),
+        half_lives=(),
+        report_steps=_COMPUTED,
+        throughput=False,
+        host=False,
+    )
+    troubles = Troubles()
+    recorder = Recorder(work, Rotation(), 1.0, Durability(), troubles)
+    recorder.open(0)
+    telemetry = RecommenderTelemetry(options, recorder, troubles)
+    telemetry.begin(StepView(Context()), this_environment(), work)
+    views = [
+        StepView(Context(net_outputs=tuple(map(Tensor, arrays)), batch_num=1))
+        for arrays in _scored()
+    ]
+
+    def close() -> None:
+        telemetry.end()
+        recorder.close()
+        if troubles.counts:
+            raise RuntimeError(f"telemetry failed: {troubles.counts}")
+
+    return telemetry, views, close
 
 
 def demo(work: str, steps: int, report_steps: int) -> dict[str, float]:
