@@ -368,12 +368,10 @@ def _cuts(joints: Levels, sums: Floats, most: float) -> npt.NDArray[np.bool_]:
     # A segment without a joint, within one cell, is covered by every cell that reaches it.
     before = np.append(TOP, np.where(apart == 1, highest[:-1], -1))
     after = np.append(np.where(apart == 1, highest[1:], -1), TOP)
-    cut = first & last
-    # Few joints are left, of which it has to be known whether they cover the next segment.
-    open_ = np.flatnonzero(first ^ last)
-    places = np.searchsorted(starts, open_, "right") - 1
-    neighbours = np.where(first[open_], before[places], after[places])
-    cut[open_] = joints[open_] >= neighbours
+    lengths = np.diff(np.append(starts, len(joints)))
+    first_covers = joints >= np.repeat(before, lengths)
+    last_covers = joints >= np.repeat(after, lengths)
+    cut: npt.NDArray[np.bool_] = (first & (last | first_covers)) | (last & last_covers)
     return cut
 
 
