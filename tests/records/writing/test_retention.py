@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -234,6 +235,39 @@ def test_a_disk_smaller_than_the_budget_is_the_budget(
     compactor._fit_disk()
     assert compactor.total_bytes == budget or disk.f_bavail * disk.f_frsize < 2 * budget
     compactor.close()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A real file system with 2 MiB of room."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "none", str(folder)]
+    done = subprocess.run(mount, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"cannot mount a tmpfs here: {done.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_run_longer_than_its_disk_keeps_its_whole_history(
+    small_disk: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "_ROOM_SECS", 10 * PATIENCE_SECS)
+    troubles = Troubles()
+    rotation = Rotation(retention=Retention(64 * LEAST_BYTES))
+    writer = RunWriter(small_disk / "run", 0, rotation, troubles=troubles)
+    values = [scalar(f"metric_{number}", 0) for number in range(60)]
+    last = 2000
+    for step in range(1, last + 1):
+        writer.write(MessageRecord(event(step, *values)))
+    writer.close()
+    assert troubles.counts == {}
+    found = steps_of(small_disk / "run")
+    assert (found[0], found[-1]) == (1, last)
+    assert found == sorted(set(found))
+    assert len(found) < last
+    assert caplog.text.count("bytes of the budget of 67,108,864") == 1
 
 
 def test_a_failure_is_reported_and_the_old_files_stay(
