@@ -85,14 +85,16 @@ class BestValues:
         state: The series of each metric, by its recorded tag.
     """
 
-    def __init__(self, state: dict[str, BestSeries], *, evaluation: bool) -> None:
+    def __init__(self, state: dict[str, BestSeries] | None, *, evaluation: bool) -> None:
         """Begins, or continues with the state of an earlier export.
 
         Args:
-            state: The series so far; kept up to date.
+            state: The series so far; kept up to date. None if there were values before that are
+                not known: then nothing is the best.
             evaluation: Whether all scalars are metrics of evaluations.
         """
-        self.state = state
+        self.state = {} if state is None else state
+        self._is_known = state is not None
         self._group = "/eval" if evaluation else ""
         self._is_metric: dict[str, bool] = {}
 
@@ -123,5 +125,5 @@ class BestValues:
     def _wants(self, tag: str) -> bool:
         known = self._is_metric.get(tag)
         if known is None:
-            known = self._is_metric[tag] = has_best(tag, self._group)
+            known = self._is_metric[tag] = self._is_known and has_best(tag, self._group)
         return known

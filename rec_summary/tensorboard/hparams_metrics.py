@@ -1,8 +1,9 @@
 """The metrics that HParams shows.
 
 HParams shows every scalar of a run as a metric, which may be hundreds, unless a tag describes the
-experiment: its hyper-parameters and its metrics. In an event file such a tag could not change when
-new runs come. Here it is made each time when HParams asks for its tags.
+experiment: its hyper-parameters and its metrics. TensorBoard takes one such tag for all runs, so it
+is made of all of them: of served records each time when HParams asks for its tags, in a log
+directory at each export.
 """
 
 from __future__ import annotations
@@ -18,9 +19,13 @@ from tensorboard.plugins.hparams.backend_context import Context
 
 from rec_summary.series.overview.rows import BEST as BEST_COLUMN
 from rec_summary.tensorboard.dashboards.groups import BEST
+from rec_summary.tensorboard.dashboards.hparams import hparams_point
+from rec_summary.tensorboard.dashboards.points import Point
 from rec_summary.tensorboard.first_screen import LOSS_RANK, metric_rank
 
 PLUGIN: Final = "hparams"
+
+_USER: Final = "rec_summary"  # of an experiment that we describe
 
 _Tags = dict[str, dict[str, Any]]
 
@@ -60,6 +65,35 @@ def _metric_of(info: Any) -> str:
     return tag.removeprefix(BEST) if tag.startswith(BEST) else ""
 
 
+def experiment(
+    sessions: dict[str, dict[str, bytes]], shown: Any, recorded: Container[str] | None = None
+) -> Point | None:
+    """Returns the point that describes the experiment; None if TensorBoard infers the same.
+
+    Args:
+        sessions: The contents of the tags of HParams, by run and tag.
+        shown: A data provider; of it, only `list_scalars` is called.
+        recorded: As in `chosen_metrics`.
+    """
+    context = Context(base_plugin.TBContext(data_provider=shown))
+    # What TensorBoard makes itself of sessions and scalars; there is one experiment, called "".
+    made = context.experiment_from_metadata(RequestContext(), "", True, sessions, [])
+    metrics = chosen_metrics(made.metric_infos, recorded)
+    if len(metrics) == len(made.metric_infos):
+        return None
+    hparams = sorted(made.hparam_infos, key=lambda each: each.name)
+    for each in hparams:
+        # TensorBoard's order is that of a set.
+        values = sorted(each.domain_discrete.values, key=lambda value: value.SerializeToString())
+        if values:
+            each.domain_discrete.ClearField("values")
+            each.domain_discrete.values.extend(values)
+    described = api_pb2.Experiment(user=_USER, hparam_infos=hparams, metric_infos=metrics)
+    return hparams_point(
+        metadata.EXPERIMENT_TAG, plugin_data_pb2.HParamsPluginData(experiment=described)
+    )
+
+
 def with_experiment(found: _Tags, shown: Any, recorded: Container[str]) -> _Tags:
     """Adds a tag that describes the experiment to those that HParams asks for.
 
@@ -69,32 +103,27 @@ def with_experiment(found: _Tags, shown: Any, recorded: Container[str]) -> _Tags
         recorded: The tags of scalars in records.
 
     Returns:
-        The same with one more tag. `found`, if event files have such a tag, or without sessions.
+        The same with one more tag, in place of that of an export. `found`, if event files of other
+        programs have such a tag, or if TensorBoard infers the same.
     """
-    if any(metadata.EXPERIMENT_TAG in tags for tags in found.values()):
-        return found
-    content = {
-        run: {tag: series.plugin_content for tag, series in tags.items()}
-        for run, tags in found.items()
-    }
-    context = Context(base_plugin.TBContext(data_provider=shown))
-    # What TensorBoard makes itself of sessions and scalars; there is one experiment, called "".
-    made = context.experiment_from_metadata(RequestContext(), "", True, content, [])
-    if not made.metric_infos:
-        return found
-    experiment = api_pb2.Experiment(
-        hparam_infos=made.hparam_infos,
-        metric_infos=chosen_metrics(made.metric_infos, recorded),
-    )
-    stated = metadata.create_summary_metadata(
-        plugin_data_pb2.HParamsPluginData(experiment=experiment)
-    )
-    run = min(found)
+    content: dict[str, dict[str, bytes]] = {}
+    for run, tags in found.items():
+        content[run] = {tag: series.plugin_content for tag, series in tags.items()}
+        described = content[run].get(metadata.EXPERIMENT_TAG)
+        if described is not None:
+            if metadata.parse_experiment_plugin_data(described).user != _USER:
+                return found
+            del content[run][metadata.EXPERIMENT_TAG]  # of the runs in event files alone
+    point = experiment(content, shown, recorded)
+    kept = {run: {tag: found[run][tag] for tag in tags} for run, tags in content.items() if tags}
+    if point is None:
+        return kept
+    run = min(kept)
     series = provider.TensorTimeSeries(
         max_step=0,
         max_wall_time=0.0,
-        plugin_content=stated.plugin_data.content,
+        plugin_content=point.plugin.metadata.plugin_data.content,
         description="",
         display_name="",
     )
-    return {**found, run: {**found[run], metadata.EXPERIMENT_TAG: series}}
+    return {**kept, run: {**kept[run], metadata.EXPERIMENT_TAG: series}}

@@ -150,7 +150,8 @@ class RunOutput(abc.ABC):
             steps: The state of an earlier step buffer.
             tags: The state of earlier tags.
             graphs: The checksums of graphs that are shown already, by kind; kept up to date.
-            best: The best values so far, by the tags of metrics; kept up to date.
+            best: The best values so far, by the tags of metrics; kept up to date. None if they are
+                not known.
             is_evaluation: Whether its scalars are metrics of evaluations.
         """
         self.name = name
@@ -161,7 +162,7 @@ class RunOutput(abc.ABC):
         self._buffer = StepBuffer(name, report, steps)
         self._tags = Tags(name, report, tags)
         self._graphs = {} if graphs is None else graphs
-        self._best = BestValues({} if best is None else best, evaluation=is_evaluation)
+        self._best = BestValues(best, evaluation=is_evaluation)
 
     @property
     def step(self) -> int | None:

@@ -1,9 +1,9 @@
 """Lineage to the HParams dashboard: one session for each run.
 
-No experiment record is written, so TensorBoard infers the columns from all sessions, and
-which of them differ. The metadata of a tag cannot be changed later, so a session gets its
-end only when its run has ended. Until then, a session of a sub-run in the same group states
-that it is running; it disappears with that sub-run.
+Which columns there are, and which of them differ, TensorBoard infers from all sessions, unless it
+has many metrics to choose from (see `hparams_metrics`). The metadata of a tag cannot be changed
+later, so a session gets its end only when its run has ended. Until then, a session of a sub-run in
+the same group states that it is running; it disappears with that sub-run.
 Source: `tensorboard/plugins/hparams/plugin_data.proto`.
 """
 
@@ -49,7 +49,7 @@ def start_point(run: str, lineage: Lineage, started: float) -> Point:
     start = plugin_data_pb2.SessionStartInfo(group_name=valid(run), start_time_secs=started)
     for name, value in hyper_parameters(lineage).items():
         start.hparams[name].CopyFrom(_to_value(value))
-    return _point(START_TAG, plugin_data_pb2.HParamsPluginData(session_start_info=start))
+    return hparams_point(START_TAG, plugin_data_pb2.HParamsPluginData(session_start_info=start))
 
 
 def end_point(status: int, ended: float | None = None) -> Point:
@@ -60,7 +60,7 @@ def end_point(status: int, ended: float | None = None) -> Point:
         ended: When it ended, in seconds since the epoch.
     """
     end = plugin_data_pb2.SessionEndInfo(status=status, end_time_secs=ended)
-    return _point(END_TAG, plugin_data_pb2.HParamsPluginData(session_end_info=end))
+    return hparams_point(END_TAG, plugin_data_pb2.HParamsPluginData(session_end_info=end))
 
 
 def ended_status(lineage: Lineage) -> int | None:
@@ -78,8 +78,8 @@ def _to_value(value: Plain) -> Value:
     return Value(string_value=str(value))  # TensorBoard drops NaN and Inf
 
 
-def _point(tag: str, content: plugin_data_pb2.HParamsPluginData) -> Point:
+def hparams_point(tag: str, content: plugin_data_pb2.HParamsPluginData) -> Point:
+    """Returns a point of HParams; its metadata states everything."""
     serialized = content.SerializeToString(deterministic=True)
     owner = plugin("hparams", summary_pb2.DATA_CLASS_TENSOR, serialized, reserved=True)
-    # The metadata states everything; the value is an empty tensor.
     return Point(tag, owner, tensor_value(np.empty(0, np.float32)))

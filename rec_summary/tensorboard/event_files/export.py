@@ -17,6 +17,7 @@ from rec_summary.records.remote import to_place
 from rec_summary.series.options import ArgumentError, ExportOptions, check_apart
 from rec_summary.series.overview.choice import chosen_runs
 from rec_summary.series.report import ExportReport, Report
+from rec_summary.tensorboard.event_files.experiment import ExperimentFile
 from rec_summary.tensorboard.event_files.logdir import LogDir
 from rec_summary.tensorboard.event_files.run_exporter import RunExporter
 from rec_summary.tensorboard.event_files.targets import Destination
@@ -113,6 +114,7 @@ def export_tensorboard(
                     shown, due = run, report.bytes_read + _PROGRESS_BYTES
                     # A live file may have grown since its size was taken.
                     progress(run, report.bytes_read, max(total, report.bytes_read))
+        ExperimentFile(entered).update()
         if progress is not None:
             progress(shown, report.bytes_read, report.bytes_read)
     result = report.result()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import os
+import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,6 +20,7 @@ from rec_summary.series.options import ArgumentError, ExportOptions, check_apart
 from rec_summary.series.report import ExportReport, Report
 from rec_summary.series.run_poller import RunPoller
 from rec_summary.series.text import printable
+from rec_summary.tensorboard.event_files.experiment import ExperimentFile
 from rec_summary.tensorboard.event_files.logdir import LogDir
 from rec_summary.tensorboard.event_files.run_exporter import RunExporter
 from rec_summary.tensorboard.event_files.targets import Destination
@@ -110,6 +113,7 @@ class _Follower:
     ) -> None:
         self._watch = RunPoller(source)
         self._destination = destination
+        self._experiment = ExperimentFile(destination.logdir)
         self._pattern = pattern
         self._stop = stop
         self._interrupted = False
@@ -129,9 +133,7 @@ class _Follower:
         again = [each.run for each in self._followed.values() if each.retry_at <= now]
         for run in (*changed, *(run for run in again if run.path not in paths)):
             self._update(run, final=False)
-        for followed in self._followed.values():
-            if followed.commit_at <= now:
-                self._commit(followed)
+        self._commit_until(now)
         return bool(changed)
 
     def finish(self) -> None:
@@ -140,9 +142,7 @@ class _Follower:
             return  # in the middle of a run: the next export completes it
         for run in matching_runs(self._watch.runs(), self._pattern):
             self._update(run, final=True)
-        for followed in self._followed.values():
-            if followed.commit_at < math.inf:
-                self._commit(followed)
+        self._commit_until(sys.float_info.max)
 
     def close(self) -> None:
         """Closes all files."""
@@ -172,13 +172,24 @@ class _Follower:
             report.note(f"run {printable(run.name)}: can be written again")
         followed.commit_at = min(followed.commit_at, time.monotonic() + _COMMIT_SECS)
 
-    def _commit(self, followed: _Followed) -> None:
-        followed.commit_at = math.inf
+    def _commit_until(self, now: float) -> None:
+        """Saves the cursors that are due by now, and then the description of the experiment."""
+        due = [each for each in self._followed.values() if each.commit_at <= now]
+        for followed in due:
+            followed.commit_at = math.inf
+            with self._noted("the cursor"):
+                if followed.exporter is not None:
+                    followed.exporter.commit()
+        if due:
+            with self._noted("the description of the experiment"):
+                self._experiment.update()
+
+    @contextlib.contextmanager
+    def _noted(self, what: str) -> Iterator[None]:
         try:
-            if followed.exporter is not None:
-                followed.exporter.commit()
+            yield
         except DestinationError as error:
-            self._destination.report.note(f"the cursor cannot be saved: {error}")
+            self._destination.report.note(f"{what} cannot be saved: {error}")
 
     def _fail(self, followed: _Followed, error: DestinationError) -> None:
         """Drops the exporter of a run: the next try continues from its cursor."""

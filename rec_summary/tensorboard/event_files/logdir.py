@@ -89,9 +89,7 @@ class LogDir:
                 foreign = sorted(
                     entry.name
                     for entry in entries
-                    if _MARK in entry.name
-                    and not _OURS.fullmatch(entry.name)
-                    and not entry.is_dir(follow_symlinks=False)
+                    if is_foreign(entry.name) and not entry.is_dir(follow_symlinks=False)
                 )
         if foreign:
             raise DestinationError(
@@ -102,6 +100,17 @@ class LogDir:
                     "move that file away",
                 )
             )
+
+    def directories(self) -> Iterator[tuple[str, list[str]]]:
+        """Yields each directory below, by its path from here, with the names of its files.
+
+        Raises:
+            DestinationError: One cannot be read.
+        """
+        with unusable("the log directory", self.path):
+            for path, _, names, _ in os.fwalk(".", dir_fd=self._fd):
+                if path != ".":
+                    yield path.removeprefix("./"), names
 
     def remove(self, run: str) -> bool:
         """Removes our event file from a run's directory; returns whether there was one.
@@ -197,6 +206,11 @@ class LogDir:
 def ours(fd: int) -> list[str]:
     """Returns the names of our event files in a directory."""
     return [name for name in os.listdir(fd) if _OURS.fullmatch(name)]
+
+
+def is_foreign(name: str) -> bool:
+    """Whether a file is read by TensorBoard and is of another program."""
+    return _MARK in name and not _OURS.fullmatch(name)
 
 
 @contextlib.contextmanager

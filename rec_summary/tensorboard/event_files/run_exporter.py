@@ -153,15 +153,20 @@ class RunExporter(RunReader):
             return False
         if not continues(run, cursor, self._records):
             return False
+        # Of what an older version exported, the best values are not known.
+        is_complete = all(output.best is not None for output in cursor.outputs.values())
+        if not is_complete and self._has_all(cursor):
+            return False
         return all(
             is_intact(self._logdir, name, output.file) for name, output in cursor.outputs.items()
         )
 
     def _can_begin_again(self) -> bool:
         """Whether all that was ever exported of this run can still be read."""
-        return self._cursor.files.keys() <= {
-            os.path.basename(file.path) for file in self._run.files
-        }
+        return self._has_all(self._cursor)
+
+    def _has_all(self, cursor: Cursor) -> bool:
+        return cursor.files.keys() <= {os.path.basename(file.path) for file in self._run.files}
 
     def _begins(self) -> None:
         # Before anything changes that an old cursor describes.

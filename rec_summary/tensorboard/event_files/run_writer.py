@@ -41,7 +41,7 @@ class OutputState(Struct):
         graphs: The checksums of graphs that were written, by kind of graph.
         layout: The checksum of the layout that was written.
         restarts: How often steps went back.
-        best: The best values, by the tags of metrics.
+        best: The best values, by the tags of metrics; None if there may have been others before.
     """
 
     file: FilePosition
@@ -51,10 +51,10 @@ class OutputState(Struct):
     graphs: dict[str, list[Checksum]]
     layout: Checksum
     restarts: Count
-    best: dict[str, BestSeries] = {}
+    best: dict[str, BestSeries] | None = None
 
     def __post_init__(self) -> None:
-        check_unicode([self.tags, list(self.best)])
+        check_unicode([self.tags, list(self.best or ())])
 
 
 class TensorBoardRun(RunOutput):
@@ -89,9 +89,11 @@ class TensorBoardRun(RunOutput):
             state: What `state` returned at the end of an earlier export.
             is_evaluation: Whether its scalars are metrics of evaluations.
         """
-        state = state or OutputState(
+        nothing = OutputState(
             FilePosition(stamp), BufferState(None, [], []), [], {}, {}, layout=0, restarts=0
         )
+        nothing.best = {}
+        state = state or nothing
         known = state.steps, state.tags, state.graphs, state.best
         super().__init__(name, report, Selection(options), *known, is_evaluation=is_evaluation)
         self._logdir = logdir

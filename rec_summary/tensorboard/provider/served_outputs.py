@@ -49,7 +49,7 @@ class ServedOutput(RunOutput):
             report: Takes what cannot be shown.
             is_evaluation: Whether its scalars are metrics of evaluations.
         """
-        super().__init__(run.name, report, EVERYTHING, is_evaluation=is_evaluation)
+        super().__init__(run.name, report, EVERYTHING, best={}, is_evaluation=is_evaluation)
         self._run = run
         self._stamp = stamp
         self._laid_out = 0

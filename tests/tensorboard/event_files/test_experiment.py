@@ -1,0 +1,157 @@
+"""Which metrics HParams shows of a log directory."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tensorboard.plugins.hparams import metadata
+
+from rec_summary.tensorboard.event_files import follow
+from rec_summary.tensorboard.event_files.cursor import CURSOR_NAME
+from rec_summary.tensorboard.event_files.export import export_tensorboard
+from rec_summary.tensorboard.provider.combined import CombinedDataProvider
+from rec_summary.tensorboard.provider.data_provider import RecordDataProvider
+from tests.support import event_files
+from tests.support.boards import Pages, event_file_pages, record_pages
+from tests.support.following import Follower
+from tests.support.record_dirs import custom, event, lineage, scalar, train, tree, write_segment
+from tests.support.waiting import eventually
+from tools.tensorboard_pages.server import TensorBoardServer
+
+AUC = "recommender/auc/lifetime"
+HEALTH = "rec_summary/bytes"
+
+
+def record(directory: Path, *tags: str, **parameters: Any) -> None:
+    values = event(1, *(scalar(tag, 0.5) for tag in (*tags, HEALTH, "learning_rate/auto")))
+    described = [lineage(train_lineage=train())]
+    if parameters:
+        described.append(lineage(user_defined_info=custom(parameters)))
+    write_segment(directory, values, *described)
+
+
+def described(logdir: Path) -> tuple[list[str], set[str]] | None:
+    """Returns the metrics and the hyper-parameters of the one description in a log directory."""
+    found = sorted((logdir / ".hparams").glob("*/*tfevents*"))
+    if not found:
+        return None
+    [path] = found
+    [_, written] = event_files.read_events(path)
+    [value] = written.summary.value
+    assert value.tag == metadata.EXPERIMENT_TAG
+    content = metadata.parse_experiment_plugin_data(value.metadata.plugin_data.content)
+    metrics = [f"{each.name.group}/{each.name.tag}".lstrip("/") for each in content.metric_infos]
+    return metrics, {each.name for each in content.hparam_infos}
+
+
+def metrics_of(pages: Pages) -> dict[str, list[str]]:
+    return {
+        group["name"]: [each["name"]["tag"] for each in group["metricValues"]]
+        for group in pages.sessions()
+    }
+
+
+FEW = [AUC, f"recommender_best/{AUC}", "loss"]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_hparams_of_event_files_has_the_metrics_that_matter(tmp_path: Path, jobs: int) -> None:
+    record(tmp_path / "records" / "a", "loss", AUC)
+    record(tmp_path / "records" / "deep" / "b", "loss", AUC, dropout=0.5)
+    report = export_tensorboard(tmp_path / "records", tmp_path / "logs", jobs=jobs)
+    assert set(report.runs) == {"a", "deep/b"}
+    pages = event_file_pages(tmp_path / "logs")
+    assert metrics_of(pages) == {"a": FEW, "deep/b": FEW}
+    [of_a, of_b] = pages.sessions()
+    assert of_b["hparams"] == {**of_a["hparams"], "dropout": 0.5}
+    # The same as of records that are served, also beside an export.
+    index, _ = record_pages(tmp_path / "records")
+    served = CombinedDataProvider(RecordDataProvider(index), pages.provider)
+    assert metrics_of(Pages(served, tmp_path)) == {"a": FEW, "deep/b": FEW}
+
+
+def test_a_later_export_describes_all_runs_that_are_there(tmp_path: Path) -> None:
+    first, second, logs = tmp_path / "first", tmp_path / "second", tmp_path / "logs"
+    record(first / "a", "loss", AUC, dropout=0.5)
+    record(second / "b", "loss", "eval/mae", depth=3)
+    export_tensorboard(first, logs)
+    before = tree(logs)
+    export_tensorboard(first, logs)
+    assert tree(logs).keys() == before.keys()
+    [name] = [name for name in before if name.startswith(".hparams/")]
+    assert tree(logs)[name] == before[name]
+    export_tensorboard(second, logs)
+    metrics, parameters = described(logs) or ([], set())
+    assert metrics == [*FEW, "eval/mae", "recommender_best/eval/mae"]
+    assert {"dropout", "depth", "learning_rate"} <= parameters
+    # The user removes a run; the next export leaves it out.
+    shutil.rmtree(logs / "a")
+    export_tensorboard(second, logs)
+    metrics, parameters = described(logs) or ([], set())
+    assert metrics == ["loss", "eval/mae", "recommender_best/eval/mae"]
+    assert "dropout" not in parameters
+
+
+def test_there_is_no_description_where_nothing_is_gained_or_others_write(tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    losses = event(1, scalar("loss", 1))
+    write_segment(tmp_path / "loss" / "a", losses, lineage(train_lineage=train()))
+    export_tensorboard(tmp_path / "loss", logs)
+    assert described(logs) is None  # all scalars matter
+    record(tmp_path / "records" / "b", "loss", AUC)
+    export_tensorboard(tmp_path / "records", logs, plugins=["scalars"])
+    assert described(logs) is None  # no session
+    export_tensorboard(tmp_path / "records", logs)
+    assert described(logs) is not None
+    (logs / "other").mkdir()
+    (logs / "other" / "events.out.tfevents.1.host").touch()
+    export_tensorboard(tmp_path / "records", logs)
+    assert described(logs) is None
+    assert not (logs / ".hparams").exists()
+
+
+def test_a_log_directory_of_an_older_version_is_completed(tmp_path: Path) -> None:
+    records, logs = tmp_path / "records", tmp_path / "logs"
+    record(records / "a", "loss", AUC)
+    record(records / "gone", "loss", AUC)
+    export_tensorboard(records, logs)
+    shutil.rmtree(logs / ".hparams")
+    for path in logs.rglob(CURSOR_NAME):
+        state = json.loads(path.read_text())
+        for output in state["outputs"].values():
+            del output["best"]
+        path.write_text(json.dumps(state))
+    # Which of its values was the best one cannot be known any more.
+    for path in (records / "gone").glob("*.summary.*"):
+        path.rename(path.with_name(path.name.replace("1700000000", "1800000000")))
+    assert export_tensorboard(records, logs).replaced == ()
+    assert metrics_of(event_file_pages(logs)) == {"a": FEW, "gone": FEW}
+    states = {run: json.loads((logs / run / CURSOR_NAME).read_text()) for run in ("a", "gone")}
+    assert [*states["a"]["outputs"]["a"]["best"]] == [AUC]
+    assert states["gone"]["outputs"]["gone"]["best"] is None
+
+
+@pytest.mark.parametrize("load_fast", [True, False])
+def test_a_running_tensorboard_shows_a_new_description(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, load_fast: bool
+) -> None:
+    monkeypatch.setattr(follow, "_COMMIT_SECS", 0.0)
+    records, logs = tmp_path / "records", tmp_path / "logs"
+
+    def metrics() -> list[str]:
+        answer = server.post("plugin/hparams/experiment", {"experimentName": ""}) or {}
+        return [each["name"]["tag"] for each in answer.get("metricInfos", ())]
+
+    record(records / "a", "loss")
+    server = TensorBoardServer(logs, tmp_path / "log", load_fast=load_fast)
+    with Follower(records, logs) as follower, server:
+        eventually(metrics, ["loss"].__eq__)
+        record(records / "b", "loss", AUC)
+        eventually(metrics, FEW.__eq__)
+    assert follower.report is not None
+    assert set(follower.report.runs) == {"a", "b"}
+    assert described(logs) is not None
