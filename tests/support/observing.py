@@ -118,7 +118,8 @@ def files(directory: Path) -> dict[str, Any]:
             path = Path(parent, name)
             if name.startswith("."):
                 continue
-            key = str(path.relative_to(directory))
+            # How often the description of an experiment has changed is another matter.
+            key = re.sub(r"\A\.hparams/\d+/", ".hparams/", str(path.relative_to(directory)))
             if "tfevents" in name:
                 found[key] = event_file(path)
             elif path.suffix == ".parquet":
