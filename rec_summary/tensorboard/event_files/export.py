@@ -57,15 +57,17 @@ def export_tensorboard(
     skipped and reported. Memory is bounded by the number of different tags and by the
     largest record, not by the number of records.
 
-    Each run directory gets one event file. Exporting again adds what is new: a cursor beside
-    the event file states how far the export has come, also after an interruption. The same
-    records, exported at once, give the same bytes. After several exports, only the layout of the
-    Custom Scalars page differs: it is at another place, or there several times. A run is exported
-    again from the beginning, and its event file replaced, if the options are different, if the
-    records are those of another training, if records can be read that were damaged before, if
+    Each run directory gets one event file. Exporting again adds what is new: a cursor beside the
+    event file states how far the export has come, also after an interruption. The same records,
+    exported at once, give the same bytes. After several exports, only what is made of all values
+    differs, the layout of the Custom Scalars page and the best values: it is at another place, or
+    the layout is there several times. A run `.hparams/<number>` says which metrics and hyper-
+    parameters all runs of the log directory have; the number rises when they change. A run is
+    exported again from the beginning, and its event file replaced, if the options are different, if
+    the records are those of another training, if records can be read that were damaged before, if
     the event file is damaged, or if its hyper-parameters or its final status have changed. A
-    TensorBoard that is running may show that only after a restart. Event files of other writers
-    are never changed.
+    TensorBoard that is running may show that only after a restart. Event files of other writers are
+    never changed.
 
     Args:
         source: A record directory, or a tree of them.
