@@ -126,7 +126,7 @@ def test_a_log_directory_of_an_older_version_is_completed(tmp_path: Path) -> Non
             del output["best"]
         path.write_text(json.dumps(state))
     # Which of its values was the best one cannot be known any more.
-    for path in (records / "gone").glob("*.summary.*"):
+    for path in (records / "gone").glob("*_MS"):
         path.rename(path.with_name(path.name.replace("1700000000", "1800000000")))
     assert export_tensorboard(records, logs).replaced == ()
     assert metrics_of(event_file_pages(logs)) == {"a": FEW, "gone": FEW}
