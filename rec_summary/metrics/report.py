@@ -20,6 +20,7 @@ import numpy.typing as npt
 from rec_summary.metrics import slice_report
 from rec_summary.metrics.drift import LABEL, Drift
 from rec_summary.metrics.feature_health import FeatureCounts
+from rec_summary.metrics.log_histogram import LogHistogram
 from rec_summary.metrics.quality import list_quality, score_quality
 from rec_summary.metrics.quality.choices import ChoiceQuality, ClassScores
 from rec_summary.metrics.quality.click_quality import ClickQuality
@@ -44,6 +45,7 @@ USERS: Final = "users"
 TABLE: Final = "table"
 TABLE_WINDOW: Final = "table_window"
 THROUGHPUT: Final = "throughput"
+LABEL_DELAY: Final = "label_delay"
 DRIFT: Final = "drift"
 LABELS: Final = "labels"
 SLICE: Final = "slice"
@@ -101,6 +103,7 @@ GROUPS: Final = frozenset(
         *("clicks", "click_rate", "examples", "refused", "masked", "missing_labels"),
         *("pr_curve", "reliability", "scores"),
         *("table", "throughput", "freshness", "host", "drift", "states", "slice", "feature"),
+        "label_delay",
     )
 )
 """The first parts of tags behind `PREFIX`. No task has one of these names."""
@@ -481,6 +484,12 @@ def _read_throughput(values: MetricValues, _name: str, state: State, detail: Det
         values.put("freshness/undated", report.undated)
 
 
+def _read_label_delay(values: MetricValues, _name: str, state: State, detail: Detail) -> None:
+    assert isinstance(state, LogHistogram)
+    for share in TIME_QUANTILES:
+        values.put(f"label_delay/seconds/p{round(100 * share)}", state.quantile(share))
+
+
 def _read_drift(values: MetricValues, _name: str, state: State, detail: Detail) -> None:
     assert isinstance(state, Drift)
     for column, report in state.report().items():
@@ -508,5 +517,6 @@ _READERS: Final[Mapping[str, Callable[[MetricValues, str, Any, Detail], None]]] 
     TABLE: _read_table,
     TABLE_WINDOW: _read_table_window,
     THROUGHPUT: _read_throughput,
+    LABEL_DELAY: _read_label_delay,
     DRIFT: _read_drift,
 }

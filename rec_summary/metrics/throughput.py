@@ -17,7 +17,7 @@ from rec_summary.metrics.state import Array, State, Stored, nested, register
 _NANO: Final = 1_000_000_000
 # Bounds of the quantiles, in seconds: a microsecond to a day, a millisecond to thirty years.
 _STEP_BOUNDS: Final = (1e-6, 1e5)
-_LAG_BOUNDS: Final = (1e-3, 1e9)
+LAG_BOUNDS: Final = (1e-3, 1e9)
 
 QUANTILES: Final = (0.5, 0.9, 0.99)
 
@@ -66,7 +66,7 @@ class Throughput(State):
 
     def __init__(self) -> None:
         self._steps = LogHistogram(*_STEP_BOUNDS)
-        self._lags = LogHistogram(*_LAG_BOUNDS)
+        self._lags = LogHistogram(*LAG_BOUNDS)
         self._samples = 0
         # Integers: sums of floats depend on the order in which they are merged.
         self._nanoseconds = 0

@@ -18,6 +18,17 @@ from rec_summary.training.recommender.task import Task, check_quality, check_tas
 OWN_COLUMNS: Final = ("label", "rating", "true_class", "prediction")
 """The columns of a task that have drift."""
 
+LABEL_AGE: Final = "label_age"
+"""The name of the slices by the time from a label to its training."""
+
+_AGES: Final = (60.0, 3600.0, 86_400.0, 604_800.0)
+_NAMES_OF_AGES: Final = {
+    0: "below a minute",
+    1: "a minute to an hour",
+    2: "an hour to a day",
+    3: "a day to a week",
+    4: "from a week",
+}
 _LEAST_SIZES: Final = {"last": 16, "half_lives": 64}
 _OF_ONE_TASK: Final = {
     **dict.fromkeys(("predictions", "labels", "weights", "users", "lists"), None),
@@ -76,6 +87,9 @@ class RecommenderMetrics:
             if the table is open. A table that the network does not have gets no row norms.
         unknown_ids: By table, the id that stands for all unknown ids.
         event_times: The time of each example, in seconds since 1970.
+        label_times: When the label of each example became known, in seconds since 1970: for the
+            delay from the event to the label, and the metrics by the age of the label. It needs
+            `event_times`.
         hashed_ids: The tables whose ids are hashes: their collisions are estimated.
         features: Columns for drift and for the shares of missing and invalid values: a place, or a
             `Feature` with a default and a range. Integers are categories.
@@ -142,12 +156,16 @@ class RecommenderMetrics:
     k: Sequence[int] = (10,)
     hashed_ids: Sequence[str] = ()
     precisions: Sequence[float] = ()
+    label_times: Source | None = None
 
     def __post_init__(self) -> None:
         """Checks the options."""
         check_quality(self, "task")
-        if self.event_times is not None:
-            check_source("event_times", self.event_times)
+        for name in ("event_times", "label_times"):
+            if getattr(self, name) is not None:
+                check_source(name, getattr(self, name))
+        if self.label_times is not None and self.event_times is None:
+            raise ValueError(three_part("event_times", None, "a place, as label_times is given"))
         ids = _check_mapping("ids", self.ids)
         for key, value in ids.items():
             check_source(f"ids[{key!r}]", value)
@@ -165,6 +183,9 @@ class RecommenderMetrics:
         slices = check_slices(_check_mapping("slices", self.slices))
         if slices and not tasks and self.predictions is None:
             raise ValueError(three_part("slices", sorted(slices), "none without predictions"))
+        if LABEL_AGE in slices and self.label_times is not None:
+            expected = "another name, which is that of the age of labels"
+            raise ValueError(three_part("a name of slices", LABEL_AGE, expected))
         object.__setattr__(self, "slices", slices)
         for table, value in _check_mapping("unknown_ids", self.unknown_ids).items():
             check_type(f"unknown_ids[{table!r}]", value, int, "an int")
@@ -239,8 +260,12 @@ def tasks_of(options: RecommenderMetrics) -> dict[str, Task]:
 
 
 def slices_of(options: RecommenderMetrics) -> dict[str, Slice]:
-    """Returns the slices by name."""
-    return check_slices(options.slices)
+    """Returns the slices by name; among them that of the age of labels, if their time is known."""
+    found = check_slices(options.slices)
+    has_predictions = options.predictions is not None or options.tasks
+    if options.label_times is not None and has_predictions:
+        found[LABEL_AGE] = Slice(options.label_times, edges=_AGES, names=_NAMES_OF_AGES)
+    return found
 
 
 def _check_sizes(name: str, sizes: Any, least: int, most: int = LARGEST) -> tuple[int, ...]:

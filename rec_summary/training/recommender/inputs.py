@@ -24,6 +24,7 @@ USERS: Final = "users"
 MASK: Final = "mask"
 LISTS: Final = "lists"
 EVENT_TIMES: Final = "event_times"
+LABEL_TIMES: Final = "label_times"
 IDS: Final = "ids/"
 FEATURES: Final = "features/"
 SLICES: Final = "slices/"
@@ -279,8 +280,9 @@ def _places(options: RecommenderMetrics) -> Iterator[tuple[str, tuple[Any, int |
             source = getattr(task, role)
             if source is not None:
                 yield role_of(name, role), _split(source, role in _OF_OUTPUTS)
-    if options.event_times is not None:
-        yield EVENT_TIMES, _split(options.event_times, False)
+    for role in (EVENT_TIMES, LABEL_TIMES):
+        if getattr(options, role) is not None:
+            yield role, _split(getattr(options, role), False)
     slices = {name: each.column for name, each in slices_of(options).items()}
     features = {name: each.column for name, each in check_features(options.features).items()}
     for start, sources in ((IDS, options.ids), (FEATURES, features), (SLICES, slices)):

@@ -13,6 +13,7 @@ import numpy as np
 from rec_summary.errors import three_part
 from rec_summary.metrics import report
 from rec_summary.metrics.distribution import Distribution
+from rec_summary.metrics.log_histogram import LogHistogram
 from rec_summary.metrics.quality.slices import Slicing
 from rec_summary.metrics.state import State
 from rec_summary.metrics.tables.cardinality import TouchedOptions, TouchedRows
@@ -20,11 +21,12 @@ from rec_summary.metrics.tables.frequency import FrequencyOptions, IdFrequency
 from rec_summary.metrics.tables.health import TableHealth
 from rec_summary.metrics.tables.row_norms import RowNorms
 from rec_summary.metrics.tables.seen import SeenCounts
-from rec_summary.metrics.throughput import Throughput
+from rec_summary.metrics.throughput import LAG_BOUNDS, Throughput
 from rec_summary.metrics.windows import LastExamples
 from rec_summary.records.failures import Troubles
 from rec_summary.training.recommender import inputs
 from rec_summary.training.recommender.config import (
+    LABEL_AGE,
     OWN_COLUMNS,
     RecommenderMetrics,
     slices_of,
@@ -78,6 +80,7 @@ class RankMetrics:
         self._table_windows = {name: self._table(name) for name in sizes}
         self._growth = GrowthMeter(options, self._tables)
         self._throughput = Throughput()
+        self._label_delay = LogHistogram(*LAG_BOUNDS)
         self._rows: dict[str, RowNorms] = {}
 
     @property
@@ -149,6 +152,8 @@ class RankMetrics:
         if self._options.throughput:
             with self._troubles.attempt("recommender metrics: throughput"):
                 self._count_steps(steps)
+        with self._troubles.attempt("recommender metrics: label times"):
+            self._count_delays(steps)
         for name in self._drifts:
             what = inputs.role_of(name, "drift")
             with self._troubles.attempt(f"recommender metrics: {what}"):
@@ -198,6 +203,9 @@ class RankMetrics:
         if self._options.throughput:
             found[report.THROUGHPUT] = self._throughput
             self._throughput = Throughput()
+        if self._options.label_times is not None:
+            found[report.LABEL_DELAY] = self._label_delay
+            self._label_delay = LogHistogram(*LAG_BOUNDS)
         for name, seen in self._seen.items():
             mistaken = seen.mistaken(self._slices[name].new)
             if mistaken > _MISTAKEN:
@@ -230,6 +238,8 @@ class RankMetrics:
         }
         found.update(self._growth.states())
         found[report.THROUGHPUT] = self._throughput
+        if self._options.label_times is not None:
+            found[report.LABEL_DELAY] = self._label_delay
         for name, meter in self._drifts.items():
             for group, state in meter.states().items():
                 found[report.group_of(name, group)] = state
@@ -263,6 +273,10 @@ class RankMetrics:
             if group == _ROWS and isinstance(state, RowNorms):
                 self._rows[name] = state
         self._growth.restore(stored)
+        delay = stored.get(report.LABEL_DELAY)
+        if isinstance(delay, LogHistogram):
+            self._label_delay.check_mergeable(delay)
+            self._label_delay = delay
         throughput = stored.get(report.THROUGHPUT)
         if isinstance(throughput, Throughput):
             self._throughput = throughput
@@ -298,6 +312,10 @@ class RankMetrics:
         for name, options in self._slices.items():
             with self._troubles.attempt(f"recommender metrics: slice {name}"):
                 values = self._roles.column(inputs.SLICES + name, steps.arrays)
+                if values is not None and name == LABEL_AGE:
+                    place, _ = self._roles.of[inputs.LABEL_TIMES]
+                    now = np.repeat(steps.now, steps.lengths[place])
+                    values = now - values.astype(np.float64).reshape(-1)
                 if values is not None:
                     found[name] = slicing(options, values, self._seen.get(name))
         return found
@@ -310,16 +328,29 @@ class RankMetrics:
             [steps.seconds[index] for index in timed],
             [steps.waited[index] for index in timed],
         )
-        times = self._roles.column(inputs.EVENT_TIMES, steps.arrays)
+        times = self._times(inputs.EVENT_TIMES, steps)
         if times is not None:
-            if times.dtype.kind == "f" and times.dtype.itemsize < 8:
-                text = f"{times.dtype} holds seconds since 1970 with an error of up to 64 s; "
-                text += "make the column float64 or int64"
-                self._troubles.report("recommender metrics: event times", text)
             place, _ = self._roles.of[inputs.EVENT_TIMES]
             ends = np.cumsum(steps.lengths[place])[:-1]
             for part, now in zip(np.split(times, ends), steps.now, strict=True):
                 self._throughput.add_events(part, now)
+
+    def _count_delays(self, steps: Steps) -> None:
+        events, labels = (
+            self._times(role, steps) for role in (inputs.EVENT_TIMES, inputs.LABEL_TIMES)
+        )
+        if events is not None and labels is not None:
+            delays = labels.astype(np.float64).reshape(-1) - events.reshape(-1)
+            self._label_delay.add_all(delays[np.isfinite(delays)])
+
+    def _times(self, role: str, steps: Steps) -> Array | None:
+        """Returns times, and reports those that are not precise."""
+        times = self._roles.column(role, steps.arrays)
+        if times is not None and times.dtype.kind == "f" and times.dtype.itemsize < 8:
+            text = f"{times.dtype} holds seconds since 1970 with an error of up to 64 s; "
+            text += "make the column float64 or int64"
+            self._troubles.report(f"recommender metrics: {role.replace('_', ' ')}", text)
+        return times
 
     def _count_drift(self, name: str, examples: Examples | None, arrays: dict[Any, Array]) -> None:
         columns: dict[str, Array] = {}
