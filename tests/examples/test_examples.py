@@ -22,7 +22,7 @@ from tools.docs_site.blocks import blocks
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "docs" / "examples"
 NOTEBOOK = EXAMPLES / "records.ipynb"
-PROGRAMS = ("wide_deep", "deepfm", "two_tower", "custom_loop", "one_table")
+PROGRAMS = ("wide_deep", "deepfm", "two_tower", "custom_loop", "one_table", "late_labels")
 STEPS = 30
 
 
