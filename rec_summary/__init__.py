@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from rec_summary.training.collector.collector import SummaryCollector
     from rec_summary.training.online.rec_model import RecModel
     from rec_summary.training.online.train_step import TrainStep
+    from rec_summary.training.probes.gradient_metrics import GradientMetrics
+    from rec_summary.training.probes.gradient_probe import GradientProbe
+    from rec_summary.training.probes.probe import probe
     from rec_summary.training.recommender.config import RecommenderMetrics
     from rec_summary.training.recommender.feature import Feature
     from rec_summary.training.recommender.slices import Slice
@@ -39,6 +42,8 @@ __all__ = [
     "Durability",
     "ExportOptions",
     "Feature",
+    "GradientMetrics",
+    "GradientProbe",
     "RecModel",
     "RecommenderMetrics",
     "Retention",
@@ -53,12 +58,15 @@ __all__ = [
     "export_tensorboard",
     "follow_tensorboard",
     "load",
+    "probe",
 ]
 
 _HOME: Final = {
     "Durability": "rec_summary.records.writing.run_writer",
     "ExportOptions": "rec_summary.series.options",
     "Feature": "rec_summary.training.recommender.feature",
+    "GradientMetrics": "rec_summary.training.probes.gradient_metrics",
+    "GradientProbe": "rec_summary.training.probes.gradient_probe",
     "RecModel": "rec_summary.training.online.rec_model",
     "RecommenderMetrics": "rec_summary.training.recommender.config",
     "Retention": "rec_summary.records.writing.retention",
@@ -72,6 +80,7 @@ _HOME: Final = {
     "export_tensorboard": "rec_summary.tensorboard.event_files.export",
     "follow_tensorboard": "rec_summary.tensorboard.event_files.follow",
     "load": "rec_summary.tables.frames",
+    "probe": "rec_summary.training.probes.probe",
 }
 
 

@@ -8,7 +8,9 @@ collector and each summary record a copy. No value is lost to another owner or c
 MindSpore's own function for the list drops all entries when one of them is invalid. Here an
 invalid entry costs only itself.
 
-Source: `mindspore.ops.ScalarSummary`, `ImageSummary`, `TensorSummary`, `HistogramSummary`.
+Source: `mindspore.ops.ScalarSummary`, `ImageSummary`, `TensorSummary`, `HistogramSummary`. The
+probes of this package are tensors whose tag has a prefix. They go only to the mailboxes that want
+them, and the network computes only those that some mailbox wants.
 """
 
 from __future__ import annotations
@@ -33,19 +35,40 @@ from rec_summary.values.summary import (
     TensorValue,
 )
 
+TENSOR: Final = "tensor"
+PROBE: Final = "probe"
+GRADIENTS: Final = "gradients"
+
 _NAME: Final = re.compile(r"(?P<tag>.+)\[:(?P<kind>.+)\]", re.DOTALL)
+_OWN: Final = "rec_summary/"  # before the kind and the tag of what is not a user's operator
 
 
 class Operator(NamedTuple):
     """The identity of a summary operator.
 
     Attributes:
-        kind: `scalar`, `image`, `tensor` or `histogram`.
-        tag: Its tag in the network.
+        kind: `scalar`, `image`, `tensor` or `histogram`; `probe` or `gradients` for a tensor that
+            only this package reads.
+        tag: Its tag in the network; for `gradients`, what they are and of which optimizer.
     """
 
     kind: str
     tag: str
+
+
+def tag_of(kind: str, tag: str) -> str:
+    """Returns the tag, for MindSpore, of a tensor that only this package reads."""
+    return f"{_OWN}{kind}/{tag}"
+
+
+def is_recorded(operator: Operator) -> bool:
+    """Whether this is an operator of the user, which is recorded as it is."""
+    return operator.kind not in (PROBE, GRADIENTS)
+
+
+def is_wanted(operator: Operator) -> bool:
+    """Whether a mailbox wants the values of this operator."""
+    return any(mailbox.wants(operator) for mailbox in list(_mailboxes))
 
 
 class Mailbox:
@@ -53,14 +76,23 @@ class Mailbox:
 
     A mailbox keeps only the latest value of a tag, so its memory is bounded by the number of tags.
     A read of any mailbox empties MindSpore's list, so read often in PyNative mode.
+
+    Attributes:
+        wants: Whether it receives the values of an operator.
     """
 
-    def __init__(self, troubles: Troubles | None = None) -> None:
+    def __init__(
+        self,
+        troubles: Troubles | None = None,
+        wants: Callable[[Operator], bool] = is_recorded,
+    ) -> None:
         """Begins empty: earlier values of operators are not delivered.
 
         Args:
             troubles: Receives each value without a valid tag.
+            wants: Whether it receives the values of an operator. The answer may change.
         """
+        self.wants = wants
         self._values: dict[Operator, Any] = {}
         self._troubles = troubles
         self._paused = False
@@ -102,7 +134,7 @@ class Mailbox:
     def _receive(self, values: dict[Operator, Any], errors: list[str]) -> None:
         if self._paused:
             return
-        self._values.update(values)
+        self._values.update({key: value for key, value in values.items() if self.wants(key)})
         if self._troubles is not None:
             for error in errors:
                 self._troubles.report("summary operator", error)
@@ -189,11 +221,17 @@ def _deliver() -> None:
         if match is None:
             errors.append(three_part("a summary operator's name", name, "TAG[:KIND]"))
         else:
-            values[Operator(match["kind"].lower(), match["tag"])] = value
+            values[_operator(match["kind"].lower(), match["tag"])] = value
     for primitive, tag, value in entries:
         if not isinstance(tag, str) or not tag:
             errors.append(three_part(f"the tag of a {primitive}", tag, "a non-empty str"))
         else:
-            values[Operator(primitive.removesuffix("Summary").lower(), tag)] = value
+            values[_operator(primitive.removesuffix("Summary").lower(), tag)] = value
     for mailbox in _mailboxes:
         mailbox._receive(values, errors)
+
+
+def _operator(kind: str, tag: str) -> Operator:
+    if kind == TENSOR and tag.startswith(_OWN):
+        kind, _, tag = tag.removeprefix(_OWN).partition("/")
+    return Operator(kind, tag)

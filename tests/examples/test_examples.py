@@ -22,7 +22,10 @@ from tools.docs_site.blocks import blocks
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "docs" / "examples"
 NOTEBOOK = EXAMPLES / "records.ipynb"
-PROGRAMS = ("wide_deep", "deepfm", "two_tower", "custom_loop", "one_table", "late_labels")
+PROGRAMS = (
+    *("wide_deep", "deepfm", "two_tower", "custom_loop"),
+    *("one_table", "late_labels", "two_optimizers"),
+)
 STEPS = 30
 
 
@@ -80,7 +83,8 @@ def test_every_program_records_its_loss(records):
 
 def test_the_programs_with_a_collector_tell_how_they_ended(records):
     statuses = records.lineage()["status"].to_dict()
-    assert statuses["wide_deep"] == statuses["one_table"] == "STOPPED"  # their stream has no end
+    endless = ("wide_deep", "one_table", "two_optimizers")
+    assert {statuses[name] for name in endless} == {"STOPPED"}  # their stream has no end
     assert statuses["deepfm"] == statuses["two_tower"] == "FINISHED"
 
 
@@ -92,6 +96,11 @@ def test_what_each_program_shows_is_recorded(records):
     assert list(of(records.evaluations(), "deepfm")["metric"].unique()) == ["accuracy", "eval_loss"]
     assert {"score", "item_embedding"} <= set(of(histograms, "custom_loop")["tag"])
     assert "score" in set(of(histograms, "wide_deep")["tag"])
+    own = of(scalars, "two_optimizers").groupby("tag", observed=True)["value"].last()
+    assert own["recommender/examples/lifetime"] == 64 * STEPS
+    assert own["loss/penalty"] > 0
+    assert own["gradients/norm/optimizer_w"] > 0
+    assert own["gradients/update_ratio/embeddings"] > 0
     table = of(scalars, "one_table").groupby("tag", observed=True)["value"].last()
     assert table["recommender/table/embedding/ids"] == 7 * 64 * STEPS  # seven columns
     assert table["recommender/table/embedding/out_of_range_share"] == 0

@@ -48,6 +48,7 @@ from rec_summary.training.lineage.custom import (
     with_environment,
 )
 from rec_summary.training.npy_export import NpyExporter, check_export_options
+from rec_summary.training.probes.gradient_metrics import GradientMetrics
 from rec_summary.training.recommender.config import RecommenderMetrics
 from rec_summary.training.recommender.telemetry import RecommenderTelemetry
 from rec_summary.training.recorder import Recorder, StepRecord
@@ -130,6 +131,7 @@ class SummaryCollector(Callback):
         max_histogram_values: int | None = MOST_HISTOGRAM_VALUES,
         durability: Durability | None = None,
         recommender: RecommenderMetrics | None = None,
+        gradients: GradientMetrics | None = None,
         run_directory: str = SIBLING,
         control: bool = True,
     ) -> None:
@@ -172,6 +174,8 @@ class SummaryCollector(Callback):
                 too slow; None for the defaults of `Durability`.
             recommender: Metrics of recommenders: the quality of predictions, the health of
                 embedding tables, throughput, drift. None for none.
+            gradients: Norms of gradients, updates and the optimizer's states, and gradients that
+                are not finite. None for none.
             run_directory: Where a training records. `"sibling"`: in `summary_dir`; if that holds
                 the records of another training, beside it, in `<summary_dir>-2` and so on.
                 `"same"`: in `summary_dir` in any case; you say that this training continues the
@@ -187,6 +191,8 @@ class SummaryCollector(Callback):
         super().__init__()
         check_int("num_process", num_process)
         custom = check_custom_lineage(custom_lineage_data)
+        expected = "a rec_summary.GradientMetrics or None"
+        check_type("gradients", gradients, (GradientMetrics, type(None)), expected)
         self._options = CollectorOptions(
             summary_dir=check_directory("summary_dir", summary_dir),
             collect_freq=check_int("collect_freq", collect_freq),
@@ -202,6 +208,7 @@ class SummaryCollector(Callback):
             lineage_on_all_ranks=check_bool("lineage_on_all_ranks", lineage_on_all_ranks),
             durability=check_durability(durability),
             run_directory=check_choice("run_directory", run_directory, WAYS),
+            gradients=gradients,
         )
         expected = "a rec_summary.RecommenderMetrics or None"
         check_type("recommender", recommender, (RecommenderMetrics, type(None)), expected)
@@ -328,6 +335,8 @@ class SummaryCollector(Callback):
     def on_train_step_begin(self, run_context: Any) -> None:
         """Drops the values of summary operators since the last step: they belong to no step."""
         operators.discard()
+        if self._run is not None:
+            self._run.snapshots.begin_step(self._run.totals.step + 1)
         if self._recommender is not None:
             self._recommender.begin_step()
 

@@ -16,6 +16,7 @@ from rec_summary.errors import three_part
 from rec_summary.records.writing.run_writer import Durability, Rotation
 from rec_summary.training.landscape.options import LandscapeOptions, check_landscape
 from rec_summary.training.lineage.custom import CustomValue
+from rec_summary.training.probes.gradient_metrics import GradientMetrics
 
 _SWITCHES: Final = (
     "collect_metric",
@@ -96,6 +97,7 @@ class CollectorOptions:
         lineage_on_all_ranks: Whether every rank writes lineage, and not only rank 0.
         durability: When files are synchronised, and what happens when the queue is full.
         run_directory: Where a training records if the directory may hold another one.
+        gradients: What is measured of gradients and updates; None for nothing.
     """
 
     summary_dir: str
@@ -110,6 +112,7 @@ class CollectorOptions:
     lineage_on_all_ranks: bool
     durability: Durability
     run_directory: str
+    gradients: GradientMetrics | None
 
 
 def check_specified(

@@ -110,7 +110,7 @@ class TrainRun:
         self.optimizers: list[Any] = []
         with troubles.attempt("optimizers"):
             self.optimizers = find_optimizers(view)
-        self.snapshots = Snapshots(options.collect, view, self.optimizers, troubles)
+        self.snapshots = Snapshots(options, view, self.optimizers, troubles)
         self._total = view.total_steps
         self._tensors = self._schedule()
         self._settings: Mapping[str, str] = {}

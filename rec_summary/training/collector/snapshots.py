@@ -12,9 +12,11 @@ from mindspore import Tensor, ops
 
 from rec_summary.errors import three_part
 from rec_summary.records.failures import Troubles
-from rec_summary.training.collector.options import Collect
+from rec_summary.training.collector.options import Collect, CollectorOptions
 from rec_summary.training.lineage.optimizers import LearningRates, parameters_of
 from rec_summary.training.operators import Mailbox, snapshot
+from rec_summary.training.probes.gradient_metrics import GradientReader
+from rec_summary.training.probes.probe import choose_graph
 from rec_summary.training.step_view import StepView
 from rec_summary.training.tensors import Array, as_array, is_on_cpu, own_array
 from rec_summary.values.image import MAX_TILES, is_image
@@ -39,12 +41,12 @@ class Snapshots:
     """Copies the values of a step that are collected and due."""
 
     def __init__(
-        self, collect: Collect, view: StepView, optimizers: list[Any], troubles: Troubles
+        self, options: CollectorOptions, view: StepView, optimizers: list[Any], troubles: Troubles
     ) -> None:
         """Finds the sources of the values; it searches the network only once.
 
         Args:
-            collect: What is collected.
+            options: The collector's options: what is collected.
             view: The callback arguments of a run that begins.
             optimizers: The run's optimizers.
             troubles: Receives every kind of value that cannot be read.
@@ -54,12 +56,22 @@ class Snapshots:
         with troubles.attempt("learning rate"):
             self._rates = LearningRates(optimizers)
         self._all: list[Any] = []  # parameters
+        # A constant one (a float) is a hyper-parameter.
+        scale = getattr(view.network, "scale_sense", None)
+        self._scale = scale if isinstance(scale, Tensor) else None
         with troubles.attempt("histogram"):
             self._all = parameters_of(optimizers, view.network)
         self._turn = 0  # how often histograms were taken
-        self._images = collect.input_data
+        self._images = options.collect.input_data
         self._mailbox = Mailbox(troubles)
-        self.collect(collect)
+        self._network = view.network
+        self._gradients: GradientReader | None = None
+        with troubles.attempt("gradients"):
+            if options.gradients is not None:
+                self._gradients = GradientReader(
+                    options.gradients, view.network, troubles, always=view.sink_mode
+                )
+        self.collect(options.collect)
 
     def collect(self, collect: Collect) -> None:
         """Collects something else from now on."""
@@ -73,10 +85,17 @@ class Snapshots:
             ("input data", collect.input_data, self._input_images),
             ("loss", collect.metric, self._loss),
             ("learning rate", collect.metric, self._learning_rates),
+            ("loss scale", collect.metric and self._scale is not None, self._loss_scale),
             ("histogram", bool(self._parameters), self._histograms),
             ("tensor", collect.tensors is not None, self._tensors),
         ]
         self._sources = [(what, read) for what, wanted, read in sources if wanted]
+
+    def begin_step(self, step: int) -> None:
+        """Lets the network compute what is wanted of the step that begins."""
+        if self._gradients is not None:
+            self._gradients.begin_step(step)
+        choose_graph(self._network)
 
     def take(self, view: StepView, regular: bool, tensors: bool) -> list[SummaryValue]:
         """Returns the values of the step that has just ended.
@@ -98,12 +117,21 @@ class Snapshots:
             named = regular and wanted is not None and wanted.search(tag)
             if tensors or named if kind == "tensor" else regular:
                 with self._troubles.attempt(f"{kind} operator {tag}"):
-                    values.append(snapshot(kind, tag, tensor))
+                    value = snapshot(kind, tag, tensor)
+                    if isinstance(value, ScalarValue) and tag.startswith("loss"):
+                        self._check_finite(tag, value.number, view)
+                    values.append(value)
+        if self._gradients is not None:
+            with self._troubles.attempt("gradients"):
+                values.extend(self._gradients.take())
         return values
 
     def close(self) -> None:
         """Receives no values of operators from now on."""
+        if self._gradients is not None:
+            self._gradients.close()
         self._mailbox.close()
+        choose_graph(self._network)
 
     def loss(self, view: StepView) -> float:
         """Returns the step's loss, the mean if it has several elements.
@@ -125,13 +153,19 @@ class Snapshots:
         for number, each in enumerate(view.further_losses(), start=1):
             losses[f"loss/{number}{_AUTO}"] = each
         for tag, loss in losses.items():
-            if not math.isfinite(loss):
-                text = f"{tag} is {loss} at step {view.step} of this training"
-                self._troubles.report("loss is not finite", text)
+            self._check_finite(tag, loss, view)
             yield ScalarValue(tag, loss)
+
+    def _check_finite(self, tag: str, loss: float, view: StepView) -> None:
+        if not math.isfinite(loss):
+            text = f"{tag} is {loss} at step {view.step} of this training"
+            self._troubles.report("loss is not finite", text)
 
     def _learning_rates(self, view: StepView) -> Iterable[ScalarValue]:
         return [ScalarValue(name + _AUTO, rate) for name, rate in self._rates.read()]
+
+    def _loss_scale(self, view: StepView) -> Iterable[ScalarValue]:
+        yield ScalarValue("loss_scale" + _AUTO, to_number(as_array(self._scale, "the loss scale")))
 
     def _histograms(self, view: StepView) -> Iterable[HistogramValue]:
         turn, self._turn = self._turn, self._turn + 1

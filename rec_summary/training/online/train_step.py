@@ -13,16 +13,19 @@ import mindspore
 from mindspore import nn, ops
 
 from rec_summary.errors import three_part
+from rec_summary.training.probes.gradient_probe import GradientProbe
 
 
 class TrainStep(nn.TrainOneStepCell):
     """One step of training: forward, backward, update; returns all outputs of the network.
 
     For MindSpore's `Model`: ``Model(TrainStep(network, optimizer))``. `RecModel` makes one with
-    ``keep_outputs=True``. It works in graph mode and in PyNative mode. It has no loss scaling.
+    ``keep_outputs=True``. It works in graph mode and in PyNative mode. It has no loss scaling. The
+    optimizer is in a `GradientProbe`, for `SummaryCollector(gradients=...)`.
 
     Args:
-        network: Returns the loss, a scalar, and then any other outputs: predictions, labels.
+        network: Returns the loss, a scalar, alone or with other outputs after it: predictions,
+            labels. The step returns the same.
         optimizer: Updates the weights.
         loss_fn: If given, `network` takes all columns except the last and returns a prediction. The
             last column is the label, and the step returns (loss, prediction, label).
@@ -39,16 +42,32 @@ class TrainStep(nn.TrainOneStepCell):
         if loss_fn is not None:
             network = _WithLoss(network, loss_fn)
         super().__init__(network, optimizer)
+        self._update = GradientProbe(optimizer)
         self._forward_and_gradients = mindspore.value_and_grad(
-            self.network, None, self.weights, has_aux=True
+            _Several(self.network), None, self.weights, has_aux=True
         )
 
     def construct(self, *inputs: Any) -> Any:
         """Trains one batch; returns the network's outputs, computed before the update."""
         outputs, gradients = self._forward_and_gradients(*inputs)
         gradients = self.grad_reducer(gradients)
-        loss = ops.depend(outputs[0], self.optimizer(gradients))
+        loss = ops.depend(outputs[0], self._update(gradients))
+        if isinstance(outputs[1], tuple):  # see `_Several`
+            return loss
         return (loss, *outputs[1:])
+
+
+class _Several(nn.Cell):
+    """The outputs of a network as several, which `has_aux` needs; a tuple after a single one."""
+
+    def __init__(self, network: Any) -> None:
+        super().__init__(auto_prefix=False)
+        self._network = network
+
+    def construct(self, *columns: Any) -> Any:
+        """Returns the loss and the other outputs."""
+        outputs = self._network(*columns)
+        return outputs if isinstance(outputs, tuple) else (outputs, (outputs,))
 
 
 class _WithLoss(nn.Cell):

@@ -59,8 +59,8 @@ class RecommenderMetrics:
 
     - An int is a position among the network's outputs for predictions, labels and weights, and a
       position among the columns of the batch for all other inputs.
-    - A str is the name of a column of the data set, or else the tag of a `TensorSummary` operator
-      in the network.
+    - A str is the name of a `probe` in the network, else that of a column of the data set, else
+      the tag of a `TensorSummary` operator.
     - A function of (inputs, outputs), two tuples of Tensors, returns a Tensor or an array. It runs
       on the training thread.
 

@@ -10,7 +10,7 @@ from mindspore import Tensor
 
 from rec_summary.errors import three_part, verbatim
 from rec_summary.records.failures import Troubles
-from rec_summary.training.operators import Mailbox
+from rec_summary.training.operators import PROBE, TENSOR, Mailbox, Operator
 from rec_summary.training.recommender.config import RecommenderMetrics, slices_of, tasks_of
 from rec_summary.training.recommender.feature import check_features
 from rec_summary.training.recommender.sources import Source
@@ -31,7 +31,6 @@ SLICES: Final = "slices/"
 
 _OF_TASK: Final = (PREDICTIONS, LABELS, WEIGHTS, USERS, LISTS, MASK)
 _OF_OUTPUTS: Final = (PREDICTIONS, LABELS, WEIGHTS, MASK)
-_TENSOR: Final = "tensor"
 _SMALL: Final = 1 << 14  # bytes of a Tensor; reading a larger one in place is faster than a copy
 
 _NO_BATCH: Final = (
@@ -213,10 +212,13 @@ class Reader:
         self._places = roles.places
         self._columns = {name: index for index, name in enumerate(columns)}
         self._troubles = troubles
-        named = [name for kind, name in self._places if kind == "name"]
-        # Only if needed: a mailbox has references to the latest values of all operators.
-        needed = any(name not in self._columns for name in named)
-        self._mailbox = Mailbox() if needed else None
+        named = {name for kind, name in self._places if kind == "name"}
+        # Only if needed: the network computes what a mailbox wants.
+        self._mailbox = (
+            Mailbox(wants=lambda each: each.kind in (PROBE, TENSOR) and each.tag in named)
+            if named
+            else None
+        )
 
     def take(self, view: StepView) -> dict[Any, Any]:
         """Returns the inputs of the step that has ended, for a `Batch`."""
@@ -233,6 +235,8 @@ class Reader:
                     value = _at(inputs, where, "columns of the batch")
                 elif kind == "call":
                     value = where(inputs, outputs)
+                elif (probed := Operator(PROBE, where)) in operators:
+                    value = operators[probed]
                 elif where in self._columns:
                     value = _at(inputs, self._columns[where], "columns of the batch")
                 else:
@@ -251,11 +255,13 @@ class Reader:
             self._mailbox.close()
 
     def _operator(self, operators: Any, tag: str, remedy: str) -> Any:
-        value = operators.get((_TENSOR, tag))
+        value = operators.get(Operator(TENSOR, tag))
         if value is None:
-            tags = sorted(tag for kind, tag in operators if kind == _TENSOR)
-            there = ", ".join([*self._columns, *tags]) or "there are none"
-            expected = f"a column of the data set or the tag of a TensorSummary ({there}){remedy}"
+            there = ", ".join([*self._columns, *sorted(tag for _, tag in operators)])
+            expected = (
+                "a column of the data set, the name of a probe or the tag of a TensorSummary"
+                f" ({there or 'there are none'}){remedy}"
+            )
             raise ValueError(three_part("a name", tag, expected))
         return value
 

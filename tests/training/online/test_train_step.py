@@ -71,6 +71,28 @@ def test_a_step_is_a_network_for_mindspores_model(mode) -> None:
     assert [each.shape for each in outputs(journal)[0]] == [(), (8, 1), (8, 1)]
 
 
+class OnlyLoss(nn.Cell):
+    """A network that returns the loss alone."""
+
+    def __init__(self, network):
+        super().__init__(auto_prefix=False)
+        self.network, self.loss = network, nn.BCEWithLogitsLoss()
+
+    def construct(self, fields, label):
+        return self.loss(self.network(fields), label)
+
+
+def test_a_network_that_returns_only_the_loss(mode) -> None:
+    network, optimizer = network_and_optimizer()
+    journal = Journal()
+    step = TrainStep(OnlyLoss(network), optimizer)
+    before = network.head.weight.asnumpy().copy()
+    Model(step).train(1, bounded(1), callbacks=journal, dataset_sink_mode=False)
+    [end] = journal.parameters["step_end"]
+    assert end["net_outputs"].shape == ()
+    assert (network.head.weight.asnumpy() != before).any()
+
+
 @pytest.mark.parametrize(
     ("arguments", "name"),
     [

@@ -1,0 +1,1 @@
+"""Values from inside a network of the user, by name: probes, and the gradients of optimizers."""
