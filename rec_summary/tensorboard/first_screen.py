@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import re
@@ -32,6 +33,7 @@ LOSS_RANK: Final = 2
 """The place of losses among the metrics of HParams (see `metric_rank`)."""
 
 _NO_METRIC: Final = r"(telemetry|rec_summary|recommender_detail)/"
+_KEPT_TAGS: Final = 1024  # runs of a tree mostly have the same tags
 _PEEKED_RUNS: Final = 20
 _PEEKED_BYTES: Final = 1 << 24
 
@@ -90,6 +92,7 @@ def metric_rank(tag: str, group: str = "") -> int | None:
     return next((i for i, each in enumerate(_METRICS) if re.match(each, name)), None)
 
 
+@functools.lru_cache(_KEPT_TAGS)
 def has_best(tag: str, group: str = "") -> bool:
     """Whether HParams shows the best value of a metric beside the last one.
 

@@ -8,9 +8,10 @@ Source: `tensorboard/plugins/custom_scalar/layout.proto` and `custom_scalars_plu
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from tensorboard.compat.proto import summary_pb2
@@ -25,6 +26,7 @@ LAYOUT: Final = plugin("custom_scalars", summary_pb2.DATA_CLASS_TENSOR, reserved
 _LONGEST: Final = 250  # characters of a tag; the patterns take the square of that in time
 _TAG: Final = "custom_scalars__config__"
 _EVALUATION: Final = "eval/"
+_LAYOUTS: Final = 16  # that are kept
 
 # Titles, and the tags that belong there; the page matches from the beginning of a tag.
 _CHARTS: Final = (
@@ -55,18 +57,24 @@ def layout_point(tags: Iterable[str], *, evaluation: bool = False) -> Point | No
         evaluation: Whether they are metrics, each of which gets a chart; otherwise those are
             the ones that begin with `eval/`.
     """
+    recorded = tuple(sorted(tag for tag in tags if not tag.startswith(BEST)))
+    layout = _layout(recorded, evaluation)
+    return Point(_TAG, LAYOUT, tensor_value(layout)) if layout else None
+
+
+@functools.lru_cache(_LAYOUTS)
+def _layout(tags: tuple[str, ...], evaluation: bool) -> bytes:
+    """Returns the message: runs of a tree mostly have the same tags."""
     layout = layout_pb2.Layout()
-    recorded = sorted(tag for tag in tags if not tag.startswith(BEST))
-    for title, pattern in _charts(recorded, evaluation):
+    for title, pattern in _charts(tags, evaluation):
         content = layout_pb2.MultilineChartContent(tag=[pattern])
         chart = layout_pb2.Chart(title=title, multiline=content)
         layout.category.add(title=title, chart=[chart])
-    if not layout.category:
-        return None
-    return Point(_TAG, LAYOUT, tensor_value(layout.SerializeToString(deterministic=True)))
+    serialized: bytes = layout.SerializeToString(deterministic=True)
+    return serialized
 
 
-def _charts(tags: list[str], evaluation: bool) -> Iterator[tuple[str, str]]:
+def _charts(tags: Sequence[str], evaluation: bool) -> Iterator[tuple[str, str]]:
     if not evaluation:
         yield from _matching(_CHARTS, tags)
         for task in named_tasks(tags)[:MOST_CHARTS]:
@@ -83,7 +91,7 @@ def _charts(tags: list[str], evaluation: bool) -> Iterator[tuple[str, str]]:
         yield from _matching(_MORE_CHARTS, tags)
 
 
-def _slice_charts(tags: list[str]) -> Iterator[tuple[str, str]]:
+def _slice_charts(tags: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yields a chart for each column that splits a task, of the last examples if they are there."""
     found: dict[tuple[str, str, str], str] = {}
     for match in filter(None, map(_SLICE.match, tags)):
@@ -97,7 +105,7 @@ def _slice_charts(tags: list[str]) -> Iterator[tuple[str, str]]:
         yield f"{title}: {task[:-1]}" if task else title, pattern
 
 
-def _matching(charts: Any, tags: list[str]) -> Iterator[tuple[str, str]]:
+def _matching(charts: Any, tags: Sequence[str]) -> Iterator[tuple[str, str]]:
     for title, pattern in charts:
         if any(len(tag) <= _LONGEST and re.match(pattern, tag) for tag in tags):
             yield title, pattern

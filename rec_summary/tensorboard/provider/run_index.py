@@ -288,12 +288,15 @@ class RunIndex:
                     self._release(loader.outputs)
                     loader = None
                 if loader is None:
-                    several = several or is_parallel(run)
+                    # What a small run's lineage states is seen while it is read.
+                    is_small = len(run.ranks) == 1 and run.nbytes < _SMALL
+                    several = several or (not is_small and is_parallel(run))
                     if path not in self._shown and run.nbytes > _LARGE:
                         self._show_newest(run, several=several)
                     loader = _Loader(run, self._names, self.report, self._scanned, several=several)
                     self._loaders[path] = loader
-                    self._shown.setdefault(path, loader.outputs)
+                    if not is_small:
+                        self._shown.setdefault(path, loader.outputs)
                 if not loader.update(run, until):
                     return False
                 if loader.is_waiting:
