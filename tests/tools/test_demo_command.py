@@ -56,10 +56,9 @@ def test_a_bad_option_is_reported_and_exits_with_2(options: list[str], told: str
 @pytest.mark.mindspore
 def test_two_short_runs_end_up_beside_each_other(tmp_path: Path) -> None:
     pytest.importorskip("mindspore")
-    for seed in "12":
-        done = demo(
-            "--data", "synthetic", "--steps", "40", "--seed", seed, "--out", "o", cwd=tmp_path
-        )
+    for options in (["--seed", "1"], ["--seed", "2", "--tasks"]):
+        given = ["--data", "synthetic", "--steps", "40", "--out", "o", *options]
+        done = demo(*given, cwd=tmp_path)
         assert done.returncode == 0, done.stdout + done.stderr
         assert "SYNTHETIC" in done.stdout
         assert "40 of 40 steps" in done.stderr
@@ -71,6 +70,10 @@ def test_two_short_runs_end_up_beside_each_other(tmp_path: Path) -> None:
     ]
     assert len(runs[0]) == 2
     assert runs[0] == runs[1]
+    tags = set(load(tmp_path / "o" / "records").scalars()["tag"])
+    assert "recommender/auc/lifetime" in tags
+    assert {f"recommender/{task}/auc/lifetime" for task in ("click", "loved")} <= tags
+    assert "recommender/click/slice/user=new/auc/lifetime" in tags
 
 
 def test_paths_are_shown_as_the_user_would_type_them(

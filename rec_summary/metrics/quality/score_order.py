@@ -220,7 +220,9 @@ class ScoreOrder(Scalable):
 
     def seal(self) -> None:
         """Makes neighbours one cell, if there are too many cells."""
-        self._reduce()
+        if self._examples or self._merged or len(self._codes) > self.cells:
+            self._reduce()
+        self._seen = 0
 
     def arrays(self) -> dict[str, Array]:
         """Returns the setting, ``seen``, and codes and weights of the cells."""
