@@ -5,12 +5,8 @@ GAUC is the mean of the users' AUC, weighted by their impressions or clicks (Zhu
 "Optimized Cost per Click in Taobao Display Advertising"; Zhou et al. 2018, "Deep Interest
 Network"). Users without both a click and a non-click have no AUC and are left out.
 
-The sample consists of users, chosen by a hash of their id, so that all examples of a sampled user
-are counted. It depends on the data alone: the users with the lowest hashes, as many as fit the
-memory. Merging is therefore exact. This is adaptive threshold sampling (Ting 2022, "Adaptive
-Threshold Sampling"; for a fixed number of users, bottom-k sampling of Cohen and Kaplan 2007): the
-lowest hash that was dropped is a threshold, and sums over the sample divided by it are unbiased.
-GAUC is a ratio of two such sums, whose bias is bounded as in Hartley and Ross 1954.
+The users are a sample (`hash_sample`), over which sums divided by the threshold are unbiased. GAUC
+is a ratio of two such sums, whose bias is bounded as in Hartley and Ross 1954.
 
 A user's scores are exact until there are more different ones than a user may have. Then they are
 in cells of the lowest level at which the user has few enough. This level, too, depends on the data
@@ -29,6 +25,7 @@ from rec_summary.checks import LARGEST, check_int
 from rec_summary.errors import three_part
 from rec_summary.metrics.hashing import Hashes, mix_ids
 from rec_summary.metrics.quality.clicks import REASONS, Clicks, clean, on_weight_grid, whole_ids
+from rec_summary.metrics.quality.hash_sample import HashSample
 from rec_summary.metrics.quality.score_cells import (
     MOST_CODE,
     ONE,
@@ -107,7 +104,7 @@ class UserBatch(NamedTuple):
 
 
 @register
-class UserScores(Scalable):
+class UserScores(HashSample, Scalable):
     """The weights of clicks and non-clicks by user and cell of the score, for a sample of users.
 
     All cells of a user are kept or none; users with the lowest hashes come first. Two users share a
@@ -139,11 +136,9 @@ class UserScores(Scalable):
         self.cells = check_int("cells", cells, 2 * self.per_user)
         self.seed = check_int("seed", seed, 0, LARGEST)
         self.refused = np.zeros(len(REASONS), np.int64)
-        self._limit = _ALL  # the sample has the users whose hash is below it
         # By rising user and code, which are all different.
-        self._sample = UserBatch(np.zeros(0, np.uint64), np.zeros(0, np.uint64), np.zeros((2, 0)))
-        self._pending: list[UserBatch] = []
-        self._waiting = 0
+        none = UserBatch(np.zeros(0, np.uint64), np.zeros(0, np.uint64), np.zeros((2, 0)))
+        self._begin(self.cells, _ALL, none)
 
     def update(self, users: Any, scores: Any, labels: Any, weights: Any = None) -> None:
         """Counts a batch; `clicks.clean` describes the other arguments.
@@ -182,15 +177,6 @@ class UserScores(Scalable):
         codes = keys_of(batch.exact) << ONE | ONE
         return UserBatch(mix_ids(ids, self.seed) >> _SHIFT, codes, weights)
 
-    def count(self, batch: UserBatch) -> None:
-        """Counts a prepared batch and keeps its arrays."""
-        if self._limit < _ALL:
-            batch = batch.cut(np.flatnonzero(batch.users < np.uint64(self._limit)))
-        self._pending.append(batch)
-        self._waiting += batch.size
-        if self._waiting >= self.cells:
-            self._compact()
-
     def _compact(self) -> None:
         """Sorts the pending examples into the cells and drops the users that do not fit.
 
@@ -200,8 +186,7 @@ class UserScores(Scalable):
         """
         if not self._pending:
             return
-        parts = [self._sample, *self._pending]
-        self._pending, self._waiting = [], 0
+        parts = self._taken()
         users = np.concatenate([each.users for each in parts])
         codes = np.concatenate([each.codes for each in parts])
         # As np.lexsort, in a third of the time: equal cells may come in any order.
@@ -244,14 +229,6 @@ class UserScores(Scalable):
         if len(beyond):
             self._lower(int(users[first[beyond[0]]]))
 
-    def _lower(self, limit: int) -> None:
-        """Drops all users whose hash is not below `limit`; pending examples stay."""
-        self._limit = min(limit, self._limit)
-        kept = _users_below(self._limit, self._sample.users)
-        if kept < self._sample.size:
-            users, codes, weights = self._sample.cut(slice(kept))
-            self._sample = UserBatch(users.copy(), codes.copy(), weights.copy())
-
     def gauc(
         self, weigh_by: Literal["impressions", "clicks", "users"] = "impressions"
     ) -> GroupedAuc:
@@ -264,7 +241,7 @@ class UserScores(Scalable):
             expected = "'impressions', 'clicks' or 'users'"
             raise ValueError(three_part("weigh_by", weigh_by, expected))
         self._compact()
-        return _mean_auc(self._sample, self._limit / _ALL, weigh_by)
+        return _mean_auc(self._sample, self._rate, weigh_by)
 
     def scale(self, factor: float) -> None:
         """Multiplies all weights by `factor`, rounded so that sums stay exact."""
@@ -298,24 +275,13 @@ class UserScores(Scalable):
         same = users[1:] == users[:-1]
         rising = (users[1:] > users[:-1]) | (same & (codes[1:] > codes[:-1]))
         known = (codes > 0) & (codes <= MOST_CODE)
-        if not (rising.all() and known.all()) or _users_below(state._limit, users) < len(users):
+        if not (rising.all() and known.all()) or state._below(users) < len(users):
             expected = "rising users below the limit, each with rising codes of cells"
             raise ValueError(three_part("users", users, expected))
         weights = [arrays.sums(name, np.float64, users.shape) for name in _WEIGHTS]
         state._pending = [UserBatch(users, codes, np.stack(weights))]
         state._compact()
         return state
-
-    def _add(self, other: UserScores) -> None:
-        super()._add(other)
-        other._compact()
-        self._lower(other._limit)
-        self.count(other._sample)
-
-
-def _users_below(limit: int, users: Hashes) -> int:
-    """Returns how many of the sorted `users` have a hash below `limit`."""
-    return int(np.searchsorted(users, np.uint64(limit)))
 
 
 def _lengths(starts: Places, size: int) -> Places:

@@ -1,9 +1,8 @@
 """Scored and judged examples of a sample of lists: the sessions or requests that a model ranks.
 
 A list is known by an id. Its examples may come in any order, in several batches and on several
-ranks; they meet here. The sample is that of `grouped_auc`: lists with the lowest hashes of their
-ids, as many as fit. It depends on the data alone, so merging is exact. A list with more different
-examples than a list may have, as one user's over a year, leaves the sample's metrics as a whole.
+ranks; they meet here, in a sample of lists (`hash_sample`). A list with more different examples
+than a list may have, as one user's over a year, leaves the sample's metrics as a whole.
 
 The metrics of these lists are in `list_quality`.
 """
@@ -19,8 +18,9 @@ from rec_summary.checks import LARGEST, check_int
 from rec_summary.errors import three_part
 from rec_summary.metrics.hashing import Hashes, mix
 from rec_summary.metrics.quality.clicks import column, whole_ids
+from rec_summary.metrics.quality.hash_sample import HashSample
 from rec_summary.metrics.quality.score_cells import row_sums, starts_of
-from rec_summary.metrics.state import Array, Floats, State, Stored, register, to_array
+from rec_summary.metrics.state import Array, Floats, Stored, register, to_array
 
 _ALL = 1 << 64  # a limit above every hash
 _LARGEST = 1e150  # of a score and of a label
@@ -74,7 +74,7 @@ class SampledLists(NamedTuple):
 
 
 @register
-class RankedLists(State):
+class RankedLists(HashSample):
     """The scores and labels of the lists of a sample; a mergeable state.
 
     Two lists share a hash with probability 2**-64 and then count as one.
@@ -115,12 +115,10 @@ class RankedLists(State):
         self.seed = check_int("seed", seed, 0, LARGEST)
         self.at = tuple(check_int("at", k) for k in at)
         self.refused = 0
-        self._limit = _ALL  # the sample has the lists whose hash is below it
         none = np.zeros(0)
         # By rising list, and falling score and label, which are all different.
-        self._sample = ListRows(np.zeros(0, np.uint64), none, none, np.zeros((2, 0)))
-        self._pending: list[ListRows] = []
-        self._waiting = 0
+        empty = ListRows(np.zeros(0, np.uint64), none, none, np.zeros((2, 0)))
+        self._begin(self.rows, _ALL, empty)
 
     def update(self, lists: Any, scores: Any, labels: Any, batches: Any = None) -> None:
         """Counts examples.
@@ -158,16 +156,10 @@ class RankedLists(State):
     def count(self, batch: ListRows) -> None:
         """Counts prepared rows and keeps their arrays."""
         refused = batch.size - np.count_nonzero(batch.sums[0])
-        if refused or self._limit < _ALL:
+        if refused:
             self.refused += refused
-            kept = batch.sums[0] > 0
-            if self._limit < _ALL:
-                kept &= batch.lists < np.uint64(self._limit)
-            batch = batch.cut(np.flatnonzero(kept))
-        self._pending.append(batch)
-        self._waiting += batch.size
-        if self._waiting >= self.rows:
-            self._compact()
+            batch = batch.cut(np.flatnonzero(batch.sums[0] > 0))
+        super().count(batch)
 
     def sampled(self) -> SampledLists:
         """Returns the lists of the sample, without those that are too long."""
@@ -180,7 +172,7 @@ class RankedLists(State):
         if left_out:
             rows = rows.cut(np.flatnonzero(fits))
             starts = starts_of(rows.lists)
-        return SampledLists(rows, starts, self._limit / _ALL, left_out, spread)
+        return SampledLists(rows, starts, self._rate, left_out, spread)
 
     def arrays(self) -> dict[str, Array]:
         """Returns the settings, ``limit`` (0 if it is above all), ``refused``, and the rows."""
@@ -205,17 +197,11 @@ class RankedLists(State):
         lists = arrays.take("lists", np.uint64, (None,))
         scores, labels = (arrays.take(each, np.float64, lists.shape) for each in _COLUMNS)
         sums = arrays.sums("sums", np.float64, (2, len(lists)))
-        if _below(state._limit, lists) < len(lists) or (lists[1:] < lists[:-1]).any():
+        if state._below(lists) < len(lists) or (lists[1:] < lists[:-1]).any():
             raise ValueError(three_part("lists", lists, "rising hashes below the limit"))
         state._pending = [ListRows(lists, scores, labels, sums)]
         state._compact()
         return state
-
-    def _add(self, other: RankedLists) -> None:
-        super()._add(other)
-        other._compact()
-        self._lower(other._limit)
-        self.count(other._sample)
 
     def _compact(self) -> None:
         """Sorts the pending rows into the sample and drops the lists that do not fit.
@@ -226,12 +212,8 @@ class RankedLists(State):
         """
         if not self._pending:
             return
-        parts = [self._sample, *self._pending]
-        self._pending, self._waiting = [], 0
-        lists = np.concatenate([each.lists for each in parts])
-        scores = np.concatenate([each.scores for each in parts])
-        labels = np.concatenate([each.labels for each in parts])
-        sums = np.concatenate([each.sums for each in parts], axis=1)
+        columns = zip(*self._taken(), strict=True)
+        lists, scores, labels, sums = (np.concatenate(each, axis=-1) for each in columns)
         order = np.lexsort((-labels, -scores, lists))
         lists, scores, labels, sums = lists[order], scores[order], labels[order], sums[:, order]
         starts = starts_of(lists, scores, labels)
@@ -251,19 +233,6 @@ class RankedLists(State):
         self._sample = rows
         beyond = np.flatnonzero(np.cumsum(np.where(long, self.per_list + 1, sizes)) > self.rows)
         self._lower(int(rows.lists[first[beyond[0]]]) if len(beyond) else self._limit)
-
-    def _lower(self, limit: int) -> None:
-        """Drops all lists whose hash is not below `limit`; pending rows stay."""
-        self._limit = min(limit, self._limit)
-        kept = _below(self._limit, self._sample.lists)
-        if kept < self._sample.size:
-            lists, scores, labels, sums = self._sample.cut(slice(kept))
-            self._sample = ListRows(lists.copy(), scores.copy(), labels.copy(), sums.copy())
-
-
-def _below(limit: int, lists: Hashes) -> int:
-    """Returns how many of the sorted `lists` have a hash below `limit`."""
-    return len(lists) if limit == _ALL else int(np.searchsorted(lists, np.uint64(limit)))
 
 
 def by_content(scores: Array, labels: Array) -> Hashes:

@@ -1,0 +1,82 @@
+"""A sample of groups, such as users or lists, that fits a fixed memory.
+
+A group is chosen by a hash of its id, so that all rows of a sampled group are kept. The sample has
+the groups with the lowest hashes, as many as fit. It depends on the data alone, so merging is
+exact. This is adaptive threshold sampling (Ting 2022, "Adaptive Threshold Sampling"; for a fixed
+number of groups, bottom-k sampling of Cohen and Kaplan 2007): the lowest hash that was dropped is a
+threshold, and sums over the sample divided by it are unbiased.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rec_summary.metrics.hashing import Hashes
+from rec_summary.metrics.state import State
+
+
+class HashSample(State):
+    """A sample of rows; a subclass brings them together in `_compact`.
+
+    Rows are a named tuple of arrays, the first of which has the hash of the group of each row. The
+    last axis of all of them is that of the rows. Its `cut` returns some of the rows.
+    """
+
+    def _begin(self, most: int, above: int, rows: Any) -> None:
+        """Starts a sample.
+
+        Args:
+            most: The number of waiting rows from which on they are brought together.
+            above: A number above every hash.
+            rows: No rows.
+        """
+        self._most, self._above = most, above
+        self._limit = above  # the sample has the groups whose hash is below it
+        self._sample = rows
+        self._pending: list[Any] = []
+        self._waiting = 0
+
+    @property
+    def _rate(self) -> float:
+        """The share of the space of ids that is sampled; 1 if every group is."""
+        return self._limit / self._above
+
+    def count(self, batch: Any) -> None:
+        """Counts prepared rows and keeps their arrays."""
+        if self._limit < self._above:
+            batch = batch.cut(np.flatnonzero(batch[0] < np.uint64(self._limit)))
+        self._pending.append(batch)
+        self._waiting += batch.size
+        if self._waiting >= self._most:
+            self._compact()
+
+    def _compact(self) -> None:
+        """Sorts the waiting rows into the sample, and drops the groups that do not fit."""
+        raise NotImplementedError
+
+    def _taken(self) -> list[Any]:
+        """Returns the sample and the waiting rows, which wait no longer."""
+        parts = [self._sample, *self._pending]
+        self._pending, self._waiting = [], 0
+        return parts
+
+    def _lower(self, limit: int) -> None:
+        """Drops all groups whose hash is not below `limit`; waiting rows stay."""
+        self._limit = min(limit, self._limit)
+        kept = self._below(self._sample[0])
+        if kept < self._sample.size:
+            self._sample = self._sample._make(each[..., :kept].copy() for each in self._sample)
+
+    def _below(self, hashes: Hashes) -> int:
+        """Returns how many of the sorted hashes are below the limit."""
+        if self._limit == self._above:
+            return len(hashes)
+        return int(np.searchsorted(hashes, np.uint64(self._limit)))
+
+    def _add(self, other: HashSample) -> None:
+        super()._add(other)
+        other._compact()
+        self._lower(other._limit)
+        self.count(other._sample)
