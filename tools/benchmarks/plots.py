@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 _INK, _GRID = "#1f4e79", "#d9d9d9"
 
@@ -50,12 +51,17 @@ def draw(path: Path, axis: str, places: Sequence[int], panels: Sequence[Panel]) 
         plot.set_ylim(0, 1.08 * max(high))
         plot.set_xlabel(axis)
         plot.set_title(panel.label, fontsize=10, loc="left")
-        plot.grid(axis="y", color=_GRID, linewidth=0.6)
-        plot.set_axisbelow(True)
-        for side in ("top", "right"):
-            plot.spines[side].set_visible(False)
-        plot.tick_params(labelsize=8)
+        tidied(plot)
     figure.savefig(path, metadata={"Software": None})
+
+
+def tidied(plot: Any) -> None:
+    """Makes axes plain: a pale grid, small numbers, no frame."""
+    plot.grid(axis="y", color=_GRID, linewidth=0.6)
+    plot.set_axisbelow(True)
+    plot.tick_params(labelsize=8)
+    for side in ("top", "right"):
+        plot.spines[side].set_visible(False)
 
 
 def _short(value: float) -> str:
