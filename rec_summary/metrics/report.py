@@ -179,19 +179,26 @@ def group_of(task: str, group: str) -> str:
 def read(
     states: Mapping[str, State], detail: Detail, into: MetricValues | None = None
 ) -> MetricValues:
-    """Returns the values of states by the keys of `key`; unknown keys are skipped."""
+    """Returns the values of states by the keys of `key`.
+
+    Unknown keys are skipped, and states that are not of the class that their key says.
+    """
     values = into or MetricValues()
     for each, state in states.items():
         task, own = _split(each)
         group, _, name = own.partition("/")
-        reader = _READERS.get(group)
-        if reader is not None:
-            of_task = MetricValues()
-            reader(of_task, name, state, detail)
-            values.add(task, of_task)
-        if group == TURNOVER and {key(TABLE, name), key(TABLE_WINDOW, name)} <= states.keys():
+        of_task = MetricValues()
+        _read_state(of_task, group, name, state, detail)
+        values.add(task, of_task)
+        if group == TURNOVER:
             _read_turnover(values, name, state, states)
     return values
+
+
+def _read_state(values: MetricValues, group: str, name: str, state: State, detail: Detail) -> None:
+    reader = _READERS.get((group, type(state)))
+    if reader is not None:
+        reader(values, name, state, detail)
 
 
 def is_group(name: str) -> bool:
@@ -246,18 +253,15 @@ def read_rows(
     values.put(f"{start}cosine", report.cosine)
 
 
-def _read_quality(values: MetricValues, window: str, state: State, detail: Detail) -> None:
-    if isinstance(state, RatingErrors):
-        for name in ("rmse", "mae", "bias"):
-            values.put(f"{name}/{window}", getattr(state, name)())
-        values.put(f"examples/{window}", state.weight)
-        if state.refused:
-            values.put(f"refused/{window}", state.refused)
-        return
-    if isinstance(state, ChoiceQuality):
-        _read_choices(values, window, state)
-        return
-    assert isinstance(state, ClickQuality)
+def _read_ratings(values: MetricValues, window: str, state: RatingErrors, detail: Detail) -> None:
+    for name in ("rmse", "mae", "bias"):
+        values.put(f"{name}/{window}", getattr(state, name)())
+    values.put(f"examples/{window}", state.weight)
+    if state.refused:
+        values.put(f"refused/{window}", state.refused)
+
+
+def _read_clicks(values: MetricValues, window: str, state: ClickQuality, detail: Detail) -> None:
     scores, loss, order = state.scores, state.loss, state.order
     area = order.auc()
     values.put(f"auc/{window}", area.value)
@@ -296,7 +300,7 @@ def _read_quality(values: MetricValues, window: str, state: State, detail: Detai
         values.histograms[f"{PREFIX}scores/{window}"] = _score_buckets(scores)
 
 
-def _read_choices(values: MetricValues, window: str, state: ChoiceQuality) -> None:
+def _read_choices(values: MetricValues, window: str, state: ChoiceQuality, detail: Detail) -> None:
     if state.is_classes:
         values.put(f"accuracy/{window}", state.top(1).recall)
         values.put(f"log_loss/{window}", state.log_loss())
@@ -323,8 +327,7 @@ def _score_buckets(scores: ScoreHistogram) -> tuple[Floats, Floats]:
     return edges, np.add.reduceat(weights[:high], starts)
 
 
-def _read_users(values: MetricValues, window: str, state: State, detail: Detail) -> None:
-    assert isinstance(state, UserScores)
+def _read_users(values: MetricValues, window: str, state: UserScores, detail: Detail) -> None:
     found = state.gauc()
     values.put(f"gauc/{window}", found.value)
     values.put(f"gauc_by_user/{window}", state.gauc("users").value)
@@ -334,13 +337,12 @@ def _read_users(values: MetricValues, window: str, state: State, detail: Detail)
     values.put(f"grouped_error_bound/{window}", bound)
 
 
-def _read_slices(values: MetricValues, name: str, state: State, detail: Detail) -> None:
-    assert isinstance(state, Slices)
+def _read_slices(values: MetricValues, name: str, state: Slices, detail: Detail) -> None:
     column, _, window = name.partition("/")
 
     def metrics_of(part: State) -> dict[str, float]:
         of_part = MetricValues()
-        _read_quality(of_part, "", part, Detail(curves=False))
+        _read_state(of_part, QUALITY, "", part, Detail(curves=False))
         return {tag[len(PREFIX) : -1]: number for tag, number in of_part.scalars.items()}
 
     found = slice_report.values_of(column, state, metrics_of)
@@ -350,15 +352,13 @@ def _read_slices(values: MetricValues, name: str, state: State, detail: Detail) 
         values.tables[f"{PREFIX}slice/{column}/table/{window}"] = found.table
 
 
-def _read_classes(values: MetricValues, window: str, state: State, detail: Detail) -> None:
-    assert isinstance(state, ClassScores)
+def _read_classes(values: MetricValues, window: str, state: ClassScores, detail: Detail) -> None:
     found = state.gauc("users")
     values.put(f"macro_auc/{window}", found.value)
     values.put(f"macro_auc_error_bound/{window}", found.cell_error_bound)
 
 
-def _read_lists(values: MetricValues, window: str, state: State, detail: Detail) -> None:
-    assert isinstance(state, RankedLists)
+def _read_lists(values: MetricValues, window: str, state: RankedLists, detail: Detail) -> None:
     found = state.sampled()
     values.put(f"pair_accuracy/{window}", list_quality.pairs_in_lists(found).share)
     for k in state.at:
@@ -378,24 +378,21 @@ def _read_lists(values: MetricValues, window: str, state: State, detail: Detail)
         values.put(f"lists_too_long_share/{window}", found.too_long / lists)
 
 
-def _read_pairs(values: MetricValues, window: str, state: State, detail: Detail) -> None:
-    assert isinstance(state, RankedLists)
+def _read_pairs(values: MetricValues, window: str, state: RankedLists, detail: Detail) -> None:
     found = state.sampled()
     values.put(f"xauc/{window}", list_quality.pairs_of_all(found).share)
     if found.rows.size:
         values.put(f"xauc_sampled_share/{window}", found.rate)
 
 
-def _read_labels(values: MetricValues, window: str, state: State, detail: Detail) -> None:
-    assert isinstance(state, LabelCounts)
+def _read_labels(values: MetricValues, window: str, state: LabelCounts, detail: Detail) -> None:
     if state.masked:
         values.put(f"masked/{window}", state.masked)
     if state.missing:
         values.put(f"missing_labels/{window}", state.missing)
 
 
-def _read_table(values: MetricValues, table: str, state: State, detail: Detail) -> None:
-    assert isinstance(state, TableHealth)
+def _read_table(values: MetricValues, table: str, state: TableHealth, detail: Detail) -> None:
     start, frequency = f"table/{table}/", state.frequency
     _read_touched(values, start, state)
     if not frequency.seen or not detail.curves:  # sorting all counters is slow
@@ -408,8 +405,7 @@ def _read_table(values: MetricValues, table: str, state: State, detail: Detail) 
         values.tops[f"{PREFIX}{start}top_ids"] = (top.ids, top.counts, top.low, top.high)
 
 
-def _read_table_window(values: MetricValues, table: str, state: State, detail: Detail) -> None:
-    assert isinstance(state, TableHealth)
+def _read_window(values: MetricValues, table: str, state: TableHealth, detail: Detail) -> None:
     if state.frequency.seen:
         _read_touched(values, f"table/{table}/window/", state)
 
@@ -431,9 +427,10 @@ def _read_turnover(
     values: MetricValues, table: str, state: State, states: Mapping[str, State]
 ) -> None:
     total, window = (states.get(key(each, table)) for each in (TABLE, TABLE_WINDOW))
-    assert isinstance(state, IdTurnover)
-    assert isinstance(total, TableHealth)
-    assert isinstance(window, TableHealth)
+    if not isinstance(state, IdTurnover) or not isinstance(total, TableHealth):
+        return
+    if not isinstance(window, TableHealth):
+        return
     start, ids = f"table/{table}/", window.frequency.seen
     if ids:
         new = max(total.touched.count() - state.before.count(), 0.0)
@@ -447,27 +444,23 @@ def _read_turnover(
         values.put(f"{start}colliding_share", share)
 
 
-def _read_ages(values: MetricValues, table: str, state: State, detail: Detail) -> None:
-    assert isinstance(state, RowAges)
+def _read_ages(values: MetricValues, table: str, state: RowAges, detail: Detail) -> None:
     for share, age in zip(QUANTILES, state.quantiles(QUANTILES), strict=True):
         values.put(f"table/{table}/row_age/p{round(100 * share)}", age)
 
 
-def _read_feature(values: MetricValues, name: str, state: State, detail: Detail) -> None:
-    assert isinstance(state, FeatureCounts)
+def _read_feature(values: MetricValues, name: str, state: FeatureCounts, detail: Detail) -> None:
     if state.values:
         for kind in ("missing", "default", "out_of_range"):
             share = getattr(state, kind) / state.values
             values.put(f"feature/{name}/{kind}_share", share)
 
 
-def _read_cardinality(values: MetricValues, name: str, state: State, detail: Detail) -> None:
-    assert isinstance(state, TouchedRows)
+def _read_cardinality(values: MetricValues, name: str, state: TouchedRows, detail: Detail) -> None:
     values.put(f"feature/{name}/different_values", state.count())
 
 
-def _read_throughput(values: MetricValues, _name: str, state: State, detail: Detail) -> None:
-    assert isinstance(state, Throughput)
+def _read_throughput(values: MetricValues, _name: str, state: Throughput, detail: Detail) -> None:
     report = state.report(TIME_QUANTILES)
     values.put("throughput/steps_per_second", report.steps_per_second)
     values.put("throughput/samples_per_second", report.samples_per_second)
@@ -484,14 +477,12 @@ def _read_throughput(values: MetricValues, _name: str, state: State, detail: Det
         values.put("freshness/undated", report.undated)
 
 
-def _read_label_delay(values: MetricValues, _name: str, state: State, detail: Detail) -> None:
-    assert isinstance(state, LogHistogram)
+def _read_label_delay(values: MetricValues, _name: str, state: LogHistogram, detail: Detail) -> None:
     for share in TIME_QUANTILES:
         values.put(f"label_delay/seconds/p{round(100 * share)}", state.quantile(share))
 
 
-def _read_drift(values: MetricValues, _name: str, state: State, detail: Detail) -> None:
-    assert isinstance(state, Drift)
+def _read_drift(values: MetricValues, _name: str, state: Drift, detail: Detail) -> None:
     for column, report in state.report().items():
         values.put(f"drift/psi/{column}", report.psi)
         values.put(f"drift/psi_by_chance/{column}", report.psi_by_chance)
@@ -503,20 +494,24 @@ def _read_drift(values: MetricValues, _name: str, state: State, detail: Detail) 
             values.put("drift/reference_label_rate", report.reference_rate)
 
 
-_READERS: Final[Mapping[str, Callable[[MetricValues, str, Any, Detail], None]]] = {
-    QUALITY: _read_quality,
-    USERS: _read_users,
-    LABELS: _read_labels,
-    SLICE: _read_slices,
-    LISTS: _read_lists,
-    PAIRS: _read_pairs,
-    CLASSES: _read_classes,
-    AGES: _read_ages,
-    FEATURE: _read_feature,
-    CARDINALITY: _read_cardinality,
-    TABLE: _read_table,
-    TABLE_WINDOW: _read_table_window,
-    THROUGHPUT: _read_throughput,
-    LABEL_DELAY: _read_label_delay,
-    DRIFT: _read_drift,
+_READERS: Final[
+    Mapping[tuple[str, type[State]], Callable[[MetricValues, str, Any, Detail], None]]
+] = {
+    (QUALITY, ClickQuality): _read_clicks,
+    (QUALITY, RatingErrors): _read_ratings,
+    (QUALITY, ChoiceQuality): _read_choices,
+    (USERS, UserScores): _read_users,
+    (LABELS, LabelCounts): _read_labels,
+    (SLICE, Slices): _read_slices,
+    (LISTS, RankedLists): _read_lists,
+    (PAIRS, RankedLists): _read_pairs,
+    (CLASSES, ClassScores): _read_classes,
+    (AGES, RowAges): _read_ages,
+    (FEATURE, FeatureCounts): _read_feature,
+    (CARDINALITY, TouchedRows): _read_cardinality,
+    (TABLE, TableHealth): _read_table,
+    (TABLE_WINDOW, TableHealth): _read_window,
+    (THROUGHPUT, Throughput): _read_throughput,
+    (LABEL_DELAY, LogHistogram): _read_label_delay,
+    (DRIFT, Drift): _read_drift,
 }

@@ -34,6 +34,20 @@ def quality(seed: int) -> ClickQuality:
     return state
 
 
+def test_a_state_that_is_not_of_the_class_of_its_key_has_no_values() -> None:
+    # A damaged or crafted record may pair any key with any class.
+    others = {
+        "quality/lifetime": Throughput(),
+        "users/lifetime": LabelCounts(),
+        "throughput": quality(1),
+        "slice/country/lifetime": UserScores(),
+        "table/items": LogLoss(),
+        "task/ctr/drift": RatingErrors(),
+    }
+    found = read(others, Detail())
+    assert not any(vars(found).values())
+
+
 def test_quality_is_its_parts_and_obeys_the_laws() -> None:
     assert_laws(quality(1), quality(2), quality(3))
     scores, loss, order = ScoreHistogram(128), LogLoss(), ScoreOrder(256)
