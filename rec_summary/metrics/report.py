@@ -477,7 +477,9 @@ def _read_throughput(values: MetricValues, _name: str, state: Throughput, detail
         values.put("freshness/undated", report.undated)
 
 
-def _read_label_delay(values: MetricValues, _name: str, state: LogHistogram, detail: Detail) -> None:
+def _read_label_delay(
+    values: MetricValues, _name: str, state: LogHistogram, detail: Detail
+) -> None:
     for share in TIME_QUANTILES:
         values.put(f"label_delay/seconds/p{round(100 * share)}", state.quantile(share))
 

@@ -187,7 +187,8 @@ def test_a_signal_loses_no_step(outcomes: Outcomes, scenario: str, ledger: Ledge
     outcome = outcomes[scenario].result()
     ledger.tried(scenario)
     # During a step MindSpore turns Ctrl-C into SIGTERM.
-    assert outcome.code in ((143, 130, -2) if scenario == "SIGINT twice" else (143,))
+    # The second one may come after the training, when nothing handles it any more.
+    assert outcome.code in ((143, 130, -2, -15) if scenario == "SIGINT twice" else (143,))
     assert outcome.left.statuses[-1] == "STOPPED"
     ledger.survived(scenario, outcome.steps, set(outcome.left.steps))
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from rec_summary.metrics.state import State, Stored, register, to_array
 from rec_summary.metrics.tables.cardinality import TouchedRows
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 Rows = npt.NDArray[np.int64]
 NEVER = -1
@@ -45,7 +42,7 @@ class IdTurnover(State):
         self.different += len(np.unique(ids))
 
     @classmethod
-    def _restored(cls, arrays: Stored) -> Self:
+    def _restored(cls, arrays: Stored) -> IdTurnover:
         before = TouchedRows.from_arrays(arrays.part("before"))
         new = cls(before, bool(arrays.integer("hashed", 0, 1)))
         new.batch_ids = arrays.integer("batch_ids")
@@ -90,13 +87,13 @@ class RowAges(State):
         return {"rows": self.rows, "latest": self.latest, "now": to_array(self.now)}
 
     @classmethod
-    def _restored(cls, arrays: Stored) -> Self:
+    def _restored(cls, arrays: Stored) -> RowAges:
         new = cls(arrays.take("rows", np.int64, (None,)))
         new.latest = arrays.take("latest", np.int64, new.rows.shape)
         new.now = arrays.integer("now")
         return new
 
-    def _add(self, other: Self) -> None:
+    def _add(self, other: RowAges) -> None:
         self.latest = np.maximum(self.latest, other.latest)
         self.now = max(self.now, other.now)
 
