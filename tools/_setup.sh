@@ -9,6 +9,7 @@
 # setup_pinned VENV PYTHON REQUIREMENT...
 #                       makes another environment with these requirements alone.
 # setup_browser         installs Chromium from Debian's packages if there is no Chromium.
+# setup_prometheus      installs Prometheus in the same way; its service is not started.
 
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 
@@ -83,4 +84,15 @@ setup_browser() {
     _say "installing Chromium for the browser tests"
     $sudo apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
         $sudo apt-get install -y -qq --no-install-recommends chromium chromium-driver >/dev/null
+}
+
+setup_prometheus() {
+    command -v prometheus >/dev/null && command -v promtool >/dev/null && return
+    local sudo=""
+    [ "$(id -u)" = 0 ] || sudo="sudo"
+    command -v apt-get >/dev/null || { _say "no Prometheus, and no apt-get to install it"; return 1; }
+    _say "installing Prometheus for the tests of metrics"
+    # In runlevel 1, invoke-rc.d starts no service.
+    $sudo apt-get update -qq && $sudo env RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive \
+        apt-get install -y -qq --no-install-recommends prometheus >/dev/null
 }

@@ -24,6 +24,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary.alerts.rules import COMPARISONS, Change, Compare, NotFinite, Rule, Silence, float32
 from rec_summary.alerts.windows import Window
 from rec_summary.series.batch import Columns, Floats, Integers, concatenated, rows_of
@@ -43,6 +44,7 @@ class News(NamedTuple):
         steps: Their training steps, of shape [records]; None if they have none.
         scalars: The values in them.
         over: Whether they say that the run has ended (True) or goes on (False).
+        state: The state of the run that a train lineage among them says.
     """
 
     rank: int
@@ -50,6 +52,7 @@ class News(NamedTuple):
     steps: Integers | None
     scalars: Columns
     over: bool | None = None
+    state: RunState | None = None
 
 
 @dataclass(frozen=True)
@@ -294,7 +297,7 @@ class Engine:
         Returns:
             The transitions, in the order of the records.
         """
-        rank, wall_times, steps, scalars, over = news
+        rank, wall_times, steps, scalars, over, _ = news
         run = self._runs.setdefault(name, _Run())
 
         def seen(times: Floats) -> Floats:

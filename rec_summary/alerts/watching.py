@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 
 from rec_summary._pb.lineage_pb2 import RunState
+from rec_summary.alerts.last_values import LastValues
 from rec_summary.alerts.rules import Rule, float32
 from rec_summary.alerts.states import Engine, News, Transition
 from rec_summary.records.format.names import Kind
@@ -66,6 +67,7 @@ def watch(
     since: Since | None = EVERYTHING,
     runs: str | None = None,
     interval: float = INTERVAL_SECS,
+    values: LastValues | None = None,
 ) -> Iterator[Transition | Problem | WatchReport]:
     """Judges the records of a source, and whatever is written there, until stopped.
 
@@ -82,13 +84,14 @@ def watch(
             start are not judged. Only the end of a run, or its silence, is then noticed.
         runs: A pattern as of `fnmatch`: only these runs.
         interval: How long to wait between two polls, in seconds.
+        values: Takes everything that is read, and the alerts; None for nothing.
 
     Yields:
         Transitions of alerts and problems as they come, and a report when everything that was
         there at the start has been judged; without `once`, another one at the end.
     """
     patience = 0.0 if once else PATIENCE_SECS
-    watcher = _Watcher(to_place(source), rules, since, runs, stop, patience)
+    watcher = _Watcher(to_place(source), rules, since, runs, stop, patience, values)
     for transition in watcher.catch_up(past=history):
         if history:
             yield transition
@@ -124,6 +127,7 @@ class _Watcher:
         pattern: str | None,
         stop: threading.Event,
         patience: float,
+        values: LastValues | None,
     ) -> None:
         self.engine = Engine(rules)
         self._source = source
@@ -134,7 +138,9 @@ class _Watcher:
         self._stop = stop
         self._patience = patience
         self._poller = RunPoller(source)
-        self._selection = Selection(ExportOptions(tags=self.engine.tags))
+        self._values = values
+        tags = self.engine.tags if values is None else None
+        self._selection = Selection(ExportOptions(tags=tags))
         self._report = Report()
         self._reported = 0  # problems
         self._readers: dict[str, RunReader] = {}  # by the paths of runs
@@ -184,6 +190,8 @@ class _Watcher:
                     return
                 if skips:
                     news = news._replace(scalars=_NOTHING)
+                if self._values is not None:
+                    self._values.take(name, run, news)
                 now = self._clock.now()
                 for transition in self.engine.take(name, news, now, old=old, past=past):
                     yield transition
@@ -193,6 +201,8 @@ class _Watcher:
                 self._poller.again(run)
         yield from self._forget_the_gone()
         self._is_late = time.monotonic() - begun > _LONG_SECS
+        if self._values is not None:
+            self._values.done(self._report.problem_count)
 
     def _forget_the_gone(self) -> Iterator[Transition]:
         there = {run.path for run in self._poller.runs()}
@@ -201,7 +211,10 @@ class _Watcher:
             return  # the file system may be away, which does not end a training
         for path in gone:
             del self._readers[path]
-            yield from self.engine.forget(self._names.pop(path), self._clock.now())
+            name = self._names.pop(path)
+            if self._values is not None:
+                self._values.forget(name)
+            yield from self.engine.forget(name, self._clock.now())
 
     def _tick(self) -> Iterator[Transition]:
         if not self._stop.is_set():
@@ -297,7 +310,7 @@ class RunReader:
             # MindSpore's collector writes this record at the end of a training, without a state.
             state = batch.event.train_lineage
             over = not state.HasField("run_state") or state.run_state.status in _OVER
-            return News(rank, batch.wall_times, None, _NOTHING, over)
+            return News(rank, batch.wall_times, None, _NOTHING, over, state.run_state)
         if isinstance(batch, Record) and batch.kind == "evaluation_lineage":
             return News(rank, batch.wall_times, None, self._evaluated(rank, batch))
         if batch.kind != SUMMARY or not batch.count:
@@ -344,7 +357,7 @@ class RunReader:
 
 def _from(news: News, since: Since) -> News:
     """Returns the part of news from somewhere on."""
-    rank, wall_times, steps, scalars, over = news
+    rank, wall_times, steps, scalars, over, state = news
     kept = wall_times >= since.wall_time
     if not kept.all():
         wall_times, steps = wall_times[kept], None if steps is None else steps[kept]
@@ -353,7 +366,7 @@ def _from(news: News, since: Since) -> News:
         chosen &= scalars.steps >= since.step
     if not chosen.all():
         scalars = rows_of(scalars, chosen)
-    return News(rank, wall_times, steps, scalars, over)
+    return News(rank, wall_times, steps, scalars, over, state)
 
 
 def _join(parts: list[News]) -> Iterator[News]:

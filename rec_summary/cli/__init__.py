@@ -20,6 +20,7 @@ from rec_summary.cli.export import export
 from rec_summary.cli.inspect import inspect
 from rec_summary.cli.landscape import landscape
 from rec_summary.cli.lineage import lineage
+from rec_summary.cli.metrics import metrics
 from rec_summary.cli.plot import plot
 from rec_summary.cli.serving import serve, view
 from rec_summary.cli.tail import tail
@@ -101,5 +102,6 @@ for _command in (
     repair,
     compact,
     control,
+    metrics,
 ):
     cli.add_command(_command)

@@ -102,6 +102,7 @@ def test_a_source_that_is_not_there_is_no_traceback(name: str, tmp_path: Path) -
         "tail": ["--once"],
         "watch": ["--once"],
         "control": ["--show"],
+        "metrics": ["--once"],
     }
     if name == "landscape":
         pytest.importorskip("mindspore")

@@ -191,3 +191,15 @@ def _genre_rates(impressions: Impressions) -> npt.NDArray[np.float64]:
     np.add.at(shown, impressions.user, impressions.genres)
     np.add.at(clicks, impressions.user, impressions.genres & impressions.clicked[:, None])
     return (clicks + 2) / (shown + 4) - 0.5
+
+
+def test_labels_are_broken_from_a_step_on() -> None:
+    sound = ClickStream(lambda: synthetic.impressions(1), VOCABULARY, 500)
+    broken = ClickStream(lambda: synthetic.impressions(1), VOCABULARY, 500, broken_from=4)
+    pairs = [*itertools.islice(zip(sound, broken, strict=True), 6)]
+    flipped = [float((mine.click != yours.click).mean()) for mine, yours in pairs]
+    assert flipped[:3] == [0, 0, 0]
+    assert all(0.4 < share < 0.6 for share in flipped[3:])
+    for mine, yours in pairs:
+        assert yours.click.dtype == mine.click.dtype
+        assert_same(mine._replace(click=yours.click), yours)

@@ -34,7 +34,9 @@ Examples:
   tools/demo --view                     the same, and opens TensorBoard
   tools/demo --tasks                    two heads, and metrics by genre, user and film
   tools/demo --data synthetic           without MovieLens, so without a network
-  tools/demo --steps 1000000            longer, until Ctrl-C; what was recorded is exported
+  tools/demo --endless                  until Ctrl-C; what was recorded is exported
+  tools/demo --endless --break labels --at 2000
+                                        something to find: half of the labels flip from there on
 """
 
 
@@ -52,6 +54,16 @@ Examples:
     default=_STEPS,
     show_default=True,
     help="Training steps; by default one pass over MovieLens.",
+)
+@click.option("--endless", is_flag=True, help="Train until Ctrl-C, with at most 100 MB of records.")
+@click.option(
+    "--break",
+    "broken",
+    type=click.Choice(["labels"]),
+    help="Break something, for you to find: half of the labels are flipped.",
+)
+@click.option(
+    "--at", type=click.IntRange(min=1), default=2000, show_default=True, help="From which step on."
 )
 @click.option(
     "--batch-size",
@@ -73,7 +85,16 @@ Examples:
 )
 @click.option("--view", is_flag=True, help="Open TensorBoard at the end and serve until Ctrl-C.")
 def main(
-    data: str, steps: int, batch_size: int, seed: int, out: Path, tasks: bool, view: bool
+    data: str,
+    steps: int,
+    endless: bool,
+    broken: str | None,
+    at: int,
+    batch_size: int,
+    seed: int,
+    out: Path,
+    tasks: bool,
+    view: bool,
 ) -> None:
     """Train a click model online on MovieLens 100K and see it in TensorBoard.
 
@@ -84,7 +105,14 @@ def main(
     # MindSpore warns of much that is of no interest here. Read when it is imported.
     os.environ.setdefault("GLOG_v", "3")
     try:
-        _run(data, steps, batch_size, seed, out.absolute(), tasks, view)
+        broken_from = None if broken is None else at
+        options = {
+            "batch_size": batch_size,
+            "seed": seed,
+            "tasks": tasks,
+            "broken_from": broken_from,
+        }
+        _run(data, None if endless else steps, out.absolute(), view, options)
     except RecSummaryError as error:
         raise click.ClickException(str(error)) from error
     except KeyboardInterrupt:
@@ -92,9 +120,8 @@ def main(
         sys.exit(_SIGINT_CODE)
 
 
-def _run(
-    data: str, steps: int, batch_size: int, seed: int, out: Path, tasks: bool, view: bool
-) -> None:
+def _run(data: str, steps: int | None, out: Path, view: bool, options: dict[str, Any]) -> None:
+    seed, tasks = options["seed"], options["tasks"]
     records, logdir = out / "records", out / "tensorboard"
     try:
         records.mkdir(parents=True, exist_ok=True)
@@ -108,7 +135,6 @@ def _run(
     from .training import Meter, landscape, train
 
     run = f"{datetime.now():%Y%m%d-%H%M%S}-{source.name}{'-tasks' if tasks else ''}"
-    options: dict[str, Any] = {"batch_size": batch_size, "seed": seed, "tasks": tasks}
     with progress_shown(quiet=False, counted="steps") as show:
         meter = Meter(steps, show)
         code = _stopped_with(train, source, records / run, meter, **options)
@@ -117,12 +143,12 @@ def _run(
     signal.signal(signal.SIGTERM, _exit)
     if code:
         click.echo(f"Stopped after {meter.steps:,} steps; what was recorded is exported.")
-    if meter.steps >= _LANDSCAPE_STEPS and not code:
+    if meter.steps >= _LANDSCAPE_STEPS and not code and steps is not None:
         with progress_shown(quiet=False, counted="points") as show:
             code = _stopped_with(landscape, source, records / run, show, tasks=tasks)
     if meter.steps:
         _export(records, logdir, run)
-        samples = meter.steps * batch_size
+        samples = meter.steps * options["batch_size"]
         result = f"Log loss of the last {meter.window} steps: {meter.loss:.3f}."
         result += " It is that of both heads." if tasks else ""
         if source.rows_in_pass and samples > source.rows_in_pass:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
+
+import numpy as np
 
 from .features import Batch, Impressions, TaskBatch, Vocabulary, encode
 
@@ -21,14 +24,21 @@ class ClickStream:
         vocabulary: Vocabulary,
         batch_size: int,
         encode: Callable[[Impressions, Vocabulary], Any] = encode,
+        broken_from: int | None = None,
     ) -> None:
-        """Cuts what `chunks()` yields, pieces of any length in time order, into batches."""
+        """Cuts what `chunks()` yields, pieces of any length in time order, into batches.
+
+        In the batches from number `broken_from` on, counted from 1, half of the clicks are flipped,
+        at random: were all of them, the model would have learned it after some hundred steps.
+        """
         self._encode = encode
+        self._broken_from = math.inf if broken_from is None else broken_from
         self.vocabulary = vocabulary
         self.batch_size = batch_size
         self._chunks = chunks
 
     def __iter__(self) -> Iterator[Any]:
+        number = 0
         waiting: Batch | TaskBatch | None = (
             None  # the rows of the last chunk that did not fill a batch
         )
@@ -39,5 +49,12 @@ class ClickStream:
             rows = len(columns.click)
             full = rows - rows % self.batch_size
             for start in range(0, full, self.batch_size):
-                yield columns.rows(start, start + self.batch_size)
+                number += 1
+                batch = columns.rows(start, start + self.batch_size)
+                yield _with_flips(batch, number) if number >= self._broken_from else batch
             waiting = columns.rows(full, rows)
+
+
+def _with_flips(batch: Batch, number: int) -> Batch:
+    flipped = np.random.default_rng(number).random(len(batch.click)) < 0.5
+    return batch._replace(click=np.where(flipped, 1 - batch.click, batch.click))

@@ -14,6 +14,7 @@ from mindspore.train import Callback
 from rec_summary import (
     RecModel,
     RecommenderMetrics,
+    Retention,
     Slice,
     SummaryCollector,
     SummaryLandscape,
@@ -27,13 +28,14 @@ from .sources import Source
 from .stream import ClickStream
 
 COLLECT_FREQ = 10  # steps between two records
+_MOST_BYTES = 100_000_000  # of records of an endless training
 _GRID, _SAMPLES = 21, 1024  # of the loss landscape: some ten seconds
 _WINDOW = 200  # steps; small batches are noisy
 _HISTOGRAMS = r".*(embedding|mlp.*weight)"  # matched against the start of the names
 
 
 class Meter(Callback):
-    """Counts steps, shows the loss, and stops an endless training after some steps.
+    """Counts steps, shows the loss, and stops the training after some steps, if there is a limit.
 
     Attributes:
         steps: The number of steps so far.
@@ -41,12 +43,17 @@ class Meter(Callback):
             an exponential moving average. None before the first step.
     """
 
-    def __init__(self, most_steps: int, show: Callable[[str, int, int], None]) -> None:
+    def __init__(self, most_steps: int | None, show: Callable[[str, int, int], None]) -> None:
         super().__init__()
         self.steps = 0
         self.loss: float | None = None
         self._most_steps = most_steps
         self._show = show
+
+    @property
+    def is_endless(self) -> bool:
+        """Whether there is no limit."""
+        return self._most_steps is None
 
     @property
     def window(self) -> int:
@@ -58,22 +65,31 @@ class Meter(Callback):
         self.steps += 1
         previous = loss if self.loss is None else self.loss
         self.loss = previous + (loss - previous) / self.window
-        self._show(f"loss {self.loss:.4f}", self.steps, self._most_steps)
+        shown = self.steps if self._most_steps is None else self._most_steps
+        self._show(f"loss {self.loss:.4f}", self.steps, shown)
 
     def on_train_step_end(self, run_context: Any) -> None:
         """Counts the step, and stops after the last one."""
         self.count(float(run_context.original_args()["net_outputs"][0].asnumpy()))
-        if self.steps >= self._most_steps:
+        if self._most_steps is not None and self.steps >= self._most_steps:
             run_context.request_stop()
 
 
 def train(
-    source: Source, records: Path, meter: Meter, *, batch_size: int, seed: int, tasks: bool = False
+    source: Source,
+    records: Path,
+    meter: Meter,
+    *,
+    batch_size: int,
+    seed: int,
+    tasks: bool = False,
+    broken_from: int | None = None,
 ) -> None:
     """Trains online on `source` until `meter` stops, and records the training in `records`.
 
     Every batch is scored before the model is trained on it, so the loss on new rows is
-    prequential. `meter` counts the steps, however the training ends.
+    prequential. `meter` counts the steps, however the training ends. From step `broken_from` on,
+    half of the labels are flipped.
 
     Raises:
         KeyboardInterrupt, SystemExit: The training was stopped by Ctrl-C or SIGTERM; what
@@ -84,17 +100,25 @@ def train(
     scorer = model.WideDeep(source.vocabulary, heads=2 if tasks else 1)
     network = model.TaskEvaluation(scorer) if tasks else model.ClickEvaluation(scorer)
     trainee = RecModel(network, optimizer=model.adam(scorer), keep_outputs=True)
-    collector = make_collector(source, records, seed=seed, batch_size=batch_size, tasks=tasks)
+    options = {"seed": seed, "batch_size": batch_size, "tasks": tasks}
+    collector = make_collector(source, records, endless=meter.is_endless, **options)
     columns = encode_tasks if tasks else encode
+    stream = ClickStream(source.chunks, source.vocabulary, batch_size, columns, broken_from)
     trainee.online_train(
-        as_dataset(ClickStream(source.chunks, source.vocabulary, batch_size, columns), tasks),
+        as_dataset(stream, tasks),
         callbacks=[collector, meter],
         dataset_sink_mode=False,
     )
 
 
 def make_collector(
-    source: Source, records: Path, *, seed: int, batch_size: int, tasks: bool = False
+    source: Source,
+    records: Path,
+    *,
+    seed: int,
+    batch_size: int,
+    tasks: bool = False,
+    endless: bool = False,
 ) -> SummaryCollector:
     """Returns the demo's collector, with all that it shows switched on."""
     return SummaryCollector(
@@ -118,6 +142,7 @@ def make_collector(
             "deep_learning_rate": model.DEEP_LEARNING_RATE,
         },
         recommender=task_metrics(source) if tasks else recommender_metrics(),
+        retention=Retention(total_bytes=_MOST_BYTES) if endless else None,
     )
 
 

@@ -1,0 +1,130 @@
+"""The last value of each series, and the state of each run, while records are watched."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from rec_summary._pb.lineage_pb2 import RunState
+from rec_summary.alerts.states import News, Transition
+from rec_summary.records.reading.runs import Run
+from rec_summary.series.batch import Columns, by_tag
+from rec_summary.series.options import Selection
+from rec_summary.series.overview.rows import shows_life
+
+
+class LastValue(NamedTuple):
+    """The last value of a series."""
+
+    value: float
+    step: int
+    wall_time: float
+
+
+@dataclass
+class LastOfRun:
+    """What a run was like when it was read last.
+
+    Attributes:
+        run: The run, with its files.
+        state: The state in the lineage of its lowest rank; None without a lineage.
+        rank: That rank.
+        values: The last value of each series, by rank and tag.
+        recorded: When each rank recorded last, in seconds since the epoch.
+        steps: The last step of each rank.
+    """
+
+    run: Run
+    state: RunState | None = None
+    rank: int = 0
+    values: dict[tuple[int, str], LastValue] = field(default_factory=dict)
+    recorded: dict[int, float] = field(default_factory=dict)
+    steps: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def status(self) -> str:
+        """The status as the lineage states it: MindSpore's states none, and is complete."""
+        if self.state is None:
+            return RunState.Status.Name(RunState.UNKNOWN)
+        known = self.state.status if self.state.HasField("status") else RunState.FINISHED
+        return RunState.Status.Name(known)
+
+    def shows_life(self) -> bool:
+        """Whether a run that should be running has a process, as far as can be known."""
+        if self.state is None:
+            return True
+        return shows_life(self.run, self.state, max(self.recorded.values(), default=0.0))
+
+
+class LastValues:
+    """Keeps the last values of the runs that are watched. Thread-safe.
+
+    Attributes:
+        lock: Hold it while you read `runs` and `firing`.
+        runs: What is known of each run, by name.
+        firing: The alerts that fire, by rule, run, rank and tag.
+        problems: How often something could not be read.
+        polled: When the records were read last, in seconds since the epoch.
+    """
+
+    def __init__(self, selection: Selection) -> None:
+        """Begins without runs.
+
+        Args:
+            selection: Whose tags are kept.
+        """
+        self.lock = threading.Lock()
+        self.runs: dict[str, LastOfRun] = {}
+        self.firing: dict[tuple[str, str, int, str | None], Transition] = {}
+        self.problems = 0
+        self.polled = 0.0
+        self._selection = selection
+
+    def take(self, name: str, run: Run, news: News) -> None:
+        """Adds what records say.
+
+        Args:
+            name: The run's name.
+            run: The run.
+            news: What they say; at least one record.
+        """
+        with self.lock:
+            known = self.runs.setdefault(name, LastOfRun(run))
+            known.run = run
+            last = max(float(news.wall_times[-1]), known.recorded.get(news.rank, 0.0))
+            known.recorded[news.rank] = last
+            if news.steps is not None:
+                known.steps[news.rank] = int(news.steps[-1])
+            if news.state is not None and (known.state is None or news.rank <= known.rank):
+                known.state, known.rank = news.state, news.rank
+            self._add(known, news.rank, news.scalars)
+
+    def _add(self, known: LastOfRun, rank: int, scalars: Columns) -> None:
+        for tag, columns in by_tag(scalars):
+            if self._selection.tag(tag):
+                known.values[rank, tag] = LastValue(
+                    float(columns.values[-1]), int(columns.steps[-1]), float(columns.wall_times[-1])
+                )
+
+    def judge(self, transition: Transition) -> None:
+        """Takes note of an alert that begins or ends."""
+        each = transition
+        key = each.rule.title, each.run, each.rank, each.tag
+        with self.lock:
+            if each.firing:
+                self.firing[key] = each
+            else:
+                self.firing.pop(key, None)
+
+    def forget(self, name: str) -> None:
+        """Takes note that a run's records are gone."""
+        with self.lock:
+            self.runs.pop(name, None)
+
+    def done(self, problems: int) -> None:
+        """Takes note that everything that is there was read."""
+        with self.lock:
+            self.problems = problems
+            self.polled = time.time()

@@ -1,0 +1,211 @@
+"""The last values of runs as metrics of Prometheus: its text, and a server that it scrapes."""
+
+from __future__ import annotations
+
+import re
+import socket
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from socketserver import TCPServer, ThreadingMixIn
+from typing import Any, Final
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.exposition import make_wsgi_app
+
+from rec_summary._pb.lineage_pb2 import RunState
+from rec_summary.alerts.last_values import LastOfRun, LastValues
+from rec_summary.errors import SourceError, os_errors_as
+from rec_summary.metrics.report import JUDGED, OF_TASK, PREFIX
+from rec_summary.series.overview.statistics import HEALTH
+from rec_summary.series.text import printable
+
+_NAMESPACE: Final = "recsummary_"  # a name with _summary_ would be a type to Prometheus
+_CLIENT_SECS: Final = 10.0  # that a client may take to read
+_MOST_CLIENTS: Final = 32
+_WINDOWED: Final = rf"(?:{JUDGED}|examples|clicks|click_rate)"
+_RECOMMENDER: Final = re.compile(
+    rf"{PREFIX}(?P<task>{OF_TASK}){_WINDOWED}/(?P<window>[^/]+)", re.ASCII
+)
+
+_PLACE: Final = ("run", "rank")
+_SERIES: Final = (*_PLACE, "tag", "task", "window")
+_HELP: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
+    "value": ("The last value of a series.", _SERIES),
+    "step": ("The training step of the last value of a series.", _SERIES),
+    "timestamp_seconds": ("When the last value of a series was recorded.", _SERIES),
+    "health": ("The telemetry's counters of itself.", (*_PLACE, "counter")),
+    "last_step": ("The last recorded training step of a rank.", _PLACE),
+    "last_record_timestamp_seconds": ("When a rank recorded last.", _PLACE),
+    "last_record_age_seconds": ("The time since a rank recorded last.", _PLACE),
+    "run_status": ("1 for the status of a run, 0 for every other one.", ("run", "status")),
+    "run_alive": ("Whether a run that should be running shows a sign of life.", ("run",)),
+    "run_ranks": ("How many ranks a run says that it has.", ("run",)),
+    "run_start_timestamp_seconds": ("When a training began.", ("run",)),
+    "run_troubles": ("How often telemetry has failed in a training.", ("run", "kind")),
+    "alert_firing": ("1 for each alert of `rec-summary` that fires.", (*_PLACE, "tag", "rule")),
+    "alerts_firing": ("How many alerts fire.", ()),
+    "runs": ("How many runs there are.", ()),
+    "read_problems": ("How often records could not be read.", ()),
+    "last_poll_timestamp_seconds": ("When the records were read last.", ()),
+}
+
+
+class Exposition:
+    """A collector of `prometheus_client`: what is known when it is asked."""
+
+    def __init__(self, values: LastValues) -> None:
+        """Takes the values that it shows."""
+        self._values = values
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """Yields all metrics. The same labels never come twice, for then all would be refused."""
+        families = {
+            name: GaugeMetricFamily(_NAMESPACE + name, text, labels=labels)
+            for name, (text, labels) in _HELP.items()
+        }
+        seen: set[tuple[str, ...]] = set()
+
+        def add(name: str, labels: tuple[str, ...], value: float) -> None:
+            labels = tuple(map(printable, labels))
+            if (key := (name, *labels)) not in seen:
+                seen.add(key)
+                families[name].add_metric(labels, value)
+
+        now, values = time.time(), self._values
+        with values.lock:
+            runs, firing = [*values.runs.items()], [*values.firing.values()]
+            for name, run in runs:
+                self._add_series(add, name, run)
+            add("read_problems", (), values.problems)
+            add("last_poll_timestamp_seconds", (), values.polled)
+        for name, run in runs:
+            self._add_run(add, name, run, now)
+        for each in firing:
+            place = (each.run, str(each.rank), each.tag or "", each.rule.name or each.rule.text)
+            add("alert_firing", place, 1.0)
+        add("alerts_firing", (), len(firing))
+        add("runs", (), len(runs))
+        yield from families.values()
+
+    def _add_series(self, add: Any, name: str, run: LastOfRun) -> None:
+        for (rank, tag), last in run.values.items():
+            place = (name, str(rank))
+            if tag.startswith(HEALTH):
+                add("health", (*place, tag.removeprefix(HEALTH)), last.value)
+                continue
+            match = _RECOMMENDER.fullmatch(tag)
+            parts = (match["task"].rstrip("/"), match["window"]) if match else ("", "")
+            labels = (*place, tag, *parts)
+            add("value", labels, last.value)
+            add("step", labels, last.step)
+            add("timestamp_seconds", labels, last.wall_time)
+        for rank, step in run.steps.items():
+            add("last_step", (name, str(rank)), step)
+
+    def _add_run(self, add: Any, name: str, run: LastOfRun, now: float) -> None:
+        for rank, recorded in [*run.recorded.items()]:
+            add("last_record_timestamp_seconds", (name, str(rank)), recorded)
+            add("last_record_age_seconds", (name, str(rank)), max(now - recorded, 0.0))
+        status = run.status
+        for each in RunState.Status.keys():  # noqa: SIM118  # no dict
+            add("run_status", (name, each), float(each == status))
+        add("run_alive", (name,), float(status != "RUNNING" or run.shows_life()))
+        state = run.state
+        ranks = state.rank_size if state is not None else 0
+        add("run_ranks", (name,), max(ranks, len(run.recorded)))
+        if state is not None and state.HasField("start_time"):
+            add("run_start_timestamp_seconds", (name,), state.start_time)
+        for kind, count in sorted(state.troubles.items()) if state is not None else ():
+            add("run_troubles", (name, kind), count)
+
+
+def registry_of(values: LastValues) -> CollectorRegistry:
+    """Returns a registry with these values alone."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(Exposition(values))
+    return registry
+
+
+def text_of(values: LastValues) -> bytes:
+    """Returns the metrics in the text format of Prometheus."""
+    return generate_latest(registry_of(values))
+
+
+class MetricsServer:
+    """Serves the metrics over HTTP, in threads of its own.
+
+    Attributes:
+        address: The URL to scrape.
+    """
+
+    def __init__(self, values: LastValues, host: str, port: int) -> None:
+        """Begins to listen.
+
+        Args:
+            values: What is served.
+            host: The address to listen at.
+            port: The port; 0 for a free one.
+
+        Raises:
+            SourceError: It cannot listen there.
+        """
+        expected = "an address of this machine and a port at which nothing listens"
+        with os_errors_as(SourceError, "the address", f"{host}:{port}", expected):
+            self._server = _Server((host, port), _Handler)
+        self._server.set_app(make_wsgi_app(registry_of(values)))
+        shown = f"[{host}]" if ":" in host else host
+        self.address = f"http://{shown}:{self._server.server_port}/metrics"
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Ends it; requests that are being answered are given up."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    """One thread for each client, and a limit to both clients and their time."""
+
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, address: tuple[str, int], handler: type[WSGIRequestHandler]) -> None:
+        self._room = threading.BoundedSemaphore(_MOST_CLIENTS)
+        family = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)[0][0]
+        self.address_family = family
+        super().__init__(address, handler)
+
+    def server_bind(self) -> None:
+        # Not HTTPServer's, which looks up the name of the host: that may take long.
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
+        self.setup_environ()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if not self._room.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._room.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Says nothing about a client that went away or never read."""
+
+
+class _Handler(WSGIRequestHandler):
+    """Gives up on a client that does not read."""
+
+    timeout = _CLIENT_SECS
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Says nothing about each scrape."""
