@@ -43,7 +43,7 @@ def test_every_command_has_the_common_options(name: str) -> None:
     found = options(name)
     for option in ("--debug", "--quiet", "-q", "--verbose", "-v"):
         assert option in found
-    if name not in ("view", "serve"):  # their results are pages
+    if name not in ("view", "serve", "metrics"):  # pages, and the text of Prometheus
         assert found["--json"].is_flag
     for option, each in found.items():
         assert each.help, option
