@@ -32,6 +32,7 @@ Examples:
 
 
 _FIRST_METRICS = 3  # in front of the parameters in which runs differ
+_PIPED = 80  # characters, that decide how many columns there are where it is not a terminal
 _LISTED = 8  # columns that do not fit
 
 
@@ -185,7 +186,8 @@ def _print_table(answer: _Answer, *, wide: bool, quiet: bool) -> None:
         for name in names
         if name not in hidden
     ]
-    left_out = print_table(columns, wide=wide)
+    piped = None if answer.chosen else _PIPED
+    left_out = print_table(columns, wide=wide, piped=piped)
     if left_out and not quiet:
         count, listed = count_of(len(left_out), "more column"), ", ".join(left_out[:_LISTED])
         more = ", …" if len(left_out) > _LISTED else ""

@@ -120,10 +120,23 @@ class Column(NamedTuple):
     cells: Sequence[str | Text]
 
 
-def print_table(columns: Sequence[Column], *, wide: bool = False) -> list[str]:
-    """Prints a table that fits the terminal; returns the names of columns that do not fit."""
-    out = console(wide=wide)
+def print_table(
+    columns: Sequence[Column], *, wide: bool = False, piped: int | None = None
+) -> list[str]:
+    """Prints a table that fits the terminal; returns the names of columns that do not fit.
+
+    Args:
+        columns: The columns, the most important first.
+        wide: Whether there is room for all.
+        piped: Where it is not a terminal, only the columns that so many characters have room for.
+            They are not cut, so that whoever searches the lines finds whole names. None for all.
+    """
+    out, missing = console(wide=wide), list[str]()
+    if piped is not None and not wide and not sys.stdout.isatty():
+        _, missing = fitted_table(columns, piped)
+        columns = columns[: len(columns) - len(missing)]
     table, left_out = fitted_table(columns, out.size.width)
+    left_out += missing
     out.print(table)
     return left_out
 

@@ -18,6 +18,7 @@ from rec_summary.cli.output import (
     middle_cut,
     one_line,
     print_json,
+    print_table,
     progress_shown,
     reading_progress,
 )
@@ -97,3 +98,17 @@ def test_a_name_is_cut_in_the_middle(text: str, width: int) -> None:
 
 def test_both_ends_of_a_name_stay() -> None:
     assert middle_cut("beginning/end", 8) == "begi…end"
+
+
+def test_a_pipe_has_the_columns_of_80_characters_and_whole_names(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    name = "x" * 90
+    columns = [Column("run", False, [name]), *(Column(f"m{i}", True, ["0.5"]) for i in range(40))]
+    left_out = print_table(columns, piped=80)
+    head, row = capsys.readouterr().out.splitlines()
+    assert name in row
+    assert 1 <= len(left_out) < 40
+    assert head.split() == ["run", *(f"m{i}" for i in range(40 - len(left_out)))]
+    assert print_table(columns) == print_table(columns, piped=80, wide=True) == []
+    assert capsys.readouterr().out.count("m39") == 2

@@ -33,6 +33,10 @@ _OF_TASK: Final = (PREDICTIONS, LABELS, WEIGHTS, USERS, LISTS, MASK)
 _OF_OUTPUTS: Final = (PREDICTIONS, LABELS, WEIGHTS, MASK)
 _SMALL: Final = 1 << 14  # bytes of a Tensor; reading a larger one in place is faster than a copy
 
+_LOSS_ALONE: Final = (
+    ", the loss alone: let the network return (loss, prediction, ...), and train with "
+    "RecModel(..., keep_outputs=True) or TrainStep"
+)
 _NO_BATCH: Final = (
     "; this training passes no batches to callbacks, as data sink and the RecModel of mindspore_rec"
     " do not: train with rec_summary.RecModel without data sink, or put the values out by a"
@@ -313,7 +317,7 @@ def _at(parts: tuple[Any, ...], index: int, what: str) -> Any:
     if not -len(parts) <= index < len(parts):
         expected = f"a position among the {len(parts)} {what}"
         if what.startswith("outputs"):
-            expected += "; RecModel(..., keep_outputs=True) makes it return all of the network's"
+            expected += _LOSS_ALONE if len(parts) < 2 else ""
         elif not parts:
             expected += _NO_BATCH
         raise ValueError(three_part("a position", index, expected))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from mindspore import Tensor, nn, ops
@@ -12,6 +12,8 @@ from mindspore import Tensor, nn, ops
 from rec_summary.metrics.tables.row_norms import sample_rows
 from rec_summary.records.failures import Troubles
 from rec_summary.training.tensors import Array, as_array, is_on_cpu
+
+_LAYERS: Final = "mindspore.nn.layer."
 
 
 @dataclass(frozen=True)
@@ -43,8 +45,31 @@ def network_parameters(network: nn.Cell) -> list[Any]:
     return [each for each in network.get_parameters() if id(each) not in state - trained]
 
 
+def layer_weights(network: nn.Cell) -> set[int]:
+    """Returns the ids (of `id`) of the parameters that are no tables, by the layer that owns them.
+
+    These are the parameters of MindSpore's own layers, such as `nn.Dense`, apart from its layers of
+    embeddings. What a layer of the user owns may be a table: nothing says what it is used for.
+    """
+    return {
+        id(parameter)
+        for _, cell in network.cells_and_names()
+        for _, parameter in cell.parameters_and_names(expand=False)
+        if _kind_of_layer(cell) not in ("", "embedding")
+    }
+
+
+def _kind_of_layer(cell: nn.Cell) -> str:
+    """Returns the module of MindSpore's layer that a cell is; "" for a layer of the user."""
+    modules = (kind.__module__ for kind in type(cell).__mro__)
+    return next((each[len(_LAYERS) :] for each in modules if each.startswith(_LAYERS)), "")
+
+
 def find_tables(
-    names: Iterable[str], parameters: Iterable[Any], troubles: Troubles
+    names: Iterable[str],
+    parameters: Iterable[Any],
+    troubles: Troubles,
+    others: Container[int] = (),
 ) -> dict[str, Table]:
     """Returns the tables of these names.
 
@@ -55,20 +80,22 @@ def find_tables(
         names: The names.
         parameters: The parameters of the network; see `network_parameters`.
         troubles: Receives each name without a parameter, or with several.
+        others: The ids of parameters that are tables by their full name only; see `layer_weights`.
     """
     known = {str(each.name): each for each in parameters}
+    tables = {full: p for full, p in known.items() if _is_matrix(p) and id(p) not in others}
     found = {}
     for name in names:
         # A training step puts a prefix before names: "network.item_embedding.embedding_table".
-        begun = [p for full, p in known.items() if full.startswith(f"{name}.")]
-        within = [p for full, p in known.items() if f".{name}." in f"{full}."]
-        fitting = [known[name]] if name in known else _matrices(begun) or _matrices(within)
+        begun = [p for full, p in tables.items() if full.startswith(f"{name}.")]
+        within = [p for full, p in tables.items() if f".{name}." in f"{full}."]
+        fitting = [known[name]] if name in known else begun or within
         if len(fitting) != 1:
-            tables = ", ".join(full for full, p in known.items() if len(p.shape) == 2)
             what = f"{len(fitting) or 'no'} tables have the name {name!r}"
             troubles.report(
                 "recommender metrics: tables",
-                f"{what}; its ids are counted, its rows are not sampled. The tables are: {tables}",
+                f"{what}; its ids are counted, its rows are not sampled. The tables are: "
+                f"{', '.join(tables) or 'there are none'}",
             )
             found[name] = Table(None, None)
             continue
@@ -131,8 +158,8 @@ class RowSampler:
         return values.reshape(len(rows), -1)
 
 
-def _matrices(parameters: list[Any]) -> list[Any]:
-    return [each for each in parameters if len(each.shape) == 2 or _is_map(each)]
+def _is_matrix(parameter: Any) -> bool:
+    return len(parameter.shape) == 2 or _is_map(parameter)
 
 
 def _is_map(parameter: Any) -> bool:

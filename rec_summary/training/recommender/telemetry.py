@@ -17,7 +17,12 @@ from rec_summary.training.recommender import inputs
 from rec_summary.training.recommender.aggregator import AggregateTask, Aggregator, ReportRequest
 from rec_summary.training.recommender.config import RecommenderMetrics
 from rec_summary.training.recommender.inputs import Batch, Reader, Roles, column_names
-from rec_summary.training.recommender.tables import RowSampler, find_tables, network_parameters
+from rec_summary.training.recommender.tables import (
+    RowSampler,
+    find_tables,
+    layer_weights,
+    network_parameters,
+)
 from rec_summary.training.recorder import Recorder
 from rec_summary.training.step_view import StepView
 from rec_summary.training.tensors import Array, is_on_cpu
@@ -77,7 +82,8 @@ class RecommenderTelemetry:
         network = view.network
         parameters = network_parameters(network) if network is not None else []
         if self._aggregator is None:
-            tables = find_tables(self._options.ids, parameters, self._troubles)
+            others = layer_weights(network) if network is not None else set()
+            tables = find_tables(self._options.ids, parameters, self._troubles, others)
             self._sampler = RowSampler(tables, self._options.sampled_rows, self._troubles)
             self._aggregator = Aggregator(
                 self._options,

@@ -12,7 +12,12 @@ from mindspore import dtype as mstype
 from mindspore.experimental import MapParameter
 
 from rec_summary.records.failures import Troubles
-from rec_summary.training.recommender.tables import RowSampler, find_tables, network_parameters
+from rec_summary.training.recommender.tables import (
+    RowSampler,
+    find_tables,
+    layer_weights,
+    network_parameters,
+)
 
 
 class Model(nn.Cell):
@@ -62,6 +67,29 @@ def test_the_moments_of_an_optimizer_are_no_tables() -> None:
         "item": "optimizer_d.network.item.embedding_table",
         "item_bias": "optimizer_w.network.item_bias",
     }
+
+
+def test_weights_of_layers_are_tables_by_their_full_name_only(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Tower(nn.Cell):
+        def __init__(self) -> None:
+            super().__init__()
+            self.item = nn.SequentialCell(nn.Embedding(30, 4), nn.Dense(4, 1), nn.LayerNorm((4,)))
+            self.wide = Parameter(Tensor(np.zeros((2000, 1), np.float32)), name="wide")
+
+    network, troubles = Tower(), Troubles()
+    every, others = network_parameters(network), layer_weights(network)
+    found = find_tables(["item", "wide", "item.1.weight"], every, troubles, others)
+    assert troubles.counts == {}
+    assert {name: table.parameter.shape for name, table in found.items()} == {
+        "item": (30, 4),
+        "wide": (2000, 1),
+        "item.1.weight": (1, 4),
+    }
+    caplog.clear()
+    find_tables(["user"], every, troubles, others)
+    assert "The tables are: wide, item.0.embedding_table (" in caplog.text
 
 
 def test_a_name_that_none_has_is_reported() -> None:

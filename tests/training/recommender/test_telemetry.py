@@ -403,6 +403,12 @@ def test_what_cannot_be_read_costs_nothing_else(tmp_path) -> None:
     }
 
 
+def test_a_wrong_position_among_several_outputs_names_how_many_there_are(tmp_path, caplog) -> None:
+    train(tmp_path, RecommenderMetrics(predictions=7, labels=2))
+    assert "a position among the 3 outputs of the training network" in caplog.text
+    assert "keep_outputs" not in caplog.text
+
+
 def test_the_loss_alone_is_not_enough_and_it_says_what_is(tmp_path, caplog) -> None:
     network = Scorer()
     step = nn.TrainOneStepCell(_Loss(network), nn.SGD(network.trainable_params(), 0.1))
