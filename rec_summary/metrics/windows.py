@@ -169,8 +169,8 @@ class Window(State, Generic[StateT]):
         """Returns the state in which the example at `place` in the stream is counted."""
         number = place // self._size
         if number not in self._buckets:
-            for state in self._buckets.values():
-                state.seal()
+            if self._buckets:
+                self._buckets[max(self._buckets)].seal()  # the others are
             self._buckets[number] = self._empty.copy()
         return self._buckets[number]
 

@@ -135,6 +135,7 @@ class ScoreOrder(Scalable):
         self._weights: Floats = np.zeros((2, 0))  # of non-clicks and clicks
         self._examples: list[OrderBatch] = []
         self._seen = 0  # examples since cells became one
+        self._closing = False  # whether cells become one before anything else is done
         self._merged: list[tuple[Codes, Floats]] = []  # cells of other states
 
     def update(self, scores: Any, labels: Any, weights: Any = None) -> None:
@@ -152,6 +153,8 @@ class ScoreOrder(Scalable):
 
     def count(self, batch: OrderBatch) -> None:
         """Counts a prepared batch and keeps its arrays."""
+        if self._closing:
+            self._reduce()
         start, size = 0, len(batch.keys)
         while start < size:
             part = batch.cut(slice(start, start + _BATCH * self.cells - self._seen))
@@ -219,10 +222,11 @@ class ScoreOrder(Scalable):
         self._weights = on_weight_grid(self._weights * factor)
 
     def seal(self) -> None:
-        """Makes neighbours one cell, if there are too many cells."""
-        if self._examples or self._merged or len(self._codes) > self.cells:
-            self._reduce()
-        self._seen = 0
+        """Makes neighbours one cell, if there are too many cells, as soon as anybody reads them.
+
+        Most buckets of a window are dropped before that, and their examples are never sorted.
+        """
+        self._closing = True
 
     def arrays(self) -> dict[str, Array]:
         """Returns the setting, ``seen``, and codes and weights of the cells."""
@@ -262,6 +266,8 @@ class ScoreOrder(Scalable):
 
     def _add(self, other: ScoreOrder) -> None:
         other._compact()
+        if self._closing:
+            self._reduce()
         self._merged.append((other._codes, other._weights))
         self._seen = min(self._seen + other._seen, _BATCH * self.cells - 1)
         # Each state alone has room for its cells; together they are cut as seldom as examples.
@@ -270,9 +276,10 @@ class ScoreOrder(Scalable):
 
     def _compact(self) -> None:
         """Sorts the examples and the cells of other states into the cells; nothing is lost."""
-        if not self._examples and not self._merged:
-            return
-        self._keep(*self._sorted())
+        if self._closing:
+            self._reduce()
+        elif self._examples or self._merged:
+            self._keep(*self._sorted())
 
     def _keep(self, codes: Codes, weights: Floats) -> None:
         """Replaces the cells by these, of which equal ones become one."""
@@ -301,7 +308,7 @@ class ScoreOrder(Scalable):
 
     def _reduce(self) -> None:
         """Makes neighbours one cell, if there are too many cells."""
-        self._seen = 0
+        self._seen, self._closing = 0, False
         if not self._examples and not self._merged and len(self._codes) <= self.cells:
             return
         codes, weights = self._sorted()
