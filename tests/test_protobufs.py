@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from rec_summary._pb.lineage_pb2 import LineageEvent
+from rec_summary._pb.summary_pb2 import Event
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -115,3 +118,9 @@ def test_every_field_has_mindspores_number_and_type(name):
             theirs_values = {value.name: value.number for value in enum.values}
             ours_values = ours_file.enum_types_by_name[enum.name].values
             assert {value.name: value.number for value in ours_values} == theirs_values
+
+
+def test_the_head_of_a_compacted_lineage_file_is_nothing_else() -> None:
+    """It is written and read as a summary event: no field of a lineage event has its number."""
+    ours = {field.number for field in LineageEvent.DESCRIPTOR.fields}
+    assert Event.DESCRIPTOR.fields_by_name["compaction"].number not in ours
