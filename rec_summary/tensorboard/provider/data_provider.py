@@ -211,9 +211,7 @@ class RecordDataProvider(provider.DataProvider):  # type: ignore[misc]
             NotFoundError: There is no such blob, or not any more.
         """
         run_name, plugin_name, tag, step, number = _parsed(blob_key)
-        for run in self._index.served():
-            if run.name != run_name:
-                continue
+        for run in self._index.served([run_name]):
             with run.lock:
                 series = run.one(plugin_name, tag)
                 place = series.at(step) if isinstance(series, StoredSeries) else None
@@ -234,9 +232,7 @@ class RecordDataProvider(provider.DataProvider):  # type: ignore[misc]
         runs = None if wanted is None else wanted.runs
         tags = None if wanted is None else wanted.tags
         found: _Found = {}
-        for run in self._index.served():
-            if runs is not None and run.name not in runs:
-                continue
+        for run in self._index.served(runs):
             with run.lock:
                 for tag, series in run.series(plugin_name, data_class):
                     if tags is None or tag in tags:

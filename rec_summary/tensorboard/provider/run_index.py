@@ -8,7 +8,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -188,10 +188,18 @@ class RunIndex:
         if self._thread.is_alive():
             self._thread.join()
 
-    def served(self) -> list[ServedRun]:
-        """Returns the TensorBoard runs that have values."""
-        found = [list(each.served.values()) for each in list(self._shown.values())]
-        return [run for runs in found for run in runs if run.started is not None]
+    def served(self, names: Container[str] | None = None) -> list[ServedRun]:
+        """Returns the TensorBoard runs that have values.
+
+        Args:
+            names: Only runs with these names; None means all.
+        """
+        return [
+            run
+            for each in list(self._shown.values())  # another thread adds to them
+            for name, run in tuple(each.served.items())
+            if (names is None or name in names) and run.started is not None
+        ]
 
     def recorded(self) -> list[ServedRuns]:
         """Returns the recorded runs, each with its TensorBoard runs."""
