@@ -336,6 +336,8 @@ class RankMetrics:
                 self._throughput.add_events(part, now)
 
     def _count_delays(self, steps: Steps) -> None:
+        if inputs.LABEL_TIMES not in self._roles.of:
+            return  # event times have been read, and reported, for their age
         events, labels = (
             self._times(role, steps) for role in (inputs.EVENT_TIMES, inputs.LABEL_TIMES)
         )
