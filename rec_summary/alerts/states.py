@@ -27,6 +27,7 @@ import numpy.typing as npt
 from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary.alerts.rules import COMPARISONS, Change, Compare, NotFinite, Rule, Silence, float32
 from rec_summary.alerts.windows import Window
+from rec_summary.records.control import ALERTS
 from rec_summary.series.batch import Columns, Floats, Integers, concatenated, rows_of
 
 _AFTER_END_SECS: Final = 60.0  # other ranks' last records may be a little younger than the end
@@ -357,7 +358,7 @@ class Engine:
                 is_about = (
                     tag is None if pattern is None else tag is not None and pattern.matches(tag)
                 )
-                if not is_about:
+                if not is_about or (tag or "").startswith(ALERTS):
                     continue
                 self._matched.add(rule)
                 if isinstance(rule.condition, Silence):

@@ -15,7 +15,7 @@ from typing import Final, NoReturn
 
 import click
 
-from rec_summary.cli.control import control
+from rec_summary.cli.control import control, note
 from rec_summary.cli.export import export
 from rec_summary.cli.inspect import inspect
 from rec_summary.cli.landscape import landscape
@@ -102,6 +102,7 @@ for _command in (
     repair,
     compact,
     control,
+    note,
     metrics,
 ):
     cli.add_command(_command)

@@ -38,6 +38,7 @@ rank has refused it, or has not answered; 2 a mistake in the arguments.
 _SPAN: Final = re.compile(r"([1-9]\d{0,14})\s*steps?", re.ASCII)
 _MARGIN_SECS: Final = 4.0  # until the last rank has read the file
 _POLL_SECS: Final = 0.1
+LONGEST_NOTE: Final = 1000
 
 
 def _span(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
@@ -138,7 +139,7 @@ def control(
     and by whom is in its lineage. A training that is started again begins with the settings of
     its code.
     """
-    run, known = _run_of(source)
+    run, known = run_of(source)
     actions = [name for name in ("checkpoint", "flush", "stop", "reset") if chosen.pop(name)]
     settings = {name: value for name, value in chosen.items() if value is not None}
     if not (settings or lineage or actions):
@@ -148,15 +149,60 @@ def control(
         return
     if steps is not None and not settings:
         raise click.UsageError("--for needs a setting, such as --collect-freq.")
-    state = _training(run, known)
-    request = _request(
+    state = training_of(run, known)
+    request = request_to(
         run, state, settings=settings, lineage=lineage, actions=tuple(actions), steps=steps
     )
     answers = _asked(run, state, request, wait)
     _print_answers(request, answers, state, wait, as_json=as_json, quiet=quiet)
 
 
-def _run_of(source: str) -> tuple[Run, Lineage]:
+NOTE_EXAMPLES: Final = """\b
+Examples:
+  rec-summary note records "learning rate halved after the outage"
+  rec-summary note records "the new catalogue is live" --at 120000
+  rec-summary note records "an outage of the click log" --at 2026-11-01T12:00
+"""
+
+
+@click.command(cls=RecordsCommand, epilog=NOTE_EXAMPLES)
+@click.argument("source", metavar="RUN", type=click.Path())
+@click.argument("text")
+@click.option(
+    "--at", metavar="WHEN", help=f"What it is about: {options.WHEN}.  [default: the next step]"
+)
+@options.option(
+    "--wait",
+    metavar="SECS",
+    type=click.FloatRange(0),
+    default=30.0,
+    help="How long to wait until it is recorded.",
+)
+@options.as_json()
+def note(source: str, text: str, at: str | None, wait: float, as_json: bool, quiet: bool) -> None:
+    """Write a note into the lineage of a running training.
+
+    TensorBoard shows it in its Text dashboard, with its author and step; `control --show` lists it.
+    """
+    from rec_summary.series.options import read_since
+    from rec_summary.series.text import utc
+
+    step = None
+    if at is not None:
+        moment = read_since(at, time.time())
+        step = moment.step
+        text = text if step is not None else f"{utc(moment.wall_time)}: {text}"
+    if not text.strip() or len(text) > LONGEST_NOTE:
+        raise click.UsageError(f"A note has from 1 to {LONGEST_NOTE:,} characters.")
+    run, known = run_of(source)
+    state = training_of(run, known)
+    request = request_to(run, state, note=text, note_step=step)
+    _print_answers(
+        request, _asked(run, state, request, wait), state, wait, as_json=as_json, quiet=quiet
+    )
+
+
+def run_of(source: str) -> tuple[Run, Lineage]:
     """Returns the only run of a local source, and its lineage."""
     from rec_summary.errors import three_part
     from rec_summary.records.remote import Url
@@ -175,7 +221,7 @@ def _run_of(source: str) -> tuple[Run, Lineage]:
     return runs[0], lineage_of(runs[0], Report())
 
 
-def _training(run: Run, known: Lineage) -> RunState:
+def training_of(run: Run, known: Lineage) -> RunState:
     """Returns the state of a training that can be asked for something."""
     from rec_summary._pb.lineage_pb2 import RunState
     from rec_summary.errors import SourceError, three_part, verbatim
@@ -198,7 +244,15 @@ def _training(run: Run, known: Lineage) -> RunState:
     return state
 
 
-def _request(run: Run, state: RunState, **what: Any) -> Request:
+def request_to(run: Run, state: RunState, author: str | None = None, **what: Any) -> Request:
+    """Returns a request to a training, at the same step on all ranks.
+
+    Args:
+        run: The run.
+        state: The state of the training.
+        author: Who makes it; None for the user of this process.
+        what: What it asks for.
+    """
     from rec_summary.records.control import Request, new_identity
     from rec_summary.records.format.names import this_host
     from rec_summary.series.overview.position import positions
@@ -218,7 +272,7 @@ def _request(run: Run, state: RunState, **what: Any) -> Request:
                 "at different steps",
                 err=True,
             )
-    author = f"{_user()}@{this_host()}"[:200]
+    author = (author or f"{_user()}@{this_host()}")[:200]
     return Request(id=new_identity(), author=author, time=time.time(), at_step=at_step, **what)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import sys
 import time
@@ -92,6 +93,12 @@ _PATIENCE_SECS: Final = 10.0  # for commands that still have to run after Ctrl-C
     default=60.0,
     help="Kill CMD if it takes longer.",
 )
+@click.option(
+    "--record",
+    is_flag=True,
+    help="Write alerts into the records of the running training: a note, and alerts/RULE, 0 or 1.",
+)
+@click.option("--stop-run", is_flag=True, help="End a training in good order when an alert fires.")
 @options.interval
 def watch(source: str, **chosen: Any) -> None:
     """Raise alerts from records while they are written.
@@ -132,7 +139,7 @@ def _watch(
         beginning = _beginning(since, everything=once or history)
         if once:
             choose_runs(source, runs)  # an error if there are none
-        deliver = stack.enter_context(_delivering(stop, once=once, **sinks))
+        deliver = stack.enter_context(_delivering(source, stop, once=once, **sinks))
         if not quiet and not once:
             names = ", ".join(one_line(rule.title) for rule in gathered)
             click.echo(f"Watching {one_line(source)} for: {names}; Ctrl-C to stop.", err=True)
@@ -175,12 +182,15 @@ def _beginning(since: str | None, *, everything: bool) -> Since | None:
 
 @contextlib.contextmanager
 def _delivering(
+    source: str,
     stop: threading.Event,
     *,
     once: bool,
     log: str | None,
     command: str | None,
     exec_timeout: float,
+    record: bool,
+    stop_run: bool,
 ) -> Iterator[Callable[[Transition], None]]:
     """Gives what passes alerts to the log and the command; waits for the command at the end."""
     from rec_summary.alerts.delivery import AlertLog, Command
@@ -190,6 +200,9 @@ def _delivering(
         if log is not None:
             file = stack.enter_context(contextlib.closing(AlertLog(log, _complain)))
             sinks.append(file.write)
+        if record or stop_run:
+            _check_local(source)
+            sinks.append(functools.partial(_tell, source, record=record, stop_run=stop_run))
         runner = None
         if command is not None:
             runner = Command(command, _complain, exec_timeout, stop=stop if once else None)
@@ -205,6 +218,46 @@ def _delivering(
             left = runner.wait(stop.is_set if once else lambda: time.monotonic() >= end)
             if left:
                 _complain(f"the command did not run for {count_of(left, 'alert')}")
+
+
+def _check_local(source: str) -> None:
+    from rec_summary.errors import three_part
+    from rec_summary.records.remote import Url
+    from rec_summary.series.options import ArgumentError
+
+    if isinstance(source, Url):
+        expected = "a local directory, for --record and --stop-run"
+        raise ArgumentError(three_part("SRC", str(source), expected))
+
+
+def _tell(source: str, transition: Transition, *, record: bool, stop_run: bool) -> None:
+    """Asks a running training to record an alert, or to end."""
+    from rec_summary.alerts.delivery import sentence
+    from rec_summary.cli.control import LONGEST_NOTE, request_to, training_of
+    from rec_summary.errors import RecSummaryError
+    from rec_summary.records.control import add_request
+    from rec_summary.records.reading.runs import find_runs
+    from rec_summary.series.lineage import lineage_of
+    from rec_summary.series.report import Report
+    from rec_summary.series.text import valid
+
+    title = transition.rule.title
+    what: dict[str, Any] = {}
+    if record:
+        alerts = {valid(title)[:200]: int(transition.firing)}
+        what = {"note": sentence(transition)[:LONGEST_NOTE], "alerts": alerts}
+    if stop_run and transition.firing:
+        what["actions"] = ("stop",)
+    if not what:
+        return
+    try:
+        for run in find_runs(source):
+            if valid(run.name) == transition.run:
+                state = training_of(run, lineage_of(run, Report()))
+                author = f"rec-summary watch: {valid(title)}"
+                add_request(run.path, request_to(run, state, author, **what))
+    except (RecSummaryError, OSError, ValueError) as error:
+        _complain(f"the training cannot be told of the alert {title}: {error}")
 
 
 def _print(transition: Transition, stop: threading.Event, *, as_json: bool) -> None:

@@ -103,6 +103,7 @@ def test_a_source_that_is_not_there_is_no_traceback(name: str, tmp_path: Path) -
         "watch": ["--once"],
         "control": ["--show"],
         "metrics": ["--once"],
+        "note": ["words"],
     }
     if name == "landscape":
         pytest.importorskip("mindspore")

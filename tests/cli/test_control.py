@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 
 from rec_summary._pb import lineage_pb2
-from rec_summary.records.control import NAME
+from rec_summary.records.control import LOCK_NAME, NAME
+from rec_summary.records.format.names import Kind
 from rec_summary.records.writing.run_writer import RunWriter
 from rec_summary.records.writing.task import MessageRecord
 from tests.support import command, record_dirs
 from tests.support.ports import unused_port
 from tests.support.programs import PROGRAMS
-from tests.support.training_records import histograms, lineage, scalars, statuses
+from tests.support.training_records import histograms, lineage, messages, scalars, statuses
 from tests.support.waiting import PATIENCE_SECS, eventually
 
 PROGRAM = PROGRAMS / "endless_training.py"
@@ -171,3 +172,61 @@ def test_what_cannot_be_asked_is_said_before(tmp_path: Path) -> None:
     assert other.returncode == 1
     assert "SummaryCollector(control=True)" in command.flat(other.stderr)
     assert not (one / NAME).exists()
+
+
+def test_notes_and_alerts_are_written_into_the_run(training: Any) -> None:
+    folder, process = training()
+    done = command.run("note", folder, "the rate is\nhalved", "--wait", str(PATIENCE_SECS))
+    assert done.returncode == 0, done.stderr
+    about = ["--at", "7", "--wait", str(PATIENCE_SECS), "--json"]
+    done = command.run("note", folder, "an outage", *about)
+    assert done.returncode == 0, done.stderr
+    first, second = lineage(folder, "note")
+    assert (first.kind, first.text) == ("note", "the rate is\nhalved")
+    events = messages(folder, Kind.LINEAGE, lineage_pb2.LineageEvent)
+    assert [each.step for each in events if each.WhichOneof("what") == "note"][1] == 7
+    assert second.author
+    rules = ["--rule", "low: loss > -1", "--record", "--stop-run", "--interval", "0.1"]
+    watching = command.start("watch", folder, *rules)
+    assert ended(process).startswith("ended")
+    told = lineage(folder, "note")[2]
+    assert told.author == "rec-summary watch: low"
+    assert "firing: run: low (loss > -1)" in told.text.lower()
+    assert set(scalars(folder, "alerts/low").values()) == {1}
+    assert statuses(folder)[-1] == "STOPPED"
+    watching.terminate()
+    watching.communicate(timeout=PATIENCE_SECS)
+
+
+def test_a_training_that_dies_before_it_applies_a_request(training: Any) -> None:
+    folder, process = training("25")
+    eventually(lambda: max(scalars(folder, "loss/auto"), default=0), lambda step: step >= 20)
+    asking = command.start("control", folder, "--reset", "--wait", str(PATIENCE_SECS))
+    eventually((folder / NAME).exists)  # no step applies it: there is no more data
+    process.kill()
+    process.communicate()
+    _, err = asking.communicate(timeout=PATIENCE_SECS)
+    assert asking.returncode == 1
+    assert "has not answered" in err
+    again = command.run("control", folder, "--stop")
+    assert again.returncode == 1
+    assert "killed: its process" in command.flat(again.stderr)
+    assert notes(folder) == []
+
+
+def test_a_directory_that_cannot_be_written_to_is_an_error(tmp_path: Path) -> None:
+    written(tmp_path, settings={"collect_freq": "10"}, host="elsewhere", pid=1)
+    (tmp_path / LOCK_NAME).mkdir()  # root may write everywhere
+    done = command.run("control", tmp_path, "--stop")
+    assert done.returncode == 1
+    text = command.flat(done.stderr)
+    assert "Expected: a record directory in which this user may write" in text
+    assert not (tmp_path / NAME).exists()
+
+
+def test_a_note_needs_a_training_and_words(tmp_path: Path) -> None:
+    written(tmp_path)
+    assert command.run("note", tmp_path, " ").returncode == 2
+    assert command.run("note", tmp_path, "x" * 1001).returncode == 2
+    assert command.run("note", tmp_path, "x", "--at", "noon").returncode == 2
+    assert command.run("note", tmp_path, "x").returncode == 1

@@ -21,7 +21,7 @@ from rec_summary.checks import (
     check_seconds,
     check_type,
 )
-from rec_summary.records.control import Request
+from rec_summary.records.control import ALERTS, Request
 from rec_summary.records.failures import Troubles
 from rec_summary.records.writing.background import DEFAULT_FLUSH_SECS
 from rec_summary.records.writing.retention import Retention
@@ -64,6 +64,7 @@ from rec_summary.training.run_directory import (
 )
 from rec_summary.training.signals import InterruptSignals, end_waits
 from rec_summary.training.step_view import StepView
+from rec_summary.values.summary import ScalarValue
 
 logger = logging.getLogger("rec_summary.training")
 
@@ -451,6 +452,10 @@ class SummaryCollector(Callback):
     def _do(self, request: Request, view: StepView, run: TrainRun) -> None:
         if request.lineage:
             self._write_lineage(custom_lineage(request.lineage))
+        if request.alerts:
+            states = [ScalarValue(ALERTS + name, float(on)) for name, on in request.alerts.items()]
+            step = run.totals.step
+            self._recorder.write(StepRecord(step, time.time(), states, self._troubles))
         if "checkpoint" in request.actions:
             save_checkpoint(view.network, self.summary_dir, self._rank, run.totals.step)
         if "stop" in request.actions:

@@ -28,6 +28,7 @@ from rec_summary.records.files import make_directory
 from rec_summary.training.collector.options import CollectorOptions, HistogramChoice
 from rec_summary.training.lineage.custom import check_custom_lineage
 
+NOTE: Final = "note"
 CONTROL: Final = "control"
 """The kind of a note that says what was changed from outside."""
 
@@ -141,6 +142,10 @@ class Applied:
         if request is not None:
             event.note.author = request.author
             event.note.request = request.id
+            if request.note and self.why_not is None:
+                event.note.kind = NOTE
+                if request.note_step is not None:
+                    event.step = request.note_step
         return event
 
 
@@ -260,6 +265,7 @@ class Control:
             until = _until(request, step)
             parts = [settings if until == math.inf else f"until step {until:.0f}: {settings}"]
         parts += [f"lineage {name}={value}" for name, value in request.lineage.items()]
+        parts += [request.note] if request.note else []
         text = "; ".join([*parts, *request.actions])
         late = step - request.at_step if request.at_step is not None else 0
         return text if late <= 0 else f"{text} ({late} steps late: it was meant for all ranks)"
