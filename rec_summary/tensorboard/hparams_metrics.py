@@ -53,7 +53,8 @@ def chosen_metrics(infos: Iterable[Any], recorded: Container[str] | None = None)
             others.append(each)
     if not ranked:
         return every
-    order = sorted(ranked)
+    # `lineage` means the one of all examples, too, where it is asked for `auc`.
+    order = sorted(ranked, key=lambda each: (each[0], not each[1].endswith("/lifetime"), each))
     losses = [each for each in order if each[0] == LOSS_RANK]
     first = dict.fromkeys([*order[:1], *losses[:1], *order])
     return [each for metric in first for each in ranked[metric]] + others

@@ -134,9 +134,9 @@ def test_hparams_has_the_metrics_that_matter() -> None:
     chosen = [(each.name.group + "/" + each.name.tag).lstrip("/") for each in chosen_metrics(every)]
     # The page shows the first five.
     assert chosen == [
-        "recommender/auc/last_10000",
-        "loss/auto",
         "recommender/auc/lifetime",
+        "loss/auto",
+        "recommender/auc/last_10000",
         "eval/auc",
         "eval/auc",
         "eval/mae",
