@@ -218,10 +218,10 @@ def test_a_disk_smaller_than_the_budget_is_the_budget(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     disk = os.statvfs(tmp_path)
-    size = disk.f_frsize * 1000
+    size = 4096 * 1000
 
     def small(path: str) -> os.statvfs_result:
-        return os.statvfs_result((disk.f_bsize, disk.f_frsize, 1000, 900, 900, *disk[5:]))
+        return os.statvfs_result((4096, 4096, 1000, 900, 900, *disk[5:]))
 
     monkeypatch.setattr(os, "statvfs", small)
     budget = 1000 * size
