@@ -21,15 +21,7 @@ from msgspec import Struct
 
 from rec_summary.records.format.names import Kind, RecordName, parse_name
 from rec_summary.records.reading.runs import RecordFile, Run
-from rec_summary.series.batch import (
-    SCALAR,
-    SUMMARY,
-    Batch,
-    Columns,
-    Recorded,
-    gathered,
-    rows_of,
-)
+from rec_summary.series.batch import SCALAR, SUMMARY, Batch, Columns, Recorded, gathered, rows_of
 from rec_summary.series.event_reader import EventReader, read_batches
 from rec_summary.series.limits import Count, Rank, Seconds
 from rec_summary.series.lineage import EVALUATION, lineage_events, metrics_of, numeric

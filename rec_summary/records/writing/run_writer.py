@@ -18,12 +18,7 @@ from rec_summary.records.files import make_directory, sync_directory
 from rec_summary.records.format.names import DEFAULT_PREFIX, DEFAULT_SUFFIX, Kind, parse_name
 from rec_summary.records.locks import check_kind
 from rec_summary.records.writing.claim import begin_segments
-from rec_summary.records.writing.retention import (
-    Compactor,
-    Retention,
-    record_bytes,
-    segment_bytes,
-)
+from rec_summary.records.writing.retention import Compactor, Retention, record_bytes, segment_bytes
 from rec_summary.records.writing.segment import SegmentWriter
 from rec_summary.records.writing.task import Record
 

@@ -25,11 +25,7 @@ from rec_summary.tensorboard.outputs import (
     TargetNames,
 )
 from rec_summary.tensorboard.provider.served_run import RUN_GRAPH, ServedRun
-from rec_summary.tensorboard.provider.served_series import (
-    FixedSeries,
-    ScalarSeries,
-    StoredSeries,
-)
+from rec_summary.tensorboard.provider.served_series import FixedSeries, ScalarSeries, StoredSeries
 from rec_summary.tensorboard.run_reader import MadeRecord
 
 
