@@ -92,6 +92,11 @@ def _entries(ctx: click.Context, param: click.Parameter, value: Sequence[str]) -
     help="Record parameters and tensors whole in whose names REGEX is found.",
 )
 @click.option(
+    "--gradients",
+    type=click.Choice(["on", "off"]),
+    help="Measure gradients and updates at every step, or not at all.",
+)
+@click.option(
     "--for",
     "steps",
     metavar="Nsteps",
@@ -142,6 +147,8 @@ def control(
     run, known = run_of(source)
     actions = [name for name in ("checkpoint", "flush", "stop", "reset") if chosen.pop(name)]
     settings = {name: value for name, value in chosen.items() if value is not None}
+    if "gradients" in settings:
+        settings["gradients"] = settings["gradients"] == "on"
     if not (settings or lineage or actions):
         if not show:
             raise click.UsageError("Nothing is asked for: give --show, or what is to be changed.")

@@ -20,13 +20,14 @@ from typing import Any, Final
 import mindspore
 
 from rec_summary._pb import lineage_pb2
-from rec_summary.checks import check_int, check_int_or_none, check_pattern
+from rec_summary.checks import check_bool, check_int, check_int_or_none, check_pattern
 from rec_summary.errors import three_part
 from rec_summary.records.control import FileStatus, Request, read_requests, status_of
 from rec_summary.records.failures import Troubles
 from rec_summary.records.files import make_directory
 from rec_summary.training.collector.options import CollectorOptions, HistogramChoice
 from rec_summary.training.lineage.custom import check_custom_lineage
+from rec_summary.training.probes.gradient_metrics import GradientMetrics
 
 NOTE: Final = "note"
 CONTROL: Final = "control"
@@ -65,6 +66,17 @@ def _with_tensors(options: CollectorOptions, value: Any) -> CollectorOptions:
     return _collecting(options, tensors=check_pattern("tensors", value))
 
 
+def _with_gradients(options: CollectorOptions, value: Any) -> CollectorOptions:
+    if not check_bool("gradients", value):
+        return dataclasses.replace(options, gradients=None)
+    measured = options.gradients or GradientMetrics()
+    return dataclasses.replace(options, gradients=dataclasses.replace(measured, every=1))
+
+
+def _shown_gradients(options: CollectorOptions) -> object:
+    return "off" if options.gradients is None else f"every {options.gradients.every} steps"
+
+
 def _collecting(options: CollectorOptions, **changes: Any) -> CollectorOptions:
     return dataclasses.replace(options, collect=dataclasses.replace(options.collect, **changes))
 
@@ -87,6 +99,7 @@ SETTINGS: Final[Mapping[str, Setting]] = {
         _with_tensors,
         lambda options: options.collect.tensors.pattern if options.collect.tensors else "none",
     ),
+    "gradients": Setting(_with_gradients, _shown_gradients),
 }
 """The options that can be changed from outside, by name; each checks its value."""
 

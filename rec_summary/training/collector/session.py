@@ -144,8 +144,8 @@ class TrainRun:
         """
         before, self._options = self._options, options
         self._settings = settings
-        if options.collect is not before.collect:
-            self.snapshots.collect(options.collect)
+        if options is not before:
+            self.snapshots.use(options)
         self._tensors = self._schedule()
 
     def _schedule(self) -> TensorSchedule:

@@ -12,10 +12,10 @@ from mindspore import Tensor, ops
 
 from rec_summary.errors import three_part
 from rec_summary.records.failures import Troubles
-from rec_summary.training.collector.options import Collect, CollectorOptions
+from rec_summary.training.collector.options import CollectorOptions
 from rec_summary.training.lineage.optimizers import LearningRates, parameters_of
 from rec_summary.training.operators import Mailbox, snapshot
-from rec_summary.training.probes.gradient_metrics import GradientReader
+from rec_summary.training.probes.gradient_metrics import GradientMetrics, GradientReader
 from rec_summary.training.probes.probe import choose_graph
 from rec_summary.training.step_view import StepView
 from rec_summary.training.tensors import Array, as_array, is_on_cpu, own_array
@@ -66,16 +66,15 @@ class Snapshots:
         self._mailbox = Mailbox(troubles)
         self._network = view.network
         self._gradients: GradientReader | None = None
-        with troubles.attempt("gradients"):
-            if options.gradients is not None:
-                self._gradients = GradientReader(
-                    options.gradients, view.network, troubles, always=view.sink_mode
-                )
-        self.collect(options.collect)
+        self._measured: GradientMetrics | None = None
+        self._always = view.sink_mode
+        self.use(options)
 
-    def collect(self, collect: Collect) -> None:
+    def use(self, options: CollectorOptions) -> None:
         """Collects something else from now on."""
-        self._collect = collect
+        if options.gradients != self._measured:
+            self._measure(options.gradients)
+        self._collect = collect = options.collect
         self._parameters: list[tuple[str, Any]] = []
         with self._troubles.attempt("histogram"):
             chosen = self._chosen(self._all)
@@ -90,6 +89,17 @@ class Snapshots:
             ("tensor", collect.tensors is not None, self._tensors),
         ]
         self._sources = [(what, read) for what, wanted, read in sources if wanted]
+
+    def _measure(self, wanted: GradientMetrics | None) -> None:
+        self._measured = wanted
+        if self._gradients is not None:
+            self._gradients.close()
+            self._gradients = None
+        with self._troubles.attempt("gradients"):
+            if wanted is not None:
+                self._gradients = GradientReader(
+                    wanted, self._network, self._troubles, always=self._always
+                )
 
     def begin_step(self, step: int) -> None:
         """Lets the network compute what is wanted of the step that begins."""

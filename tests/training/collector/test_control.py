@@ -90,6 +90,7 @@ def test_a_request_waits_for_its_step_and_says_when_it_is_late(begun: Control) -
         {"collect_tensor_freq": -1},
         {"histograms": "("},
         {"tensors": 1},
+        {"gradients": "on"},
         {"summary_dir": "elsewhere"},
     ],
 )
@@ -108,7 +109,13 @@ def test_an_invalid_setting_is_refused_as_a_whole(
 def test_every_change_is_undone_exactly(begun: Control) -> None:
     # Whatever comes in which order: behind all spans, the options are those of the code.
     code, chance = begun.options, random.Random(1)
-    values = {"collect_freq": 3, "collect_tensor_freq": 4, "histograms": "a", "tensors": "b"}
+    values: dict[str, object] = {
+        "collect_freq": 3,
+        "collect_tensor_freq": 4,
+        "histograms": "a",
+        "tensors": "b",
+    }
+    values["gradients"] = True
     assert values.keys() == SETTINGS.keys()
     for step in range(1, 200):
         if chance.random() < 0.2:
@@ -186,6 +193,15 @@ def test_what_was_changed_is_recorded_with_step_and_author(tmp_path: Path) -> No
     shown = [state.settings["collect_freq"] for state in states]
     assert "1 until step 35 (changed)" in shown
     assert shown[-1] == "20"
+
+
+def test_gradients_are_measured_while_they_are_asked_for(tmp_path: Path) -> None:
+    collector = SummaryCollector(tmp_path, collect_freq=20)
+    asks = Asks(tmp_path, collector, 30, settings={"gradients": True}, steps=5)
+    click_model(keep_outputs=True).online_train(stream(), callbacks=[asks, collector])
+    assert collector.troubles.keys() <= {"graph"}
+    # It is applied when step 30 has ended.
+    assert [*scalars(tmp_path, "gradients/norm")] == [31, 32, 33, 34]
 
 
 def test_mindspores_own_loop_is_ended_as_well(tmp_path: Path) -> None:
