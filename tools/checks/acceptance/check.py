@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 from typing import Final
 
+from rec_summary.tensorboard.dashboards.groups import BEST
+from rec_summary.tensorboard.event_files.experiment import EXPERIMENT_RUN
 from rec_summary.tensorboard.first_screen import metric_rank
 from tests.support.tensorboard_servers import installed
 from tools.tensorboard_pages.server import TensorBoardServer
@@ -56,7 +58,8 @@ def check(source: Path, logdir: Path, scratch: Path, items: Items) -> int:
             )
         )
         for loader, server in servers.items():
-            found = look(directly(items) if loader == "records" else items, server)
+            shown_here = with_metrics_that_matter(items)
+            found = look(directly(shown_here) if loader == "records" else shown_here, server)
             for name in DASHBOARDS.keys() - items.keys():
                 items[name] = list(DASHBOARDS[name](server))
             way = "read directly" if loader == "records" else f"in TensorBoard's {loader} loader"
@@ -66,22 +69,24 @@ def check(source: Path, logdir: Path, scratch: Path, items: Items) -> int:
 
 
 def directly(items: Items) -> Items:
-    """Returns what is shown of records directly.
-
-    No sub-run is needed to change a status there, and HParams has the metrics that matter.
-    """
+    """Returns what is shown of records directly, where no sub-run is needed to change a status."""
     running = ["STATUS_RUNNING", "STATUS_UNKNOWN"]
     sub_runs = {(f"{run}/running",) for (run,), _ in items["runs"]}
-    metrics = {key for key, _ in items["hparams"] if key[1] == "metric"}
-    chosen = {key for key in metrics if metric_rank(key[3], key[2]) is not None} or metrics
     return items | {
         "runs": [each for each in items["runs"] if each[0] not in sub_runs],
         "hparams": [
             (key, ["STATUS_RUNNING"] if value == running else value)
             for key, value in items["hparams"]
-            if key not in metrics or key in chosen
         ],
     }
+
+
+def with_metrics_that_matter(items: Items) -> Items:
+    """Returns what is shown without the metrics that HParams leaves out."""
+    metrics = {key for key, _ in items["hparams"] if key[1] == "metric"}
+    chosen = {key for key in metrics if metric_rank(key[3], key[2]) is not None} or metrics
+    left_out = metrics - chosen
+    return items | {"hparams": [each for each in items["hparams"] if each[0] not in left_out]}
 
 
 def store(items: Items) -> None:
@@ -99,11 +104,18 @@ def stored() -> Items:
     return {name: [(tuple(key), value) for key, value in found[name]] for name in found}
 
 
+def _is_made(key: tuple[object, ...]) -> bool:
+    """Whether something is made for HParams: best values, or the description of an experiment."""
+    made = (BEST, f"{EXPERIMENT_RUN}/")
+    return any(isinstance(each, str) and each.startswith(made) for each in key)
+
+
 def look(items: Items, server: TensorBoardServer) -> list[Comparison]:
     """Compares dashboards; one that differs is compared again while it still changes."""
 
     def compared(name: str) -> Comparison:
-        return compare(name, items[name], DASHBOARDS[name](server))
+        found = ((key, value) for key, value in DASHBOARDS[name](server) if not _is_made(key))
+        return compare(name, items[name], found)
 
     names = [name for name in DASHBOARDS if name in items]
     found = {name: compared(name) for name in names}
