@@ -6,7 +6,7 @@ import contextlib
 import json
 import time
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from rec_summary.tensorboard.dashboards.groups import BEST
 from rec_summary.tensorboard.event_files.experiment import EXPERIMENT_RUN
@@ -61,7 +61,7 @@ def check(source: Path, logdir: Path, scratch: Path, items: Items) -> int:
             shown_here = with_metrics_that_matter(items)
             found = look(directly(shown_here) if loader == "records" else shown_here, server)
             for name in DASHBOARDS.keys() - items.keys():
-                items[name] = list(DASHBOARDS[name](server))
+                items[name] = _seen(name, server)
             way = "read directly" if loader == "records" else f"in TensorBoard's {loader} loader"
             print(f"\n{source.name} {way}\n{table(found)}")
             wrong += sum(len(each.differences) for each in found)
@@ -83,6 +83,8 @@ def directly(items: Items) -> Items:
 
 def with_metrics_that_matter(items: Items) -> Items:
     """Returns what is shown without the metrics that HParams leaves out."""
+    if "hparams" not in items:  # they are taken from what is shown
+        return items
     metrics = {key for key, _ in items["hparams"] if key[1] == "metric"}
     chosen = {key for key in metrics if metric_rank(key[3], key[2]) is not None} or metrics
     left_out = metrics - chosen
@@ -104,6 +106,10 @@ def stored() -> Items:
     return {name: [(tuple(key), value) for key, value in found[name]] for name in found}
 
 
+def _seen(name: str, server: TensorBoardServer) -> list[tuple[Any, Any]]:
+    return [(key, value) for key, value in DASHBOARDS[name](server) if not _is_made(key)]
+
+
 def _is_made(key: tuple[object, ...]) -> bool:
     """Whether something is made for HParams: best values, or the description of an experiment."""
     made = (BEST, f"{EXPERIMENT_RUN}/")
@@ -114,8 +120,7 @@ def look(items: Items, server: TensorBoardServer) -> list[Comparison]:
     """Compares dashboards; one that differs is compared again while it still changes."""
 
     def compared(name: str) -> Comparison:
-        found = ((key, value) for key, value in DASHBOARDS[name](server) if not _is_made(key))
-        return compare(name, items[name], found)
+        return compare(name, items[name], _seen(name, server))
 
     names = [name for name in DASHBOARDS if name in items]
     found = {name: compared(name) for name in names}
