@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import json
 import math
@@ -56,12 +57,11 @@ def _entries(ctx: click.Context, param: click.Parameter, value: Sequence[str]) -
         key, equals, text = each.partition("=")
         if not key or not equals:
             raise click.BadParameter(f"{each!r} is not KEY=VALUE.")
-        try:
+        found[key] = text
+        with contextlib.suppress(ValueError, OverflowError, RecursionError):
             number = json.loads(text)
-        except ValueError:
-            number = text
-        is_plain = isinstance(number, bool | int | float) and math.isfinite(number)
-        found[key] = number if is_plain else text
+            if isinstance(number, bool | int | float) and math.isfinite(number):
+                found[key] = number
     return found
 
 
@@ -298,6 +298,7 @@ def _asked(run: Run, state: RunState, request: Request, wait: float) -> dict[int
     from rec_summary.records.liveness import writer_is_alive
     from rec_summary.records.reading.runs import find_runs
     from rec_summary.series.new_records import NewRecords
+    from rec_summary.series.options import ArgumentError
     from rec_summary.series.report import Report
     from rec_summary.series.text import valid
 
@@ -305,8 +306,11 @@ def _asked(run: Run, state: RunState, request: Request, wait: float) -> dict[int
     for file in run.files:
         records.skip(file)
     expected = "a record directory in which this user may write"
-    with os_errors_as(SourceError, "the record directory", run.path, expected):
-        add_request(run.path, request)
+    try:
+        with os_errors_as(SourceError, "the record directory", run.path, expected):
+            add_request(run.path, request)
+    except ValueError as error:
+        raise ArgumentError(str(error)) from error
     answers: dict[int, tuple[int, str]] = {}
     end = time.monotonic() + wait
     ended = False

@@ -84,8 +84,12 @@ def new_identity() -> str:
 
 def status_of(directory: str) -> FileStatus | None:
     """Returns what changes when there are new requests; None if there is no file."""
+    path = os.path.join(directory, NAME)
+    # A network file system asks its server when a file is opened; its status alone may be old.
+    with contextlib.suppress(OSError):
+        os.close(open_plain(path))
     try:
-        status = os.lstat(os.path.join(directory, NAME))
+        status = os.lstat(path)
     except OSError:
         return None
     return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
@@ -142,8 +146,9 @@ def add_request(directory: str, request: Request, lock: str | None = None) -> No
 
     Raises:
         OSError: The file cannot be written.
-        ValueError: The request is too large.
+        ValueError: No training could read the request, or it is too large.
     """
+    _check(request)
     path = os.path.join(directory, NAME)
     owner = os.stat(directory)
     with file_lock(os.path.join(directory, LOCK_NAME), timeout=_LOCK_SECS, kind=lock):
@@ -160,6 +165,15 @@ def add_request(directory: str, request: Request, lock: str | None = None) -> No
             file.write(data)
             if os.geteuid() == 0:
                 os.fchown(file.fileno(), owner.st_uid, owner.st_gid)
+
+
+def _check(request: Request) -> None:
+    """Raises ValueError for a request with which the whole file could not be read."""
+    try:
+        msgspec.json.decode(_encoded((request,)), type=_Document)
+    except (msgspec.MsgspecError, UnicodeError, OverflowError, RecursionError) as error:
+        expected = f"one that a training can read ({error})"
+        raise ValueError(three_part("the request", request, expected)) from error
 
 
 def _encoded(requests: tuple[Request, ...]) -> bytes:

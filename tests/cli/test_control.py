@@ -230,3 +230,24 @@ def test_a_note_needs_a_training_and_words(tmp_path: Path) -> None:
     assert command.run("note", tmp_path, "x" * 1001).returncode == 2
     assert command.run("note", tmp_path, "x", "--at", "noon").returncode == 2
     assert command.run("note", tmp_path, "x").returncode == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("control", "--tensors", "x" * 1001),
+        ("control", "--lineage", f"{'k' * 201}=1"),
+        ("control", "--lineage", f"k={'[' * 100_000}"),
+        ("control", "--lineage", f"k={'1' * 2000}"),
+        ("note", "caf\udce9"),
+    ],
+)
+def test_a_request_that_no_training_could_read_is_a_mistake_in_the_arguments(
+    tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    written(tmp_path, settings={"collect_freq": "10"}, host="elsewhere", pid=1)
+    name, *others = arguments
+    done = command.run(name, tmp_path, *others)
+    assert done.returncode == 2, done.stderr
+    assert "the request is invalid" in command.flat(done.stderr)
+    assert not (tmp_path / NAME).exists()

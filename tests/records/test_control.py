@@ -129,3 +129,23 @@ def test_a_large_file_is_not_read(tmp_path: Path) -> None:
     put(tmp_path, " " * (MOST_BYTES + 1))
     with pytest.raises(ValueError, match=re.escape(f"at most {MOST_BYTES:,} bytes")):
         read_requests(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        {"settings": {"tensors": "x" * 1001}},
+        {"lineage": {"k" * 201: 1}},
+        {"lineage": {"k": "x" * 1001}},
+        {"lineage": {"k\udce9": 1}},
+        {"note": "caf\udce9"},
+    ],
+)
+def test_a_request_that_no_training_could_read_is_not_added(
+    tmp_path: Path, what: dict[str, object]
+) -> None:
+    mine = request(actions=("flush",))
+    add_request(str(tmp_path), mine)
+    with pytest.raises(ValueError, match=r"the request is invalid\. Received: .*Expected: one"):
+        add_request(str(tmp_path), request(**what))
+    assert read_requests(str(tmp_path)) == (mine,)

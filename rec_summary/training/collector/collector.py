@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import logging
 import os
@@ -28,7 +29,7 @@ from rec_summary.records.writing.retention import Retention
 from rec_summary.records.writing.run_writer import Durability
 from rec_summary.training import operators
 from rec_summary.training.checks import check_durability, check_rotation, create_directory
-from rec_summary.training.collector.control import Control, save_checkpoint
+from rec_summary.training.collector.control import Applied, Control, save_checkpoint
 from rec_summary.training.collector.health import Health
 from rec_summary.training.collector.options import (
     MOST_HISTOGRAM_VALUES,
@@ -241,7 +242,7 @@ class SummaryCollector(Callback):
         self._signals = InterruptSignals(self._complete)
         self._interrupted: str | None = None  # by a signal, or by an exception like it
         self._evaluated: Mapping[str, Any] | None = None  # the last recorded evaluation
-        self._rank = 0
+        self._rank, self._rank_size = 0, 1
         self._writes_lineage = True
         self._exporter: NpyExporter | None = None
         self._checkpoints: LandscapeCheckpoints | None = None
@@ -439,15 +440,37 @@ class SummaryCollector(Callback):
         """Does what was asked for from outside; says so in the lineage."""
         step = run.totals.step
         with self._troubles.attempt("control"):
-            for applied in control.apply(step):
-                if applied.request is not None and applied.why_not is None:
-                    with self._troubles.attempt("control"):
-                        self._do(applied.request, view, run)
-                self._recorder.write_message(applied.note(step))
+            answers = [self._done(applied, view, run) for applied in control.apply(step)]
             self._options = control.options
-            run.use(control.options, control.in_force())
+            with self._troubles.attempt("control"):
+                run.use(control.options, control.in_force())
+            # Who reads an answer finds what it says in the lineage.
             self._refresh_lineage(run, RunState.RUNNING)
+            for answer in answers:
+                self._recorder.write_message(answer.note(step))
             self._recorder.flush(0)
+
+    def _done(self, applied: Applied, view: StepView, run: TrainRun) -> Applied:
+        """Does the rest of a request whose settings are in force; says what has failed."""
+        request = applied.request
+        if request is None or applied.why_not is not None:
+            return applied
+        try:
+            self._do(request, view, run)
+        except Exception as error:  # noqa: BLE001  # training continues
+            self._troubles.report("control", error)
+            why_not = f"{type(error).__name__}: {error}"
+            if request.settings:
+                why_not += "; the settings are in force"
+            # The other ranks end: alone, this one would wait for them for ever.
+            if "stop" in request.actions and self._rank_size > 1:
+                run.stop(request)
+            elif "stop" in request.actions:
+                why_not += "; training goes on"
+            return dataclasses.replace(applied, why_not=why_not)
+        if "stop" in request.actions:
+            run.stop(request)
+        return applied
 
     def _do(self, request: Request, view: StepView, run: TrainRun) -> None:
         if request.lineage:
@@ -458,11 +481,9 @@ class SummaryCollector(Callback):
             self._recorder.write(StepRecord(step, time.time(), states, self._troubles))
         if "checkpoint" in request.actions:
             save_checkpoint(view.network, self.summary_dir, self._rank, run.totals.step)
-        if "stop" in request.actions:
-            run.stop(request)
 
     def _open(self, environment: RunState) -> None:
-        self._rank = environment.rank
+        self._rank, self._rank_size = environment.rank, environment.rank_size
         if self._control is not None and not self._recorder.is_open:
             self._control.begin(self.summary_dir)
         self._recorder.open(environment.rank)

@@ -12,11 +12,13 @@ import pytest
 pytest.importorskip("mindspore")
 
 from rec_summary import SummaryCollector
+from rec_summary._pb.lineage_pb2 import LineageEvent
 from rec_summary.records.control import NAME, Request, add_request, new_identity
 from rec_summary.records.failures import Troubles
+from rec_summary.records.format.names import Kind
 from rec_summary.training.collector.control import SETTINGS, Control
 from tests.support.nets import Journal, bounded, click_model, stream
-from tests.support.training_records import lineage, scalars, statuses
+from tests.support.training_records import lineage, messages, scalars, statuses
 from tests.support.waiting import eventually
 
 
@@ -211,6 +213,34 @@ def test_mindspores_own_loop_is_ended_as_well(tmp_path: Path) -> None:
     last = lineage(tmp_path, "train_lineage")[-1].run_state
     assert statuses(tmp_path)[-1] == "STOPPED"
     assert (last.step, last.reason) == (3, "rec-summary control, alice@host")
+
+
+def test_a_checkpoint_that_fails_is_not_reported_as_saved(tmp_path: Path) -> None:
+    (tmp_path / "checkpoints").write_text("a file")
+    collector = SummaryCollector(tmp_path)
+    # With its step, nothing ends the training before the collector applies it.
+    actions = ("checkpoint", "stop")
+    asks = Asks(tmp_path, collector, 3, settings={"collect_freq": 1}, actions=actions, at_step=3)
+    click_model().train(1, bounded(10), callbacks=[asks, collector], dataset_sink_mode=False)
+    [answer] = lineage(tmp_path, "note")
+    assert answer.text.startswith("refused: NotADirectoryError: ")
+    assert answer.text.endswith("; the settings are in force; training goes on")
+    assert collector.troubles["control"] == 1
+    assert statuses(tmp_path)[-1] == "FINISHED"
+
+
+def test_an_answer_comes_after_the_lineage_that_it_is_about(tmp_path: Path) -> None:
+    collector = SummaryCollector(tmp_path)
+    asks = Asks(tmp_path, collector, 3, settings={"collect_freq": 1}, lineage={"incident": 12})
+    click_model().train(1, bounded(5), callbacks=[asks, collector], dataset_sink_mode=False)
+    seen: list[Any] = []
+    for event in messages(tmp_path, Kind.LINEAGE, LineageEvent):
+        if event.WhichOneof("what") == "note":
+            break
+        seen.append(event)
+    states = [each.train_lineage.run_state for each in seen if each.HasField("train_lineage")]
+    assert states[-1].settings["collect_freq"] == "1 (changed)"
+    assert seen[-2].user_defined_info.user_info[0].map_int32["incident"] == 12
 
 
 def test_control_can_be_turned_off(tmp_path: Path) -> None:
