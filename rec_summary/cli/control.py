@@ -52,7 +52,7 @@ def _span(ctx: click.Context, param: click.Parameter, value: str | None) -> int 
 
 def _entries(ctx: click.Context, param: click.Parameter, value: Sequence[str]) -> dict[str, Any]:
     """Returns `KEY=VALUE` texts as entries; numbers, true and false are what they look like."""
-    found = {}
+    found: dict[str, Any] = {}
     for each in value:
         key, equals, text = each.partition("=")
         if not key or not equals:
