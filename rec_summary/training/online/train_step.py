@@ -25,7 +25,7 @@ class TrainStep(nn.TrainOneStepCell):
 
     Args:
         network: Returns the loss, a scalar, alone or with other outputs after it: predictions,
-            labels. The step returns the same.
+            labels. The step returns the same; a tuple if it is a list.
         optimizer: Updates the weights.
         loss_fn: If given, `network` takes all columns except the last and returns a prediction. The
             last column is the label, and the step returns (loss, prediction, label).
@@ -44,30 +44,30 @@ class TrainStep(nn.TrainOneStepCell):
         super().__init__(network, optimizer)
         self._update = GradientProbe(optimizer)
         self._forward_and_gradients = mindspore.value_and_grad(
-            _Several(self.network), None, self.weights, has_aux=True
+            _LossFirst(self.network), None, self.weights, has_aux=True
         )
 
     def construct(self, *inputs: Any) -> Any:
         """Trains one batch; returns the network's outputs, computed before the update."""
-        outputs, gradients = self._forward_and_gradients(*inputs)
+        (loss, outputs), gradients = self._forward_and_gradients(*inputs)
         gradients = self.grad_reducer(gradients)
-        loss = ops.depend(outputs[0], self._update(gradients))
-        if isinstance(outputs[1], tuple):  # see `_Several`
-            return loss
-        return (loss, *outputs[1:])
+        loss = ops.depend(loss, self._update(gradients))
+        if isinstance(outputs, (tuple, list)):
+            return (loss, *outputs[1:])
+        return loss
 
 
-class _Several(nn.Cell):
-    """The outputs of a network as several, which `has_aux` needs; a tuple after a single one."""
+class _LossFirst(nn.Cell):
+    """The loss of a network, then all that the network returns: `has_aux` needs a second output."""
 
     def __init__(self, network: Any) -> None:
         super().__init__(auto_prefix=False)
         self._network = network
 
     def construct(self, *columns: Any) -> Any:
-        """Returns the loss and the other outputs."""
+        """Returns the loss and the outputs."""
         outputs = self._network(*columns)
-        return outputs if isinstance(outputs, tuple) else (outputs, (outputs,))
+        return outputs[0] if isinstance(outputs, (tuple, list)) else outputs, outputs
 
 
 class _WithLoss(nn.Cell):

@@ -97,10 +97,9 @@ def state_names(optimizer: Any) -> tuple[str, ...]:
     """
     shapes = [each.shape for each in optimizer.parameters]
     found = []
-    for name in dir(optimizer):
+    for name, value in sorted(vars(optimizer).items()):  # a property may raise
         if name.startswith("_") or name in _NO_STATES:
             continue
-        value = getattr(optimizer, name, None)
         if isinstance(value, mindspore.ParameterTuple):
             same = [each.shape for each in value] == shapes
             own = all(a is not b for a, b in zip(value, optimizer.parameters, strict=False))

@@ -67,7 +67,8 @@ class DriftMeter:
         """Continues from the `states` of an earlier process; of another reference, it does not.
 
         Raises:
-            ValueError: The reference was to be built of another number of examples.
+            ValueError: The reference was to be built of another number of examples. Nothing is
+                changed.
         """
         if isinstance(drift, Drift) and (
             self._drift is None or _same_reference(self._drift.reference, drift.reference)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -80,14 +81,24 @@ class GrowthMeter:
             for name, state in states.items()
         }
 
-    def restore(self, stored: Mapping[str, State]) -> None:
-        """Continues from `states`; those that an earlier version did not have begin now."""
+    def restore(self, stored: Mapping[str, State], tables: Mapping[str, TableHealth]) -> None:
+        """Continues from `states`; those that are missing or do not merge begin now.
+
+        An earlier version did not have them, and `hashed_ids` may be others.
+
+        Args:
+            stored: The states by key.
+            tables: The restored totals.
+        """
+        for name, table in tables.items():
+            self._begin(name, table)
         for group, states in self._groups().items():
             for name, mine in states.items():
                 found = stored.get(report.key(group, name))
                 if found is not None:
-                    mine.check_mergeable(found)
-                    states[name] = found
+                    with contextlib.suppress(ValueError):
+                        mine.check_mergeable(found)
+                        states[name] = found
 
     def _begin(self, name: str, table: TableHealth) -> None:
         """Begins an interval of a table."""

@@ -117,7 +117,7 @@ def join(batches: Sequence[Batch], places: Iterable[Any], troubles: Troubles) ->
         values = [batch.values[place] for batch in batches if place in batch.values]
         if len(values) == len(batches):
             with troubles.attempt(_trouble_kind(place)):
-                arrays[place], lengths[place] = _concatenated(values, place[0] == "output")
+                arrays[place], lengths[place] = _concatenated(values, place[0] != "input")
     return Steps(
         arrays,
         lengths,
@@ -128,7 +128,7 @@ def join(batches: Sequence[Batch], places: Iterable[Any], troubles: Troubles) ->
     )
 
 
-def _concatenated(values: list[Any], of_outputs: bool) -> tuple[Array, list[int]]:
+def _concatenated(values: list[Any], may_be_outputs: bool) -> tuple[Array, list[int]]:
     """Returns arrays or Tensors as one array, and the length of each."""
     last = as_array(values[-1], "a value")
     if len(values) > 1 and last.ndim and last.nbytes < _SMALL and type(values[0]) is Tensor:
@@ -140,7 +140,7 @@ def _concatenated(values: list[Any], of_outputs: bool) -> tuple[Array, list[int]
     ]
     several = [each if each.ndim else each.reshape(1) for each in several]
     widths = {each.shape[1:] for each in several}
-    alike = of_outputs and all(each.ndim == 2 and each.dtype.kind == "f" for each in several)
+    alike = may_be_outputs and all(each.ndim == 2 and each.dtype.kind == "f" for each in several)
     if alike and len(widths) > 1:
         # The scores of all pairs of a batch, of which the last one may be smaller.
         widest = max(each.shape[1] for each in several)

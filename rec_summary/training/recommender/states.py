@@ -272,7 +272,7 @@ class RankMetrics:
             group, _, name = key.partition("/")
             if group == _ROWS and isinstance(state, RowNorms):
                 self._rows[name] = state
-        self._growth.restore(stored)
+        self._growth.restore(stored, self._tables)
         delay = stored.get(report.LABEL_DELAY)
         if isinstance(delay, LogHistogram):
             self._label_delay.check_mergeable(delay)
@@ -282,7 +282,8 @@ class RankMetrics:
             self._throughput = throughput
         for name, meter in self._drifts.items():
             groups_of = (report.group_of(name, group) for group in (report.DRIFT, BUILDER))
-            meter.restore(*map(stored.get, groups_of))
+            with self._troubles.attempt("recommender metrics: the drift of an earlier run"):
+                meter.restore(*map(stored.get, groups_of))
         self.examples = examples
 
     def _groups(self) -> dict[str, dict[str, Any]]:

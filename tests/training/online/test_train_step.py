@@ -93,6 +93,45 @@ def test_a_network_that_returns_only_the_loss(mode) -> None:
     assert (network.head.weight.asnumpy() != before).any()
 
 
+class Structured(nn.Cell):
+    """A network that returns its loss and its prediction in this structure."""
+
+    def __init__(self, structure):
+        super().__init__()
+        self.head = nn.Dense(3, 1, weight_init="ones", has_bias=False)
+        self.structure = structure
+
+    def construct(self, columns):
+        prediction = self.head(columns)
+        loss = prediction.mean()
+        if self.structure == "list":
+            return [loss, prediction * 100]
+        if self.structure == "nested":
+            return loss, (prediction * 100, columns)
+        if self.structure == "one":
+            return (loss,)
+        return loss
+
+
+@pytest.mark.parametrize(
+    ("structure", "expected"), [("list", [4]), ("nested", [(4, 4)]), ("one", []), ("alone", None)]
+)
+def test_the_gradient_is_of_the_loss_whatever_structure_is_returned(
+    mode, structure, expected
+) -> None:
+    network = Structured(structure)
+    step = TrainStep(network, nn.SGD(network.trainable_params(), learning_rate=1.0))
+    found = step(mindspore.Tensor(np.ones((4, 3), np.float32)))
+    np.testing.assert_allclose(network.head.weight.asnumpy(), [[0, 0, 0]], atol=1e-6)
+    if expected is None:
+        assert found.shape == ()
+    else:
+        assert found[0].shape == ()
+        assert [
+            tuple(map(len, each)) if isinstance(each, tuple) else len(each) for each in found[1:]
+        ] == expected
+
+
 @pytest.mark.parametrize(
     ("arguments", "name"),
     [

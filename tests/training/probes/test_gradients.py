@@ -19,6 +19,7 @@ from rec_summary import (
     TrainStep,
     probe,
 )
+from rec_summary.training.probes.gradient_probe import state_names
 from tests.support.nets import FIELDS, VOCABULARY, ClickNet, Journal, bounded, stream
 from tests.support.training_records import events, scalars
 
@@ -265,6 +266,21 @@ def test_wrong_options_are_refused(options, error, name):
 def test_a_gradient_probe_needs_an_optimizer():
     with pytest.raises(TypeError, match=r"^optimizer is invalid"):
         GradientProbe("adam")
+
+
+def test_a_property_of_an_optimizer_is_not_read():
+    class Timed(nn.Adam):
+        @property
+        def last_seconds(self):
+            raise RuntimeError("no step was timed yet")
+
+    network = ClickNet()
+    TrainStep(network, Timed(network.trainable_params()), nn.BCEWithLogitsLoss())
+
+
+def test_the_states_of_an_optimizer_are_found():
+    parameters = ClickNet().trainable_params()
+    assert state_names(nn.Adam(parameters)) == ("moment1", "moment2")
 
 
 def test_the_collector_needs_gradient_metrics(tmp_path):

@@ -103,6 +103,19 @@ def test_a_place_that_a_step_lacks_is_left_out() -> None:
     assert (found.waited, found.now) == ([0.25, 0.25], [9.0, 9.0])
 
 
+@pytest.mark.parametrize("place", [("output", 0), ("name", "score"), ("call", len)])
+@pytest.mark.parametrize("make", [np.asarray, Tensor])
+def test_the_scores_of_all_pairs_of_a_smaller_batch_are_padded(place: Any, make: Any) -> None:
+    parts = [np.eye(3, dtype=np.float32), np.eye(2, dtype=np.float32)]
+    steps = [Batch({place: make(part)}, len(part), 0.5, 0.25, 9.0) for part in parts]
+    troubles = Troubles()
+    found = join(steps, [place], troubles)
+    padded = np.concatenate([parts[0], [[1, 0, np.nan], [0, 1, np.nan]]])
+    np.testing.assert_array_equal(found.arrays[place], padded)
+    assert found.lengths[place] == [3, 2]
+    assert not troubles.counts
+
+
 class Unreadable:
     """Nothing that could be an array."""
 
