@@ -12,7 +12,7 @@ from rec_summary.metrics.quality.click_quality import ClickQuality
 from rec_summary.metrics.quality.score_order import ScoreOrder
 from rec_summary.metrics.quality.slices import Slices
 
-OTHER: Final = "other"
+OTHER: Final = "other"  # all values without a state of their own
 LEAST: Final = 100
 """The number of clicks and of non-clicks (of ratings: of examples) from which on a slice is
 compared with others."""
@@ -78,7 +78,7 @@ def values_of(
         slices: The states.
         metrics_of: Returns the metrics of a state by their names.
     """
-    found = [_slice(name, state, metrics_of) for name, _, state in slices.slices()]
+    found = [_slice(_shown(name), state, metrics_of) for name, _, state in slices.slices()]
     shown = found[: slices.shown]
     rest = _slice(OTHER, slices.other, metrics_of)
     if rest.metrics.get("examples"):
@@ -112,6 +112,11 @@ def quoted(name: str) -> str:
     """Returns the name of a slice as a part of a tag."""
     printable = "".join(each if each.isprintable() else "�" for each in name)
     return printable.replace("%", "%25").replace("/", "%2F")
+
+
+def _shown(name: str) -> str:
+    """Returns the name of a value, in quotes if it could be that of all other values."""
+    return f"'{name}'" if name.strip("'") == OTHER else name
 
 
 def auc_standard_error(order: ScoreOrder) -> float:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -138,6 +138,8 @@ class Scalable(State):
 StateT = TypeVar("StateT", bound=State)
 StateClass = TypeVar("StateClass", bound=type[State])
 
+_DEEPEST: Final = 32  # dots in the name of an array; a state within states has a few
+
 _kinds: dict[str, type[State]] = {}
 
 
@@ -165,6 +167,11 @@ def restore(kind: str, arrays: Arrays) -> State:
     Raises:
         ValueError: There is no such class, or the arrays do not fit it.
     """
+    depth = max((name.count(".") for name in arrays), default=0)
+    if depth > _DEEPEST:  # it would recurse as deep
+        raise ValueError(
+            three_part("The depth of the parts of a state", depth, f"at most {_DEEPEST}")
+        )
     if kind not in _kinds:
         expected = "a kind that this version of rec_summary records"
         raise ValueError(three_part("The kind of a state", kind, expected))

@@ -70,3 +70,10 @@ def test_equal_values_of_different_types_are_not_the_same():
 def test_unknown_kinds_are_errors_whatever_is_imported():
     with pytest.raises(ValueError, match=r"'Nothing'. Expected: a kind that this version of"):
         restore("Nothing", {})
+
+
+@pytest.mark.parametrize("kind", ["Slices", "LastExamples"])
+def test_parts_of_parts_without_end_are_refused(kind) -> None:
+    arrays = {f"{'empty.' * depth}kind": np.array(kind) for depth in range(2000)}
+    with pytest.raises(ValueError, match="The depth of the parts of a state is invalid"):
+        restore(kind, arrays)

@@ -23,6 +23,9 @@ from rec_summary.metrics.state import Array, Floats, Scalable, Stored, check_fac
 MOST_K = 1000
 """The highest rank that is told apart from those beyond."""
 
+MOST_PLACES = 64
+"""How many numbers k of candidates, or of examples at the top of a list, metrics may be of."""
+
 REASONS = ("no such candidate", "score is not finite", "probabilities do not add up to 1")
 """The reasons to refuse an example, the first of which that applies is counted; and weights."""
 
@@ -92,13 +95,13 @@ class ChoiceQuality(Scalable):
 
         Args:
             is_classes: As the attribute, 0 or 1.
-            at: As the attribute; each from 1 to `MOST_K`.
+            at: As the attribute; up to `MOST_PLACES`, each from 1 to `MOST_K`.
 
         Raises:
             TypeError, ValueError: An argument is anything else.
         """
         self.is_classes = check_int("is_classes", is_classes, 0, 1)
-        self.at = tuple(check_int("at", k, 1, MOST_K) for k in at)
+        self.at = check_places(at)
         self.refused = 0
         self.ranks = np.zeros(MOST_K + 2)
         self._losses, self._candidates = ExactSum(), ExactSum()
@@ -257,3 +260,15 @@ class ClassScores(UserScores):
     def count(self, batch: Any) -> None:
         """Counts a prepared batch and keeps its arrays."""
         super().count(batch.rows if isinstance(batch, ClassBatch) else batch)
+
+
+def check_places(at: Sequence[int]) -> tuple[int, ...]:
+    """Returns the numbers k that metrics at k are of.
+
+    Raises:
+        TypeError: One is not an int.
+        ValueError: They are more than `MOST_PLACES`, or one is not from 1 to `MOST_K`.
+    """
+    if len(at) > MOST_PLACES:
+        raise ValueError(three_part("at", f"{len(at)} numbers", f"at most {MOST_PLACES}"))
+    return tuple(check_int("at", k, 1, MOST_K) for k in at)

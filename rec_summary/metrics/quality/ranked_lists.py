@@ -17,6 +17,7 @@ import numpy as np
 from rec_summary.checks import LARGEST, check_int
 from rec_summary.errors import three_part
 from rec_summary.metrics.hashing import Hashes, mix
+from rec_summary.metrics.quality.choices import check_places
 from rec_summary.metrics.quality.clicks import column, whole_ids
 from rec_summary.metrics.quality.hash_sample import HashSample
 from rec_summary.metrics.quality.score_cells import row_sums, starts_of
@@ -105,7 +106,7 @@ class RankedLists(HashSample):
             rows: At least twice `per_list`.
             per_list: At least 1.
             seed: At least 0, below 2**63.
-            at: As the attribute; each at least 1.
+            at: As the attribute; up to `MOST_PLACES`, each from 1 to `MOST_K`.
 
         Raises:
             TypeError, ValueError: An argument is anything else.
@@ -113,7 +114,7 @@ class RankedLists(HashSample):
         self.per_list = check_int("per_list", per_list)
         self.rows = check_int("rows", rows, 2 * self.per_list)
         self.seed = check_int("seed", seed, 0, LARGEST)
-        self.at = tuple(check_int("at", k) for k in at)
+        self.at = check_places(at)
         self.refused = 0
         none = np.zeros(0)
         # By rising list, and falling score and label, which are all different.

@@ -8,6 +8,7 @@ values remain that each of them keeps, and merging is exact, whatever the order.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
@@ -27,7 +28,7 @@ from rec_summary.metrics.state import (
     to_array,
 )
 
-_EVERY: Final = 1024  # examples, after which values may be too many
+_EVERY: Final = 1024  # places for a value in examples, after which values may be too many
 _LONGEST: Final = 64  # characters of a name
 
 
@@ -127,17 +128,18 @@ class Slices(Scalable):
 
     def count(self, batch: SlicedBatch) -> None:
         """Counts a batch. The result does not depend on how the stream is cut into batches."""
+        every = max(_EVERY // math.prod(batch.slicing.codes.shape[1:]), 1)
         start = 0
         while start < batch.size:
             stop = batch.size
             part = batch if start == 0 else batch.cut(slice(start, stop))
             if not self.closed and len(self._names(part)) > self.most:
-                stop = min(start + _EVERY - self._seen, stop)
+                stop = min(start + max(every - self._seen, 1), stop)
                 part = batch.cut(slice(start, stop))
             self._count(part)
             self._seen += stop - start
-            if self._seen >= _EVERY:
-                self._seen %= _EVERY
+            if self._seen >= every:
+                self._seen %= every
                 self._close()
             start = stop
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from rec_summary.checks import LARGEST, check_bool, check_directory, check_int, check_type
 from rec_summary.errors import three_part
-from rec_summary.metrics.quality.choices import MOST_K
+from rec_summary.metrics.quality.choices import MOST_K, MOST_PLACES
 from rec_summary.training.recommender.feature import Feature, check_features
 from rec_summary.training.recommender.slices import Slice, check_slices
 from rec_summary.training.recommender.sources import Source, check_source
@@ -207,6 +207,8 @@ class RecommenderMetrics:
         for name, least in _LEAST_SIZES.items():
             object.__setattr__(self, name, _check_sizes(name, getattr(self, name), least))
         object.__setattr__(self, "k", _check_sizes("k", self.k, 1, MOST_K))
+        if len(self.k) > MOST_PLACES:
+            raise ValueError(three_part("k", f"{len(self.k)} ints", f"at most {MOST_PLACES}"))
         shares = "a sequence of numbers above 0, at most 1"
         check_type("precisions", self.precisions, (list, tuple), shares)
         for each in self.precisions:

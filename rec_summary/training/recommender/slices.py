@@ -130,9 +130,17 @@ def slicing(options: Slice, values: Array, seen: SeenCounts | None) -> Slicing:
     flat = values.reshape(-1)
     if flat.dtype.kind == "O":
         flat = flat.astype(np.str_)
+    missing = np.zeros(len(flat), np.bool_)
+    if flat.dtype.kind == "f":
+        # Of ids, infinity and what is beyond all integers is none either.
+        missing = np.isnan(flat) if seen is None else ~(np.abs(flat) < 2.0**63)
+    if options.missing is not None and flat.dtype.kind in "iubf":
+        missing |= flat == options.missing
     if seen is not None:
-        ids = hash_strings(flat) if flat.dtype.kind in "US" else flat.astype(np.int64)
-        codes = (seen.add(ids) >= options.new).astype(np.int64)
+        there = flat[~missing]
+        ids = hash_strings(there) if there.dtype.kind in "US" else there.astype(np.int64)
+        codes = np.zeros(len(flat), np.int64)
+        codes[~missing] = seen.add(ids) >= options.new
         keys: list[Any] = [0, 1]
         name_of: Callable[[Any], str] = _NEW.__getitem__
     else:
@@ -140,9 +148,6 @@ def slicing(options: Slice, values: Array, seen: SeenCounts | None) -> Slicing:
         found, codes = np.unique(keyed, return_inverse=True)
         codes, keys = codes.reshape(-1), found.tolist()
     names = [options.names.get(key) or name_of(key) for key in keys]
-    missing = np.isnan(flat) if flat.dtype.kind == "f" else np.zeros(len(flat), np.bool_)
-    if options.missing is not None and flat.dtype.kind in "iubf":
-        missing |= flat == options.missing
     # A row of several values is filled up with missing ones.
     codes = np.where(missing, len(names) if values.ndim == 1 else -1, codes)
     return Slicing(codes.astype(np.intp).reshape(values.shape), [*names, _MISSING])

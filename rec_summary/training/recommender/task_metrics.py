@@ -357,7 +357,7 @@ class TaskMetrics:
             reason = max(refused, key=lambda each: refused[each])
             ratings = _RATINGS.format("kind" if self._name else "task")
             remedy = {**_REMEDIES, "label outside [0, 1]": ratings}.get(reason)
-            text = f"{count:,} of {examples:,} examples are refused: {reason}"
+            text = f"{count:,} of {examples:,} examples of the last steps are refused: {reason}"
             text += f" ({remedy})" if remedy else ""
             self._report("refused examples", text)
 

@@ -120,3 +120,10 @@ def test_mistakes_are_reported() -> None:
     stored = counted([(1, 0.5, 1.0), (2, 0.5, 1.0)]).arrays()
     with pytest.raises(ValueError, match="lists is invalid"):
         RankedLists.from_arrays({**stored, "lists": stored["lists"][::-1].copy()})
+
+
+@pytest.mark.parametrize("at", [(1001,), (0,), tuple(range(1, 66))])
+def test_places_that_would_take_much_memory_are_refused(at) -> None:
+    arrays = RankedLists(16, 4, at=(1000,)).arrays()
+    with pytest.raises(ValueError, match="at is invalid"):
+        RankedLists.from_arrays({**arrays, "at": np.array(at, np.int64)})

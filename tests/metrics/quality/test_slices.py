@@ -11,8 +11,8 @@ from rec_summary.metrics.quality.click_quality import ClickQuality
 from rec_summary.metrics.quality.clicks import clean
 from rec_summary.metrics.quality.log_loss import LogLoss
 from rec_summary.metrics.quality.ratings import RatingErrors
-from rec_summary.metrics.quality.slices import SlicedBatch, Slices, Slicing
-from rec_summary.metrics.slice_report import auc_standard_error, quoted
+from rec_summary.metrics.quality.slices import Columns, SlicedBatch, Slices, Slicing
+from rec_summary.metrics.slice_report import auc_standard_error, quoted, values_of
 from rec_summary.metrics.windows import LastExamples
 from tests.support.laws import (
     assert_equal_states,
@@ -147,3 +147,40 @@ def test_the_standard_error_of_the_auc_is_that_of_many_samples() -> None:
 
 def test_the_name_of_a_slice_is_one_part_of_a_tag() -> None:
     assert quoted("a/b 5%\n") == "a%2Fb 5%25�"
+
+
+def test_the_values_of_a_matrix_are_limited_as_those_of_a_column() -> None:
+    random = np.random.default_rng(6)
+    codes = np.arange(2000 * 20).reshape(2000, 20)
+    codes[:, 0] = 0
+    names = [str(code) for code in range(codes.size)]
+    columns = random.random(2000), random.random(2000) < 0.3
+    whole, parts = Slices(LogLoss(), 8), Slices(LogLoss(), 8)
+    most = 0
+    for start in range(0, 2000, 10):
+        at = slice(start, start + 10)
+        parts.count(SlicedBatch(Slicing(codes[at], names), Columns(tuple(c[at] for c in columns))))
+        most = max(most, len(list(parts.slices())))
+    whole.count(SlicedBatch(Slicing(codes, names), Columns(columns)))
+    assert most <= 1024
+    assert_equal_states(parts, whole)
+    first = next(whole.slices())
+    assert first[:2] == ("0", 2000)
+    assert len(list(whole.slices())) == 8
+
+
+def test_a_value_called_other_is_not_the_rest() -> None:
+    names = np.repeat(["other", "'other'", "x", "y"], [40, 30, 20, 10])
+    state = Slices(RatingErrors(), 4)
+    state.update(names, np.zeros(100), np.zeros(100))
+    state.other.update(np.ones(3), np.zeros(3))
+
+    def metrics_of(part: RatingErrors) -> dict[str, float]:
+        return {"examples": part.weight, "rmse": part.rmse()}
+
+    found = values_of("c", state, metrics_of)
+    assert found.scalars["slice/c=other/rmse"] == 1
+    assert found.scalars["slice/c='other'/rmse"] == 0
+    sizes = {row[0]: row[1] for row in found.table[1:]}
+    assert sizes == {"'other'": "40", "''other''": "30", "x": "20", "y": "10", "other": "3"}
+    assert found.table[-1][0] == "other"

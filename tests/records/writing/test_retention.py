@@ -179,7 +179,10 @@ def test_large_records_stay_within_the_budget(
     assert steps_of(tmp_path)[-1] == 10
 
 
-def test_two_writers_of_a_rank_share_the_budget(tmp_path: Path) -> None:
+def test_two_writers_of_a_rank_share_the_budget(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_ROOM_SECS", 10 * PATIENCE_SECS)
     troubles = Troubles()
     rotation = Rotation(retention=Retention(LEAST_BYTES))
     writers = [RunWriter(tmp_path, 0, rotation, troubles=troubles) for _ in range(2)]

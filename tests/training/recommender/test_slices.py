@@ -264,3 +264,13 @@ def test_slices_need_a_task_and_a_name_that_fits_a_tag() -> None:
         RecommenderMetrics(predictions=1, labels=2, slices={"a": 1.5})
     settings = json.loads(RankMetrics(OPTIONS, {}, Troubles()).settings)
     assert sorted(settings["slices"]) == ["age", "country", "user"]
+
+
+@pytest.mark.filterwarnings("error")
+def test_ids_that_are_no_integers_are_missing_and_not_seen() -> None:
+    ids, seen = np.array([5.0, np.nan, 5.0, np.inf, 1e300, -1.0]), SeenCounts()
+    options = Slice("x", new=1, missing=-1)
+    names = ["new", "missing", "known", "missing", "missing", "missing"]
+    assert names_of(options, ids, seen) == names
+    assert names_of(options, np.full(2, np.nan), seen) == ["missing", "missing"]
+    assert seen.add(np.array([5, 0, -1, np.iinfo(np.int64).min])).tolist() == [2, 0, 0, 0]

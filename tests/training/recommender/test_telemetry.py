@@ -153,7 +153,7 @@ def test_log_odds_without_logits_are_reported_with_the_remedy(tmp_path, caplog) 
     collector, _ = train(tmp_path, options)
     assert collector.troubles == {"recommender metrics: refused examples": 3}  # one for a report
     [line] = [r.message for r in caplog.records if "refused examples: " in r.message]
-    assert "80 of 80 examples" in line
+    assert "80 of 80 examples of the last steps" in line
     assert "logits=True" in line
 
 
