@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import socket
 import threading
@@ -203,9 +204,31 @@ class _Server(ThreadingMixIn, WSGIServer):
 
 
 class _Handler(WSGIRequestHandler):
-    """Gives up on a client that does not read."""
+    """Gives up on a client that does not read, or takes too long to say what it wants."""
 
-    timeout = _CLIENT_SECS
+    timeout = _CLIENT_SECS  # of one `recv`, and of all that a `sendall` sends
+
+    def setup(self) -> None:
+        super().setup()
+        self._late = False
+        self._timer = threading.Timer(_CLIENT_SECS, self._give_up)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def parse_request(self) -> bool:
+        """Reads the headers; returns whether there is a request to answer."""
+        is_complete = super().parse_request()
+        self._timer.cancel()
+        return is_complete and not self._late
+
+    def finish(self) -> None:
+        self._timer.cancel()
+        super().finish()
+
+    def _give_up(self) -> None:
+        self._late = True
+        with contextlib.suppress(OSError):  # it has gone meanwhile
+            self.connection.shutdown(socket.SHUT_RDWR)
 
     def log_message(self, format: str, *args: Any) -> None:
         """Says nothing about each scrape."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import json
 import math
 import re
@@ -24,9 +26,12 @@ pytest.importorskip("prometheus_client")
 from prometheus_client.parser import text_string_to_metric_families
 
 from rec_summary._pb import lineage_pb2, summary_pb2
+from rec_summary.alerts import prometheus
+from rec_summary.alerts.last_values import LastValues
 from rec_summary.compaction.directory import compact
 from rec_summary.records.writing.run_writer import Rotation, RunWriter
 from rec_summary.records.writing.task import MessageRecord
+from rec_summary.series.options import ExportOptions, Selection
 from tests.support import command
 from tests.support.ports import unused_port
 from tests.support.record_dirs import scalar
@@ -182,6 +187,31 @@ def test_ten_thousand_series_with_clients_that_never_read(served: tuple[Path, st
     eventually(lambda: scrape(url), lambda found: found[key] == 5)
     for client in silent:
         client.close()
+
+
+def test_clients_that_send_a_byte_now_and_then_are_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Shorter than the time that a byte may take: each byte comes soon enough.
+    monkeypatch.setattr(prometheus, "_CLIENT_SECS", 0.5)
+    server = prometheus.MetricsServer(LastValues(Selection(ExportOptions())), "127.0.0.1", 0)
+    slow = []
+    for _ in range(prometheus._MOST_CLIENTS):
+        client = socket.create_connection(("127.0.0.1", int(server.address.split(":")[2][:-8])))
+        client.sendall(b"GET /metrics HTTP/1.1\r\nX: ")
+        slow.append(client)
+
+    def scrape_between_bytes() -> dict[tuple[str, ...], float]:
+        for client in slow:
+            with contextlib.suppress(OSError):
+                client.sendall(b"a")
+        return scrape(server.address)
+
+    found = eventually(scrape_between_bytes, despite=(OSError, http.client.HTTPException))
+    assert found[("runs",)] == 0
+    for client in slow:
+        client.close()
+    server.close()
 
 
 def test_scrapes_during_rotation_and_compaction(served: tuple[Path, str]) -> None:
