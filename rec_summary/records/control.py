@@ -137,7 +137,8 @@ def read_requests(directory: str, user: int | None = None) -> tuple[Request, ...
 def add_request(directory: str, request: Request, lock: str | None = None) -> None:
     """Adds a request to those in a record directory; of many, the oldest are dropped.
 
-    Where root adds one, the file belongs to the owner of the directory, whose training reads it.
+    Where root adds one, the file and its lock belong to the owner of the directory, whose training
+    reads it.
 
     Args:
         directory: The record directory.
@@ -151,7 +152,10 @@ def add_request(directory: str, request: Request, lock: str | None = None) -> No
     _check(request)
     path = os.path.join(directory, NAME)
     owner = os.stat(directory)
-    with file_lock(os.path.join(directory, LOCK_NAME), timeout=_LOCK_SECS, kind=lock):
+    lock_path = os.path.join(directory, LOCK_NAME)
+    with file_lock(lock_path, timeout=_LOCK_SECS, kind=lock):
+        if os.geteuid() == 0:
+            _hand_over(lock_path, owner)
         earlier: tuple[Request, ...] = ()
         with contextlib.suppress(OSError, ValueError):  # no training reads it
             earlier = read_requests(directory, owner.st_uid)
@@ -174,6 +178,17 @@ def _check(request: Request) -> None:
     except (msgspec.MsgspecError, UnicodeError, OverflowError, RecursionError) as error:
         expected = f"one that a training can read ({error})"
         raise ValueError(three_part("the request", request, expected)) from error
+
+
+def _hand_over(path: str, owner: os.stat_result) -> None:
+    """Gives a lock file to a user, unless it has another name, as a file of somebody else may."""
+    with contextlib.suppress(FileNotFoundError):  # that of a soft lock does not stay
+        fd = open_plain(path)
+        try:
+            if os.fstat(fd).st_nlink == 1:
+                os.fchown(fd, owner.st_uid, owner.st_gid)
+        finally:
+            os.close(fd)
 
 
 def _encoded(requests: tuple[Request, ...]) -> bytes:

@@ -11,12 +11,14 @@ from __future__ import annotations
 import bisect
 import copy
 import functools
+import heapq
 import itertools
 import operator
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
+import numpy as np
 from msgspec import Struct
 
 from rec_summary.records.format.names import Kind, RecordName, parse_name
@@ -377,8 +379,14 @@ class _Held:
 
     def __init__(self, writer: Writer, buffer: StepBuffer, selection: Selection) -> None:
         self.writer, self.buffer, self._selection = writer, buffer, selection
-        self.parts: list[Columns] = []
-        self._highest: list[int] = []  # step of each part
+        self._parts: dict[int, Columns] = {}  # by number, in order
+        self._highest: list[tuple[int, int]] = []  # a heap: step, negative, and number of each part
+        self._count = 0
+
+    @property
+    def parts(self) -> Iterable[Columns]:
+        """The scalars."""
+        return self._parts.values()
 
     def take(self, items: Iterable[Finished]) -> None:
         for item in items:
@@ -386,17 +394,24 @@ class _Held:
             if isinstance(item, Restart):
                 self._forget(item.step)
             for batch in batches:
-                columns = batch.select(self._selection, (SCALAR,)).scalars()
-                if len(columns.steps):
-                    self.parts.append(columns)
-                    self._highest.append(int(columns.steps.max()))
+                self._keep(self._count, batch.select(self._selection, (SCALAR,)).scalars())
+                self._count += 1
+
+    def _keep(self, number: int, part: Columns) -> None:
+        if len(part.steps):
+            self._parts[number] = part
+            heapq.heappush(self._highest, (-int(part.steps[-1]), number))
 
     def _forget(self, step: int) -> None:
-        for number, highest in enumerate(self._highest):
-            if highest >= step:
-                part = self.parts[number]
-                self.parts[number] = rows_of(part, part.steps < step)
-                self._highest[number] = step - 1
+        """Drops the values of a step and of later ones; within a part, steps never go back."""
+        while self._highest and -self._highest[0][0] >= step:
+            _, number = heapq.heappop(self._highest)
+            part = self._parts[number]
+            rest = int(np.searchsorted(part.steps, step))
+            if rest:
+                self._keep(number, rows_of(part, slice(rest)))
+            else:
+                del self._parts[number]
 
 
 def evaluations(run: Run, report: Report) -> Iterator[Evaluation]:

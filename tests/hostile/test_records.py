@@ -20,6 +20,7 @@ from rec_summary.records.format.names import Kind
 from rec_summary.records.reading import repair
 from rec_summary.records.reading.reader import BadLength, LostRecord, RecordReader
 from rec_summary.series import limits
+from rec_summary.series.blocks.scan import scan_files
 from rec_summary.series.overview import verify
 from rec_summary.tensorboard.dashboards.graphs.computation import graph_def
 from rec_summary.tensorboard.dashboards.images import ImageMapper, declared_size
@@ -28,6 +29,7 @@ from rec_summary.tensorboard.dashboards.landscape.pictures import contour_pictur
 from rec_summary.tensorboard.dashboards.layout import layout_point
 from rec_summary.tensorboard.dashboards.tensors import TensorMapper
 from rec_summary.tensorboard.event_files.export import export_tensorboard
+from rec_summary.tensorboard.provider.run_index import RunIndex
 from rec_summary.values.landscape import Landscape, from_landscape
 from rec_summary.values.tensor import from_tensor, to_tensor
 from tests.support.crafted import WALL_TIME, field, good, header, nested, run, write, write_lineage
@@ -59,6 +61,29 @@ def test_a_length_that_cannot_be_true_ends_the_file(tmp_path: Path, length: int)
     # The one behind it is found by a repair.
     [copied] = repair.repair(tmp_path / "records", tmp_path / "repaired").files
     assert copied.records == 2
+
+
+@pytest.mark.parametrize("length", [2**62, 2**63 - 1, 2**63, 2**64 - 1])
+def test_a_length_beyond_64_bits_behind_many_records_ends_its_file_alone(
+    tmp_path: Path, length: int
+) -> None:
+    records = [good(step) for step in range(1, 300)]
+    write(tmp_path / "records" / "sound", *records)
+    write(tmp_path / "records" / "run", *records, header(length), bytes(50))
+    report = export_tensorboard(tmp_path / "records", tmp_path / "logs")
+    assert report.exported == {"scalar_value": 2 * 299}
+    [problem] = report.problems
+    assert problem.offset == sum(map(len, records))
+    with pytest.warns(UserWarning, match="1 problems"):
+        assert len(rec_summary.load(tmp_path / "records").scalars()) == 2 * 299
+    index = RunIndex(str(tmp_path / "records"))
+    index.poll()
+    assert index.failures == {}
+    assert sorted(each.name for each in index.served()) == ["run", "sound"]
+    # As one buffer with others.
+    first, second = scan_files([b"".join([*records, header(length), bytes(50)]), b"".join(records)])
+    assert first is None
+    assert second is not None
 
 
 def test_a_record_larger_than_the_limit_is_stepped_over_unread(tmp_path: Path) -> None:

@@ -83,10 +83,13 @@ def test_a_file_of_another_user_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root acts for another user")
-def test_a_request_of_root_belongs_to_the_owner_of_the_directory(tmp_path: Path) -> None:
+@pytest.mark.parametrize("lock", ["flock", "soft"])
+def test_a_request_of_root_belongs_to_the_owner_of_the_directory(tmp_path: Path, lock: str) -> None:
     os.chown(tmp_path, 12345, 12345)
-    add_request(str(tmp_path), request())
-    assert (tmp_path / NAME).stat().st_uid == 12345
+    add_request(str(tmp_path), request(), lock)
+    # So does the lock, if it stays: else the owner could not add another request.
+    assert {path.stat().st_uid for path in tmp_path.iterdir()} == {12345}
+    assert (tmp_path / NAME).exists()
 
 
 def test_a_link_or_a_pipe_is_not_opened(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ from hypothesis import strategies as st
 
 from rec_summary.records.format.framing import frame
 from rec_summary.records.reading.runs import Run, find_runs
-from rec_summary.series import event_reader
+from rec_summary.series import event_reader, values
+from rec_summary.series.batch import rows_of
 from rec_summary.series.options import EVERYTHING, ExportOptions, Selection
 from rec_summary.series.overview.inspection import inspect_run
 from rec_summary.series.overview.tail import Tail
@@ -98,6 +100,24 @@ def test_restarts_at_any_step(tmp_path: Path, seed: int) -> None:
         write(tmp_path / "run", *parts[0], *parts[1], stamp=stamp, began=began, tag=tag)
     assert read(only(tmp_path / "run"))
     assert read(only(tmp_path / "run"), Selection(ExportOptions(tags="b", until=40))) is not None
+
+
+@pytest.mark.parametrize("steps", [range(200, 0, -1), [a + b for a in range(40) for b in range(5)]])
+def test_of_many_restarts_each_drops_what_it_supersedes_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: Iterable[int]
+) -> None:
+    write(tmp_path / "run", *steps)
+    run = only(tmp_path / "run")
+    expected = rows(run, finished_scalars, EVERYTHING)
+    cut: list[Any] = []
+
+    def counted(*part: Any) -> Any:
+        cut.append(part)
+        return rows_of(*part)
+
+    monkeypatch.setattr(values, "rows_of", counted)
+    assert rows(run, scalars_in_memory, EVERYTHING) == expected
+    assert len(cut) <= len(list(steps))
 
 
 def test_values_before_the_first_scalar_of_a_new_start_count(tmp_path: Path) -> None:

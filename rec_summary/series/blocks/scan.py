@@ -139,8 +139,8 @@ def _starts(buffer: bytes, at: int) -> Integers:
             end = int(ends[last - 1])
             continue
         length = framing.unpack_header(buffer[at + end : at + end + framing.HEADER_BYTES])
-        if length is None:
-            break
+        if length is None or length > len(data) - end - framing.OVERHEAD_BYTES:
+            break  # it may be beyond 64 bits
         found.append(np.array([end]))
         end += length + framing.OVERHEAD_BYTES
     starts: Integers = np.concatenate([*found, np.array([end])])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Final, NamedTuple
 
 from rec_summary.records.format.names import Kind
@@ -21,7 +22,8 @@ class Position(NamedTuple):
     Attributes:
         step: The last recorded step.
         wall_time: When it was recorded, in seconds since the epoch.
-        rate: Steps per second in the last records; 0 if there is only one.
+        rate: Steps per second in the last records; 0 if there is only one, or if
+            their times cannot be true.
     """
 
     step: int
@@ -30,7 +32,8 @@ class Position(NamedTuple):
 
     def step_at(self, wall_time: float) -> int:
         """Returns the last step that the rank will have ended at a time, at this rate."""
-        return self.step + int(max(wall_time - self.wall_time, 0.0) * self.rate)
+        steps = max(wall_time - self.wall_time, 0.0) * self.rate
+        return self.step + (int(steps) if math.isfinite(steps) else 0)
 
 
 def positions(run: Run) -> dict[int, Position]:
@@ -76,4 +79,4 @@ def _of(steps: list[tuple[float, int]]) -> Position | None:
         last.append(later)
     seconds = last[0][0] - last[-1][0]
     rate = (last[0][1] - last[-1][1]) / seconds if seconds > 0 else 0.0
-    return Position(steps[-1][1], steps[-1][0], rate)
+    return Position(steps[-1][1], steps[-1][0], rate if math.isfinite(rate) else 0.0)

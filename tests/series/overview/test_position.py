@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from rec_summary.records.reading.runs import find_runs
 from rec_summary.records.writing.run_writer import RunWriter
 from rec_summary.records.writing.task import MessageRecord
 from rec_summary.series.overview.position import Position, positions
-from tests.support.record_dirs import START, event, scalar
+from tests.support.record_dirs import START, event, scalar, summary_name, write_payloads
 
 
 def write(directory: Path, steps: list[tuple[int, float]], rank: int = 0) -> None:
@@ -44,3 +45,19 @@ def test_of_a_large_file_only_the_end_is_read(
     monkeypatch.setattr("rec_summary.series.overview.position._TAIL_BYTES", 1000)
     [run] = find_runs(tmp_path)
     assert positions(run)[0] == pytest.approx((2999, START + 2999 / 4, 4.0))
+
+
+@pytest.mark.parametrize("times", [(0.0, 5e-324), (-1e308, 1e308), (-1e300, -1e300 + 1e285)])
+def test_times_that_cannot_be_true_give_no_estimate(
+    tmp_path: Path, times: tuple[float, float]
+) -> None:
+    steps = (event(step, scalar("a", 1), at=at) for step, at in zip((1, 50), times, strict=True))
+    write_payloads(tmp_path / summary_name(), *(each.SerializeToString() for each in steps))
+    [run] = find_runs(tmp_path)
+    position = positions(run)[0]
+    assert math.isfinite(position.rate)
+    assert position.step_at(START) >= 50
+
+
+def test_a_rate_that_leads_beyond_all_numbers_gives_no_estimate() -> None:
+    assert Position(50, 0.0, 1e305).step_at(START) == 50
