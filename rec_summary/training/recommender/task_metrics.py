@@ -38,6 +38,7 @@ _REMEDIES: Final = {
     "probabilities do not add up to 1": "if your predictions are logits, set logits=True",
     "weight not usable": "weights are numbers of 0 to 2**20: divide them all by one number",
 }
+_NO_PROBABILITY: Final = ("score outside [0, 1]", "probabilities do not add up to 1")
 _RATINGS: Final = "if your labels are ratings, set {}='ratings'"
 
 
@@ -108,6 +109,9 @@ class TaskMetrics:
         self._roles = roles
         self._troubles = troubles
         self._predicts_nan = False  # in the last batch
+        self._predicts_odds = False  # in the last report that had examples
+        self._scored = 0  # examples since the last report
+        self._odds = 0  # those of them whose scores are no probabilities
         self._quality = _windows(_empty(task, options), options)
         # To scale the cells of users, or lists, in a decaying window would copy all of them.
         self._users: dict[str, Window[Any]] = {}
@@ -205,6 +209,7 @@ class TaskMetrics:
     def count(self, examples: Examples) -> None:
         """Counts examples."""
         scores, labels, weights, users, _, lists, batches = examples
+        self._scored += len(scores)
         if lists is not None:
             listed = RankedLists().prepare(lists, scores, labels, batches)
             for window in self._lists.values():
@@ -279,15 +284,18 @@ class TaskMetrics:
     def mark_lost(self, into: report.MetricValues) -> None:
         """Replaces the quality by NaN if the network has begun to predict nothing but NaN.
 
-        Invalid examples are not counted, so the windows only have the time before that.
+        Invalid examples are not counted, so the windows only have the time before that. It also
+        does so if more than 1 % of the scores since the last report are no probabilities: those
+        that happen to look like some are not a fair sample. Lists only need the order.
         """
-        if not self._predicts_nan:
+        if self._scored:
+            self._predicts_odds = self._odds > _MOST_REFUSED * self._scored
+            self._scored = self._odds = 0
+        if not (self._predicts_nan or self._predicts_odds):
             return
-        groups = (
-            (self._task.kind, self._quality),
-            ("users", self._users),
-            ("lists", self._lists),
-        )
+        groups = [(self._task.kind, self._quality), ("users", self._users)]
+        if self._predicts_nan:
+            groups.append(("lists", self._lists))
         tags = [
             f"{name}/{window}"
             for kind, windows in groups
@@ -353,6 +361,7 @@ class TaskMetrics:
     def _check_refused(self, refused: Mapping[str, int], examples: int) -> None:
         """Reports examples that no metric of the quality counts, if there are many."""
         count = sum(refused.values())
+        self._odds += sum(refused.get(reason, 0) for reason in _NO_PROBABILITY)
         if count > _MOST_REFUSED * examples:
             reason = max(refused, key=lambda each: refused[each])
             ratings = _RATINGS.format("kind" if self._name else "task")

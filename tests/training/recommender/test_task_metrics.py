@@ -203,6 +203,36 @@ def test_a_task_that_predicts_nan_is_lost_and_the_others_are_not() -> None:
     assert values.scalars["recommender/cvr/auc/lifetime"] > 0.5
 
 
+def test_scores_that_are_no_probabilities_have_no_quality_until_they_are() -> None:
+    options = RecommenderMetrics(predictions=1, labels=2, users=0, lists=0, k=(5,), **COMMON)
+    rank = RankMetrics(options, {}, Troubles())
+
+    def value_after(*batches: Batch) -> dict[str, float]:
+        for each in batches:
+            rank.update(join([each], rank.places, Troubles()))
+        values = read(rank.end_interval(), Detail())
+        rank.mark_lost(values)
+        found = values.scalars
+        return {
+            each: found[f"recommender/{each}/lifetime"] for each in ("auc", "gauc", "ndcg_at_5")
+        }
+
+    def outside(seed: int, count: int) -> Batch:
+        found = batch(seed)
+        found.values["output", 1][:count] = 1.5
+        return found
+
+    assert value_after(batch(1))["auc"] > 0.5
+    lost = value_after(batch(2), outside(3, BATCH // 2))
+    assert math.isnan(lost["auc"])
+    assert math.isnan(lost["gauc"])
+    assert lost["ndcg_at_5"] > 0  # an order needs no probabilities
+    assert math.isnan(value_after()["auc"])  # there are no newer examples
+    few = value_after(outside(4, 1), *(batch(seed) for seed in range(5, 10)))
+    assert few["auc"] > 0.5
+    assert few["gauc"] > 0.5
+
+
 def test_a_mask_of_another_length_is_reported_and_stops_no_other_task() -> None:
     broken = batch(1)
     broken.values["output", 2] = broken.values["output", 2][:-1]
