@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rec_summary.records.control import Request
     from rec_summary.records.reading.runs import Run
     from rec_summary.series.lineage import Lineage
+    from rec_summary.series.overview.position import Position
 
 EXAMPLES: Final = """\b
 Examples:
@@ -38,6 +39,9 @@ rank has refused it, or has not answered; 2 a mistake in the arguments.
 """
 _SPAN: Final = re.compile(r"([1-9]\d{0,14})\s*steps?", re.ASCII)
 _MARGIN_SECS: Final = 4.0  # until the last rank has read the file
+# Ranks that end at different steps wait for each other for ever: also a slow disk, or a cache of a
+# network file system, has to show the file to all of them before.
+_STOP_MARGIN_SECS: Final = 60.0
 _POLL_SECS: Final = 0.1
 LONGEST_NOTE: Final = 1000
 
@@ -123,7 +127,8 @@ def _entries(ctx: click.Context, param: click.Parameter, value: Sequence[str]) -
     metavar="SECS",
     type=click.FloatRange(0),
     default=30.0,
-    help="How long to wait until all ranks have done it.",
+    help="How long to wait until all ranks have done it. Several ranks stop after a minute, "
+    "which is added.",
 )
 @options.as_json()
 def control(
@@ -160,6 +165,8 @@ def control(
     request = request_to(
         run, state, settings=settings, lineage=lineage, actions=tuple(actions), steps=steps
     )
+    if wait and "stop" in actions and state.rank_size > 1:
+        wait += _STOP_MARGIN_SECS
     answers = _asked(run, state, request, wait)
     _print_answers(request, answers, state, wait, as_json=as_json, quiet=quiet)
 
@@ -259,28 +266,45 @@ def request_to(run: Run, state: RunState, author: str | None = None, **what: Any
         state: The state of the training.
         author: Who makes it; None for the user of this process.
         what: What it asks for.
+
+    Raises:
+        SourceError: It ends a training of several ranks, and it is not known where they are.
     """
+    from rec_summary.errors import SourceError, three_part, verbatim
     from rec_summary.records.control import Request, new_identity
     from rec_summary.records.format.names import this_host
     from rec_summary.series.overview.position import positions
 
     at_step = None
     if state.rank_size > 1:
-        now = time.time()
         known = positions(run)
-        missing = sorted(set(range(state.rank_size)) - known.keys())
+        missing = [rank for rank in range(state.rank_size) if not _is_known(known.get(rank))]
+        stops = "stop" in what.get("actions", ())
+        if missing and stops:
+            received = f"no values of two steps of rank {', '.join(map(str, missing[:10]))}"
+            expected = (
+                "values of all ranks, from which a step that all of them will reach is known: ask "
+                "again when they have recorded some (sooner with --collect-freq 1), or end all "
+                "processes with SIGTERM"
+            )
+            raise SourceError(three_part(f"to end {run.path} now", verbatim(received), expected))
         if known:
+            end = time.time() + (_STOP_MARGIN_SECS if stops else _MARGIN_SECS)
             # The next step is the first one that ends later; one more, as steps differ.
-            at_step = 2 + max(each.step_at(now + _MARGIN_SECS) for each in known.values())
-        if missing or any(not each.rate for each in known.values()):
+            at_step = 2 + max(each.step_at(end) for each in known.values())
+        if missing:
             click.echo(
                 "rec-summary control: it cannot be known where all ranks are (ranks without "
-                f"enough records: {', '.join(map(str, missing)) or 'some'}): they may apply it "
+                f"enough records: {', '.join(map(str, missing))}): they may apply it "
                 "at different steps",
                 err=True,
             )
     author = (author or f"{_user()}@{this_host()}")[:200]
     return Request(id=new_identity(), author=author, time=time.time(), at_step=at_step, **what)
+
+
+def _is_known(position: Position | None) -> bool:
+    return position is not None and position.rate > 0
 
 
 def _user() -> str:
@@ -315,7 +339,8 @@ def _asked(run: Run, state: RunState, request: Request, wait: float) -> dict[int
     end = time.monotonic() + wait
     ended = False
     while len(answers) < max(state.rank_size, 1) and time.monotonic() < end:
-        is_alive = writer_is_alive(run.path, state) is not False
+        # Of several ranks, the others may get to the step after the first one has ended.
+        is_alive = state.rank_size > 1 or writer_is_alive(run.path, state) is not False
         for rank in run.ranks:
             for batch in records.batches(run.of(Kind.LINEAGE, rank)):
                 for record in batch.records():

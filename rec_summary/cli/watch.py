@@ -242,22 +242,22 @@ def _tell(source: str, transition: Transition, *, record: bool, stop_run: bool) 
     from rec_summary.series.text import valid
 
     title = transition.rule.title
-    what: dict[str, Any] = {}
+    # Two requests, as several ranks stop later than they record.
+    asked: list[dict[str, Any]] = []
     if record:
         alerts = {valid(title)[:200]: int(transition.firing)}
-        what = {"note": sentence(transition)[:LONGEST_NOTE], "alerts": alerts}
+        asked.append({"note": sentence(transition)[:LONGEST_NOTE], "alerts": alerts})
     if stop_run and transition.firing:
-        what["actions"] = ("stop",)
-    if not what:
-        return
-    try:
-        for run in find_runs(source):
-            if valid(run.name) == transition.run:
-                state = training_of(run, lineage_of(run, Report()))
-                author = f"rec-summary watch: {valid(title)}"
-                add_request(run.path, request_to(run, state, author, **what))
-    except (RecSummaryError, OSError, ValueError) as error:
-        _complain(f"the training cannot be told of the alert {title}: {error}")
+        asked.append({"actions": ("stop",)})
+    for what in asked:
+        try:
+            for run in find_runs(source):
+                if valid(run.name) == transition.run:
+                    state = training_of(run, lineage_of(run, Report()))
+                    author = f"rec-summary watch: {valid(title)}"
+                    add_request(run.path, request_to(run, state, author, **what))
+        except (RecSummaryError, OSError, ValueError) as error:
+            _complain(f"the training cannot be told of the alert {title}: {error}")
 
 
 def _print(transition: Transition, stop: threading.Event, *, as_json: bool) -> None:

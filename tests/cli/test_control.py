@@ -12,10 +12,13 @@ from typing import Any
 import pytest
 
 from rec_summary._pb import lineage_pb2
-from rec_summary.records.control import LOCK_NAME, NAME
+from rec_summary.errors import RecSummaryError
+from rec_summary.records.control import LOCK_NAME, NAME, read_requests
 from rec_summary.records.format.names import Kind
+from rec_summary.records.reading.runs import find_runs
 from rec_summary.records.writing.run_writer import RunWriter
 from rec_summary.records.writing.task import MessageRecord
+from rec_summary.series.overview.position import positions
 from tests.support import command, record_dirs
 from tests.support.ports import unused_port
 from tests.support.programs import PROGRAMS
@@ -131,18 +134,69 @@ def test_all_ranks_apply_a_request_at_the_same_step(tmp_path: Path) -> None:
     process = command.start(
         program=msrun, cwd=tmp_path, env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}
     )
-    ranks = [f"*.{rank}.*_MS" for rank in (0, 1)]
-    eventually(lambda: all(any(f.stat().st_size > 5000 for f in folder.glob(r)) for r in ranks))
+    eventually(
+        lambda: known_ranks(folder),
+        lambda ranks: ranks == {0, 1},
+        despite=(RecSummaryError, OSError),  # there are no files yet
+    )
     done = ask(folder, "--collect-freq", "1", "--for", "20steps", "--json")
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
     every = {each["text"].split(":")[0] for each in answer["ranks"].values()}
     assert every == {f"until step {answer['at_step'] + 20}"}
-    done = ask(folder, "--stop")
+    # With a shorter margin: this test need not stop all ranks at the same step.
+    code = (
+        "import sys, rec_summary.cli; "
+        "sys.modules['rec_summary.cli.control']._STOP_MARGIN_SECS = 4.0; "
+        "sys.exit(rec_summary.cli.main(sys.argv[1:]))"
+    )
+    done = command.python(code, "control", folder, "--stop", "--wait", str(PATIENCE_SECS))
     assert done.returncode == 0, done.stderr
     process.communicate(timeout=PATIENCE_SECS)
     assert process.returncode == 0
     assert statuses(folder)[-1] == "STOPPED"
+
+
+def known_ranks(folder: Path) -> set[int]:
+    """Returns the ranks of which it is known where they are, and how fast they get on."""
+    return {
+        rank
+        for run in find_runs(folder)
+        for rank, position in positions(run).items()
+        if position.rate
+    }
+
+
+def values(folder: Path, rank: int, count: int) -> None:
+    """Writes values of this many steps."""
+    writer = RunWriter(folder, rank)
+    for step in range(1, count + 1):
+        writer.write(MessageRecord(record_dirs.event(step, record_dirs.scalar("loss", 1.0))))
+    writer.close()
+
+
+def test_ranks_are_not_stopped_at_a_step_that_one_may_have_passed(tmp_path: Path) -> None:
+    written(tmp_path, settings={"collect_freq": "10"}, host="elsewhere", pid=1, rank_size=2)
+    values(tmp_path, 0, 9)
+    values(tmp_path, 1, 1)
+    refused = command.run("control", tmp_path, "--stop", "--wait", "0")
+    assert refused.returncode == 1
+    text = command.flat(refused.stderr)
+    assert "no values of two steps of rank 1" in text
+    assert "SIGTERM" in text
+    assert not (tmp_path / NAME).exists()
+    rules = ("--rule", "low: loss > -1", "--record", "--stop-run")
+    watched = command.run("watch", tmp_path, "--once", *rules)
+    assert "no values of two steps of rank 1" in command.flat(watched.stderr)
+    assert all(each.note and not each.actions for each in read_requests(str(tmp_path)))
+    assert (tmp_path / NAME).exists()
+    values(tmp_path, 1, 9)
+    steps = []
+    for what in ("--flush", "--stop"):
+        done = command.run("control", tmp_path, what, "--wait", "0", "--json")
+        assert done.returncode == 0, done.stderr
+        steps.append(json.loads(done.stdout)["at_step"])
+    assert steps[1] - steps[0] >= 4 * 55  # four steps per second
 
 
 def written(folder: Path, **state: Any) -> None:
