@@ -5,7 +5,8 @@ removed. Of the files, only the newest of each writer is checked every time, bec
 are complete. So a poll of a hundred idle runs takes a few hundred calls of `stat`.
 
 A tree of more than three hundred directories is watched: a poll checks those of which the kernel
-reports a change (see `directory_watch`), and the source. Directories that cannot be watched, such
+reports a change (see `directory_watch`), the source, and in ten minutes each of the others, because
+the kernel does not report all changes. Directories that cannot be watched, such
 as those of network file systems, where notifications of other hosts' writes do not arrive, are
 polled: those that changed last every time, and the others in turn.
 """
@@ -40,6 +41,7 @@ _RESCAN_SECS: Final = 30.0  # not every file system reports that a directory has
 _MOST_CHECKED: Final = 300  # directories of a poll, unless more are written to
 _LONGEST_TURN: Final = 20  # polls of a very large tree
 _RECENT_SECS: Final = 60.0
+_WATCHED_TURN_SECS: Final = 600.0
 
 logger = logging.getLogger("rec_summary")
 
@@ -87,6 +89,9 @@ class RunPoller:
         # When something was last written to a run, by its path, in ascending order.
         self._recent: dict[str, float] = {}
         self._others: Iterator[str] = iter(())
+        self._watched_others: Iterator[str] = iter(())
+        self._turned = clock()  # until when watched directories have had their turn
+        self._retried: set[str] = set()  # directories with one in it that could not be checked
         self._inode = (0, 0)  # of the source, and its file system
         self._failure = ""  # why the last list of a URL failed
 
@@ -124,6 +129,10 @@ class RunPoller:
         found = [self._run(path, each) for path, each in self._directories.items() if each.files]
         return sorted(found, key=_in_order)
 
+    def close(self) -> None:
+        """Ends the watching of directories."""
+        self._watch.close()
+
     def _poll_url(self, url: Url) -> list[Run]:
         """Lists all files, at most every few seconds, and compares their sizes."""
         now = time.monotonic()
@@ -157,12 +166,32 @@ class RunPoller:
         """Yields the directories to check, each unless it was forgotten meanwhile."""
         known = self._directories
         changed = self._watch.changed()
+        retried, self._retried = self._retried, set()
         if len(known) <= _MOST_CHECKED or changed is None:
             due = list(known) or [self._source]
         else:
             # The path of the source can lead to another directory, of which nothing is reported.
-            due = list(dict.fromkeys((self._source, *changed, *again, *self._polled())))
+            for path in changed:
+                if path in known and path not in self._watch:
+                    known[path].listed = -1.0  # another directory, maybe with the same time
+            turns = (*self._watched_turn(), *self._polled())
+            due = list(dict.fromkeys((self._source, *changed, *again, *retried, *turns)))
         return (path for path in due if path in known or path == self._source)
+
+    def _watched_turn(self) -> Iterator[str]:
+        """Yields as many of the watched directories as the time since the last poll is worth."""
+        now = self._clock()
+        each_secs = _WATCHED_TURN_SECS / len(self._directories)
+        elapsed = min(max(now - self._turned, 0.0), _WATCHED_TURN_SECS)  # the clock can be set
+        share = int(elapsed / each_secs)
+        self._turned = now - (elapsed - share * each_secs)
+        for _ in range(share):
+            path = next(self._watched_others, None)
+            if path is None:
+                self._watch.look_at_mounts()
+                self._watched_others = iter(list(self._directories))
+            elif path in self._watch:
+                yield path
 
     def _polled(self) -> Iterator[str]:
         """Yields the directories that are not watched, as far as it is their turn."""
@@ -190,7 +219,7 @@ class RunPoller:
         try:
             changed = self._watched(path)
         except OSError:
-            self._forget(path)
+            self._lose(path)
             return
         known = self._directories.get(path)
         if known is None:
@@ -205,7 +234,7 @@ class RunPoller:
                 if names != known.names or made or known.listed < 0:
                     self._list(path, known)
             except OSError:
-                self._forget(path)
+                self._lose(path)
                 return
             known.names, known.changed, known.listed = names, changed, now
             known.is_new = True
@@ -225,7 +254,7 @@ class RunPoller:
             if self._watch:
                 self._forget(path)  # all below are other directories now
             self._inode = status.st_dev, status.st_ino
-        is_large = len(self._directories) > _MOST_CHECKED and path not in self._watch
+        is_large = len(self._directories) > _MOST_CHECKED
         if is_large and self._watch.add(path, status.st_dev):
             status = os.stat(path)
         return status.st_mtime
@@ -274,6 +303,11 @@ class RunPoller:
         if changed:
             self._recent[path] = max(changed)
         return bool(changed)
+
+    def _lose(self, path: str) -> None:
+        """Forgets a directory, and looks for it again: it need not be gone."""
+        self._forget(path)
+        self._retried.add(os.path.dirname(path))
 
     def _forget(self, path: str) -> None:
         known = self._directories.pop(path, None)

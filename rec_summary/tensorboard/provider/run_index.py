@@ -183,10 +183,11 @@ class RunIndex:
         self._thread.start()
 
     def close(self) -> None:
-        """Ends the thread."""
+        """Ends the thread, and the watching of directories."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
+        self._poller.close()
 
     def served(self, names: Container[str] | None = None) -> list[ServedRun]:
         """Returns the TensorBoard runs that have values.

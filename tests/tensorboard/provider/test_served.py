@@ -362,8 +362,10 @@ def test_the_next_record_of_a_run_that_rested_shows_without_a_search(tmp_path: P
     for number in range(310):
         path, _ = write_segment(logdir / f"run_{number:03}", event(1, scalar("loss", 0.5)))
         os.utime(path, (number, number))
-    if not DirectoryWatch().add(str(logdir), logdir.stat().st_dev):
-        pytest.skip("this system does not report changes of this directory")
+    watch, device = DirectoryWatch(), logdir.stat().st_dev
+    if not all(watch.add(str(path), device) for path in (logdir, *logdir.iterdir())):
+        pytest.skip("this system does not report changes of all these directories")
+    watch.close()
     checks = tmp_path / "checks"
     program = (str(_PROGRAMS / "checking_tensorboard.py"), str(checks))
     board = TensorBoardServer(logdir, tmp_path / "log", load_fast=True, program=program)
