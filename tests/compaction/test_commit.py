@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
-import resource
 import shutil
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import IO
@@ -24,7 +25,7 @@ from rec_summary.records.writing.task import MessageRecord
 from rec_summary.series.options import EVERYTHING
 from rec_summary.series.report import Report
 from rec_summary.series.values import recorded_values
-from tests.support.compacting import BUDGET, EDGES, check, compact, write_records
+from tests.support.compacting import BUDGET, EDGES, ROOT, check, compact, write_records
 from tests.support.record_dirs import event, scalar, summary_name, write_payloads, write_segment
 
 
@@ -129,14 +130,22 @@ def test_a_full_disk_leaves_the_old_files(records: Path, monkeypatch: pytest.Mon
     check(records, complete=True)
 
 
+_LIMITED = """
+import resource, sys
+from rec_summary.compaction.directory import keep_within
+resource.setrlimit(resource.RLIMIT_FSIZE, (2000, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+try:
+    keep_within(sys.argv[1], 0, int(sys.argv[2]))
+except OSError as error:
+    print(error.errno)
+"""
+
+
 def test_a_limit_on_the_size_of_files_leaves_the_old_files(records: Path) -> None:
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, limits[1]))
-    try:
-        with pytest.raises(OSError, match="File too large"):
-            keep_within(str(records), 0, BUDGET)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    # In a process of its own: it is about all files of a process.
+    command = [sys.executable, "-c", _LIMITED, str(records), str(BUDGET)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == (f"{errno.EFBIG}\n", "")
     check(records, complete=True)
     assert not [name for name in os.listdir(records) if name.endswith(".tmp")]
 

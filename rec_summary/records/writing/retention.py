@@ -189,6 +189,12 @@ class Compactor:
             text = f"the files of rank {self._rank} in {self._directory} are beyond their budget"
             self._troubles.report("retention", text)
 
+    def takes(self, nbytes: int) -> bool:
+        """Whether a record of a size is small enough; a disk that was full may have room again."""
+        if nbytes > record_bytes(self.total_bytes):
+            self._fit_disk()
+        return nbytes <= record_bytes(self.total_bytes)
+
     def close(self) -> None:
         """Ends the process: a later one goes on where it stopped.
 

@@ -18,7 +18,7 @@ from rec_summary.records.files import make_directory, sync_directory
 from rec_summary.records.format.names import DEFAULT_PREFIX, DEFAULT_SUFFIX, Kind, parse_name
 from rec_summary.records.locks import check_kind
 from rec_summary.records.writing.claim import begin_segments
-from rec_summary.records.writing.retention import Compactor, Retention, record_bytes, segment_bytes
+from rec_summary.records.writing.retention import Compactor, Retention, segment_bytes
 from rec_summary.records.writing.segment import SegmentWriter
 from rec_summary.records.writing.task import Record
 
@@ -163,8 +163,10 @@ class RunWriter:
             Exception: Whatever `record.encode` raises; nothing is written then.
         """
         payload = record.encode()
-        if self._compactor is not None:
-            self._check_size(len(payload), self._compactor.total_bytes)
+        if self._compactor is not None and not self._compactor.takes(len(payload)):
+            size, budget = f"{len(payload):,}", f"{self._compactor.total_bytes:,}"
+            text = f"a record of {size} bytes; a budget of {budget} allows half of it"
+            raise OSError(errno.EFBIG, text, self.directory)
         try:
             with self._room_made():
                 self._replace_lost()
@@ -280,11 +282,6 @@ class RunWriter:
             if error.errno in (errno.ENOSPC, errno.EDQUOT) and self._compactor is not None:
                 self._make_room(self._compactor)
             raise
-
-    def _check_size(self, nbytes: int, total_bytes: int) -> None:
-        if nbytes > record_bytes(total_bytes):
-            text = f"a record of {nbytes:,} bytes; a budget of {total_bytes:,} allows half of it"
-            raise OSError(errno.EFBIG, text, self.directory)
 
     def _drop_oldest(self) -> None:
         files, budget = self._rotation.max_files, self._rotation.max_total_bytes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import math
@@ -14,12 +15,13 @@ from typing import Final
 
 from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary.records.format.names import Kind
-from rec_summary.records.reading.runs import Run
+from rec_summary.records.reading.repair import Budget, find_record
+from rec_summary.records.reading.runs import RecordFile, Run
 from rec_summary.records.remote import Url, to_place
 from rec_summary.scrubbing import scrubbed
 from rec_summary.series.event_reader import ScannedFile, scan_together
 from rec_summary.series.lineage import Lineage
-from rec_summary.series.new_records import NewRecords
+from rec_summary.series.new_records import FilePlace, NewRecords
 from rec_summary.series.options import matching_runs
 from rec_summary.series.report import Report
 from rec_summary.series.run_poller import RunPoller
@@ -44,6 +46,7 @@ _FEW_FILES: Final = 8
 _RESTING_SECS: Final = 60.0
 _SMALL: Final = 1 << 20  # bytes that are soon read again
 _LARGE: Final = 1 << 26  # bytes of a run that take so long that its newest files are shown first
+_NEWEST_BYTES: Final = 1 << 24  # of them, at most, at their end
 _NEWEST: Final = 8  # files whose time of modification is that of their run
 _KIND: Final = "lineage"
 _EVENT_FILE: Final = "tfevents"  # in its name, as TensorBoard has it
@@ -77,6 +80,14 @@ class _Loader(RunReader):
         if compacted(run, self._state):
             return False  # values that are in no file any more are known by their place
         return not self._state.files or continues(run, self._state, self._records)
+
+    def begin_at(self, file: RecordFile, offset: int) -> None:
+        """Leaves out the records of a file that begin before an offset."""
+        found = None
+        with contextlib.suppress(OSError):  # reading reports it
+            found = find_record(file.path, offset, Budget(_NEWEST_BYTES))
+        place = FilePlace(file.nbytes if found is None else found)
+        self._state.files[os.path.basename(file.path)] = place
 
     def is_of_several(self, run: Run) -> bool:
         """Whether several ranks write to the run, as far as it has been read."""
@@ -138,8 +149,8 @@ class RunIndex:
     """Reads the runs of a tree, and what is added to them.
 
     Runs are read in portions, the one that was written to last first, so that what is written
-    now shows while a large tree is read. Of a large run, its newest files are shown until all of it
-    has been read.
+    now shows while a large tree is read. Of a large run, the end of its newest files is shown until
+    all of it has been read.
 
     A run is read again from the beginning if its files are others than those that were read, or
     if a second rank writes to it; until that is done, it is shown as it was. So is a small run
@@ -318,20 +329,29 @@ class RunIndex:
         return True
 
     def _show_newest(self, run: Run, *, several: bool) -> None:
-        """Shows the newest summary files of each rank, until all files have been read."""
+        """Shows the end of the newest summary files of each rank, until all has been read."""
         newest = [file for file in run.files if file.name.kind is Kind.LINEAGE]
+        begins: dict[RecordFile, int] = {}
         for rank in run.ranks:
-            nbytes = 0
+            nbytes, most = 0, _NEWEST_BYTES // len(run.ranks)
             for file in reversed(run.of(Kind.SUMMARY, rank)):
-                if nbytes < _SMALL:
+                if nbytes < min(_SMALL, most):
+                    begins[file] = max(file.nbytes - (most - nbytes), 0)
                     nbytes += file.nbytes
-                    newest.append(file)
-        files = tuple(file for file in run.files if file in newest)
-        if len(files) < len(run.files):
-            part = dataclasses.replace(run, files=files)
-            loader = _Loader(part, self._names, Report(), {}, several=several)
-            loader.update(part, math.inf)
+        files = tuple(file for file in run.files if file in begins or file in newest)
+        if len(files) == len(run.files) and not any(begins.values()):
+            return
+        part = dataclasses.replace(run, files=files)
+        loader = _Loader(part, self._names, Report(), {}, several=several)
+        try:
+            for file, begin in begins.items():
+                if begin:
+                    loader.begin_at(file, begin)
+            while not loader.update(part, time.monotonic() + _PORTION_SECS):
+                if self._stop.is_set():
+                    return
             self._shown[run.path] = loader.outputs
+        finally:
             self._release(loader.outputs)  # that of all files gets the same names
 
     def _name_of(self, run: Run) -> str:

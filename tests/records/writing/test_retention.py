@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import re
@@ -250,7 +251,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     if done.returncode:
         pytest.skip(f"cannot mount a tmpfs here: {done.stderr.strip()}")
     yield folder
-    subprocess.run(["umount", str(folder)], check=True)
+    subprocess.run(["umount", "-l", str(folder)], check=True)  # a test that fails may leave a file
 
 
 def test_a_run_longer_than_its_disk_keeps_its_whole_history(
@@ -262,15 +263,30 @@ def test_a_run_longer_than_its_disk_keeps_its_whole_history(
     writer = RunWriter(small_disk / "run", 0, rotation, troubles=troubles)
     values = [scalar(f"metric_{number}", 0) for number in range(60)]
     last = 2000
-    for step in range(1, last + 1):
-        writer.write(MessageRecord(event(step, *values)))
-    writer.close()
+    with contextlib.closing(writer):
+        for step in range(1, last + 1):
+            writer.write(MessageRecord(event(step, *values)))
     assert troubles.counts == {}
     found = steps_of(small_disk / "run")
     assert (found[0], found[-1]) == (1, last)
     assert found == sorted(set(found))
     assert len(found) < last
     assert caplog.text.count("bytes of the budget of 67,108,864") == 1
+
+
+def test_a_record_is_not_refused_once_the_disk_has_room_again(small_disk: Path) -> None:
+    large = MessageRecord(event(2, scalar("t" * (700 << 10), 0)))
+    filler = small_disk / "filler"
+    filler.write_bytes(bytes(1900 << 10))
+    writer = RunWriter(small_disk / "run", 0, Rotation(retention=Retention(64 * LEAST_BYTES)))
+    with contextlib.closing(writer):
+        writer.write(MessageRecord(event(1, scalar("loss", 0))))
+        with pytest.raises(OSError, match="a budget of 1,048,576 allows half of it"):
+            writer.write(large)
+        filler.unlink()
+        writer.write(large)
+        writer.flush()
+        assert rank_bytes(str(small_disk / "run"), 0) > 700 << 10
 
 
 def test_a_failure_is_reported_and_the_old_files_stay(

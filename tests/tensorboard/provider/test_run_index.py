@@ -323,6 +323,39 @@ def test_of_a_large_run_the_newest_files_are_shown_first(
     assert index.report.records["summary"] == 33 * ranks  # each once; three are heads of files
 
 
+def test_of_a_large_file_its_end_is_shown_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_index, "_LARGE", 1000)
+    monkeypatch.setattr(run_index, "_NEWEST_BYTES", 1000)
+    steps = range(1, 201)
+    path, _ = write_segment(tmp_path / "run", *(event(step, scalar("loss", 1)) for step in steps))
+    assert path.stat().st_size > 5000
+    index = RunIndex(str(tmp_path))
+    pages = Pages(RecordDataProvider(index), tmp_path)
+    seen = []
+    for _ in _portions(index, tmp_path / "run", monkeypatch):
+        seen.append(pages.steps("run", "loss"))
+    assert seen[0] == list(range(seen[0][0], 201))
+    assert 5 < len(seen[0]) < 50
+    assert seen[-1] == list(steps)
+    assert sorted(pages.get("runs")) == ["run"]
+
+
+def test_the_newest_files_are_not_waited_for_when_the_index_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_index, "_PORTION_SECS", -math.inf)  # the smallest portions
+    monkeypatch.setattr(run_index, "_NEWEST_BYTES", 1000)
+    write_segment(tmp_path / "run", *(event(step, scalar("loss", 1)) for step in range(1, 201)))
+    index = RunIndex(str(tmp_path))
+    index._find()
+    [waiting] = index._waiting.values()
+    index.close()
+    index._show_newest(waiting.run, several=False)
+    assert index.served() == []
+
+
 @pytest.mark.parametrize("at", [0, 2, 4])
 def test_a_file_that_is_replaced_while_it_is_read_counts_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
