@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from rec_summary.errors import SourceError, three_part
+from rec_summary.errors import SourceError, three_part, verbatim
 from rec_summary.records.format.names import Kind, RecordName, parse_name
 from rec_summary.records.reading.compacted import in_force
 from rec_summary.records.remote import SOURCE, Entry, NoSuchPlace, Url, list_tree, to_place
@@ -238,7 +238,7 @@ def _local_runs(source: str) -> dict[str, tuple[RecordFile, ...]]:
             files = list_files(path)
         except OSError as error:
             if path == source:
-                received = f"{source}: {error}"
+                received = verbatim(f"{source}: {error.strerror or error}")
                 raise SourceError(three_part(SOURCE, received, "a readable directory")) from error
             logger.warning("rec_summary: %s is left out: %s", path, error.strerror or error)
             continue
