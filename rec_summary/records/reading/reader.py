@@ -19,6 +19,7 @@ from rec_summary.errors import RecordError, verbatim
 from rec_summary.records.files import PlainFile
 from rec_summary.records.format import framing
 from rec_summary.records.format.bounds import MOST_BYTES, VARIABLE
+from rec_summary.records.format.names import hidden_name
 from rec_summary.records.remote import RemoteFile, Url, open_binary
 
 _CHUNK_BYTES: Final = 1 << 18
@@ -66,9 +67,7 @@ def hidden_path(path: str) -> str:
     No reader takes the name for that of a record file.
     """
     directory, name = os.path.split(path)
-    return os.path.join(
-        directory, f".rec_summary-superseded.{name.replace('summary.', 'summary-')}"
-    )
+    return os.path.join(directory, hidden_name(name))
 
 
 def _opened(path: str) -> PlainFile | RemoteFile:
