@@ -257,7 +257,7 @@ def _tell(source: str, transition: Transition, *, record: bool, stop_run: bool) 
                     author = f"rec-summary watch: {valid(title)}"
                     add_request(run.path, request_to(run, state, author, **what))
         except (RecSummaryError, OSError, ValueError) as error:
-            _complain(f"the training cannot be told of the alert {title}: {error}")
+            _complain(f"the alert {title} cannot be sent to the training: {error}")
 
 
 def _print(transition: Transition, stop: threading.Event, *, as_json: bool) -> None:

@@ -127,7 +127,7 @@ class DirectoryWatch:
         return found | replaced
 
     def look_at_mounts(self) -> None:
-        """Finds out anew which file systems are local: their numbers are given again."""
+        """Forgets which file systems are local: the kernel uses their numbers again."""
         self._is_local.clear()
 
     def close(self) -> None:

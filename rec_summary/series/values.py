@@ -32,7 +32,7 @@ from rec_summary.series.report import Report
 from rec_summary.series.step_buffer import Finished, Restart, StepBuffer
 from rec_summary.series.text import valid
 
-# How long two processes must record at the same time to be told apart: more than clocks differ.
+# Two processes that record at the same time for longer than this are two: clocks differ by less.
 _OVERLAP_SECS: Final = 5.0
 _OVERLAP_SECS_ON_A_HOST: Final = 1.0
 

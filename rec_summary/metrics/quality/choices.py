@@ -21,7 +21,7 @@ from rec_summary.metrics.quality.grouped_auc import UserBatch, UserScores
 from rec_summary.metrics.state import Array, Floats, Scalable, Stored, check_factor, register
 
 MOST_K = 1000
-"""The highest rank that is told apart from those beyond."""
+"""The highest rank that is counted; those beyond it are counted together."""
 
 MOST_PLACES = 64
 """How many numbers k of candidates, or of examples at the top of a list, metrics may be of."""
