@@ -20,12 +20,12 @@ from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import Run
 from rec_summary.records.remote import Url, to_place
 from rec_summary.series.batch import SCALAR, SUMMARY, Batch, Columns, Record, concatenated, rows_of
+from rec_summary.series.discovery.run_poller import RunPoller
 from rec_summary.series.limits import MOST_SERIES
 from rec_summary.series.lineage import metrics_of, numeric
 from rec_summary.series.new_records import PATIENCE_SECS, NewRecords
 from rec_summary.series.options import ExportOptions, Selection, Since, matching_runs
 from rec_summary.series.report import Problem, Report
-from rec_summary.series.run_poller import RunPoller
 from rec_summary.series.text import valid
 
 INTERVAL_SECS: Final = 1.0

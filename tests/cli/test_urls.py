@@ -21,7 +21,7 @@ HASTY = """
 import sys
 from rec_summary.cli import main
 from rec_summary.records import remote
-from rec_summary.series import run_poller
+from rec_summary.series.discovery import run_poller
 
 remote._PUT_SECS = run_poller._LIST_SECS = 0.2
 main(sys.argv[1:])

@@ -15,7 +15,7 @@ from rec_summary.records.reading.reader import RecordReader
 from rec_summary.records.reading.repair import repair
 from rec_summary.records.reading.runs import RecordFile, find_runs
 from rec_summary.records.writing.claim import begin_segments
-from rec_summary.series.run_poller import RunPoller
+from rec_summary.series.discovery.run_poller import RunPoller
 from rec_summary.tables.formats import export_tables
 from rec_summary.tensorboard.event_files.export import export_tensorboard
 from rec_summary.tensorboard.event_files.logdir import LOCK_NAME, LogDir

@@ -12,13 +12,13 @@ from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import RecordFile, Run
 from rec_summary.series.batch import SCALAR, SUMMARY, Columns, by_tag, gathered, rows_of
+from rec_summary.series.discovery.run_poller import RunPoller
 from rec_summary.series.lineage import lineage_of
 from rec_summary.series.new_records import PATIENCE_SECS, NewRecords
 from rec_summary.series.options import ExportOptions, Selection, matching_runs
 from rec_summary.series.overview.rows import shows_life
 from rec_summary.series.overview.statistics import HEALTH, ScalarSeries
 from rec_summary.series.report import Report
-from rec_summary.series.run_poller import RunPoller
 from rec_summary.series.text import valid
 from rec_summary.series.values import Writers
 

@@ -16,9 +16,9 @@ from typing import Final
 from rec_summary.errors import DestinationError, three_part
 from rec_summary.records.reading.runs import Run
 from rec_summary.records.remote import to_place
+from rec_summary.series.discovery.run_poller import RunPoller
 from rec_summary.series.options import ArgumentError, ExportOptions, check_apart, matching_runs
 from rec_summary.series.report import ExportReport, Report
-from rec_summary.series.run_poller import RunPoller
 from rec_summary.series.text import printable
 from rec_summary.tensorboard.event_files.experiment import ExperimentFile
 from rec_summary.tensorboard.event_files.logdir import LogDir

@@ -19,12 +19,12 @@ from rec_summary.records.reading.repair import Budget, find_record
 from rec_summary.records.reading.runs import RecordFile, Run
 from rec_summary.records.remote import Url, to_place
 from rec_summary.scrubbing import scrubbed
+from rec_summary.series.discovery.run_poller import RunPoller
 from rec_summary.series.event_reader import ScannedFile, scan_together
 from rec_summary.series.lineage import Lineage
 from rec_summary.series.new_records import FilePlace, NewRecords
 from rec_summary.series.options import matching_runs
 from rec_summary.series.report import Report
-from rec_summary.series.run_poller import RunPoller
 from rec_summary.series.text import printable, reason, valid
 from rec_summary.tensorboard.dashboards.hparams import RUNNING, end_point, ended_status, start_point
 from rec_summary.tensorboard.dashboards.text import lineage_point

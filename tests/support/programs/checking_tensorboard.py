@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 from tensorboard.main import run_main
 
-from rec_summary.series import run_poller
-from rec_summary.series.run_poller import RunPoller
+from rec_summary.series.discovery import run_poller
+from rec_summary.series.discovery.run_poller import RunPoller
 
 checked = open(sys.argv.pop(1), "a", buffering=1, encoding="utf-8")  # noqa: SIM115 - until the end
 check = RunPoller._check

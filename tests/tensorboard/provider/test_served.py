@@ -25,7 +25,7 @@ from tensorboard.data import provider as interface
 from tensorboard.util import grpc_util
 
 from rec_summary.records.format.framing import frame
-from rec_summary.series.directory_watch import DirectoryWatch
+from rec_summary.series.discovery.directory_watch import DirectoryWatch
 from rec_summary.tensorboard.event_files.export import export_tensorboard
 from rec_summary.tensorboard.provider import plugin, records_server
 from rec_summary.tensorboard.provider.board import Board, BoardError

@@ -33,7 +33,7 @@ from rec_summary.records.reading.runs import (
     run_name,
 )
 from rec_summary.records.remote import NoSuchPlace, Url, to_place
-from rec_summary.series.directory_watch import DirectoryWatch
+from rec_summary.series.discovery.directory_watch import DirectoryWatch
 
 _SETTLED_SECS: Final = 2.0  # a directory may change again without a change of its time before
 _LIST_SECS: Final = 5.0  # a list of a URL takes a request for each thousand files

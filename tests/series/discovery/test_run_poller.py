@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from rec_summary.records.reading.runs import DEEPEST, find_runs
-from rec_summary.series import directory_watch, run_poller
-from rec_summary.series.directory_watch import DirectoryWatch
-from rec_summary.series.run_poller import RunPoller
+from rec_summary.series.discovery import directory_watch, run_poller
+from rec_summary.series.discovery.directory_watch import DirectoryWatch
+from rec_summary.series.discovery.run_poller import RunPoller
 from tests.support.record_dirs import event, scalar, summary_name, write_segment
 
 
@@ -442,7 +442,7 @@ _ENDING = """
 import atexit
 atexit.register(lambda: print("changed", watch.changed()))  # after what is registered later
 import os, sys
-from rec_summary.series.directory_watch import DirectoryWatch
+from rec_summary.series.discovery.directory_watch import DirectoryWatch
 watch = DirectoryWatch()
 print(watch.add(sys.argv[1], os.stat(sys.argv[1]).st_dev))
 """

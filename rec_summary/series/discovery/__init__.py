@@ -1,0 +1,1 @@
+"""Which runs a tree has, and in which of them something happens."""
