@@ -1,4 +1,4 @@
-"""The `rec-summary` command: thin, a module for each sub-command or a few that belong together.
+"""The `rec-summary` command. Its sub-commands are in `commands`, what they share is beside it.
 
 Only click is loaded here. What a sub-command needs is imported when it runs, so that
 `rec-summary --help` answers at once.
@@ -15,17 +15,17 @@ from typing import Final, NoReturn
 
 import click
 
-from rec_summary.cli.control import control, note
-from rec_summary.cli.export import export
-from rec_summary.cli.inspect import inspect
-from rec_summary.cli.landscape import landscape
-from rec_summary.cli.lineage import lineage
-from rec_summary.cli.metrics import metrics
-from rec_summary.cli.plot import plot
-from rec_summary.cli.serving import serve, view
-from rec_summary.cli.tail import tail
-from rec_summary.cli.upkeep import compact, repair, verify
-from rec_summary.cli.watch import watch
+from rec_summary.cli.commands.control import control, note
+from rec_summary.cli.commands.export import export
+from rec_summary.cli.commands.inspect import inspect
+from rec_summary.cli.commands.landscape import landscape
+from rec_summary.cli.commands.lineage import lineage
+from rec_summary.cli.commands.metrics import metrics
+from rec_summary.cli.commands.plot import plot
+from rec_summary.cli.commands.serving import serve, view
+from rec_summary.cli.commands.tail import tail
+from rec_summary.cli.commands.upkeep import compact, repair, verify
+from rec_summary.cli.commands.watch import watch
 
 _EXAMPLES: Final = """\b
 Examples:

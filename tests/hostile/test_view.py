@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rec_summary.cli.serving import view
+from rec_summary.cli.commands.serving import view
 from rec_summary.tensorboard.provider.board import Board, exposed
 from tests.support.crafted import MAIN, good, write
 from tests.support.waiting import PATIENCE_SECS

@@ -233,7 +233,7 @@ def _check_local(source: str) -> None:
 def _tell(source: str, transition: Transition, *, record: bool, stop_run: bool) -> None:
     """Asks a running training to record an alert, or to end."""
     from rec_summary.alerts.delivery import sentence
-    from rec_summary.cli.control import LONGEST_NOTE, request_to, training_of
+    from rec_summary.cli.commands.control import LONGEST_NOTE, request_to, training_of
     from rec_summary.errors import RecSummaryError
     from rec_summary.records.control import add_request
     from rec_summary.records.reading.runs import find_runs

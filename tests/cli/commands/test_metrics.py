@@ -37,7 +37,7 @@ from tests.support.ports import unused_port
 from tests.support.record_dirs import scalar
 from tests.support.waiting import PATIENCE_SECS, eventually
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 MONITORING = ROOT / "docs" / "monitoring"
 NOW = time.time()
 

@@ -22,8 +22,8 @@ from tests.support.command import HEAVY, PROGRAM, flat, python, run
 from tests.support.record_dirs import event, lineage, scalar, train, write_segment
 from tests.support.waiting import PATIENCE_SECS, eventually
 
-GROWING = Path(__file__).parents[1] / "alerts" / "growing.py"
-ROOT = Path(__file__).parents[2]
+GROWING = Path(__file__).parents[2] / "alerts" / "growing.py"
+ROOT = Path(__file__).parents[3]
 
 
 class Training:

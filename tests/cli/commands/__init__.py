@@ -1,0 +1,1 @@
+"""The command, one concern in a module."""

@@ -1,0 +1,263 @@
+"""`rec-summary export`, as users meet it."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+from pathlib import Path
+
+import filelock
+import pytest
+
+from rec_summary.records.format.framing import frame
+from rec_summary.tensorboard.event_files.logdir import LOCK_NAME
+from tests.support import event_files
+from tests.support.command import PROGRAM, end, environment, flat, python, run, start
+from tests.support.event_files import shown
+from tests.support.record_dirs import event, scalar, summary_name, tree, write_segment
+from tests.support.waiting import eventually
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    write_segment(
+        tmp_path / "records" / "run", *(event(step, scalar("loss", step)) for step in (1, 2, 3))
+    )
+    return tmp_path / "records"
+
+
+@pytest.fixture
+def logdir(tmp_path: Path) -> Path:
+    return tmp_path / "logs"
+
+
+def test_an_export_says_what_it_did(source: Path, logdir: Path) -> None:
+    done = run("export", source, logdir)
+    assert done.returncode == 0
+    assert done.stdout.startswith(f"Exported {source} to {logdir}: 1 run, 5 records in 2 files, ")
+    assert "  exported: 3 scalar\n" in done.stdout
+    assert re.fullmatch(r"exporting run \(0 bytes of \d+ bytes read\)\n", done.stderr)
+
+
+def test_a_replaced_run_asks_for_a_restart_of_tensorboard(source: Path, logdir: Path) -> None:
+    run("export", source, logdir)
+    assert "1 run replaced: restart a running TensorBoard" in (
+        run("export", source, logdir, "--since", "99").stdout
+    )
+
+
+def test_quiet_prints_problems_only(source: Path, logdir: Path) -> None:
+    done = run("export", "-q", source, logdir)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    (source / "run" / summary_name()).write_bytes(b"")
+    done = run("export", "-q", source, logdir)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr.startswith("1 problem:\n  ")
+
+
+def test_at_most_twenty_problems_are_printed(source: Path, logdir: Path) -> None:
+    broken = bytearray(frame(event(1, scalar("loss", 1)).SerializeToString()))
+    broken[-1] ^= 1
+    (source / "run" / summary_name()).write_bytes(bytes(broken) * 50)
+    done = run("export", source, logdir)
+    assert done.returncode == 0
+    lines = done.stderr.splitlines()
+    assert lines[1] == "50 problems:"
+    assert len(lines) == 1 + 1 + 20 + 1
+    assert f"offset {len(broken) * 19}: the data's checksum is wrong; skipped" in lines[-2]
+    assert lines[-1] == "  and 30 more"
+
+
+def test_problems_cannot_play_tricks_on_a_terminal(source: Path, logdir: Path) -> None:
+    (source / "\x1b[31mred\n").mkdir()
+    (source / "\x1b[31mred\n" / summary_name()).write_bytes(b"")
+    done = run("export", source, logdir)
+    assert "\x1b" not in done.stderr + done.stdout
+    assert r"\x1b[31mred\n" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["missing", "logs"], "an existing directory of MindSpore summary records"),
+        (["records/run/file", "logs"], "a directory, not a file"),
+        (["records", "records/logs"], "two directories of which neither is in the other"),
+        (["records/run", "records"], "two directories of which neither is in the other"),
+        (["records", "records"], "two directories of which neither is in the other"),
+        (["records", "logs", "--tags", "("], "a regular expression that compiles"),
+        (["records", "logs", "--runs", "x*"], "a pattern that matches a run; there are: run"),
+    ],
+)
+def test_mistakes_in_arguments_exit_with_2(
+    source: Path, arguments: list[str], expected: str
+) -> None:
+    (source / "run" / "file").write_text("x")
+    before = tree(source.parent)
+    done = run("export", *arguments, cwd=source.parent, env=environment())
+    assert done.returncode == 2
+    assert " is invalid. Received: " in flat(done.stderr)
+    assert f"Expected: {expected}" in flat(done.stderr)
+    assert "Traceback" not in done.stderr
+    assert tree(source.parent) == before
+
+
+@pytest.mark.parametrize("arguments", [["export"], ["export", "x"], ["export", "--no"], ["no"]])
+def test_what_click_does_not_understand_exits_with_2(arguments: list[str]) -> None:
+    done = run(*arguments)
+    assert done.returncode == 2
+    assert "Error: " in done.stderr
+
+
+def test_a_source_without_records_exits_with_2(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for command in (["export", tmp_path / "logs"], ["repair", tmp_path / "copy"], ["inspect"]):
+        done = run(command[0], tmp_path / "empty", *command[1:])
+        assert done.returncode == 2
+        assert "a directory with record files in it or below it" in flat(done.stderr)
+    assert [path.name for path in tmp_path.iterdir()] == ["empty"]
+
+
+def test_a_source_that_cannot_be_read_exits_with_1(source: Path, logdir: Path) -> None:
+    for path in (source / "run").iterdir():
+        path.write_bytes(b"not a record file")
+    done = run("export", source, logdir)
+    assert done.returncode == 1
+    assert "files without a readable record" in flat(done.stderr)
+
+
+@pytest.mark.parametrize("place", ["/proc/self/rec_summary", "/dev/null"])
+def test_a_log_directory_that_cannot_be_written_to_exits_with_1(source: Path, place: str) -> None:
+    done = run("export", source, place)
+    assert done.returncode == 1
+    assert f"the log directory is invalid. Received: {place}" in flat(done.stderr)
+    assert "Expected: a directory that can be written to" in flat(done.stderr)
+
+
+def test_a_locked_log_directory_exits_with_1(source: Path, logdir: Path) -> None:
+    logdir.mkdir()
+    with filelock.FileLock(logdir / LOCK_NAME):
+        done = run("export", source, logdir)
+    assert done.returncode == 1
+    assert str(logdir / LOCK_NAME) in flat(done.stderr)
+
+
+def test_debug_shows_where_an_error_arose(source: Path) -> None:
+    done = run("export", "--debug", source, "/dev/null")
+    assert done.returncode == 1
+    assert "Traceback" in done.stderr
+
+
+def test_tags_and_runs_are_passed_on(source: Path, logdir: Path) -> None:
+    done = run("export", source, logdir, "--tags", "^nothing", "--runs", "r*")
+    assert done.returncode == 2
+    assert "a pattern that is found in a tag; there are" in flat(done.stderr)
+    assert not logdir.exists()
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["Ctrl-C", "SIGTERM"]
+)
+def test_an_interruption_ends_it_at_once_without_a_word_too_much(
+    tmp_path: Path, logdir: Path, number: int, code: int
+) -> None:
+    # Long enough to be met in the middle, quick to write.
+    some = b"".join(frame(event(s, scalar("x", s)).SerializeToString()) for s in range(10_000))
+    path = tmp_path / "records" / "run" / summary_name()
+    path.parent.mkdir(parents=True)
+    path.write_bytes(some * 200)
+    process = subprocess.Popen(
+        [*PROGRAM, "export", str(tmp_path / "records"), str(logdir)],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    process.stderr.readline()  # the line that says that the run has begun
+    process.send_signal(number)
+    rest = process.stderr.read()
+    assert process.wait(60) == code
+    assert "Traceback" not in rest
+    assert ("goes on from here" in rest) == (number == signal.SIGINT)
+
+
+def test_the_export_works_where_mindspore_cannot_be_imported(source: Path, logdir: Path) -> None:
+    code = (
+        "import sys; sys.modules['mindspore'] = None; from rec_summary.cli import main; "
+        "sys.exit(main(['export', *sys.argv[1:]]))"
+    )
+    done = python(code, source, logdir)
+    assert (done.returncode, list(logdir.rglob("*tfevents*")) != []) == (0, True), done.stderr
+
+
+def test_progress_is_a_bar_on_a_terminal(source: Path, logdir: Path) -> None:
+    code = (
+        "import pty, os, sys; status = pty.spawn(sys.argv[1:]); "
+        "sys.exit(os.waitstatus_to_exitcode(status))"
+    )
+    done = python(code, *PROGRAM, "export", source, logdir)
+    assert done.returncode == 0
+    assert "━" in done.stdout
+    assert "exporting run" not in done.stdout
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
+def test_tables_are_exported(three_runs: Path, tmp_path: Path, form: str) -> None:
+    done = run("export", three_runs, tmp_path / "out", "--format", form)
+    assert done.returncode == 0
+    assert f"{tmp_path / 'out' / 'scalars'}.{form}: 9 rows" in done.stdout
+    assert (tmp_path / "out" / f"lineage.{form}").stat().st_size > 0
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--format", "csv", "--follow"), "--follow cannot be combined with --format csv"),
+        (
+            ("--format", "csv", "--max-points", "20"),
+            "--max-points cannot be combined with --format",
+        ),
+        (("--projector", "x", "--follow"), "cannot be combined with --follow"),
+        (("--labels", "x"), "--labels needs --projector"),
+        (("--plugins", "scalar"), "Received: 'scalar'. Expected: one or more of scalars"),
+        (("--max-points", "3"), "an int of at least 10"),
+        (("--since", "5", "--until", "4"), "a step not after `until`"),
+        (("--jobs", "0"), "0 is not in the range x>=1"),
+        (("--format", "csv", "--labels", "x"), "--labels needs --projector"),
+        (("--projector", "x"), "a pattern that is found in the name of a matrix"),
+        (("--max-points", "20", "--follow"), "a series that still grows cannot be downsampled"),
+    ],
+)
+def test_options_that_do_not_go_together_exit_with_2(
+    three_runs: Path, tmp_path: Path, options: tuple[str, ...], words: str
+) -> None:
+    done = run("export", three_runs, tmp_path / "out", *options)
+    assert done.returncode == 2, done.stderr
+    assert words in flat(done.stderr)
+    assert not (tmp_path / "out").exists()
+
+
+def test_selection_is_passed_on(three_runs: Path, tmp_path: Path) -> None:
+    options = ("--plugins", "scalars,text", "--since", "2", "--jobs", "2")
+    done = run("export", three_runs, tmp_path / "logs", *options)
+    assert done.returncode == 0, done.stderr
+    for index in range(3):
+        values = event_files.values(tmp_path / "logs" / f"run_{index}")
+        assert {(step, value.tag) for step, _, value in values} == {
+            *((2, "loss/auto"), (3, "loss/auto"), (3, "lineage")),
+        }
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_following_ends_well_when_it_is_asked_to(
+    three_runs: Path, tmp_path: Path, number: int
+) -> None:
+    process = start("export", three_runs, tmp_path / "logs", "--follow")
+    assert process.stderr is not None
+    assert "Following" in process.stderr.readline()
+    eventually(lambda: list((tmp_path / "logs").rglob("*tfevents*")))
+    code, out, error = end(process, number)
+    assert (code, error) == (0, "")
+    assert "Exported" in out
+    assert run("export", three_runs, tmp_path / "logs").returncode == 0
+    assert run("export", three_runs, tmp_path / "at once").returncode == 0
+    assert shown(tmp_path / "logs") == shown(tmp_path / "at once")

@@ -1,0 +1,97 @@
+"""`rec-summary inspect`, as users meet it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from rec_summary._pb import lineage_pb2
+from rec_summary.records.reading.runs import find_runs
+from rec_summary.series.overview.inspection import inspect_run
+from tests.support.command import PROGRAM, flat, run
+from tests.support.corpus import losses, put
+from tests.support.record_dirs import (
+    START,
+    event,
+    histo,
+    lineage,
+    scalar,
+    train,
+    write_segment,
+)
+from tests.support.waiting import PATIENCE_SECS
+
+
+def test_inspect_shows_what_is_there(three_runs: Path) -> None:
+    done = run("inspect", three_runs, "--runs", "run_1")
+    assert done.returncode == 0
+    text = flat(done.stdout)
+    for words in (
+        "run_1 status FINISHED",
+        "host worker, process 7",
+        "steps 1 to 3",
+        "samples 192",
+        "2 files",
+        "loss/auto scalar 0.5 0.5 0.7 1–3 3",
+        "w histogram 1–1 1",
+        "time 2023-11-14 22:13:20 UTC",
+    ):
+        assert words in text
+    assert "run_0" not in text
+
+
+def test_inspect_tells_apart_two_writers_and_puts_scalars_first(tmp_path: Path) -> None:
+    others = scalar("rec_summary/bytes", 1), scalar("z", 1), histo("a", [1.0])
+    put(tmp_path / "run", *losses(range(1, 200)), event(199, *others), host="a")
+    put(tmp_path / "run", *losses(range(1, 99), salt=1, after=0.5), stamp=1, host="b")
+    [run] = find_runs(tmp_path)
+    found = list(inspect_run(run))
+    assert [(each.run, each.last_step) for each in found] == [("run", 199), ("run/writer_2", 98)]
+    assert [each.tag for each in found[0].tags] == ["loss", "z", "a", "rec_summary/bytes"]
+
+
+def test_inspect_says_when_a_run_gives_no_sign_of_life(tmp_path: Path) -> None:
+    described = train(status=lineage_pb2.RunState.RUNNING, host="elsewhere", pid=7)
+    write_segment(tmp_path, lineage(START, train_lineage=described))
+    done = run("inspect", tmp_path)
+    assert "status     RUNNING, no sign of life since 2023-11-14 22:13:20 UTC" in done.stdout
+    [found] = json.loads(run("inspect", tmp_path, "--json").stdout)["runs"]
+    assert found["silent_since"] == START
+
+
+def test_inspect_as_json(three_runs: Path) -> None:
+    found = json.loads(run("inspect", three_runs, "--json").stdout)["runs"]
+    assert [each["run"] for each in found] == ["run_0", "run_1", "run_2"]
+    [loss] = [tag for tag in found[0]["tags"] if tag["kind"] == "scalar"]
+    assert (loss["values"], loss["last"], loss["not_finite"]) == (3, 0.5, 1)
+    assert (loss["least"], loss["greatest"]) == (0.5, pytest.approx(0.7))
+    assert found[0]["records"]["summary"] == 3
+
+
+def test_inspect_shows_the_first_tags_or_all(tmp_path: Path) -> None:
+    values = [scalar(f"tag_{n:03}", n) for n in range(60)]
+    write_segment(tmp_path / "run", event(1, *values))
+    assert "and 10 more tags (--all shows them)" in run("inspect", tmp_path).stdout
+    assert "tag_059" in run("inspect", tmp_path, "--all").stdout
+
+
+def test_inspect_reports_damage(three_runs: Path, damaged: Path) -> None:
+    done = run("inspect", three_runs)
+    assert done.returncode == 0
+    assert f"{damaged}, offset " in done.stderr
+
+
+def test_a_reader_that_leaves_ends_it_quietly(three_runs: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)  # as `| head` does once it has enough
+    done = subprocess.run(
+        [*PROGRAM, "inspect", str(three_runs)],
+        stdout=writing, stderr=subprocess.PIPE, text=True, timeout=PATIENCE_SECS, check=False,
+    )  # fmt: skip
+    os.close(writing)
+    assert done.returncode == 1
+    assert done.stderr == ""

@@ -1,0 +1,64 @@
+"""`rec-summary lineage`, as users meet it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.support.command import flat, run
+
+
+def table(text: str) -> list[list[str]]:
+    return [re.split(r"\s{2,}", line.strip()) for line in text.splitlines() if line.strip()]
+
+
+def test_lineage_answers_which_run_was_best(three_runs: Path) -> None:
+    done = run("lineage", three_runs, "--sort", "-auc", "--columns", "run,learning_rate,auc")
+    assert table(done.stdout) == [
+        ["run", "learning_rate", "auc"],
+        ["run_2", "0.001", "0.8"],
+        ["run_1", "0.01", "0.7"],
+        ["run_0", "0.1", "0.6"],
+    ]
+
+
+def test_lineage_tells_once_what_all_runs_share(three_runs: Path) -> None:
+    first, *rest = run("lineage", three_runs).stdout.splitlines()
+    assert first.startswith("The same in all runs: status FINISHED, network DeepFM")
+    found = ["run", "loss", "step", "auc", "auc.best", "learning_rate", "last_record"]
+    assert table(rest[0]) == [found]
+
+
+def test_lineage_filters(three_runs: Path) -> None:
+    command = ("lineage", three_runs, "--filter", "learning_rate<0.05", "--filter", "auc!=0.8")
+    rows = list(csv.DictReader(io.StringIO(run(*command, "--format", "csv").stdout)))
+    assert [(row["run"], row["team"]) for row in rows] == [("run_1", "ads")]
+    found = json.loads(run(*command, "--format", "json").stdout)
+    assert [row["auc"] for row in found] == [0.7]
+    assert (
+        len(json.loads(run("lineage", three_runs, "--limit", "2", "--format", "json").stdout)) == 2
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--sort", "auk"), "Received: 'auk'. Expected: one of the columns, such as auc"),
+        (("--filter", "auc"), "a name, one of = != < <= > >= ~, and a value"),
+        (("--filter", "auc<high"), "a number after the operator"),
+        (("--filter", "auc>3"), "Received: 'auc>3'. Expected: conditions that a run meets; there"),
+        (("--columns", "run,nothing"), "Received: 'nothing'"),
+        (("--runs", "nothing"), "a pattern that matches a run"),
+    ],
+)
+def test_mistakes_in_a_query_exit_with_2(
+    three_runs: Path, options: tuple[str, str], words: str
+) -> None:
+    done = run("lineage", three_runs, *options)
+    assert done.returncode == 2
+    assert words in flat(done.stderr)
