@@ -9,13 +9,10 @@ from __future__ import annotations
 import itertools
 import json
 import math
-import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
-
-import numpy as np
 
 from rec_summary._pb.lineage_pb2 import (
     EvaluationLineage,
@@ -25,10 +22,10 @@ from rec_summary._pb.lineage_pb2 import (
     UserDefinedInfo,
 )
 from rec_summary.errors import three_part
-from rec_summary.metrics.report import PREFIX
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import Run
-from rec_summary.series.batch import Floats, Record
+from rec_summary.series.batch import Record
+from rec_summary.series.best_values import best_place
 from rec_summary.series.event_reader import read_batches
 from rec_summary.series.limits import LONGEST_METRICS, LONGEST_TAG, LONGEST_TEXT, MOST_ENTRIES
 from rec_summary.series.report import Report
@@ -42,18 +39,18 @@ MOST_NOTES: Final = 100
 """The notes of a rank that are shown."""
 
 _LONGEST_NOTE: Final = 2000  # characters
-_ERRORS: Final = re.compile(r"loss|error|entropy|perplexity|(?<![a-z])(?:r?m[as]e|ne)(?![a-z])")
 
 # Our own maps come last: for readers that do not know them, MindSpore's hold a stand-in.
 _CUSTOM_MAPS: Final = ("map_double", "map_int32", "map_str", "map_bool", "map_int64")
 
 
 class Metric(NamedTuple):
-    """The last value of an evaluation metric, the step it belongs to, and the best value."""
+    """The last value of an evaluation metric, and the best one, each with its step."""
 
     step: int
     value: str
     best: float | None = None
+    best_step: int | None = None
 
 
 class Note(NamedTuple):
@@ -162,10 +159,10 @@ class Lineage:
         """Adds an evaluation made at `step`."""
         found = {}
         for name, value in metrics_of(evaluation):
-            known = self.metrics.get(name)
-            numbers = [known.best if known else None, numeric(value)]
-            best = best_of(name, np.array([each for each in numbers if each is not None]))
-            found[name] = Metric(step, _shown(value), best)
+            known = self.metrics.get(name, Metric(step, ""))
+            both = ((known.best, known.best_step), (numeric(value), step))
+            best = best_place(name, [math.nan if each is None else each for each, _ in both])
+            found[name] = Metric(step, _shown(value), *(() if best is None else both[best]))
         self.last_time = wall_time
         self.evaluations += 1
         data = evaluation.valid_dataset
@@ -202,31 +199,6 @@ def numeric(value: Any) -> float | None:
         return float(value)
     except OverflowError:
         return math.inf if value > 0 else -math.inf
-
-
-def best_of(metric: str, values: Floats) -> float | None:
-    """Returns the best finite value of a metric, by its name; None if there is none."""
-    costs = costs_of(metric, values)
-    return float(values[costs.argmin()]) if np.isfinite(costs).any() else None
-
-
-def costs_of(metric: str, values: Floats) -> Floats:
-    """Returns a number for each value of a metric, by its name: the least is that of the best one.
-
-    Of losses and errors the least value is best, of a calibration the nearest to 1, of a bias the
-    nearest to 0, and of anything else the greatest. The name of a recommender's task does not
-    count. A value that is not finite has an infinite cost.
-    """
-    name = metric.lower()
-    if name.startswith(PREFIX) and name.count("/") > 1:
-        name = name.split("/")[-2]  # before the window
-    if _ERRORS.search(name):
-        costs = values
-    elif "calibration" in name:
-        costs = abs(values - 1)
-    else:
-        costs = abs(values) if "bias" in name else -values
-    return np.where(np.isfinite(values), costs, np.inf)
 
 
 def _shown(value: Any) -> str:

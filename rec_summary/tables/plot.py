@@ -20,7 +20,7 @@ from rec_summary.errors import DestinationError, RecSummaryError, os_errors_as, 
 from rec_summary.records.files import write_atomically
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.batch import SCALAR
-from rec_summary.series.lineage import best_of
+from rec_summary.series.best_values import best_place
 from rec_summary.series.options import ArgumentError, Selection, tags_named
 from rec_summary.series.report import Report
 from rec_summary.series.sampling import RunSampler
@@ -385,9 +385,8 @@ def _best(curves: Sequence[_Curve]) -> _Curve | None:
     tag = curves[0].tag
     if not _JUDGED.search(tag):
         return None
-    results = [curve.result for curve in curves]
-    best = best_of(tag, np.array(results))
-    return None if best is None else curves[results.index(best)]
+    best = best_place(tag, [curve.result for curve in curves])
+    return None if best is None else curves[best]
 
 
 def _x(line: Line, kind: str) -> Any:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from rec_summary.errors import three_part
 from rec_summary.series.options import ArgumentError, compiled, tags_named
-from rec_summary.series.overview.rows import BEST
+from rec_summary.series.overview.rows import BEST, BEST_STEP
 
 _PARTS: Final = re.compile(r"\s*(?P<name>.+?)\s*(?P<operator>!=|<=|>=|=|<|>|~)\s*(?P<value>.*?)\s*")
 _NUMERIC: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
@@ -88,20 +88,18 @@ def parse_filter(text: str) -> Filter:
 def column_of(name: str, known: Sequence[str]) -> str:
     """Returns the column that has a name, or the one tag that has it as its short name.
 
-    `auc` is the column `recommender/auc/lifetime`, and `auc.best` the best value of it.
+    `auc` is the column `recommender/auc/lifetime`, `best/auc` the best value of it, and
+    `best_step/auc` the step of that one.
 
     Raises:
         ArgumentError: There is no such column, or several; the message has similar names.
     """
     if name in known:
         return name
-    short = re.compile(tags_named(name.removesuffix(BEST)))
-    is_best = name.endswith(BEST)
-    found = [
-        each
-        for each in known
-        if each.endswith(BEST) == is_best and short.search(each.removesuffix(BEST))
-    ]
+    kind, metric = _kind_and_metric(name)
+    short = re.compile(tags_named(metric))
+    every = [(each, *_kind_and_metric(each)) for each in known]
+    found = [each for each, its_kind, tag in every if its_kind == kind and short.search(tag)]
     if len(found) == 1:
         return found[0]
     near = found or difflib.get_close_matches(name, known, 3) or known
@@ -121,13 +119,18 @@ def short_names(known: Sequence[str]) -> dict[str, str]:
 
 def _endings(name: str) -> Iterator[str]:
     """Yields the short names of a tag, the shortest first, and the tag itself."""
-    tag = name.removesuffix(BEST)
-    end = name[len(tag) :]
+    kind, tag = _kind_and_metric(name)
     parts = re.sub("/(?:auto|lifetime)$", "", tag).split("/")
     for count in range(1, len(parts) + 1):
-        yield "/".join(parts[-count:]) + end
+        yield kind + "/".join(parts[-count:])
     if len("/".join(parts)) < len(tag):
         yield name
+
+
+def _kind_and_metric(name: str) -> tuple[str, str]:
+    """Returns what is before the name of a metric in that of a column, and this name."""
+    kind = next((each for each in (BEST, BEST_STEP) if name.startswith(each)), "")
+    return kind, name[len(kind) :]
 
 
 def sort_rows(

@@ -47,7 +47,7 @@ def chosen_metrics(infos: Iterable[Any], recorded: Container[str] | None = None)
         rank = metric_rank(metric, group)
         if rank is not None:
             if metric != each.name.tag:
-                each.display_name = f"{group}/{metric}{BEST_COLUMN}".lstrip("/")
+                each.display_name = BEST_COLUMN + f"{group}/{metric}".lstrip("/")
             ranked.setdefault((rank, metric, group), []).append(each)
         elif recorded is not None and each.name.tag not in recorded:
             others.append(each)

@@ -18,6 +18,7 @@ from msgspec import Struct
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.batch import Batch, Record, Recorded
+from rec_summary.series.best_values import BestPoint, BestSeries
 from rec_summary.series.limits import MOST_GRAPHS, Checksum
 from rec_summary.series.lineage import lineage_events
 from rec_summary.series.options import Selection
@@ -25,7 +26,7 @@ from rec_summary.series.report import Report
 from rec_summary.series.step_buffer import BufferState, Finished, Restart, StepBuffer
 from rec_summary.series.text import printable, reason
 from rec_summary.tensorboard import dashboards
-from rec_summary.tensorboard.best_values import BestPoint, BestSeries, BestValues
+from rec_summary.tensorboard.best_values import BestValues
 from rec_summary.tensorboard.dashboards.groups import BEST, grouped
 from rec_summary.tensorboard.dashboards.points import SCALARS, Plugin, Point, ValueMapper
 from rec_summary.tensorboard.dashboards.scalars import scalar

@@ -120,6 +120,6 @@ def test_evaluations_leave_their_last_values() -> None:
     first.valid_dataset.valid_dataset_path = "/data/v"
     gathered.take_evaluation(first, 1, START)
     gathered.take_evaluation(EvaluationLineage(metric='{"auc": NaN}'), 2, START + 1)
-    assert gathered.metrics == {"auc": (2, "NaN", 0.5), "best": (1, "[1]", None)}
+    assert gathered.metrics == {"auc": (2, "NaN", 0.5, 1), "best": (1, "[1]", None, None)}
     assert (gathered.evaluations, gathered.last_time) == (2, START + 1)
     assert gathered.valid_dataset == ("/data/v", 1 << 40)

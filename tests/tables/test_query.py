@@ -83,12 +83,12 @@ def test_an_unknown_column_names_near_ones() -> None:
     assert column_of("run", ["run"]) == "run"
 
 
-METRICS = ["run", "recommender/auc/lifetime", "recommender/auc/lifetime.best", "eval/loss/auto"]
+METRICS = ["run", "recommender/auc/lifetime", "best/recommender/auc/lifetime", "eval/loss/auto"]
 
 
 @pytest.mark.parametrize(
     ("name", "column"),
-    [("auc", METRICS[1]), ("auc.best", METRICS[2]), ("recommender/auc", METRICS[1])],
+    [("auc", METRICS[1]), ("best/auc", METRICS[2]), ("recommender/auc", METRICS[1])],
 )
 def test_a_short_name_finds_the_column_of_a_metric(name: str, column: str) -> None:
     assert column_of(name, METRICS) == column
@@ -114,5 +114,5 @@ def test_a_short_name_of_several_columns_is_refused_with_all_of_them() -> None:
 def test_short_names_are_those_that_are_found() -> None:
     known = [*METRICS, "a/x", "b/x", "x", "c/y"]
     found = short_names(known)
-    assert list(found.values()) == ["run", "auc", "auc.best", "loss", "a/x", "b/x", "x", "y"]
+    assert list(found.values()) == ["run", "auc", "best/auc", "loss", "a/x", "b/x", "x", "y"]
     assert [column_of(short, known) for short in found.values()] == known

@@ -147,8 +147,8 @@ def test_hparams_has_the_metrics_that_matter() -> None:
         *(("recommender_best/auc", "eval"), ("recommender_best/recommender/auc/lifetime", "")),
     )
     assert [each.display_name or each.name.tag for each in chosen_metrics(with_best, set())] == [
-        *("recommender/auc/lifetime", "recommender/auc/lifetime.best", "loss"),
-        *("auc", "eval/auc.best"),
+        *("recommender/auc/lifetime", "best/recommender/auc/lifetime", "loss"),
+        *("auc", "best/eval/auc"),
     ]
     others = infos(("rec_summary/bytes", ""), ("x", ""))
     assert chosen_metrics(others) == others

@@ -25,7 +25,7 @@ from rec_summary.cli.output import (
 
 EXAMPLES = """\b
 Examples:
-  rec-summary lineage records --sort -auc --limit 10
+  rec-summary lineage records --sort -best/auc --limit 10
   rec-summary lineage records --filter 'learning_rate<0.01' --filter 'network~Deep'
   rec-summary lineage records --columns run,learning_rate,auc --format csv > runs.csv
 """
@@ -90,9 +90,9 @@ def lineage(
     """Compare runs: hyper-parameters, data and results.
 
     SRC is a tree of record directories, or a URL; each run is a row. The loss is the mean of the
-    last tenth of the recorded losses, at most 100. Of metrics, there is the last value and, with
-    .best behind the name, the best one. A column of a metric is found by its short name: auc is
-    recommender/auc/lifetime. With --since, they are of the values since then.
+    last tenth of the recorded losses, at most 100. Of metrics, there is the last value; best/auc is
+    the best value of auc so far, and best_step/auc its step. A column of a metric is found by its
+    short name: auc is recommender/auc/lifetime. With --since, they are of the values since then.
     """
     from rec_summary.series.overview.rows import rows
 
@@ -150,7 +150,7 @@ def _values(rows: Sequence[Mapping[str, Any]], name: str) -> str:
 
 
 def _print_table(answer: _Answer, *, wide: bool, quiet: bool) -> None:
-    from rec_summary.series.overview.rows import BEST, DETAILS, LAST_RECORD, is_metric
+    from rec_summary.series.overview.rows import BEST, BEST_STEP, DETAILS, LAST_RECORD, is_metric
     from rec_summary.series.text import utc
     from rec_summary.tables.query import short_names
 
@@ -158,7 +158,7 @@ def _print_table(answer: _Answer, *, wide: bool, quiet: bool) -> None:
     names, hidden = answer.chosen, {}
     if names is None:
         metrics = [name for name in answer.known if is_metric(name, answer.known)]
-        metrics.sort(key=lambda name: name.endswith(BEST))
+        metrics.sort(key=lambda name: (name.startswith(BEST_STEP), name.startswith(BEST)))
         # When the last record came matters while a run goes on.
         running = LAST_RECORD if any(row["status"] == "RUNNING" for row in rows) else "status"
         first = ["run", "status", running, *answer.named, "loss", "step", *metrics[:_FIRST_METRICS]]

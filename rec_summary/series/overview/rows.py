@@ -15,11 +15,11 @@ from rec_summary.metrics.report import JUDGED, OF_TASK, PREFIX
 from rec_summary.records.format.names import Kind
 from rec_summary.records.liveness import writer_is_alive
 from rec_summary.records.reading.runs import Run
-from rec_summary.series.batch import SCALAR, Floats, by_tag, gathered
+from rec_summary.series.batch import SCALAR, Columns, Floats, by_tag, gathered
+from rec_summary.series.best_values import BestSeries
 from rec_summary.series.lineage import (
     Lineage,
     Plain,
-    best_of,
     lineage_of,
     recorded_parameters,
     shortest,
@@ -30,6 +30,7 @@ from rec_summary.series.text import valid
 from rec_summary.series.values import History, finished
 
 Row = dict[str, Plain]
+_Best = tuple[float | None, int | None]
 
 TIMES: Final = ("start_time", "last_update", "last_record", "silent_since")
 """Columns in seconds since the epoch."""
@@ -43,8 +44,11 @@ DETAILS: Final = (
 LAST_RECORD: Final = "last_record"
 """The column that says when the last record came."""
 
-BEST: Final = ".best"
-"""The end of the name of a column that has the best value of a metric."""
+BEST: Final = "best/"
+"""What is before the name of a metric in that of the column of its best value."""
+
+BEST_STEP: Final = "best_step/"
+"""The same for the column of the step of that value."""
 
 _EVALUATION: Final = "eval/"
 METRICS: Final = rf"\A{PREFIX}{OF_TASK}(?:{JUDGED})/|\A{_EVALUATION}"
@@ -64,8 +68,8 @@ def rows(runs: Iterable[Run], report: Report, since: Moment = None) -> list[Row]
     `last_update` (of the lineage) and `last_record` in seconds since the epoch, `silent_since`
     (the last record of a run that should be running and gives no sign of life), `host`, then
     metrics and custom data by their own names. A metric is the last value; its best one has the
-    same name with `.best` behind it. If a name is taken, a metric has the prefix `metric.`, and
-    custom data the prefix `custom.`.
+    same name with `best/` before it, and the step of that one `best_step/`. If a name is taken, a
+    metric has the prefix `metric.`, and custom data the prefix `custom.`.
 
     Args:
         runs: The runs.
@@ -88,7 +92,7 @@ def rows_of(run: Run, report: Report, since: Moment = None) -> Iterator[Row]:
         batches = finished(part, (SCALAR,), selection, report, history)
         for columns in gathered(batch.scalars() for _, batch in batches):
             for tag, values in by_tag(columns):
-                results.take(tag, values.values)
+                results.take(tag, values)
         yield _row(part, lineage_of(part, report), results, last, step)
 
 
@@ -102,22 +106,26 @@ class _Results:
 
     def __init__(self) -> None:
         self.last: dict[str, float] = {}
-        self.best: dict[str, float] = {}
+        self._best: dict[str, BestSeries] = {}
         self._losses: dict[str, Floats] = {}
         self._counts: collections.Counter[str] = collections.Counter()
 
-    def take(self, tag: str, values: Floats) -> None:
+    def take(self, tag: str, columns: Columns) -> None:
         """Adds values, of which there is at least one."""
+        values = columns.values
         if _LOSS.tag(tag) and not tag.startswith(_EVALUATION):
             known = self._losses.get(tag, values[:0])
             self._losses[tag] = np.concatenate([known, values[-_WINDOW:]])[-_WINDOW:]
             self._counts[tag] += len(values)
             return
         self.last[tag] = float(values[-1])
-        numbers = np.append(values, self.best.get(tag, np.nan))
-        best = best_of(tag, numbers)
-        if best is not None:
-            self.best[tag] = best
+        self._best.setdefault(tag, BestSeries()).extend(tag, columns)
+
+    def best(self, tag: str) -> _Best:
+        """Returns the best value of a metric, and its step."""
+        for step, _, value in self._best[tag].points[-1:]:
+            return value, step
+        return None, None
 
     @property
     def loss(self) -> float | None:
@@ -161,11 +169,13 @@ def _row(
     for name in ("host", "reason"):
         if getattr(state, name):
             found[name] = valid(getattr(state, name))
-    for name, (value, best) in _metrics(lineage, results).items():
+    for name, (value, (best, step)) in _metrics(lineage, results).items():
         free = f"metric.{name}" if name in found else name
         found[free] = value
         if best is not None:
-            found[free + BEST] = best
+            found[BEST + free] = best
+        if step is not None:
+            found[BEST_STEP + free] = step
     for name, value in lineage.custom.items():
         found[f"custom.{name}" if name in found else name] = value
     return found
@@ -174,15 +184,17 @@ def _row(
 _STATED: Final = ("step", "samples", "start_time")
 
 
-def _metrics(lineage: Lineage, results: _Results) -> Mapping[str, tuple[Any, float | None]]:
+def _metrics(lineage: Lineage, results: _Results) -> Mapping[str, tuple[Any, _Best]]:
     """Returns the last and the best value of each metric by name."""
-    found: dict[str, tuple[Any, float | None]] = {
-        name: (_number(metric.value), metric.best) for name, metric in lineage.metrics.items()
+    found: dict[str, tuple[Any, _Best]] = {
+        # MindSpore does not record the step of an evaluation.
+        name: (_number(metric.value), (metric.best, metric.best_step or None))
+        for name, metric in lineage.metrics.items()
     }
     for tag, last in results.last.items():
         # An evaluation is in the lineage and, of our collector, among the scalars as well.
         if tag.removeprefix(_EVALUATION) not in lineage.metrics:
-            found[tag] = (last, results.best.get(tag))
+            found[tag] = (last, results.best(tag))
     return found
 
 
@@ -204,8 +216,8 @@ def shows_life(run: Run, state: RunState, last: float) -> bool:
 
 
 def is_metric(name: str, known: Container[str]) -> bool:
-    """Whether a column is a metric, or the best value of one."""
-    return name.endswith(BEST) or name + BEST in known
+    """Whether a column is a metric, or the best value of one, or its step."""
+    return name.startswith((BEST, BEST_STEP)) or BEST + name in known
 
 
 def column_names(table: Iterable[Mapping[str, Any]]) -> list[str]:

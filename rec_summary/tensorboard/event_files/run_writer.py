@@ -9,6 +9,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from rec_summary.series.batch import Batch, Record, Recorded
+from rec_summary.series.best_values import BestSeries
 from rec_summary.series.limits import Checksum, Count
 from rec_summary.series.options import ExportOptions, Selection
 from rec_summary.series.report import Report
@@ -16,7 +17,6 @@ from rec_summary.series.sampling import RunSampler
 from rec_summary.series.step_buffer import BufferState, Restart
 from rec_summary.series.text import check_unicode
 from rec_summary.tensorboard import dashboards
-from rec_summary.tensorboard.best_values import BestSeries
 from rec_summary.tensorboard.dashboards.graphs.graph_def import tagged_graph
 from rec_summary.tensorboard.dashboards.images import IMAGES, no_image
 from rec_summary.tensorboard.dashboards.layout import layout_point

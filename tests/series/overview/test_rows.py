@@ -17,11 +17,11 @@ from rec_summary.records.format.names import this_host
 from rec_summary.records.reading.runs import Run, find_runs
 from rec_summary.records.writing.run_writer import RunWriter
 from rec_summary.records.writing.task import MessageRecord
-from rec_summary.series.lineage import best_of
+from rec_summary.series.best_values import best_place
 from rec_summary.series.overview.inspection import inspect_run
 from rec_summary.series.overview.rows import rows, shows_life
 from rec_summary.series.report import Report
-from tests.support.corpus import finished, losses, put
+from tests.support.corpus import evaluation, finished, losses, put
 from tests.support.record_dirs import START, event, lineage, scalar, train, write_segment
 
 AUC = "recommender/auc/lifetime"
@@ -42,10 +42,10 @@ def test_metrics_have_their_last_and_their_best_value(tmp_path: Path) -> None:
             tmp_path, event(step + 1, *(scalar(tag, each[step]) for tag, each in values.items()))
         )
     row = row_of(tmp_path)
-    assert (row[AUC], row[f"{AUC}.best"]) == (0.625, 0.75)
-    assert row["recommender/log_loss/last_100.best"] == 0.25
-    assert row["recommender/calibration/lifetime.best"] == 1.25
-    assert row["recommender/loss_of_goods/auc/lifetime.best"] == 0.75
+    assert (row[AUC], row[f"best/{AUC}"], row[f"best_step/{AUC}"]) == (0.625, 0.75, 2)
+    assert row["best/recommender/log_loss/last_100"] == 0.25
+    assert row["best/recommender/calibration/lifetime"] == 1.25
+    assert row["best/recommender/loss_of_goods/auc/lifetime"] == 0.75
     assert "recommender/table/item/ids" not in row
 
 
@@ -53,12 +53,12 @@ def test_evaluations_have_their_best_value_and_are_there_once(tmp_path: Path) ->
     write_segment(
         tmp_path,
         event(1, scalar("eval/auc", 0.75), scalar("eval/own", 0.5)),
-        lineage(evaluation_lineage=EvaluationLineage(metric='{"auc": 0.75, "Loss": 1}')),
-        lineage(evaluation_lineage=EvaluationLineage(metric='{"auc": 0.5, "Loss": 2}')),
+        evaluation(START, '{"auc": 0.75, "Loss": 1}', 1),
+        evaluation(START, '{"auc": 0.5, "Loss": 2}', 2),
     )
     row = row_of(tmp_path)
-    assert (row["auc"], row["auc.best"]) == (0.5, 0.75)
-    assert (row["Loss"], row["Loss.best"]) == (2, 1)
+    assert (row["auc"], row["best/auc"], row["best_step/auc"]) == (0.5, 0.75, 1)
+    assert (row["Loss"], row["best/Loss"]) == (2, 1)
     assert (row["eval/own"], "eval/auc" in row) == (0.5, False)
 
 
@@ -71,7 +71,7 @@ def test_a_metric_with_the_name_of_another_column_takes_its_best_value_along(
         lineage(evaluation_lineage=EvaluationLineage(metric='{"loss": 2.0}')),
     )
     row = row_of(tmp_path)
-    assert (row["loss"], row["metric.loss"], row["metric.loss.best"]) == (0.25, 2.0, 2.0)
+    assert (row["loss"], row["metric.loss"], row["best/metric.loss"]) == (0.25, 2.0, 2.0)
 
 
 def test_loss_and_step_come_from_the_records(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_what_a_restart_supersedes_does_not_count(tmp_path: Path) -> None:
     write_segment(tmp_path, *(event(n, scalar(AUC, n / 8)) for n in range(1, 8)))
     write_segment(tmp_path, *(event(n, scalar(AUC, 0.25), at=START + 99) for n in range(2, 5)))
     row = row_of(tmp_path)
-    assert (row[AUC], row[f"{AUC}.best"], row["step"]) == (0.25, 0.25, 4)
+    assert (row[AUC], row[f"best/{AUC}"], row["step"]) == (0.25, 0.25, 4)
 
 
 def test_a_second_writer_has_a_row_with_its_own_lineage(tmp_path: Path) -> None:
@@ -141,10 +141,9 @@ def test_the_lowest_rank_stands_for_the_run(tmp_path: Path) -> None:
     [("auc", 4.0), ("Loss", -3.0), ("rmse", -3.0), ("ne", -3.0), ("calibration", 0.5)],
 )
 def test_what_is_best_depends_on_the_name(metric: str, best: float) -> None:
-    import numpy as np
-
-    assert best_of(metric, np.array([4.0, math.nan, 0.5, -3.0, math.inf])) == best
-    assert best_of(metric, np.array([math.nan])) is None
+    values = [4.0, math.nan, 0.5, -3.0, math.inf]
+    assert best_place(metric, values) == values.index(best)
+    assert best_place(metric, [math.nan]) is None
 
 
 def state(status: Any = RunState.RUNNING, host: str = "", pid: int | None = None) -> RunState:

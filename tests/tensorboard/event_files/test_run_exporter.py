@@ -438,7 +438,7 @@ def test_several_exports_write_the_same_as_one(
         [row] = rows(find_runs(base / "records"), Report())
         for logs in ("logs", "at once"):
             [*_, (_, best)] = event_files.scalars(base / logs / "run", f"{BEST}{AUC}")
-            assert best == row[f"{AUC}.best"]
+            assert best == row[f"best/{AUC}"]
 
 
 def _recorded(logdir: Path) -> event_files.Shown:

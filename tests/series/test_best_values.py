@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from rec_summary.series.batch import Columns
-from rec_summary.series.lineage import best_of
-from rec_summary.tensorboard.best_values import BestSeries
+from rec_summary.series.best_values import BestSeries, best_place
 
 
 def _columns(steps: list[int], values: list[float]) -> Columns:
@@ -33,7 +32,7 @@ def test_each_point_is_better_than_the_one_before(
         parts.extend(metric, _columns([step], [value]))
     assert whole.points == parts.points
     assert [value for _, _, value in whole.points] == expected
-    assert whole.points[-1][2] == best_of(metric, np.array(values))
+    assert whole.points[-1][0] == best_place(metric, values)
 
 
 def test_what_a_restart_supersedes_is_forgotten_and_the_one_before_is_shown_again() -> None:

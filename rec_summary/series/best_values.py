@@ -1,0 +1,104 @@
+"""The best value of a metric so far, and its step; values come in parts.
+
+A page that shows the last value of a series only, as HParams does, shows the best one if it has
+each value that was better than all before.
+"""
+
+from __future__ import annotations
+
+import bisect
+import re
+from operator import itemgetter
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+from rec_summary.metrics.report import PREFIX
+from rec_summary.series.batch import Columns, Floats
+from rec_summary.series.limits import Count, Seconds, Step
+
+_ERRORS: Final = re.compile(r"loss|error|entropy|perplexity|(?<![a-z])(?:r?m[as]e|ne)(?![a-z])")
+_LONGEST: Final = 1024  # points that are remembered for a restart
+
+
+def best_place(metric: str, values: npt.ArrayLike) -> int | None:
+    """Returns where the best finite value of a metric is, by its name; None if there is none."""
+    costs = costs_of(metric, np.asarray(values, np.float64))
+    return int(costs.argmin()) if np.isfinite(costs).any() else None
+
+
+def costs_of(metric: str, values: Floats) -> Floats:
+    """Returns a number for each value of a metric, by its name: the least is that of the best one.
+
+    Of losses and errors the least value is best, of a calibration the nearest to 1, of a bias the
+    nearest to 0, and of anything else the greatest. The name of a recommender's task does not
+    count. A value that is not finite has an infinite cost.
+    """
+    name = metric.lower()
+    if name.startswith(PREFIX) and name.count("/") > 1:
+        name = name.split("/")[-2]  # before the window
+    if _ERRORS.search(name):
+        costs = values
+    elif "calibration" in name:
+        costs = abs(values - 1)
+    else:
+        costs = abs(values) if "bias" in name else -values
+    return np.where(np.isfinite(values), costs, np.inf)
+
+
+BestPoint = tuple[Step, Seconds, float]
+"""A step, its wall time, and the value; finite numbers."""
+
+
+class BestSeries(Struct):
+    """The values of a metric that were the best ones so far.
+
+    Attributes:
+        points: These values, each better than the one before. Of a thousand and more, older ones
+            are thinned out.
+        shown: How many of them, from the first on, are shown already.
+        superseded: Whether others are shown that are not in force any more.
+    """
+
+    points: list[BestPoint] = []
+    shown: Count = 0
+    superseded: bool = False
+
+    def extend(self, metric: str, columns: Columns) -> None:
+        """Takes values of the metric, of which there is at least one."""
+        self.forget(int(columns.steps[0]))  # of a step that comes again the later value counts
+        least = costs_of(metric, np.array([each[2] for each in self.points[-1:]] or [np.nan]))
+        costs = costs_of(metric, columns.values)
+        before = np.minimum.accumulate(np.append(least, costs))[:-1]
+        rows = np.flatnonzero(costs < before)
+        self.points += zip(
+            columns.steps[rows].tolist(),
+            columns.wall_times[rows].tolist(),
+            columns.values[rows].tolist(),
+            strict=True,
+        )
+        while len(self.points) > _LONGEST:
+            newest = len(self.points) - _LONGEST // 2
+            self.shown -= min(self.shown, newest) // 2
+            self.points[:newest] = self.points[:newest:2]
+
+    def forget(self, step: int) -> None:
+        """Forgets what is of a step or of later ones."""
+        count = bisect.bisect_left(self.points, step, key=itemgetter(0))
+        if count < len(self.points):
+            del self.points[count:]
+            if self.shown > count:
+                self.shown, self.superseded = count, True
+
+    def new(self) -> list[BestPoint]:
+        """Returns what is to be shown now, and was not before.
+
+        What is not in force any more may be the last value that is shown. Then the last one in
+        force is shown again: where the steps of a series go back, it supersedes itself.
+        """
+        found = self.points[max(self.shown - self.superseded, 0) :]
+        if found:
+            self.shown, self.superseded = len(self.points), False
+        return found
