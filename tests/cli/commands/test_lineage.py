@@ -30,8 +30,8 @@ def test_lineage_answers_which_run_was_best(three_runs: Path) -> None:
 def test_lineage_tells_once_what_all_runs_share(three_runs: Path) -> None:
     first, *rest = run("lineage", three_runs).stdout.splitlines()
     assert first.startswith("The same in all runs: status FINISHED, network DeepFM")
-    best = ["auc", "best/auc", "best_step/auc"]
-    assert table(rest[0]) == [["run", "loss", "step", *best, "learning_rate", "last_record"]]
+    found = ["run", "loss", "step", "auc", "best/auc", "learning_rate", "last_record"]
+    assert table(rest[0]) == [found]
 
 
 def test_lineage_filters(three_runs: Path) -> None:
