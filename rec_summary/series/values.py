@@ -370,7 +370,7 @@ def scalars_in_memory(
     return [
         (held[writer.rank, writer.number].writer, columns)
         for writer in writers.writers
-        for columns in gathered(held[writer.rank, writer.number].parts)
+        for columns in held[writer.rank, writer.number].parts
     ]
 
 

@@ -163,9 +163,10 @@ class Records:
         found = _scalar_frame(list(self._scalars(scalars_in_memory)))
         # The values of a very large step come in parts, and may be in two of them.
         if not _steps_rise(found):
-            found = found.drop_duplicates(["run", "rank", "tag", "step"], keep="last")
+            series = ["run", "rank", "tag", "step"]
+            found = found.drop_duplicates(series, keep="last", ignore_index=True)
         if not wide:
-            return found.reset_index(drop=True)
+            return found
         _check_width(found)
         table = found.pivot(index=["run", "rank", "step"], columns="tag", values="value")
         table.columns = [str(name) for name in table.columns]
@@ -341,7 +342,7 @@ def _scalar_frame(parts: Sequence[_Scalars]) -> pd.DataFrame:
     joined = concatenated([part.columns for part in parts])
     runs = sorted({part.run for part in parts})
     numbers = {run: number for number, run in enumerate(runs)}
-    run_codes = np.array([numbers[part.run] for part in parts], np.int64)
+    run_codes = _short([numbers[part.run] for part in parts], runs)
     ranks = np.array([part.rank for part in parts], np.int64)
     order = sorted(range(len(joined.tags)), key=joined.tags.__getitem__)
     return pd.DataFrame(
@@ -349,7 +350,8 @@ def _scalar_frame(parts: Sequence[_Scalars]) -> pd.DataFrame:
             "run": pd.Categorical.from_codes(np.repeat(run_codes, sizes), runs),
             "rank": np.repeat(ranks, sizes),
             "tag": pd.Categorical.from_codes(
-                np.argsort(order)[joined.codes], [joined.tags[number] for number in order]
+                _short(np.argsort(order), order)[joined.codes],
+                [joined.tags[number] for number in order],
             ),
             "step": joined.steps,
             "wall_time": joined.wall_times,
@@ -359,15 +361,22 @@ def _scalar_frame(parts: Sequence[_Scalars]) -> pd.DataFrame:
     )
 
 
+def _short(codes: Any, categories: Sequence[Any]) -> np.ndarray[Any, Any]:
+    """Returns codes of categories in as few bytes as pandas has them, without a copy by it."""
+    return np.array(codes, np.min_scalar_type(-len(categories)))
+
+
 def _steps_rise(found: pd.DataFrame) -> bool:
     """Whether the steps of each series only rise, so that none comes twice."""
-    columns = [found["run"].cat.codes, found["rank"], found["tag"].cat.codes]
-    series: Any = np.zeros(len(found), np.int64)
-    for column in columns:
-        numbers = column.to_numpy(np.int64)
-        series = series * (numbers.max(initial=0) + 1) + numbers
+    steps, series = found["step"].to_numpy(), None
+    for column in (found["run"].cat.codes, found["rank"], found["tag"].cat.codes):
+        if column.min() < column.max():
+            numbers = column.to_numpy(np.int64)
+            series = numbers if series is None else series * (numbers.max() + 1) + numbers
+    if series is None:
+        return bool((steps[1:] > steps[:-1]).all())
     order = np.argsort(series, kind="stable")
-    series, steps = series[order], found["step"].to_numpy()[order]
+    series, steps = series[order], steps[order]
     return bool(((np.diff(steps) > 0) | (np.diff(series) != 0)).all())
 
 

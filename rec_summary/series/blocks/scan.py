@@ -7,13 +7,18 @@ operations of NumPy do for thousands of records. All other records are taken one
 by protobuf, or, where events of an event file are asked for, taken apart on the wire, and their
 histograms are converted together.
 
+Checksums of many records are compared with one: a CRC is linear, so that all byte strings of one
+length, each with its own CRC behind it, have the same CRC. Records of one length, one behind the
+other, have the CRC of as many others. One that is damaged changes it in any case, and two or more
+do not by a chance of 2^-32, as with the CRC of one record.
+
 A record of any other form is left out, and decoded by itself; both ways give the same bytes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
@@ -21,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rec_summary.records.format import framing
-from rec_summary.records.format.framing import contribution, masked, row_checksums
+from rec_summary.records.format.framing import crc32c, masked, unmasked
 from rec_summary.series.batch import IMAGE, SCALAR, Bytes, Floats, Integers, Series
 from rec_summary.series.blocks.block import ScannedRecords
 from rec_summary.series.blocks.histograms import convert
@@ -33,7 +38,7 @@ from rec_summary.series.blocks.wire_record import (
     take_apart,
 )
 
-_NO_LENGTH: Final = framing.crc32c(bytes(8))  # the checksum of a length of 0
+_WORDS: Final = 1 << 16  # that are searched at a time: they fit the cache of a core
 _LONGEST: Final = 2048  # of a payload
 _MOST_LAYOUTS: Final = 128  # of the records of one length
 _MOST_LENGTHS: Final = 64
@@ -115,36 +120,64 @@ def _joined(buffers: Sequence[bytes]) -> tuple[bytes, Integers, Integers]:
 def _starts(buffer: bytes, at: int) -> Integers:
     """Returns where records begin, and where the last whole one ends, from `at` on.
 
-    A header is known by six zero bytes, since a length is mostly below 65,536, and by its checksum.
     All headers are found together. What looks like one inside a record does not count: each record
     begins where the one before ends.
     """
-    data = np.frombuffer(buffer, np.uint8)[at:]
-    zero = data == 0
-    pairs = zero[:-1] & zero[1:]
-    begins = np.flatnonzero(pairs[2:-4] & pairs[4:-2] & pairs[6:] & ~pairs[:-6])
-    begins = begins[begins <= len(data) - framing.HEADER_BYTES]
-    low, high = data[begins], data[begins + 1]
-    checksums = contribution(8, 0)[low] ^ contribution(8, 1)[high] ^ np.uint32(_NO_LENGTH)
-    begins = begins[unaligned(buffer, "<u4", at + 8)[begins] == masked(checksums)]
-    lengths = data[begins] | data[begins + 1].astype(np.int64) << 8
+    begins, lengths = _headers(buffer, at)
     ends = begins + lengths + framing.OVERHEAD_BYTES
     breaks = np.append(np.flatnonzero(begins[1:] != ends[:-1]) + 1, len(begins))
-    found, end = [], 0
-    while end <= len(data) - framing.OVERHEAD_BYTES:
+    found, end = [], at
+    while end <= len(buffer) - framing.OVERHEAD_BYTES:
         first = int(np.searchsorted(begins, end))
         if first < len(begins) and begins[first] == end:
             last = breaks[np.searchsorted(breaks, first, "right")]
             found.append(begins[first:last])
             end = int(ends[last - 1])
             continue
-        length = framing.unpack_header(buffer[at + end : at + end + framing.HEADER_BYTES])
-        if length is None or length > len(data) - end - framing.OVERHEAD_BYTES:
+        length = framing.unpack_header(buffer[end : end + framing.HEADER_BYTES])
+        if length is None or length > len(buffer) - end - framing.OVERHEAD_BYTES:
             break  # it may be beyond 64 bits
         found.append(np.array([end]))
         end += length + framing.OVERHEAD_BYTES
-    starts: Integers = np.concatenate([*found, np.array([end])])
-    return starts if end <= len(data) else starts[:-1]
+    starts: Integers = np.concatenate([*found, np.array([end])]) - at
+    return starts if end <= len(buffer) else starts[:-1]
+
+
+def _headers(buffer: bytes, at: int) -> tuple[Integers, Integers]:
+    """Returns where headers of lengths from 1 to 65,535 seem to be, and these lengths.
+
+    Behind the one or two bytes of such a length are six zero bytes or more: at least two words.
+    """
+    even = at - at % 2
+    words = np.frombuffer(buffer, "<u2", (len(buffer) - even) // 2, even)
+    found = []
+    for begin in range(0, max(len(words) - 2, 1), _WORDS):
+        zero = words[begin : begin + _WORDS + 2] == 0
+        pairs = zero[:-1] & zero[1:]
+        found.append(np.flatnonzero(pairs[1:] > pairs[:-1]) + begin)
+    zeros = 2 * np.concatenate(found) + 2 + even
+    zeros = zeros[: np.searchsorted(zeros, len(buffer) - framing.HEADER_BYTES, "right")]
+    data, expected = np.frombuffer(buffer, np.uint8), _header_checksums()
+    checksums = unaligned(buffer, "<u4", framing.HEADER_BYTES - 4)
+    begins = zeros - 1 - (data[zeros - 1] == 0)
+    lengths = data[begins].astype(np.int64)
+    # Where the high byte of a length is not zero, the zeros begin behind it.
+    others = np.flatnonzero(checksums[begins] != expected[lengths])
+    begins[others] -= 1
+    lengths[others] = unaligned(buffer, "<u2")[begins[others]]
+    others = others[checksums[begins[others]] != expected[lengths[others]]]
+    return np.delete(begins, others), np.delete(lengths, others)
+
+
+@lru_cache(maxsize=1)
+def _header_checksums() -> npt.NDArray[np.uint32]:
+    """Returns the masked checksum of each length below 65,536."""
+    low, high = (
+        np.array([crc32c((number << shift).to_bytes(8, "little")) for number in range(256)], "u4")
+        for shift in (0, 8)
+    )
+    checksums: npt.NDArray[np.uint32] = masked((high ^ high[0])[:, None] ^ low).ravel()
+    return checksums
 
 
 def unaligned(buffer: bytes | Bytes, form: str, offset: int = 0, stride: int = 1) -> Any:
@@ -215,10 +248,7 @@ class _Scan:
         ends = ~words & np.uint64(_ENDS)
         behind = (ends & (~ends + np.uint64(1))) << np.uint64(1)
         sound &= (ends != 0) & (words & behind * np.uint64(0xFF) == behind * np.uint64(_SUMMARY))
-        words &= behind - np.uint64(1)
-        steps: Integers = np.zeros(len(words), np.int64)
-        for number in range(_STEP_BYTES):
-            steps |= (words >> np.uint64(number) & np.uint64(0x7F << 7 * number)).astype(np.int64)
+        steps = _unpacked(words & (behind - np.uint64(1)))
         self.steps[sound], self.wall_times[sound] = steps[sound], wall_times[sound]
         self.group[sound] = self._group_of(())
         nothing = np.zeros((np.count_nonzero(sound), 0), np.float32)
@@ -251,7 +281,8 @@ class _Scan:
                 values.append(scalars[among])
                 series.append(self.series[number])
         larger = {number: event for number, event in self.larger.items() if first <= number < last}
-        goes_back = np.diff(steps, prepend=steps[0]) < 0
+        breaks = group < 0
+        breaks[1:] |= steps[1:] < steps[:-1]
         return ScannedRecords(
             bounds=bounds + (offset - bounds[0]),
             group=numbers[group],
@@ -265,7 +296,7 @@ class _Scan:
             data=self.data if self._frames else None,
             larger=larger,
             cuts=np.array(sorted(larger), np.int64),
-            breaks=np.flatnonzero((group < 0) | goes_back),
+            breaks=np.flatnonzero(breaks),
         )
 
     @cached_property
@@ -275,8 +306,12 @@ class _Scan:
         for group in self.groups:
             where, values = np.concatenate(group.places), np.concatenate(group.values)
             kept = self.group[where] >= 0
-            order = np.argsort(where[kept], kind="stable")
-            found.append((where[kept][order], values[kept][order]))
+            if not kept.all():
+                where, values = where[kept], values[kept]
+            if (where[1:] < where[:-1]).any():
+                order = np.argsort(where, kind="stable")
+                where, values = where[order], values[order]
+            found.append((where, values))
         return found
 
     def leave_repetitions(self, begins: Sequence[int] = ()) -> None:
@@ -288,9 +323,12 @@ class _Scan:
             begins: The numbers of records with which another file begins.
         """
         known = self.group >= 0
+        steps = self.steps[known]
+        if (steps[1:] > steps[:-1]).all():
+            return
         ends = ~known | (np.diff(self.steps, prepend=self.steps[0]) < 0)
         ends[list(begins)] = True
-        keys = np.cumsum(ends)[known] * MOST_STEPS + self.steps[known]
+        keys = np.cumsum(ends)[known] * MOST_STEPS + steps
         shared = len(set(chain(*self.series))) < sum(map(len, self.series))
         count = 1 if shared else len(self.series)
         found, counts = np.unique(
@@ -330,21 +368,21 @@ class _Scan:
 
     def _take(self, places: Integers, rows: Bytes, first: WireRecord) -> None:
         """Takes records that have the layout of the first one."""
-        payloads = rows[:, framing.HEADER_BYTES : -framing.FOOTER_BYTES]
-        checksums = row_checksums(payloads, _variable(first))
-        stored = _column(rows, "<u4", -framing.FOOTER_BYTES)
-        wall_times = _column(payloads, "<f8", 1)
+        checksums = unmasked(_column(rows, "<u4", -framing.FOOTER_BYTES))
+        wall_times = _column(rows, "<f8", framing.HEADER_BYTES + 1)
         bits = np.empty((len(rows), len(first.contents)), np.uint32)
         for number, (at, _) in enumerate(first.contents):
-            bits[:, number] = _column(payloads, "<u4", at)
-        steps: Integers = np.zeros(len(payloads), np.int64)
-        for at in range(_STEP_AT, first.head):
-            steps |= (payloads[:, at].astype(np.int64) & 0x7F) << 7 * (at - _STEP_AT)
+            bits[:, number] = _column(rows, "<u4", framing.HEADER_BYTES + at)
+        words = _column(rows, "<u8", framing.HEADER_BYTES + _STEP_AT - 1) >> np.uint64(8)
+        words &= np.uint64((1 << 8 * (first.head - _STEP_AT)) - 1)
+        steps = _unpacked(words)
         # Events of event files have no field for a step or a time of zero, and a step in its
         # shortest form. A signalling NaN becomes a quiet one as a Python float.
-        sound = (stored == masked(checksums)) & np.isfinite(wall_times)
-        sound &= (steps != 0) & (wall_times != 0) & (payloads[:, first.head - 1] != 0)
-        sound &= (((bits & 0x7FC0_0000) != 0x7F80_0000) | (bits & 0x3F_FFFF == 0)).all(axis=1)
+        sound = _undamaged(rows, checksums) & np.isfinite(wall_times) & (wall_times != 0)
+        sound &= words >> np.uint64(8 * (first.head - _STEP_AT - 1)) != 0
+        if (large := bits & 0x7F80_0000 == 0x7F80_0000).any():
+            quiet = (bits & 0x40_0000 != 0) | (bits & 0x3F_FFFF == 0)
+            sound &= (quiet | ~large).all(axis=1)
         if not sound.all():
             places, rows, bits = places[sound], rows[sound], bits[sound]
             checksums, wall_times, steps = checksums[sound], wall_times[sound], steps[sound]
@@ -389,10 +427,7 @@ class _Scan:
     def _left(self) -> Iterator[tuple[int, int, int]]:
         """Yields the records that are left: number, and where in the buffer the payload is."""
         for place in np.flatnonzero(self.group < 0).tolist():
-            begin, end = (
-                self._at + int(self._bounds[place]),
-                self._at + int(self._bounds[place + 1]),
-            )
+            begin, end = (self._at + self._bounds[place : place + 2]).tolist()
             yield place, begin + framing.HEADER_BYTES, end - framing.FOOTER_BYTES
 
     def _decoded(self) -> Iterator[_Found]:
@@ -427,12 +462,13 @@ class _Scan:
     def _convert(
         self, places: Integers, rows: Bytes, checksums: npt.NDArray[np.uint32], first: WireRecord
     ) -> None:
-        length = rows.shape[1] - framing.OVERHEAD_BYTES
+        payload = slice(framing.HEADER_BYTES, -framing.FOOTER_BYTES)
+        before = crc32c(rows[0, payload].tobytes())
         for number, _ in first.contents:
             rows[:, framing.HEADER_BYTES + number - 1] = _SHOWN
-            checksums = checksums ^ contribution(length, number - 1)[_RECORDED ^ _SHOWN]
-        footers = masked(checksums).astype("<u4").reshape(-1, 1).view(np.uint8)
-        rows[:, -framing.FOOTER_BYTES :] = footers
+        # The same bytes change by the same bits in each row, and so do the checksums.
+        changed = np.uint32(before ^ crc32c(rows[0, payload].tobytes()))
+        _put_checksums(rows, masked(checksums ^ changed))
         if not self.data.flags.writeable:
             self.data = self.data.copy()
         self.data[self._bounds[places][:, None] + np.arange(rows.shape[1])] = rows
@@ -452,16 +488,51 @@ def _alike(rows: Bytes, first: WireRecord) -> npt.NDArray[np.bool_]:
     # Of a step, the bit of each byte that says whether more follow.
     fixed[framing.HEADER_BYTES + _STEP_AT : framing.HEADER_BYTES + first.head] = 0x80
     fixed[-framing.FOOTER_BYTES :] = 0
-    same: npt.NDArray[np.bool_] = np.ones(count, np.bool_)
+    different = np.zeros(count, np.uint64)
     for at in sorted({*range(0, size - 7, 8), size - 8}):
         mask = _column(fixed[None], "<u8", at)[0]
         if mask:
             words = _column(rows, "<u8", at)
-            same &= (words ^ words[0]) & mask == 0
+            words ^= words[0]
+            words &= mask
+            different |= words
+    same: npt.NDArray[np.bool_] = different == 0
     return same
 
 
 def _column(rows: Bytes, form: str, at: int) -> npt.NDArray[Any]:
-    """Returns the values of a form that begin at a column of rows."""
-    part = rows[:, at : at + np.dtype(form).itemsize or None]
-    return np.ascontiguousarray(part).view(form)[:, 0]
+    """Returns the values of a form that begin at a column of rows that are one behind the other."""
+    count, size = rows.shape
+    return np.ndarray((count,), form, rows.data, at % size, (size,)).copy()
+
+
+def _unpacked(words: npt.NDArray[np.uint64]) -> Integers:
+    """Returns the steps that are stored as varints of up to five bytes."""
+    steps = np.zeros(len(words), np.uint64)
+    for number in range(_STEP_BYTES):
+        steps |= words >> np.uint64(number) & np.uint64(0x7F << 7 * number)
+    return steps.view(np.int64)
+
+
+def _undamaged(rows: Bytes, checksums: npt.NDArray[np.uint32]) -> npt.NDArray[np.bool_]:
+    """Returns which records of one length have these checksums, which are written into them."""
+    count, size = rows.shape
+    _put_checksums(rows, checksums)
+    if crc32c(rows.tobytes()) == _joint_checksum(size, count):
+        return np.ones(count, np.bool_)
+    each = np.array([crc32c(row.tobytes()) for row in rows], np.uint32)
+    sound: npt.NDArray[np.bool_] = each == _joint_checksum(size, 1)
+    return sound
+
+
+@lru_cache(maxsize=256)
+def _joint_checksum(size: int, count: int) -> int:
+    """Returns the checksum of sound records of a size, with checksums that are not masked."""
+    payload = bytes(size - framing.OVERHEAD_BYTES)
+    sample = framing.frame(payload)[: -framing.FOOTER_BYTES]
+    return crc32c((sample + crc32c(payload).to_bytes(framing.FOOTER_BYTES, "little")) * count)
+
+
+def _put_checksums(rows: Bytes, checksums: npt.NDArray[np.uint32]) -> None:
+    footers = checksums.astype("<u4").reshape(-1, 1).view(np.uint8)
+    rows[:, -framing.FOOTER_BYTES :] = footers

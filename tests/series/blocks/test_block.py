@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rec_summary._pb.summary_pb2 import Event, Summary
-from rec_summary.records.format.framing import contribution, frame, masked, row_checksums
+from rec_summary.records.format.framing import crc32c, frame, masked, unmasked
 from rec_summary.series.blocks.block import Block
-from rec_summary.series.blocks.scan import scan
+from rec_summary.series.blocks.scan import _headers, _starts, _undamaged, scan
 from rec_summary.series.options import ExportOptions, Selection, Since
 from rec_summary.values.summary import TensorValue
 from tests.support.blocks import both
@@ -204,12 +204,32 @@ def test_what_is_no_record_of_scalars_is_left_alone() -> None:
 
 
 @given(st.integers(1, 90), st.integers(1, 20), st.randoms(use_true_random=False))
-def test_checksums_of_rows(length: int, count: int, chance: random.Random) -> None:
-    columns = sorted(chance.sample(range(length), chance.randrange(length + 1)))
-    rows = np.frombuffer(chance.randbytes(length), np.uint8)[None, :].repeat(count, axis=0)
-    for column in columns:
-        rows[:, column] = np.frombuffer(chance.randbytes(count), np.uint8)
-    found = masked(row_checksums(rows, columns))
-    for row, checksum in zip(rows, found, strict=True):
-        assert frame(row.tobytes())[-4:] == int(checksum).to_bytes(4, "little")
-    assert contribution(length, 0)[0] == 0
+def test_damaged_rows_are_found_among_others(
+    length: int, count: int, chance: random.Random
+) -> None:
+    framed = [frame(chance.randbytes(length)) for _ in range(count)]
+    rows = np.frombuffer(b"".join(framed), np.uint8).reshape(count, -1).copy()
+    damaged = chance.sample(range(count), chance.randrange(count + 1))
+    for row in damaged:
+        rows[row, 12 + chance.randrange(length + 4)] ^= 1 << chance.randrange(8)
+    checksums = unmasked(np.ascontiguousarray(rows[:, -4:]).view("<u4")[:, 0])
+    assert np.flatnonzero(~_undamaged(rows, checksums)).tolist() == sorted(damaged)
+
+
+@given(st.binary(max_size=40))
+def test_a_checksum_is_masked_and_back(data: bytes) -> None:
+    assert unmasked(masked(crc32c(data))) == crc32c(data)
+
+
+def test_lengths_of_one_and_of_two_bytes_are_found_at_any_place() -> None:
+    """Behind each of four places, and with zero bytes before and inside of records."""
+    payloads = [
+        event(n, scalar("x" * (1 + n * 7 % 280), 0.0), at=float(START)).SerializeToString()
+        for n in range(1, 900)
+    ]
+    content = b"".join(map(frame, payloads))
+    expected = np.cumsum([0, *(len(each) + 16 for each in payloads)])
+    for before in range(4):
+        begins = _headers(bytes(before) + content, before)[0] - before
+        assert begins.tolist() == expected[:-1].tolist()
+        assert _starts(bytes(before) + content, before).tolist() == expected.tolist()
