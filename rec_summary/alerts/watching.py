@@ -18,7 +18,7 @@ from rec_summary.alerts.rules import Rule, float32
 from rec_summary.alerts.states import Engine, News, Transition
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import Run
-from rec_summary.records.remote import Url, to_place
+from rec_summary.records.remote import Url
 from rec_summary.series.batch import SCALAR, SUMMARY, Batch, Columns, Record, concatenated, rows_of
 from rec_summary.series.discovery.run_poller import RunPoller
 from rec_summary.series.limits import MOST_SERIES
@@ -68,6 +68,7 @@ def watch(
     runs: str | None = None,
     interval: float = INTERVAL_SECS,
     values: LastValues | None = None,
+    poller: RunPoller | None = None,
 ) -> Iterator[Transition | Problem | WatchReport]:
     """Judges the records of a source, and whatever is written there, until stopped.
 
@@ -85,13 +86,15 @@ def watch(
         runs: A pattern as of `fnmatch`: only these runs.
         interval: How long to wait between two polls, in seconds.
         values: Takes everything that is read, and the alerts; None for nothing.
+        poller: What finds the runs of `source`, if it has looked for them already.
 
     Yields:
         Transitions of alerts and problems as they come, and a report when everything that was
         there at the start has been judged; without `once`, another one at the end.
     """
     patience = 0.0 if once else PATIENCE_SECS
-    watcher = _Watcher(to_place(source), rules, since, runs, stop, patience, values)
+    poller = RunPoller(os.fspath(source)) if poller is None else poller
+    watcher = _Watcher(poller, rules, since, runs, stop, patience, values)
     for transition in watcher.catch_up(past=history):
         if history:
             yield transition
@@ -121,7 +124,7 @@ class _Watcher:
 
     def __init__(
         self,
-        source: str,
+        poller: RunPoller,
         rules: Sequence[Rule],
         since: Since | None,
         pattern: str | None,
@@ -130,14 +133,13 @@ class _Watcher:
         values: LastValues | None,
     ) -> None:
         self.engine = Engine(rules)
-        self._source = source
+        self._poller = poller
         self._clock = _Clock()
         self._skips = since is None
         self._since = since or Since(wall_time=self._clock.now() - _RECENT_SECS)
         self._pattern = pattern
         self._stop = stop
         self._patience = patience
-        self._poller = RunPoller(source)
         self._values = values
         tags = self.engine.tags if values is None else None
         self._selection = Selection(ExportOptions(tags=tags))
@@ -145,6 +147,7 @@ class _Watcher:
         self._reported = 0  # problems
         self._readers: dict[str, RunReader] = {}  # by the paths of runs
         self._names: dict[str, str] = {}  # the names of runs, by their paths; they stay
+        self._gone: list[str] = []  # the paths of runs that may come back
 
     def catch_up(self, *, past: bool) -> Iterator[Transition]:
         """Judges what is there; its silence counts from the times of the records."""
@@ -205,11 +208,14 @@ class _Watcher:
             self._values.done(self._report.problem_count)
 
     def _forget_the_gone(self) -> Iterator[Transition]:
-        there = {run.path for run in self._poller.runs()}
-        gone = [path for path in self._readers if path not in there]
-        if not (isinstance(self._source, Url) or os.path.isdir(self._source)):
+        self._gone += self._poller.gone()
+        source = self._poller.source
+        if not self._gone or not (isinstance(source, Url) or os.path.isdir(source)):
             return  # the file system may be away, which does not end a training
+        gone, self._gone = self._gone, []
         for path in gone:
+            if path in self._poller or path not in self._readers:
+                continue
             del self._readers[path]
             name = self._names.pop(path)
             if self._values is not None:

@@ -126,8 +126,17 @@ class RecordsCommand(click.Command):
             raise click.ClickException(three_part(DESTINATION, target, expected))
 
 
-def choose_runs(source: str, pattern: str | None) -> list[Run]:
+Find = Callable[[], "list[Run]"]
+"""Returns the runs of a source as `find_runs` does; a reader that goes on keeps what it saw."""
+
+
+def choose_runs(source: str, pattern: str | None, find: Find | None = None) -> list[Run]:
     """Returns the runs of a source whose names match a pattern.
+
+    Args:
+        source: A directory or a URL.
+        pattern: A pattern as of `fnmatch`; None means all.
+        find: How the reader of the source finds them; `find_runs` by default.
 
     Raises:
         NoSuchPlace: There are no records.
@@ -137,10 +146,10 @@ def choose_runs(source: str, pattern: str | None) -> list[Run]:
     from rec_summary.records.reading.runs import find_runs
     from rec_summary.series.overview.choice import chosen_runs
 
-    return chosen_runs(find_runs(source), pattern)
+    return chosen_runs(find_runs(source) if find is None else find(), pattern)
 
 
-def awaited_runs(source: str, *, quiet: bool) -> list[Run]:
+def awaited_runs(source: str, *, quiet: bool, find: Find | None = None) -> list[Run]:
     """Returns the runs of a source that may still be empty.
 
     Prints where the command waits if there are none, so you notice a mistyped name.
@@ -148,6 +157,7 @@ def awaited_runs(source: str, *, quiet: bool) -> list[Run]:
     Args:
         source: A directory that need not exist yet, or a URL.
         quiet: Whether to print nothing.
+        find: As in `choose_runs`.
 
     Raises:
         NoSuchPlace: The source is a file, not a directory.
@@ -157,7 +167,7 @@ def awaited_runs(source: str, *, quiet: bool) -> list[Run]:
     from rec_summary.records.remote import NoSuchPlace, Url
 
     try:
-        return find_runs(source)
+        return find_runs(source) if find is None else find()
     except NoSuchPlace:
         is_url = isinstance(source, Url)
         exists = not is_url and os.path.exists(source)

@@ -10,7 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rec_summary._pb.lineage_pb2 import LineageEvent, RunState, TrainLineage, UserDefinedInfo
 from rec_summary._pb.summary_pb2 import Event, Summary
+from rec_summary.records.format.framing import frame
+from rec_summary.records.format.names import Kind, RecordName
 from rec_summary.records.writing.run_writer import RunWriter
 from rec_summary.records.writing.task import MessageRecord
 from rec_summary.values.histogram import histogram
@@ -18,6 +21,7 @@ from rec_summary.values.histogram import histogram
 START = 1_700_000_000.0
 _SERIES = 4  # tags of scalars and of histograms
 _DIFFERENT = 16  # arrays and images that take turns
+_FLEET_TAGS = ("loss/auto", "recommender/auc/lifetime", "step_time/auto", "grad_norm/auto")
 _IMAGE_SIDE = 182  # of noise, which does not compress: a PNG of 100 KB
 
 
@@ -134,6 +138,66 @@ def write_mixture(folder: Path, nbytes: int) -> None:
         written += record.nbytes
         writer.write(record)
     writer.close()
+
+
+def write_fleet(folder: Path, runs: int, ranks: int, starts: int, steps: int) -> int:
+    """Writes the runs of a team, each with a pair of files for each rank and start.
+
+    Runs differ in their hyper-parameters and in their values; 16 curves of values take turns.
+
+    Returns:
+        The size of all files in bytes.
+    """
+    nbytes = 0
+    for number in range(runs):
+        run = folder / f"project_{number % 10}" / f"run_{number:05}"
+        run.mkdir(parents=True, exist_ok=True)
+        lineage = _run_lineage(number, ranks, steps)
+        for start in range(starts):
+            first, last = steps * start // starts, steps * (start + 1) // starts
+            for rank in range(ranks):
+                values = _curve((number + rank) % _DIFFERENT, first, last)
+                for kind, content in ((Kind.SUMMARY, values), (Kind.LINEAGE, lineage)):
+                    name = RecordName(int(START) + 60 * start, rank, "node", kind)
+                    nbytes += (run / str(name)).write_bytes(content)
+    return nbytes
+
+
+@cache
+def _curve(which: int, first: int, last: int) -> bytes:
+    """Returns the records of some steps: the loss, an AUC, and what a step took."""
+    random = np.random.default_rng(which)
+    records = []
+    for step in range(first + 1, last + 1):
+        numbers = (1 / step + which / 100, 0.5 + step / 1e3, random.random(), random.random())
+        values = [
+            Summary.Value(tag=tag, scalar_value=number)
+            for tag, number in zip(_FLEET_TAGS, numbers, strict=True)
+        ]
+        records.append(frame(_record(step, START + step / 8, *values).encode()))
+    return b"".join(records)
+
+
+def _run_lineage(number: int, ranks: int, steps: int) -> bytes:
+    """Returns the lineage of a run that has ended."""
+    train = TrainLineage(
+        hyper_parameters=TrainLineage.HyperParameters(
+            optimizer="Adam",
+            learning_rate=1e-3 * (1 + number % 7),
+            loss_function="BCELoss",
+            epoch=3,
+            batch_size=64 * (1 + number % 5),
+            device_num=ranks,
+        ),
+        algorithm=TrainLineage.Algorithm(network="DeepFM"),
+        run_state=RunState(status=RunState.FINISHED, step=steps, rank_size=ranks, host="node"),
+    )
+    custom = UserDefinedInfo(map_str={"owner": f"person_{number % 20}"})
+    events = (
+        LineageEvent(wall_time=START + steps / 8, train_lineage=train),
+        LineageEvent(wall_time=START + steps / 8, user_defined_info=custom),
+    )
+    return b"".join(frame(each.SerializeToString()) for each in events)
 
 
 def write(work: str, kind: str, folder: str, count: int) -> dict[str, float]:

@@ -155,6 +155,7 @@ def _export_events(
     labels: str | None,
     **selection: Any,
 ) -> ExportReport:
+    from rec_summary.series.discovery.run_poller import RunPoller
     from rec_summary.series.options import ExportOptions
     from rec_summary.tensorboard.event_files.export import export_tensorboard
     from rec_summary.tensorboard.event_files.follow import follow_tensorboard
@@ -167,9 +168,12 @@ def _export_events(
         if not quiet:
             places = f"{one_line(source)} into {one_line(logdir)}"
             click.echo(f"Following {places}; Ctrl-C to stop.", err=True)
-        awaited_runs(source, quiet=quiet)
+        poller = RunPoller(source)
+        awaited_runs(source, quiet=quiet, find=poller.find)
         with stopping() as stop:
-            return follow_tensorboard(source, logdir, stop=stop, options=options, runs=runs)
+            return follow_tensorboard(
+                source, logdir, stop=stop, options=options, runs=runs, poller=poller
+            )
     if projector is not None:
         # Before everything else: if nothing matches, nothing is written.
         tables = {"checkpoint": checkpoint, "labels": labels}

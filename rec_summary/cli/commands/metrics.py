@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import threading
 
     from rec_summary.alerts.last_values import LastValues
+    from rec_summary.series.discovery.run_poller import RunPoller
     from rec_summary.series.options import Since
 
 EXAMPLES: Final = """\b
@@ -99,13 +100,15 @@ def metrics(
 
     required("prometheus_client", "`rec-summary metrics`", "metrics")
     from rec_summary.alerts.prometheus import MetricsServer, text_of
+    from rec_summary.series.discovery.run_poller import RunPoller
 
     with contextlib.ExitStack() as stack:
         stop = stack.enter_context(stopping())
         once = once or output is not None
+        poller = RunPoller(source)
         if once:
-            choose_runs(source, runs)  # an error if there are none
-            values = _read(source, stop, once=True, runs=runs, **chosen)
+            choose_runs(source, runs, poller.find)  # an error if there are none
+            values = _read(poller, stop, once=True, runs=runs, **chosen)
             text = text_of(values)
             if output is None:
                 click.echo(text, nl=False)
@@ -117,8 +120,8 @@ def metrics(
         click.echo(f"Serving: {server.address} (Ctrl-C to stop)")
         if not quiet and host != _LOOPBACK:
             click.echo("Every machine that reaches this address can read the metrics.", err=True)
-        awaited_runs(source, quiet=quiet)
-        _read(source, stop, once=False, runs=runs, values=values, **chosen)
+        awaited_runs(source, quiet=quiet, find=poller.find)
+        _read(poller, stop, once=False, runs=runs, values=values, **chosen)
 
 
 def _values(tags: str | None) -> LastValues:
@@ -129,7 +132,7 @@ def _values(tags: str | None) -> LastValues:
 
 
 def _read(
-    source: str,
+    poller: RunPoller,
     stop: threading.Event,
     *,
     once: bool,
@@ -153,7 +156,7 @@ def _read(
     beginning: Since = read_since(since, time.time())
     problems = 0
     for news in watch(
-        source,
+        poller.source,
         gather(rules, files),
         stop=stop,
         once=once,
@@ -161,6 +164,7 @@ def _read(
         runs=runs,
         interval=interval,
         values=values,
+        poller=poller,
     ):
         if isinstance(news, Transition):
             values.judge(news)

@@ -90,13 +90,13 @@ def view(
     from rec_summary.tensorboard.provider.board import Board, exposed
     from rec_summary.tensorboard.provider.run_index import RunIndex
 
-    found = matching_runs(awaited_runs(source, quiet=quiet), runs)
+    index = RunIndex(source, runs)
+    found = matching_runs(awaited_runs(source, quiet=quiet, find=index.find), runs)
     pinned = pinned_tags(recorded_tags(found))
     count = sum(len(run.ranks) for run in found)
     address = exposed(host, arguments)
     if address is not None:
         click.echo(WARNING.format(one_line(address)), err=True)
-    index = RunIndex(source, runs)
     board = Board(index, logdir, host=host, port=port, runs=count, arguments=arguments)
     with _served(index, board):
         url = page(board.url, pinned)
@@ -128,8 +128,8 @@ def serve(source: str, port: int, runs: str | None, quiet: bool) -> None:
     from rec_summary.tensorboard.provider.grpc_server import GrpcServer
     from rec_summary.tensorboard.provider.run_index import RunIndex
 
-    awaited_runs(source, quiet=quiet)
     index = RunIndex(source, runs)
+    awaited_runs(source, quiet=quiet, find=index.find)
     server = GrpcServer(CombinedDataProvider(RecordDataProvider(index)), port)
     with _served(index, server):
         click.echo(f"Serving: {server.address} (Ctrl-C to stop)")

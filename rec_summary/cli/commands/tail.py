@@ -83,8 +83,10 @@ def tail(
     patience = 0.0 if once else PATIENCE_SECS
     reading = Tail(source, runs=runs, tags=tags, since=since, patience=patience)
     # With --once, it is an error if there are no records; else they may come later.
-    known = choose_runs(source, runs) if once else awaited_runs(source, quiet=quiet)
-    known = matching_runs(known, runs)
+    if once:
+        known = choose_runs(source, runs, reading.find)
+    else:
+        known = matching_runs(awaited_runs(source, quiet=quiet, find=reading.find), runs)
     if once:
         check_tags(map(reading.selection.narrowed, known), tags)
     if once or since is not None:

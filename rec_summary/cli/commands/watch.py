@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from rec_summary.alerts.states import Transition
     from rec_summary.alerts.watching import WatchReport
+    from rec_summary.series.discovery.run_poller import RunPoller
     from rec_summary.series.options import Since
 
 EXAMPLES: Final = """\b
@@ -130,6 +131,7 @@ def _watch(
     from rec_summary.alerts.watching import WatchReport
     from rec_summary.alerts.watching import watch as watch_records
     from rec_summary.cli import INTERRUPTED
+    from rec_summary.series.discovery.run_poller import RunPoller
 
     report: WatchReport | None = None
     problems = 0
@@ -137,15 +139,17 @@ def _watch(
         stop = stack.enter_context(stopping())
         gathered = gather(rules, files)
         beginning = _beginning(since, everything=once or history)
+        poller = RunPoller(source)
         if once:
-            choose_runs(source, runs)  # an error if there are none
-        deliver = stack.enter_context(_delivering(source, stop, once=once, **sinks))
+            choose_runs(source, runs, poller.find)  # an error if there are none
+        deliver = stack.enter_context(_delivering(poller, stop, once=once, **sinks))
         if not quiet and not once:
             names = ", ".join(one_line(rule.title) for rule in gathered)
             click.echo(f"Watching {one_line(source)} for: {names}; Ctrl-C to stop.", err=True)
         if not once:
-            awaited_runs(source, quiet=quiet)
+            awaited_runs(source, quiet=quiet, find=poller.find)
         options: dict[str, Any] = {"once": once, "history": history, "since": beginning}
+        options["poller"] = poller
         for news in watch_records(
             source, gathered, stop=stop, runs=runs, interval=interval, **options
         ):
@@ -182,7 +186,7 @@ def _beginning(since: str | None, *, everything: bool) -> Since | None:
 
 @contextlib.contextmanager
 def _delivering(
-    source: str,
+    poller: RunPoller,
     stop: threading.Event,
     *,
     once: bool,
@@ -201,8 +205,8 @@ def _delivering(
             file = stack.enter_context(contextlib.closing(AlertLog(log, _complain)))
             sinks.append(file.write)
         if record or stop_run:
-            _check_local(source)
-            sinks.append(functools.partial(_tell, source, record=record, stop_run=stop_run))
+            _check_local(poller.source)
+            sinks.append(functools.partial(_tell, poller, record=record, stop_run=stop_run))
         runner = None
         if command is not None:
             runner = Command(command, _complain, exec_timeout, stop=stop if once else None)
@@ -230,13 +234,12 @@ def _check_local(source: str) -> None:
         raise ArgumentError(three_part("SRC", str(source), expected))
 
 
-def _tell(source: str, transition: Transition, *, record: bool, stop_run: bool) -> None:
+def _tell(poller: RunPoller, transition: Transition, *, record: bool, stop_run: bool) -> None:
     """Asks a running training to record an alert, or to end."""
     from rec_summary.alerts.delivery import sentence
     from rec_summary.cli.commands.control import LONGEST_NOTE, request_to, training_of
     from rec_summary.errors import RecSummaryError
     from rec_summary.records.control import add_request
-    from rec_summary.records.reading.runs import find_runs
     from rec_summary.series.lineage import lineage_of
     from rec_summary.series.report import Report
     from rec_summary.series.text import valid
@@ -251,7 +254,7 @@ def _tell(source: str, transition: Transition, *, record: bool, stop_run: bool) 
         asked.append({"actions": ("stop",)})
     for what in asked:
         try:
-            for run in find_runs(source):
+            for run in poller.runs():
                 if valid(run.name) == transition.run:
                     state = training_of(run, lineage_of(run, Report()))
                     author = f"rec-summary watch: {valid(title)}"

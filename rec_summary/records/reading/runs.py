@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import logging
 import math
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -137,23 +136,43 @@ class Run:
         return found
 
 
-def list_files(path: str) -> tuple[RecordFile, ...]:
-    """Returns the record files directly in a local directory, in the order of creation.
+def list_directory(path: str) -> list[os.DirEntry[str]]:
+    """Returns all that is in a local directory, in no order.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    with os.scandir(path) as entries:
+        return list(entries)
+
+
+def record_files(entries: Iterable[os.DirEntry[str]]) -> tuple[RecordFile, ...]:
+    """Returns the record files among the entries of a directory, in the order of creation.
 
     Files that a compacted file replaces are left out.
 
     Links are included: readers do not follow them, and report them.
+    """
+    names = ((entry, parse_name(entry.name)) for entry in entries)
+    return _in_order(
+        RecordFile(entry.path, name)
+        for entry, name in names
+        if name is not None and entry.is_file()
+    )
+
+
+def directories_below(entries: Iterable[os.DirEntry[str]]) -> list[str]:
+    """Returns the directories among the entries of one, in order; links are not followed."""
+    return sorted(entry.path for entry in entries if entry.is_dir(follow_symlinks=False))
+
+
+def list_files(path: str) -> tuple[RecordFile, ...]:
+    """Returns the record files directly in a local directory, as `record_files`.
 
     Raises:
         OSError: The directory cannot be read.
     """
-    found = []
-    with os.scandir(path) as entries:
-        for entry in entries:
-            name = parse_name(entry.name)
-            if name is not None and entry.is_file():
-                found.append(RecordFile(entry.path, name))
-    return _in_order(found)
+    return record_files(list_directory(path))
 
 
 def find_runs(source: str | os.PathLike[str]) -> list[Run]:
@@ -233,9 +252,17 @@ def _local_runs(source: str) -> dict[str, tuple[RecordFile, ...]]:
     if not os.path.isdir(source):
         raise NoSuchPlace(three_part(SOURCE, source, "a directory, not a file: name its folder"))
     found = {}
-    for path in directories(source):
+    waiting = [(source, 0)]
+    while waiting:
+        path, depth = waiting.pop()
+        if depth > DEEPEST:
+            logger.warning(
+                "rec_summary: %s is left out: nested more than %d directories deep", path, DEEPEST
+            )
+            continue
         try:
-            files = list_files(path)
+            entries = list_directory(path)
+            files, below = record_files(entries), directories_below(entries)
         except OSError as error:
             if path == source:
                 received = verbatim(f"{source}: {error.strerror or error}")
@@ -244,20 +271,5 @@ def _local_runs(source: str) -> dict[str, tuple[RecordFile, ...]]:
             continue
         if files:
             found[path] = files
+        waiting.extend((each, depth + 1) for each in reversed(below))
     return found
-
-
-def directories(top: str) -> Iterator[str]:
-    """Yields a local directory and those below it, at most 64 deep; links are not followed."""
-    waiting = [(top, 0)]
-    while waiting:
-        path, depth = waiting.pop()
-        if depth > DEEPEST:
-            logger.warning(
-                "rec_summary: %s is left out: nested more than %d directories deep", path, DEEPEST
-            )
-            continue
-        yield path
-        with contextlib.suppress(OSError), os.scandir(path) as entries:  # `list_files` reports it
-            below = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
-            waiting.extend((each, depth + 1) for each in sorted(below, reverse=True))

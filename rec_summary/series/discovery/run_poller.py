@@ -1,14 +1,15 @@
 """Polling a tree of record directories for new records, at little cost.
 
-A directory is listed again only when its time of modification says that a name was added or
-removed. Of the files, only the newest of each writer is checked every time, because the others
-are complete. So a poll of a hundred idle runs takes a few hundred calls of `stat`.
+The first poll lists each directory once. A directory is listed again only when its time of
+modification says that a name was added or removed. Of the files, only the newest of each writer is
+checked every time, because the others are complete. So a poll of a hundred idle runs takes a few
+hundred calls of `stat`.
 
-A tree of more than three hundred directories is watched: a poll checks those of which the kernel
-reports a change (see `directory_watch`), the source, and in ten minutes each of the others, because
-the kernel does not report all changes. Directories that cannot be watched, such
-as those of network file systems, where notifications of other hosts' writes do not arrive, are
-polled: those that changed last every time, and the others in turn.
+A tree of more than three hundred directories and newest files is watched: a poll checks the
+directories of which the kernel reports a change (see `directory_watch`), the source, and in ten
+minutes each of the others, because the kernel does not report all changes. Directories that cannot
+be watched, such as those of network file systems, where notifications of other hosts' writes do not
+arrive, are polled: those that changed last every time, and the others in turn.
 """
 
 from __future__ import annotations
@@ -28,8 +29,10 @@ from rec_summary.records.reading.runs import (
     FileStatus,
     RecordFile,
     Run,
+    directories_below,
     find_runs,
-    list_files,
+    list_directory,
+    record_files,
     run_name,
 )
 from rec_summary.records.remote import NoSuchPlace, Url, to_place
@@ -38,7 +41,7 @@ from rec_summary.series.discovery.directory_watch import DirectoryWatch
 _SETTLED_SECS: Final = 2.0  # a directory may change again without a change of its time before
 _LIST_SECS: Final = 5.0  # a list of a URL takes a request for each thousand files
 _RESCAN_SECS: Final = 30.0  # not every file system reports that a directory has changed
-_MOST_CHECKED: Final = 300  # directories of a poll, unless more are written to
+_MOST_CHECKED: Final = 300  # directories and files of a poll, unless more are written to
 _LONGEST_TURN: Final = 20  # polls of a very large tree
 _RECENT_SECS: Final = 60.0
 _WATCHED_TURN_SECS: Final = 600.0
@@ -60,9 +63,18 @@ class _Directory:
     statuses: dict[str, FileStatus] = field(default_factory=dict)
     is_new: bool = True  # listed again since the last poll of its files
 
+    @property
+    def checks(self) -> int:
+        """How many calls of `stat` a poll of it takes, at least."""
+        return 1 + len(self.newest)
+
 
 class RunPoller:
-    """Finds the runs of a tree in which something has happened since the last poll."""
+    """Finds the runs of a tree in which something has happened since the last poll.
+
+    Attributes:
+        source: The tree, a path or a URL.
+    """
 
     def __init__(
         self,
@@ -77,7 +89,7 @@ class RunPoller:
             clock: Returns the time that directories are stamped with, in seconds.
             noticed: Called with all that is in a local directory whenever its names have changed.
         """
-        self._source = to_place(source)
+        self.source = self._source = to_place(source)
         self._clock = clock
         self._noticed = noticed
         self._directories: dict[str, _Directory] = {}
@@ -94,21 +106,41 @@ class RunPoller:
         self._retried: set[str] = set()  # directories with one in it that could not be checked
         self._inode = (0, 0)  # of the source, and its file system
         self._failure = ""  # why the last list of a URL failed
+        self._checks = 0  # that a poll of all directories takes
+        self._left_out: set[str] = set()  # directories that cannot be read
+        self._found: list[Run] | None = None  # what `find` has polled
+
+    def __contains__(self, path: str) -> bool:
+        """Whether the directory with a path was a run at the last poll."""
+        known = self._directories.get(path)
+        return known is not None and bool(known.files)
+
+    def find(self) -> list[Run]:
+        """Returns all runs that there are now; the next poll returns them without a further look.
+
+        Raises:
+            NoSuchPlace, SourceError: As `find_runs`.
+        """
+        self._found = self.poll()
+        return self.runs() or find_runs(self._source)
 
     def poll(self) -> list[Run]:
         """Returns the runs that are new, or have new files, or files that have changed.
 
         A run is named by its path below the source; the source itself by its base name.
         """
+        if self._found is not None:
+            found, self._found = self._found, None
+            return found
         if isinstance(self._source, Url):
             return self._poll_url(self._source)
         again, self._again = self._again, set()
         paths = {path for due in self._due(again) for path in self._check(due)}
         found = []
         for path in paths:
-            directory = self._directories.get(path)
-            if directory is None or not directory.files:
+            if path not in self:
                 continue
+            directory = self._directories[path]
             if self._has_changed(path, directory) or path in again:
                 found.append(self._run(path, directory))
         if found:
@@ -167,7 +199,7 @@ class RunPoller:
         known = self._directories
         changed = self._watch.changed()
         retried, self._retried = self._retried, set()
-        if len(known) <= _MOST_CHECKED or changed is None:
+        if not self._is_large or changed is None:
             due = list(known) or [self._source]
         else:
             # The path of the source can lead to another directory, of which nothing is reported.
@@ -195,8 +227,7 @@ class RunPoller:
 
     def _polled(self) -> Iterator[str]:
         """Yields the directories that are not watched, as far as it is their turn."""
-        left = len(self._directories) - len(self._watch)
-        if not left:
+        if len(self._directories) == len(self._watch):
             self._recent.clear()
             return
         limit = self._clock() - _RECENT_SECS
@@ -205,8 +236,7 @@ class RunPoller:
             if self._recent[oldest] >= limit:
                 break
             del self._recent[oldest]
-        share = max(_MOST_CHECKED // 2, left // _LONGEST_TURN)
-        turn = list(itertools.islice(self._others, share))
+        turn = list(self._turn(max(_MOST_CHECKED // 2, self._checks // _LONGEST_TURN)))
         if not turn:
             self._others = iter([each for each in self._directories if each not in self._watch])
         # New runs appear in directories without records.
@@ -214,27 +244,42 @@ class RunPoller:
             if path not in self._watch:
                 yield path
 
+    def _turn(self, checks: int) -> Iterator[str]:
+        """Yields as many of the others as take so many checks."""
+        for path in self._others:
+            known = self._directories.get(path)
+            checks -= known.checks if known is not None else 0
+            yield path
+            if checks <= 0:
+                return
+
+    @property
+    def _is_large(self) -> bool:
+        return self._checks > _MOST_CHECKED
+
     def _check(self, path: str, depth: int = 0) -> Iterator[str]:
         """Yields a directory and new ones below it; lists it again if need be."""
         try:
             changed = self._watched(path)
-        except OSError:
-            self._lose(path)
+        except OSError as error:
+            self._lose(path, error)
             return
         known = self._directories.get(path)
         if known is None:
             known = self._directories[path] = _Directory(depth)
+            self._checks += known.checks
         now = self._clock()
         unsettled = known.listed - known.changed < _SETTLED_SECS
         if changed != known.changed or unsettled or now - known.listed > _RESCAN_SECS:
             try:
-                names = hash(tuple(os.listdir(path)))
+                entries = list_directory(path)
+                names = hash(tuple(entry.name for entry in entries))
                 # Which files a compacted one replaces is in that file.
                 made = any(file.name.last is not None for file in known.files)
                 if names != known.names or made or known.listed < 0:
-                    self._list(path, known)
-            except OSError:
-                self._lose(path)
+                    self._take(path, known, entries)
+            except OSError as error:
+                self._lose(path, error)
                 return
             known.names, known.changed, known.listed = names, changed, now
             known.is_new = True
@@ -254,18 +299,19 @@ class RunPoller:
             if self._watch:
                 self._forget(path)  # all below are other directories now
             self._inode = status.st_dev, status.st_ino
-        is_large = len(self._directories) > _MOST_CHECKED
-        if is_large and self._watch.add(path, status.st_dev):
+        if self._is_large and self._watch.add(path, status.st_dev):
             status = os.stat(path)
         return status.st_mtime
 
-    def _list(self, path: str, known: _Directory) -> None:
+    def _take(self, path: str, known: _Directory, entries: Sequence[os.DirEntry[str]]) -> None:
         """Finds the record files and the directories in a directory.
 
         Raises:
-            OSError: It cannot be read.
+            OSError: An entry is of no known kind.
         """
-        files, below = list_files(path), self._below(path)
+        files, below = record_files(entries), directories_below(entries)
+        for entry in entries:
+            self._noticed(entry)
         for gone in set(known.below).difference(below):
             self._forget(gone)
         if files:
@@ -274,19 +320,11 @@ class RunPoller:
             self._without[path] = None
             if known.files:
                 self._gone.append(path)
+        before = known.checks
         known.files, known.below, known.newest = files, below, _newest(files)
+        self._checks += known.checks - before
         here = {file.path for file in files}
         known.statuses = {path: each for path, each in known.statuses.items() if path in here}
-
-    def _below(self, path: str) -> list[str]:
-        """Returns the directories in a directory."""
-        found = []
-        with os.scandir(path) as entries:
-            for entry in entries:
-                self._noticed(entry)
-                if entry.is_dir(follow_symlinks=False):
-                    found.append(entry.path)
-        return sorted(found)
 
     def _has_changed(self, path: str, directory: _Directory) -> bool:
         """Whether a file has another size, time or inode than at the last poll."""
@@ -304,8 +342,11 @@ class RunPoller:
             self._recent[path] = max(changed)
         return bool(changed)
 
-    def _lose(self, path: str) -> None:
+    def _lose(self, path: str, error: OSError) -> None:
         """Forgets a directory, and looks for it again: it need not be gone."""
+        if not isinstance(error, FileNotFoundError) and path not in self._left_out:
+            self._left_out.add(path)
+            logger.warning("rec_summary: %s is left out: %s", path, error.strerror or error)
         self._forget(path)
         self._retried.add(os.path.dirname(path))
 
@@ -314,9 +355,12 @@ class RunPoller:
         self._watch.remove(path)
         self._recent.pop(path, None)
         self._without.pop(path, None)
-        if known is not None and known.files:
+        if known is None:
+            return
+        self._checks -= known.checks
+        if known.files:
             self._gone.append(path)
-        for below in known.below if known is not None else ():
+        for below in known.below:
             self._forget(below)
 
     def _run(self, path: str, directory: _Directory) -> Run:

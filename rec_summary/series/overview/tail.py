@@ -85,6 +85,14 @@ class Tail:
         self._runs = runs
         self.selection = Selection(ExportOptions(tags=tags, since=since))
 
+    def find(self) -> list[Run]:
+        """Returns all runs that there are now, chosen or not; reading begins with them.
+
+        Raises:
+            NoSuchPlace, SourceError: As `find_runs`.
+        """
+        return self._poller.find()
+
     def skip(self) -> None:
         """Skips the scalars that are there now, without reading them."""
         for run in matching_runs(self._poller.poll(), self._runs):

@@ -40,6 +40,7 @@ def follow_tensorboard(
     runs: str | None = None,
     interval: float = INTERVAL_SECS,
     reported: Callable[[ExportReport], None] | None = None,
+    poller: RunPoller | None = None,
 ) -> ExportReport:
     """Exports like `export_tensorboard`, and continues with new records until stopped.
 
@@ -59,6 +60,7 @@ def follow_tensorboard(
         runs: As in `export_tensorboard`.
         interval: How long to wait between two polls, in seconds.
         reported: Called with the report so far after each poll that exported something.
+        poller: What finds the runs of `source`, if it has looked for them already.
 
     Returns:
         What was exported and what was not.
@@ -75,7 +77,8 @@ def follow_tensorboard(
     check_apart(source, logdir, "the log directory")
     with LogDir(logdir) as entered:
         destination = Destination(Names(), entered, Report(), options)
-        follower = _Follower(source, destination, runs, stop)
+        poller = RunPoller(source) if poller is None else poller
+        follower = _Follower(poller, destination, runs, stop)
         try:
             while not stop.is_set():
                 if follower.poll() and reported is not None:
@@ -109,9 +112,13 @@ class _Follower:
     """The exporters of all runs; each is updated when its records have grown."""
 
     def __init__(
-        self, source: str, destination: Destination, pattern: str | None, stop: threading.Event
+        self,
+        poller: RunPoller,
+        destination: Destination,
+        pattern: str | None,
+        stop: threading.Event,
     ) -> None:
-        self._watch = RunPoller(source)
+        self._watch = poller
         self._destination = destination
         self._experiment = ExperimentFile(destination.logdir)
         self._pattern = pattern
@@ -124,7 +131,7 @@ class _Follower:
         now = time.monotonic()
         changed = self._watch.poll()
         # First of all, so that no sub-run gets the name of a run.
-        for run in self._watch.runs() if changed else ():
+        for run in changed:
             if run.path not in self._followed:
                 name = self._destination.names.claim_run(run.name)
                 self._followed[run.path] = _Followed(dataclasses.replace(run, name=name))

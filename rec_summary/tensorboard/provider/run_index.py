@@ -189,6 +189,14 @@ class RunIndex:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="rec_summary-index", daemon=True)
 
+    def find(self) -> list[Run]:
+        """Returns all runs that there are now, chosen or not; call it before `start`.
+
+        Raises:
+            NoSuchPlace, SourceError: As `find_runs`.
+        """
+        return self._poller.find()
+
     def start(self) -> None:
         """Starts a thread that polls."""
         self._thread.start()

@@ -7,14 +7,17 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rec_summary.records.reading.runs import DEEPEST, find_runs
+from rec_summary.records.remote import NoSuchPlace
 from rec_summary.series.discovery import directory_watch, run_poller
 from rec_summary.series.discovery.directory_watch import DirectoryWatch
 from rec_summary.series.discovery.run_poller import RunPoller
 from tests.support.record_dirs import event, scalar, summary_name, write_segment
+from tests.support.waiting import eventually
 
 
 class Clock:
@@ -102,8 +105,8 @@ def test_settled_directories_are_not_listed_again(
     watch = RunPoller(str(source), clock)
     names(watch)
     listed: list[object] = []
-    listdir = os.listdir
-    monkeypatch.setattr(os, "listdir", lambda path: listed.append(path) or listdir(path))
+    scandir = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path: listed.append(path) or scandir(path))
     names(watch)
     assert listed == []
     clock.now += 31.0  # a file system may not tell
@@ -347,16 +350,16 @@ def test_a_directory_that_cannot_be_listed_for_a_moment_is_found_again(
     write_segment(source / "group" / "run", event(1, scalar("loss", 1)))
     assert watched.poll() == ["group/run"]
 
-    listdir = os.listdir
+    scandir = os.scandir
 
-    def failing(path: str) -> list[str]:
+    def failing(path: str) -> Any:
         if path == str(source / "group" / "run"):
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
-        return listdir(path)
+        return scandir(path)
 
     write_segment(source / "group" / "run", event(2, scalar("loss", 1)))
     with monkeypatch.context() as patch:
-        patch.setattr(os, "listdir", failing)
+        patch.setattr(os, "scandir", failing)
         assert watched.poll() == []
         assert watched.poll() == []
     assert watched.poll() == ["group/run"]
@@ -520,3 +523,58 @@ def test_directories_beyond_the_limit_of_watches_are_polled(
         _grow(source, f"run_{number:02}")
     found = sorted(name for _ in range(12) for name in names(poller))
     assert found == [f"run_{number:02}" for number in range(20)]
+
+
+def test_each_directory_is_listed_once_by_the_first_look(
+    source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a/one", "a/two", "b"):
+        write_segment(source / name, event(1, scalar("loss", 1)))
+    for path in (source, *source.rglob("*")):
+        os.utime(path, (100.0, 100.0))  # so that it has settled
+    listed: list[str] = []
+    scandir = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path: listed.append(path) or scandir(path))
+    poller = RunPoller(str(source))
+    assert [run.name for run in poller.find()] == ["a/one", "a/two", "b"]
+    assert names(poller) == ["a/one", "a/two", "b"]
+    assert names(poller) == []
+    directories = sorted(str(source / name) for name in ("", "a", "a/one", "a/two", "b"))
+    assert sorted(map(str, listed)) == directories
+    listed.clear()
+    assert [run.name for run in find_runs(source)] == ["a/one", "a/two", "b"]
+    assert sorted(map(str, listed)) == directories
+
+
+def test_what_cannot_be_found_is_an_error_of_find_only(source: Path) -> None:
+    poller = RunPoller(str(source))
+    with pytest.raises(NoSuchPlace, match="existing directory"):
+        poller.find()
+    assert names(poller) == []
+    write_segment(source / "run", event(1, scalar("loss", 1)))
+    assert names(poller) == ["run"]
+
+
+def test_few_directories_of_many_ranks_are_not_asked_for_each_file(
+    source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grown, _ = write_segment(source / "run", event(1, scalar("loss", 1)))
+    for rank in range(1, 6):
+        write_segment(source / "run", event(1, scalar("loss", 1)), rank=rank)
+    for path in (source, source / "run"):
+        os.utime(path, (100.0, 100.0))
+    device = os.stat(source).st_dev
+    monkeypatch.setattr(directory_watch, "_local_devices", lambda: {device})
+    monkeypatch.setattr(run_poller, "_MOST_CHECKED", 8)
+    monkeypatch.setattr(run_poller, "_WATCHED_TURN_SECS", 1e9)
+    poller = RunPoller(str(source))
+    eventually(lambda: (names(poller), len(poller._watch)), lambda seen: seen == ([], 2))
+    asked: list[object] = []
+    lstat = os.lstat
+    monkeypatch.setattr(os, "lstat", lambda path: asked.append(path) or lstat(path))
+    assert names(poller) == []
+    assert asked == []
+    with grown.open("ab") as file:
+        file.write(b"more")
+    assert names(poller) == ["run"]
+    poller.close()
