@@ -16,6 +16,7 @@ from typing import Final, NoReturn
 import click
 
 from rec_summary.cli.commands.control import control, note
+from rec_summary.cli.commands.diff import diff
 from rec_summary.cli.commands.export import export
 from rec_summary.cli.commands.inspect import inspect
 from rec_summary.cli.commands.landscape import landscape
@@ -32,6 +33,7 @@ Examples:
   rec-summary view records                 records in TensorBoard, live
   rec-summary export records logs          then: tensorboard --logdir logs
   rec-summary lineage records --sort -auc  which run was best
+  rec-summary diff RUN RUN                 what differs, and where curves part
   rec-summary tail records                 new values, live in the terminal
   rec-summary watch records                alerts: NaN losses, stalls, drops of an AUC
 """
@@ -41,9 +43,10 @@ _TERMINATED: Final = 143
 EXIT_CODES: Final = {
     0: "done, even if damaged records were passed over (they are listed); or a command that "
     "runs until it is stopped was stopped",
-    1: "it failed; `verify` found damage; or an alert is firing in `watch --once`",
+    1: "it failed; `verify` found damage; an alert is firing in "
+    "`watch --once`; or `diff` found a difference",
     2: "a mistake in the arguments; nothing was done",
-    3: "`watch` failed",
+    3: "`watch` or `diff` failed",
     INTERRUPTED: "Ctrl-C before the end; doing the same again goes on from there",
     _TERMINATED: "SIGTERM before the end",
 }
@@ -97,6 +100,7 @@ for _command in (
     watch,
     inspect,
     lineage,
+    diff,
     landscape,
     verify,
     repair,

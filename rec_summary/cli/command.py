@@ -37,6 +37,7 @@ class RecordsCommand(click.Command):
         self,
         *args: Any,
         reads: str = "source",
+        also_reads: str | None = None,
         writes: str | None = None,
         writes_beside: bool = False,
         empty: bool = False,
@@ -50,6 +51,7 @@ class RecordsCommand(click.Command):
 
         Args:
             reads: The parameter that names the source.
+            also_reads: The parameter that names a second source.
             writes: The parameter that names the destination.
             writes_beside: Whether the destination is the source where none is given.
             empty: Whether the destination must be empty.
@@ -59,7 +61,8 @@ class RecordsCommand(click.Command):
             failure: The exit code of an error that is not a mistake in the arguments.
         """
         super().__init__(*args, **options)
-        self._reads, self._writes, self._writes_beside = reads, writes, writes_beside
+        self._reads, self._also_reads = reads, also_reads
+        self._writes, self._writes_beside = writes, writes_beside
         self._empty, self._fetches, self._follows = empty, fetches, follows
         self._failure = failure
         self.params += [
@@ -87,16 +90,16 @@ class RecordsCommand(click.Command):
 
     def _localise(self, params: dict[str, Any], stack: contextlib.ExitStack) -> Upload | None:
         """Replaces URLs among the parameters; returns what puts the output to its URL."""
-        source = params[self._reads]
+        source, other = params[self._reads], params.get(self._also_reads or "")
         writes = params[self._writes] if self._writes is not None else None
-        if not any(":/" in place for place in (source, writes) if place is not None):
+        if not any(":/" in place for place in (source, other, writes) if place is not None):
             return None
         from rec_summary.records.remote import SOURCE, Upload, Url, fetch_tree, to_place
 
-        place = to_place(source)
-        if isinstance(place, Url):
-            place.connect(SOURCE)
-        params[self._reads] = place
+        for name in filter(None, (self._also_reads, self._reads)):
+            place = params[name] = to_place(params[name])
+            if isinstance(place, Url):
+                place.connect(SOURCE)
         if self._fetches and isinstance(place, Url):
             params[self._reads] = _temporary(place, stack)
             with progress_shown(quiet=_is_quiet(params), doing="fetching") as progress:
@@ -147,6 +150,24 @@ def choose_runs(source: str, pattern: str | None, find: Find | None = None) -> l
     from rec_summary.series.overview.choice import chosen_runs
 
     return chosen_runs(find_runs(source) if find is None else find(), pattern)
+
+
+def one_run(source: str) -> Run:
+    """Returns the only run of a source.
+
+    Raises:
+        NoSuchPlace: There are no records.
+        SourceError: The source cannot be read.
+        ArgumentError: There are several runs.
+    """
+    from rec_summary.series.options import ArgumentError
+
+    runs = choose_runs(source, None)
+    if len(runs) > 1:
+        names = ", ".join(run.path for run in runs[:10])
+        expected = f"the record directory of one training; there are {len(runs)}: {names}"
+        raise ArgumentError(three_part("RUN", source, expected))
+    return runs[0]
 
 
 def awaited_runs(source: str, *, quiet: bool, find: Find | None = None) -> list[Run]:

@@ -32,6 +32,12 @@ interval: Final = option(
 )
 
 
+group_by: Final = click.option(
+    "--group-by",
+    metavar="NAME",
+    help="Put runs together that differ in nothing but the hyper-parameter NAME, such as seed; "
+    "several names with commas. group: those with the same entry `group` of the lineage.",
+)
 wide: Final = click.option(
     "--wide", is_flag=True, help="Show all columns at full width, however wide the terminal is."
 )

@@ -10,7 +10,7 @@ import itertools
 import json
 import math
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -302,6 +302,11 @@ def lineage_of(run: Run, report: Report) -> Lineage:
         lineages.append(lineage)
     describing = [lineage for lineage in lineages if lineage.describes_training]
     return (describing or [each for each in lineages if not each.empty] or [Lineage()])[0]
+
+
+def parameters_of(runs: Iterable[Run], report: Report) -> dict[str, dict[str, Plain]]:
+    """Returns the hyper-parameters of each run, by its name."""
+    return {valid(run.name): hyper_parameters(lineage_of(run, report)) for run in runs}
 
 
 def lineage_events(run: Run, rank: int, report: Report) -> Iterator[Record]:

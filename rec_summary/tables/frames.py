@@ -15,7 +15,9 @@ from rec_summary.errors import required, three_part, verbatim
 from rec_summary.records.reading.runs import Run, find_runs
 from rec_summary.records.remote import to_place
 from rec_summary.series.batch import Columns, Recorded, concatenated, rows_of
+from rec_summary.series.comparison.groups import GROUP, grouped
 from rec_summary.series.limits import MOST_CELLS
+from rec_summary.series.lineage import parameters_of
 from rec_summary.series.options import ArgumentError, ExportOptions, Selection
 from rec_summary.series.overview.choice import check_tags, chosen_runs
 from rec_summary.series.overview.rows import column_names, rows
@@ -29,6 +31,7 @@ from rec_summary.series.values import (
     recorded_values,
     scalars_in_memory,
 )
+from rec_summary.tables.groups import Groups
 from rec_summary.tables.notebook import RunView, overview_html
 from rec_summary.values.histogram import population
 from rec_summary.values.landscape import Landscape, from_landscape
@@ -263,6 +266,22 @@ class Records:
         self._take_problems(report)
         table = pd.DataFrame(found, columns=column_names(found) or ["run"])
         return table.set_index("run")
+
+    def groups(self, by: str = GROUP) -> Groups:
+        """Returns groups of runs: their means, and how far they spread.
+
+        Args:
+            by: One or more hyper-parameters, separated by commas, such as `seed`: runs that differ
+                in nothing but these form a group. Or `group`: runs with the same entry `group` of
+                the lineage.
+
+        Raises:
+            ArgumentError: No run has such a hyper-parameter.
+        """
+        report = Report()
+        found = parameters_of(self._runs, report)
+        self._take_problems(report)
+        return Groups(self.scalars, grouped(found, by))
 
     def _table(self, kind: str, names: tuple[str, ...], fields: Any) -> pd.DataFrame:
         pd = _pandas()

@@ -6,10 +6,11 @@ run at each place, a darker one of the middle half of the runs, and the best run
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,10 +22,12 @@ from rec_summary.records.files import write_atomically
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.batch import SCALAR
 from rec_summary.series.best_values import best_place
+from rec_summary.series.comparison.curves import Curve, aligned
+from rec_summary.series.comparison.groups import band
 from rec_summary.series.options import ArgumentError, Selection, tags_named
 from rec_summary.series.report import Report
 from rec_summary.series.sampling import RunSampler
-from rec_summary.series.text import printable
+from rec_summary.series.text import printable, valid
 from rec_summary.series.values import finished
 
 if TYPE_CHECKING:
@@ -122,6 +125,8 @@ class Line:
         step: The steps, ascending.
         wall_time: Seconds since the epoch.
         value: The values, which may be NaN or infinite.
+        recorded: The name of the recorded run.
+        group: The group that it is drawn with; None if it is drawn alone.
     """
 
     run: str
@@ -129,6 +134,8 @@ class Line:
     step: npt.NDArray[np.int64]
     wall_time: Array
     value: Array
+    recorded: str = ""
+    group: str | None = None
 
 
 def read_lines(runs: Sequence[Run], selection: Selection, report: Report) -> list[Line]:
@@ -152,9 +159,20 @@ def read_lines(runs: Sequence[Run], selection: Selection, report: Report) -> lis
         for name, sampler in samplers.items():
             for tag, points in sampler.scalars():
                 last = np.diff(points["step"], append=np.iinfo(np.int64).max) != 0
-                columns = (points[last][field] for field in ("step", "wall_time", "value"))
-                lines.append(Line(name, tag, *columns))
+                step, wall_time, value = (points[last][n] for n in ("step", "wall_time", "value"))
+                lines.append(Line(name, tag, step, wall_time, value, valid(run.name)))
     return lines
+
+
+def in_groups(lines: Iterable[Line], groups: Mapping[str, Iterable[str]]) -> list[Line]:
+    """Returns lines that are drawn in groups; those of runs in no group are drawn alone.
+
+    Args:
+        lines: The lines.
+        groups: The recorded runs of each group, by its name.
+    """
+    names = {run: group for group, runs in groups.items() for run in runs}
+    return [dataclasses.replace(line, group=names.get(line.recorded)) for line in lines]
 
 
 def important(lines: Sequence[Line]) -> list[Line]:
@@ -259,13 +277,14 @@ class _Curve:
     Attributes:
         run: The name of the line.
         tag: The tag.
+        group: The group that it is drawn with; None if it is drawn alone.
         x: Where the values are: steps, hours, or times as `datetime64`.
         pale: The values as recorded, NaN where none can be drawn.
         y: The same, smoothed.
     """
 
     def __init__(self, line: Line, options: PlotOptions) -> None:
-        self.run, self.tag = line.run, line.tag
+        self.run, self.tag, self.group = line.run, line.tag, line.group
         self.x = _x(line, options.x)
         drawable = np.isfinite(line.value)
         if options.log in ("y", "both"):
@@ -287,27 +306,26 @@ class _Curve:
         found = self.pale[np.isfinite(self.pale)]
         return float(found[-min(100, max(1, len(found) // 10)) :].mean())
 
-    def at(self, places: Array) -> Array:
-        """Returns the values at places between the first value and the last, NaN elsewhere."""
-        kept = np.isfinite(self.y)
-        known = self.x[kept].astype(np.float64)
-        return np.interp(places, known, self.y[kept], left=np.nan, right=np.nan)
-
 
 def _figure(panels: Mapping[str, Sequence[_Curve]], options: PlotOptions) -> Figure:
     from matplotlib import colormaps
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(options.width, options.height), layout="constrained")
-    names = list(dict.fromkeys(curve.run for curves in panels.values() for curve in curves))
+    every = (curve for curves in panels.values() for curve in curves)
+    names = list(dict.fromkeys(curve.group or curve.run for curve in every))
     colours = colormaps["tab10" if len(names) <= 10 else "tab20"].colors  # type: ignore[attr-defined]
     colour = {name: colours[index % len(colours)] for index, name in enumerate(names)}
     handles: dict[str, Any] = {}
     for axis, (tag, curves) in zip(_grid(figure, len(panels)), panels.items(), strict=True):
-        if len(curves) > _MOST_LINES:
-            handles.update(_draw_band(axis, curves))
+        alone = [each for each in curves if each.group is None]
+        for group in dict.fromkeys(each.group for each in curves if each.group is not None):
+            members = [each for each in curves if each.group == group]
+            handles[f"{group} ({_runs(members)})"] = _draw_group(axis, members, colour[group])
+        if len(alone) > _MOST_LINES:
+            handles.update(_draw_band(axis, alone))
         else:
-            handles.update({each.run: _draw(axis, each, colour[each.run]) for each in curves})
+            handles.update({each.run: _draw(axis, each, colour[each.run]) for each in alone})
         _label(axis, tag, options)
     if len(handles) <= _LEGEND:
         # Names from records are text, not formulas. Without the space, matplotlib hides names
@@ -352,16 +370,25 @@ def _draw(axis: Axes, curve: _Curve, colour: Any) -> Any:
     return drawn
 
 
+def _runs(curves: Sequence[_Curve]) -> str:
+    return f"{len(curves)} run{'' if len(curves) == 1 else 's'}"
+
+
+def _draw_group(axis: Axes, curves: Sequence[_Curve], colour: Any) -> Any:
+    """Draws the mean of a group in a band from its least to its greatest value."""
+    places, _, mean, _, least, greatest = band([Curve(c.x, c.y) for c in curves], _BAND_POINTS)
+    axis.fill_between(places, least, greatest, color=colour, alpha=0.2, linewidth=0)
+    [drawn] = axis.plot(places, mean, color=colour, linewidth=1.5)
+    return drawn
+
+
 def _draw_band(axis: Axes, curves: Sequence[_Curve]) -> dict[str, Any]:
     """Draws many runs as bands and a line; returns what the bands are, for the legend.
 
     The line is the best run. Of a tag of which no value is better than another, such as a learning
     rate, it is the median.
     """
-    places = np.unique(np.concatenate([curve.x for curve in curves]))
-    if len(places) > _BAND_POINTS:
-        places = places[np.linspace(0, len(places) - 1, _BAND_POINTS).astype(np.int64)]
-    values = np.array([curve.at(places.astype(np.float64)) for curve in curves])
+    places, values = aligned([Curve(each.x, each.y) for each in curves], _BAND_POINTS)
     # Where no run has a value, as between two runs on an axis of times, nothing is drawn.
     some = np.isfinite(values).any(axis=0)
     places, values = places[some], values[:, some]

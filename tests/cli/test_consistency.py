@@ -104,6 +104,7 @@ def test_a_source_that_is_not_there_is_no_traceback(name: str, tmp_path: Path) -
         "control": ["--show"],
         "metrics": ["--once"],
         "note": ["words"],
+        "diff": [tmp_path / "other"],
     }
     if name == "landscape":
         pytest.importorskip("mindspore")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from rec_summary.cli import options
-from rec_summary.cli.command import RecordsCommand, choose_runs
+from rec_summary.cli.command import RecordsCommand, one_run
 from rec_summary.cli.output import count_of, one_line, print_json
 
 if TYPE_CHECKING:
@@ -227,12 +227,8 @@ def run_of(source: str) -> tuple[Run, Lineage]:
     if isinstance(source, Url):
         expected = "a local directory, or one of a file system that the training shares"
         raise ArgumentError(three_part("RUN", str(source), expected))
-    runs = choose_runs(source, None)
-    if len(runs) > 1:
-        names = ", ".join(run.path for run in runs[:10])
-        expected = f"the record directory of one training; there are {len(runs)}: {names}"
-        raise ArgumentError(three_part("RUN", source, expected))
-    return runs[0], lineage_of(runs[0], Report())
+    run = one_run(source)
+    return run, lineage_of(run, Report())
 
 
 def training_of(run: Run, known: Lineage) -> RunState:

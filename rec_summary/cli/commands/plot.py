@@ -15,6 +15,7 @@ from rec_summary.errors import three_part
 EXAMPLES: Final = """\b
 Examples:
   rec-summary plot records --tags loss -o loss.png
+  rec-summary plot records --tags loss --group-by seed -o seeds.png
   rec-summary plot records --tags 'loss|auc' --runs 'ctr/*' --smooth 0.9 -o trend.svg
   rec-summary plot records --tags loss --log y --x relative --size 12x4 -o loss.pdf
 """
@@ -35,6 +36,7 @@ _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)x(\d+(?:\.\d+)?)")
 @options.runs
 @options.since
 @options.until
+@options.group_by
 @options.option(
     "--x",
     type=click.Choice(("step", "time", "relative")),
@@ -65,6 +67,7 @@ def plot(
     runs: str | None,
     since: str | None,
     until: str | None,
+    group_by: str | None,
     size: str,
     as_json: bool,
     quiet: bool,
@@ -72,7 +75,8 @@ def plot(
 ) -> None:
     """Draw scalars: all runs in one picture, a panel for each tag.
 
-    More than eight runs of a tag are drawn as a band, with the best run as a line.
+    More than eight runs of a tag are drawn as a band, with the best run as a line. With --group-by,
+    each group of runs is its mean, as a line, in a band from its least to its greatest value.
 
     Without --tags, the loss, AUC, calibration, learning rate and evaluations are drawn, or what
     there is, at most six panels.
@@ -80,9 +84,11 @@ def plot(
     SRC is a record directory or a tree of them, or a URL. Needs matplotlib: pip install
     'rec_summary[pictures]'.
     """
+    from rec_summary.series.comparison.groups import grouped
+    from rec_summary.series.lineage import parameters_of
     from rec_summary.series.options import ExportOptions, Selection
     from rec_summary.series.overview.choice import check_tags
-    from rec_summary.tables.plot import PlotOptions, check_output, important, read_lines
+    from rec_summary.tables.plot import PlotOptions, check_output, important, in_groups, read_lines
     from rec_summary.tables.plot import plot as draw
 
     width, height = _read_size(size)
@@ -95,6 +101,8 @@ def plot(
     with reading_progress(sum(run.nbytes for run in chosen), quiet=quiet) as begin:
         report = begin(source)
         lines = read_lines(chosen, selection, report)
+        if group_by is not None:
+            lines = in_groups(lines, grouped(parameters_of(chosen, report), group_by))
     lines = important(lines) if tags is None else sorted(lines, key=lambda line: line.tag)
     try:
         drawn = draw(lines, output, look)

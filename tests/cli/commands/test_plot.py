@@ -18,7 +18,7 @@ from PIL import Image
 from rec_summary.series.options import ArgumentError
 from rec_summary.tables.plot import Line, NothingToPlot, PlotOptions, plot, smoothed
 from tests.support.command import environment, flat, run
-from tests.support.record_dirs import event, scalar, write_segment
+from tests.support.record_dirs import custom, event, lineage, scalar, write_segment
 
 pytest.importorskip("matplotlib")
 
@@ -238,3 +238,28 @@ def test_smoothing_as_tensorboard_has_it() -> None:
 def test_options_are_checked() -> None:
     with pytest.raises(ArgumentError, match="one of step, time, relative"):
         PlotOptions(x="y")
+
+
+def test_a_group_is_its_mean_in_a_band_and_other_runs_are_lines(tmp_path: Path) -> None:
+    for name, entries in {
+        "a1": {"rate": 0.5, "seed": 1},
+        "a2": {"rate": 0.5, "seed": 2},
+        "b1": {"rate": 0.25, "seed": 1},
+        "alone": {"rate": 0.5},
+    }.items():
+        write_segment(
+            tmp_path / "records" / name,
+            lineage(user_defined_info=custom(entries)),
+            *(event(step, scalar("loss", step * len(name))) for step in range(1, 9)),
+        )
+    (tmp_path / "matplotlibrc").write_text("svg.fonttype: none\n")
+    environment = {**os.environ, "MATPLOTLIBRC": str(tmp_path / "matplotlibrc")}
+    options = ("--group-by", "seed", "-o", tmp_path / "groups.svg")
+    done = run("plot", tmp_path / "records", *options, env=environment)
+    assert (done.returncode, done.stderr) == (0, "")
+    text = " ".join(ElementTree.parse(tmp_path / "groups.svg").getroot().itertext())
+    for name in ("rate=0.5 (2 runs)", "rate=0.25 (1 run)", "alone"):
+        assert name in text
+    done = run("plot", tmp_path / "records", "--group-by", "speed", "-o", tmp_path / "x.svg")
+    assert done.returncode == 2
+    assert "what runs are grouped by is invalid. Received: 'speed'" in flat(done.stderr)

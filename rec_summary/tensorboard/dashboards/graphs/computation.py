@@ -8,6 +8,7 @@ from tensorboard.compat.proto import types_pb2
 
 from rec_summary._pb import anf_ir_pb2
 from rec_summary._pb.anf_ir_pb2 import GraphProto, TypeProto, ValueProto
+from rec_summary.series.graphs import full_name
 from rec_summary.series.limits import MOST_EDGES, MOST_NODES
 from rec_summary.series.text import valid
 from rec_summary.tensorboard.dashboards.graphs.graph_def import (
@@ -72,7 +73,7 @@ class _Builder:
         self._operators = {valid(node.name): node for node in graph.node}
         self._parameters = {valid(each.name): each for each in graph.parameters}
         self._constants = {valid(each.key): each.value for each in graph.const_vals}
-        self._wanted = [fit(_full_name(node)) for node in graph.node]
+        self._wanted = [fit(full_name(node)) for node in graph.node]
         self._homes = self._find_homes()
         scopes = (f"{_INPUTS_SCOPE}/_", f"{_UNUSED_SCOPE}/_")
         self._names = NodeNames([*self._wanted, *self._homes.values(), *scopes])
@@ -178,13 +179,6 @@ class _Builder:
         inputs = [] if source is None else [source]
         node = add_node(self._result, self._names.give("output"), OUTPUT, {}, inputs)
         _describe(node, output.type)
-
-
-def _full_name(node: Any) -> str:
-    if node.full_name:
-        return valid(node.full_name)
-    parts = (valid(node.op_type) or "unknown", valid(node.name))
-    return f"{valid(node.scope)}/{'-'.join(part for part in parts if part)}"
 
 
 def _leaf(name: str) -> str:

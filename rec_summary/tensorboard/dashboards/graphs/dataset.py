@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
-from rec_summary._pb.lineage_pb2 import DatasetGraph, Operation, OperationParameter
+from rec_summary._pb.lineage_pb2 import DatasetGraph, Operation
+from rec_summary.series.graphs import OPERATION_NAMES, operation_parameters
 from rec_summary.series.limits import MOST_NODES
-from rec_summary.series.text import valid
 from rec_summary.tensorboard.dashboards.graphs.graph_def import (
     NodeNames,
     add_node,
     check_size,
     new_graph,
 )
-
-_MAPS: Final = ("mapStr", "mapBool", "mapInt", "mapDouble")
-_NAMES_OF_OPERATIONS: Final = ("tensor_op_name", "sampler_name", "op_type")
 
 
 def dataset_graph_def(graph: DatasetGraph) -> Any:
@@ -53,7 +49,7 @@ class _Pipeline:
     def add(self, graph: DatasetGraph) -> str:
         """Adds a data set, after those that it reads; returns the name of its node."""
         sources = [self.add(child) for child in graph.children]
-        parameters = dict(_parameters(graph.parameter))
+        parameters = dict(operation_parameters(graph.parameter))
         kind = parameters.pop("op_type", "") or "Dataset"
         scope = name = self._names.give(_leaf(kind))
         if graph.HasField("sampler"):
@@ -67,8 +63,8 @@ class _Pipeline:
 
     def _operation(self, operation: Operation, scope: str, default: str, sources: list[str]) -> str:
         """Adds an operation or a sampler; returns the name of its node."""
-        parameters = dict(_parameters(operation.operationParam))
-        found = [parameters.pop(key) for key in _NAMES_OF_OPERATIONS if parameters.get(key)]
+        parameters = dict(operation_parameters(operation.operationParam))
+        found = [parameters.pop(key) for key in OPERATION_NAMES if parameters.get(key)]
         kind = next(iter(found), default)
         for key in ("size", "weights"):
             if numbers := getattr(operation, key):
@@ -81,19 +77,3 @@ class _Pipeline:
 def _leaf(kind: str) -> str:
     """Returns the last part of a node's name; MindSpore names a function `<lambda>`."""
     return kind.replace("/", "_").strip("<>") or "unnamed"
-
-
-def _parameters(message: OperationParameter) -> Iterator[tuple[str, str]]:
-    """Yields names and values as text; names that are not Unicode are left out."""
-    for field in _MAPS:
-        entries = _entries(getattr(message, field))
-        yield from ((key, str(valid(x) if isinstance(x, str | bytes) else x)) for key, x in entries)
-    for key, texts in _entries(message.mapStrList):
-        yield key, ", ".join(valid(text) for text in texts.strValue)
-
-
-def _entries(mapping: Any) -> list[tuple[str, Any]]:
-    try:
-        return sorted(mapping.items(), key=lambda entry: entry[0])
-    except ValueError:  # a name is not valid Unicode
-        return []

@@ -1,0 +1,158 @@
+"""`rec-summary diff`: what differs between two runs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from rec_summary.cli import options
+from rec_summary.cli.command import RecordsCommand, one_run
+from rec_summary.cli.output import (
+    Column,
+    count_of,
+    number_of,
+    one_line,
+    print_first,
+    print_json,
+    print_problems,
+    print_table,
+    reading_progress,
+)
+
+if TYPE_CHECKING:
+    from rec_summary.series.comparison.difference import CurveChange, Difference, GraphChange
+
+EXAMPLES: Final = """\b
+Examples:
+  rec-summary diff records/run-1 records/run-2
+  rec-summary diff records/run-1 records/run-2 --tags 'loss|auc' --json
+
+\b
+Exit codes: 0 nothing differs; 1 something does; 2 a mistake in the arguments; 3 it
+failed.
+"""
+
+
+@click.command(
+    cls=RecordsCommand,
+    epilog=EXAMPLES,
+    failure=3,
+    also_reads="other",
+    quiet="Print no progress.",
+)
+@click.argument("source", metavar="RUN", type=click.Path())
+@click.argument("other", metavar="RUN", type=click.Path())
+@options.tags
+@options.since
+@options.until
+@options.wide
+@options.as_json()
+def diff(
+    source: str,
+    other: str,
+    tags: str | None,
+    since: str | None,
+    until: str | None,
+    wide: bool,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Show what differs between two runs, and where their curves part.
+
+    Each RUN is the record directory of one training, or a URL. Versions, data, hyper-parameters,
+    settings and results of the lineage are compared, the operators of the graph by their names,
+    and all scalars but those that measure time or the telemetry itself. Times, hosts and names
+    always differ: they are not compared.
+
+    Curves part at the first step where their difference is more than the noise before it explains.
+    Differences are averaged over windows of a fiftieth of the common steps, at least five. The
+    noise is the scatter of single differences until then, as far as it shows in a mean, or the
+    level of the mean differences before they last changed their sign, if that is greater. More
+    than three times of it, twice in a row, is no noise. --tags, --since and --until choose curves
+    and steps.
+    """
+    from rec_summary.series.comparison.difference import difference
+    from rec_summary.series.options import ExportOptions, Selection
+    from rec_summary.series.overview.choice import check_tags
+
+    selection = Selection(ExportOptions(tags=tags, since=since, until=until))
+    runs = one_run(source), one_run(other)
+    check_tags(runs, tags)
+    with reading_progress(sum(run.nbytes for run in runs), quiet=quiet or as_json) as begin:
+        report = begin(source)
+        found = difference(runs, selection, report)
+    if as_json:
+        print_json({"runs": [run.path for run in runs], "same": found.empty, **vars(found)})
+    elif found.empty:
+        curves = count_of(found.same_curves, "curve")
+        click.echo(f"Nothing differs: versions, data, parameters, results, graph, {curves}.")
+    else:
+        _print(found, tuple(one_line(run.path) for run in runs), wide=wide)
+    print_problems(report.problems, report.problem_count)
+    if not found.empty:
+        sys.exit(1)
+
+
+def _print(found: Difference, names: tuple[str, ...], *, wide: bool) -> None:
+    for sign, name in zip("-+", names, strict=True):
+        click.echo(f"{sign} {name}")
+    for section, changes in found.facts.items():
+        click.echo()
+        columns = [Column(section, False, [one_line(change.name) for change in changes])]
+        for place, sign in enumerate("-+"):
+            values = [one_line(number_of(change.values[place])) for change in changes]
+            columns.append(Column(sign, False, values))
+        _print_columns(columns, wide=wide)
+    if found.graph is not None:
+        _print_graph(found.graph)
+    if found.curves:
+        click.echo()
+        _print_curves(found.curves, wide=wide)
+    if found.same_curves:
+        click.echo(f"{count_of(found.same_curves, 'curve')} the same in both")
+    for sign, tags in zip("-+", found.only, strict=True):
+        print_first([f"{sign} {one_line(tag)}" for tag in tags], "tags")
+
+
+def _print_columns(columns: Iterable[Column], *, wide: bool) -> None:
+    left_out = print_table(list(columns), wide=wide)
+    if left_out:
+        click.echo("Some columns do not fit: --wide shows them.")
+
+
+def _print_graph(graph: GraphChange) -> None:
+    before, after = (count_of(number, "node") for number in graph.nodes)
+    click.echo(f"\ngraph: {before}, {after}")
+    lines = []
+    for sign, names in (("-", graph.removed), ("+", graph.added)):
+        for name, count in sorted(names.items()):
+            lines.append(f"{sign} {one_line(name)}" + (f" ×{count}" if count > 1 else ""))
+    print_first(lines, "names")
+
+
+def _print_curves(curves: Iterable[CurveChange], *, wide: bool) -> None:
+    def cells(change: CurveChange) -> tuple[str, ...]:
+        found = change.parting
+        if found is None:
+            return (change.tag, "no common step", "", "", "")
+        parts = "within the noise" if found.parts_at is None else f"{found.parts_at:,}"
+        return (
+            change.tag,
+            parts,
+            f"{found.differs_at:,}",
+            number_of(found.greatest),
+            f"{found.greatest_at:,}",
+        )
+
+    heads = ("curves", "part at step", "differ from step", "greatest difference", "at step")
+    columns: Any = zip(*map(cells, curves), strict=True)
+    _print_columns(
+        [
+            Column(head, head != "curves", column)
+            for head, column in zip(heads, columns, strict=True)
+        ],
+        wide=wide,
+    )

@@ -1,0 +1,40 @@
+"""`rec-summary diff`, as users meet it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.support.command import flat, run
+
+
+def test_what_differs_between_two_runs(three_runs: Path) -> None:
+    done = run("diff", three_runs / "run_0", three_runs / "run_1")
+    assert done.returncode == 1
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert ["learning_rate", "0.1", "0.01"] in lines
+    assert ["auc", "0.6", "0.7"] in lines
+    assert "1 curve the same in both" in done.stdout
+
+
+def test_nothing_differs(three_runs: Path) -> None:
+    done = run("diff", three_runs / "run_0", three_runs / "run_0")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("Nothing differs")
+
+
+def test_json_has_all_that_differs(three_runs: Path) -> None:
+    done = run("diff", "--json", three_runs / "run_0", three_runs / "run_2")
+    found = json.loads(done.stdout)
+    assert (done.returncode, found["same"], found["graph"]) == (1, False, None)
+    assert {"name": "learning_rate", "values": [0.1, 0.001]} in found["facts"]["parameters"]
+
+
+def test_a_tree_of_runs_is_refused_with_their_names(three_runs: Path) -> None:
+    done = run("diff", three_runs / "run_0", three_runs)
+    assert done.returncode == 2
+    assert "the record directory of one training; there are 3" in flat(done.stderr)
+
+
+def test_a_place_without_records_is_a_mistake(three_runs: Path, tmp_path: Path) -> None:
+    assert run("diff", three_runs / "run_0", tmp_path / "nowhere").returncode == 2
