@@ -12,6 +12,7 @@ from mindspore.dataset import GeneratorDataset
 from mindspore.train import Callback
 
 from rec_summary import (
+    GradientMetrics,
     RecModel,
     RecommenderMetrics,
     Retention,
@@ -32,6 +33,7 @@ _MOST_BYTES = 100_000_000  # of records of an endless training
 _GRID, _SAMPLES = 21, 1024  # of the loss landscape: some ten seconds
 _WINDOW = 200  # steps; small batches are noisy
 _HISTOGRAMS = r".*(embedding|mlp.*weight)"  # matched against the start of the names
+_GROUPS = {"tables": r".*(embedding|wide_)", "mlp": r".*mlp"}  # of the norms of gradients
 
 
 class Meter(Callback):
@@ -142,6 +144,7 @@ def make_collector(
             "deep_learning_rate": model.DEEP_LEARNING_RATE,
         },
         recommender=task_metrics(source) if tasks else recommender_metrics(),
+        gradients=GradientMetrics(every=COLLECT_FREQ, groups=_GROUPS) if tasks else None,
         retention=Retention(total_bytes=_MOST_BYTES) if endless else None,
     )
 
@@ -175,7 +178,7 @@ def task_metrics(source: Source) -> RecommenderMetrics:
     names = source.vocabulary.genre_names
     return RecommenderMetrics(
         tasks={
-            "click": Task(predictions=1, labels=2, users="user"),
+            "click": Task(predictions=1, labels=2, users="user", lists="user"),
             "loved": Task(predictions=3, labels=4, mask=2),  # of what was clicked
         },
         slices={

@@ -1,10 +1,15 @@
-"""Takes pictures of the demo's records in TensorBoard: `… screenshots RECORDS FOLDER`."""
+"""Takes pictures in TensorBoard: `… screenshots RECORDS TASKS FOLDER`.
+
+RECORDS are the demo's, TASKS those of the demo with `--tasks`.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -22,18 +27,12 @@ if (toggle) toggle.click();
 """
 
 
-def main(records: Path, folder: Path) -> None:
+def main(records: Path, tasks: Path, folder: Path) -> None:
     """Writes one picture for each page."""
-    folder = folder.resolve()
-    os.chdir(records.parent)  # the pages name the directory as it is given
-    records = Path(records.name)
-    with (
-        tempfile.TemporaryDirectory() as scratch,
-        TensorBoardServer(records, Path(scratch) / "log", load_fast=True) as server,
-        Browser(width=1600, height=800) as browser,
-    ):
+    records, tasks, folder = records.resolve(), tasks.resolve(), folder.resolve()
+    with _server(records) as server, Browser(width=1600, height=800) as browser:
         for page, shows in (
-            (_first_screen(records), ("loss/auto", "recommender/auc/last", "Smoothed")),
+            (_first_screen(Path(records.name)), ("loss/auto", "recommender/auc/last", "Smoothed")),
             (
                 pages.time_series(
                     "recommender/(gauc|calibration|normalised_entropy)/last", "recommender"
@@ -49,17 +48,47 @@ def main(records: Path, folder: Path) -> None:
             (pages.IMAGES, ("/contour",)),
             (pages.RECORDS_PROJECTOR, ("item_embedding", "Dimension: 16")),
         ):
-            server.eventually(lambda: server.get("plugins_listing")["rec_summary"]["enabled"])
-            browser.open(f"{server.url}/?{page.query}#{page.fragment}", shows)
-            browser.run(_WITHOUT_SETTINGS)
-            browser.picture(folder / f"{page.name}.png")
+            _take(browser, server, page, shows, folder)
             if page is pages.GRAPHS:
                 for scope in ("Default", "Default/network-ClickEvaluation", _MODEL):
                     browser.double_click_node(scope)
                 browser.picture(folder / f"{page.name}.png")
-            print(folder / f"{page.name}.png")
         with Browser(width=1100, height=1000) as square:  # a single mesh is as high as it is wide
             pages.photograph(square, server, pages.MESH, ("landscape_", "step 0"), folder)
+    with _server(tasks) as server, Browser(width=1600, height=1220) as browser:
+        for page, shows in (
+            (pages.time_series(r"gradients/(norm|update_ratio)(/|$)", "gradients"), ("norm/tables",)),
+            (pages.time_series(r"click/(\w+_at_10|gauc|auc)/last", "lists"), ("ndcg_at_10", "mrr_at_10")),
+        ):
+            _take(browser, server, page, shows, folder)
+    with _server(tasks) as server, Browser(width=1250, height=800) as browser:
+        page = pages.Page("slice_table", "text&tagFilter=click/slice/genre/table/lifetime")
+        _take(browser, server, page, ("Documentary", "calibration"), folder)
+
+
+@contextlib.contextmanager
+def _server(records: Path) -> Iterator[TensorBoardServer]:
+    """Yields TensorBoard on records, named without their path, as pages show the name."""
+    os.chdir(records.parent)
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        TensorBoardServer(Path(records.name), Path(scratch) / "log", load_fast=True) as server,
+    ):
+        server.eventually(lambda: server.get("plugins_listing")["rec_summary"]["enabled"])
+        yield server
+
+
+def _take(
+    browser: Browser,
+    server: TensorBoardServer,
+    page: pages.Page,
+    shows: tuple[str, ...],
+    folder: Path,
+) -> None:
+    """Opens a page, waits until it shows some words, and saves its picture."""
+    browser.open(f"{server.url}/?{page.query}#{page.fragment}", shows)
+    browser.run(_WITHOUT_SETTINGS)
+    print(browser.picture(folder / f"{page.name}.png"))
 
 
 def _first_screen(records: Path) -> pages.Page:
