@@ -17,6 +17,7 @@ from rec_summary.series.batch import SCALAR
 from rec_summary.series.event_reader import read_batches
 from rec_summary.series.overview.rows import METRICS
 from rec_summary.series.report import Report
+from rec_summary.tensorboard.dashboards.groups import overview
 
 # The best tag first; of what is measured in several windows, one of the recent examples.
 _LOSS: Final = (r"loss/auto$", r"loss$", r"(?!eval/)(.*/)?[^/]*[lL]oss[^/]*(/auto)?$")
@@ -32,7 +33,7 @@ _METRICS: Final = (
 LOSS_RANK: Final = 2
 """The place of losses among the metrics of HParams (see `metric_rank`)."""
 
-_NO_METRIC: Final = r"(telemetry|rec_summary|recommender_detail)/"
+_NO_METRIC: Final = r"(telemetry|rec_summary|recommender_detail|overview)/"
 _KEPT_TAGS: Final = 1024  # runs of a tree mostly have the same tags
 _PEEKED_RUNS: Final = 20
 _PEEKED_BYTES: Final = 1 << 24
@@ -41,10 +42,11 @@ _PEEKED_BYTES: Final = 1 << 24
 def pinned_tags(tags: Iterable[str]) -> list[str]:
     """Returns the tags to show first: of the loss, the AUC, the calibration and an evaluation.
 
-    AUC and calibration (or the error of ratings) are of the first tasks, if they have names.
+    AUC and calibration (or the error of ratings) are of the first tasks, if they have names, and
+    those of the overview, if they are there.
 
     Args:
-        tags: The tags of all scalars.
+        tags: The tags of all scalars, as they are recorded.
     """
     known = sorted(tags)
     found: list[str] = []
@@ -57,7 +59,7 @@ def pinned_tags(tags: Iterable[str]) -> list[str]:
     for patterns in (_LOSS, *quality, _EVALUATION):
         matching = (tag for each in patterns for tag in known if re.match(each, tag))
         found += itertools.islice(matching, 1)
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(overview(tag) or tag for tag in found))
 
 
 def page(url: str, tags: Iterable[str]) -> str:

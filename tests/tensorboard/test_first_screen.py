@@ -41,8 +41,8 @@ EVERY = {
             EVERY,
             [
                 "loss/auto",
-                "recommender/auc/last_10000",
-                "recommender/calibration/last_10000",
+                "overview/auc last_10000",
+                "overview/calibration last_10000",
                 "eval/auc",
             ],
         ),
@@ -57,7 +57,7 @@ EVERY = {
                 *("recommender/stars/rmse/lifetime", "recommender/table/auc/ids"),
             },
             [
-                *("loss", "recommender/ctr/auc/last_100", "recommender/cvr/auc/lifetime"),
+                *("loss", "overview/auc ctr last_100", "recommender/cvr/auc/lifetime"),
                 *("recommender/cvr/calibration/lifetime", "recommender/stars/rmse/lifetime"),
             ],
         ),

@@ -32,7 +32,7 @@ def main(records: Path, tasks: Path, folder: Path) -> None:
     records, tasks, folder = records.resolve(), tasks.resolve(), folder.resolve()
     with _server(records) as server, Browser(width=1600, height=800) as browser:
         for page, shows in (
-            (_first_screen(Path(records.name)), ("loss/auto", "recommender/auc/last", "Smoothed")),
+            (_first_screen(Path(records.name)), ("loss/auto", "auc last_20000", "Smoothed")),
             (
                 pages.time_series(
                     "recommender/(gauc|calibration|normalised_entropy)/last", "recommender"
@@ -57,8 +57,14 @@ def main(records: Path, tasks: Path, folder: Path) -> None:
             pages.photograph(square, server, pages.MESH, ("landscape_", "step 0"), folder)
     with _server(tasks) as server, Browser(width=1600, height=1220) as browser:
         for page, shows in (
-            (pages.time_series(r"gradients/(norm|update_ratio)(/|$)", "gradients"), ("norm/tables",)),
-            (pages.time_series(r"click/(\w+_at_10|gauc|auc)/last", "lists"), ("ndcg_at_10", "mrr_at_10")),
+            (
+                pages.time_series(r"gradients/(norm|update_ratio)(/|$)", "gradients"),
+                ("norm/tables",),
+            ),
+            (
+                pages.time_series(r"click/(\w+_at_10|gauc|auc)/last", "lists"),
+                ("ndcg_at_10", "mrr_at_10"),
+            ),
         ):
             _take(browser, server, page, shows, folder)
     with _server(tasks) as server, Browser(width=1250, height=800) as browser:

@@ -4,10 +4,15 @@ TensorBoard's pages group tags by what is before the first slash, in alphabetica
 unfold the first groups. So what is recorded of each table and of each feature has a group of its
 own behind the metrics, and the counters of the telemetry come last. The records keep their tags.
 The best values of metrics, which HParams shows, are there for this page alone.
+
+On a narrow card TensorBoard shows only what is behind the last slash of a tag: of
+`recommender/click/auc/last_20000` the window, but neither the metric nor the task. So the most
+important metrics are shown a second time, in the group `overview`, with one slash in their tag.
 """
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import Final
 
@@ -17,6 +22,7 @@ BEST: Final = "recommender_best/"
 """What is before the tag of a metric in that of its best values; no records have them."""
 
 DETAIL: Final = "recommender_detail/"
+OVERVIEW: Final = "overview/"
 TELEMETRY: Final = "telemetry/"
 
 _DETAIL: Final = re.compile(
@@ -29,6 +35,10 @@ _DETAIL: Final = re.compile(
     r"|drift/(js|psi_by_chance)/|drift/psi/(?!label$|rating$|prediction$)))"
 )
 _TELEMETRY: Final = re.compile(r"rec_summary/")
+_HEADLINE: Final = re.compile(
+    r"recommender/(?P<task>(?!table/|slice/|feature/)[^/]+/)?(?P<metric>auc|calibration|rmse)/"
+    r"(?P<window>last_[^/]+)"
+)
 
 
 def grouped(tag: str) -> str:
@@ -38,3 +48,13 @@ def grouped(tag: str) -> str:
         if found:
             return group + tag[found.end() :]
     return tag
+
+
+@functools.lru_cache(1024)
+def overview(tag: str) -> str | None:
+    """Returns the tag of a metric in the overview; None for what is not shown there."""
+    found = _HEADLINE.fullmatch(tag)
+    if found is None:
+        return None
+    names = (found["metric"], (found["task"] or "").rstrip("/"), found["window"])
+    return OVERVIEW + " ".join(filter(None, names))

@@ -7,17 +7,28 @@ from collections.abc import Iterator
 from tensorboard.compat.proto import summary_pb2 as tensorboard_pb2
 
 from rec_summary._pb.summary_pb2 import Summary
+from rec_summary.tensorboard.dashboards.groups import overview
 from rec_summary.tensorboard.dashboards.points import SCALARS, Point, ValueMapper
 
 
 class ScalarMapper(ValueMapper):
-    """Maps a scalar to itself; NaN and infinities are values of a loss like any other."""
+    """Maps a scalar to itself; NaN and infinities are values of a loss like any other.
+
+    The most important metrics are shown in the overview besides.
+    """
 
     plugin = SCALARS
 
     def __call__(self, tag: str, value: Summary.Value) -> Iterator[Point]:
-        """Yields the point for a value that holds a scalar."""
+        """Yields the points for a value that holds a scalar."""
         yield scalar(tag, value.scalar_value)
+        again = overview(tag)
+        if again is not None:
+            yield scalar(again, value.scalar_value)
+
+    def shows_more(self, tag: str) -> bool:
+        """Whether the overview has the tag."""
+        return overview(tag) is not None
 
 
 def scalar(tag: str, number: float) -> Point:

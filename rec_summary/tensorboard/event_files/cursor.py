@@ -42,7 +42,7 @@ class Cursor(ReadingState, kw_only=True):
         description: What is known of the run as a whole.
     """
 
-    format: Literal[2]
+    format: Literal[3]
     options: str
     targets: TargetNames
     outputs: dict[str, OutputState]

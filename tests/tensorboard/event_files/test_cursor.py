@@ -55,7 +55,7 @@ def cursor(run: str = RUN) -> Cursor:
         restarts=1,
     )
     return Cursor(
-        format=2,
+        format=3,
         options="{}",
         targets=TargetNames(True, {"rank 0": f"{run}/rank_0"}),
         files={"x.events.\udce9": FilePlace(17), "y": FilePlace(5, True, [(1, 2, 3)])},

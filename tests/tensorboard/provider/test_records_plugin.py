@@ -136,5 +136,5 @@ def test_the_first_screen_has_the_loss_and_the_auc_at_its_top(run: Path) -> None
     assert start == "../../../"  # relative, so that it works behind a path prefix
     assert rest == (
         '[{"plugin":"scalars","tag":"loss/auto"},'
-        '{"plugin":"scalars","tag":"recommender/auc/last_100"}]#timeseries'
+        '{"plugin":"scalars","tag":"overview/auc last_100"}]#timeseries'
     )
