@@ -356,14 +356,14 @@ def scalars_in_memory(
     Nothing is known of later restarts while a value is read, so all values are held.
     """
     writers = Writers([], {})
-    held: dict[tuple[int, int], _Held] = {}  # by rank and number of the writer
+    held: dict[tuple[int, int], HeldScalars] = {}  # by rank and number of the writer
     for _, file in _summary_files(selection.narrowed(run)):
         for batch in read_batches(file, report):
             if batch.kind == SUMMARY:
                 writer = writers.of(file, batch)
                 key = (writer.rank, writer.number)
                 if key not in held:
-                    held[key] = _Held(writer, StepBuffer(run.name, report), selection)
+                    held[key] = HeldScalars(writer, StepBuffer(run.name, report), selection)
                 held[key].take(held[key].buffer.add(batch.select(EVERYTHING)))
     for each in held.values():
         each.take(each.buffer.flush())
@@ -374,10 +374,16 @@ def scalars_in_memory(
     ]
 
 
-class _Held:
-    """The scalars of a writer that count, as far as they have been read."""
+class HeldScalars:
+    """The scalars of a writer that count, as far as they have been read.
+
+    Attributes:
+        writer: The writer.
+        buffer: The buffer that they come from.
+    """
 
     def __init__(self, writer: Writer, buffer: StepBuffer, selection: Selection) -> None:
+        """Holds nothing yet."""
         self.writer, self.buffer, self._selection = writer, buffer, selection
         self._parts: dict[int, Columns] = {}  # by number, in order
         self._highest: list[tuple[int, int]] = []  # a heap: step, negative, and number of each part
@@ -389,6 +395,7 @@ class _Held:
         return self._parts.values()
 
     def take(self, items: Iterable[Finished]) -> None:
+        """Takes what the buffer passes on."""
         for item in items:
             batches: Sequence[Batch] = (item,) if isinstance(item, Batch) else item.again
             if isinstance(item, Restart):
@@ -396,6 +403,13 @@ class _Held:
             for batch in batches:
                 self._keep(self._count, batch.select(self._selection, (SCALAR,)).scalars())
                 self._count += 1
+
+    def drain(self) -> list[Columns]:
+        """Returns the scalars, and holds none from then on."""
+        parts = list(self._parts.values())
+        self._parts.clear()
+        self._highest.clear()
+        return parts
 
     def _keep(self, number: int, part: Columns) -> None:
         if len(part.steps):

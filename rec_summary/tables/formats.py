@@ -444,19 +444,8 @@ class _ParquetFile(_TableFile):
 
     def write_scalars(self, run: str, rank: int, scalars: Columns) -> None:
         arrow, _ = require_pyarrow()
-        count = len(scalars.codes)
-        tags = arrow.DictionaryArray.from_arrays(
-            scalars.codes, arrow.array(scalars.tags, arrow.string())
-        )
-        arrays = (
-            arrow.repeat(arrow.scalar(run, arrow.string()), count),
-            np.full(count, rank, np.int64),
-            tags.cast(arrow.string()),
-            scalars.steps,
-            scalars.wall_times,
-            scalars.values.astype(np.float32),
-        )
-        self._append(dict(zip(self._schema, arrays, strict=True)))
+        runs = arrow.repeat(arrow.scalar(run, arrow.string()), len(scalars.codes))
+        self._append({"run": runs, **scalar_arrays(rank, scalars)})
 
     def finish(self) -> None:
         if self._rows:
@@ -547,6 +536,21 @@ def json_value(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     return value
+
+
+def scalar_arrays(rank: int, scalars: Columns) -> dict[str, Any]:
+    """Returns the columns of scalars of one rank, for Arrow, in order."""
+    arrow, _ = require_pyarrow()
+    tags = arrow.DictionaryArray.from_arrays(
+        scalars.codes, arrow.array(scalars.tags, arrow.string())
+    )
+    return {
+        "rank": np.full(len(scalars.codes), rank, np.int64),
+        "tag": tags.cast(arrow.string()),
+        "step": scalars.steps,
+        "wall_time": scalars.wall_times,
+        "value": scalars.values.astype(np.float32),
+    }
 
 
 def require_pyarrow() -> tuple[Any, Any]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
+import threading
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,6 +27,7 @@ from rec_summary.series import DASHBOARDS
 
 if TYPE_CHECKING:
     from rec_summary.records.reading.runs import Run
+    from rec_summary.series.discovery.run_poller import RunPoller
     from rec_summary.series.report import ExportReport
     from rec_summary.tables.formats import TableReport
 
@@ -34,11 +37,12 @@ Examples:
   rec-summary export records logs --follow
   rec-summary export records logs --runs 'ctr/*' --tags '^loss' --max-points 2000
   rec-summary export records tables --format parquet
+  rec-summary export records dataset --format parquet --follow
   rec-summary export s3://bucket/records s3://bucket/logs --follow
 """
 _TENSORBOARD: Final = "http://localhost:6006/"
 _TABLES: Final = ("csv", "parquet", "jsonl")
-_EVENTS_ONLY: Final = ("follow", "jobs", "plugins", "max_points", "tensors", "projector")
+_EVENTS_ONLY: Final = ("jobs", "plugins", "max_points", "tensors", "projector")
 
 
 @click.command(
@@ -56,7 +60,18 @@ _EVENTS_ONLY: Final = ("follow", "jobs", "plugins", "max_points", "tensors", "pr
     default="tensorboard",
     help="What to make: event files for TensorBoard, or tables.",
 )
-@click.option("--follow", is_flag=True, help="Go on with new records, until Ctrl-C.")
+@click.option(
+    "--follow",
+    is_flag=True,
+    help="Go on with new records, until Ctrl-C. Parquet is then a dataset of the scalars, with a "
+    "partition for each run and day.",
+)
+@click.option(
+    "--every",
+    metavar="SECS",
+    type=click.FloatRange(0, min_open=True),
+    help="With --format parquet --follow: write new values after so many seconds.  [default: 60]",
+)
 @options.tags
 @options.runs
 @click.option(
@@ -107,13 +122,17 @@ def export(source: str, destination: str, **chosen: Any) -> None:
     from rec_summary.series.overview.choice import check_tags
 
     form, quiet, as_json = (chosen.pop(name) for name in ("form", "quiet", "as_json"))
-    _check_combination(form, {**chosen, "jobs": chosen["jobs"] > 1})
+    _check_combination(form, destination, {**chosen, "jobs": chosen["jobs"] > 1})
+    every = chosen.pop("every")
     if chosen["tags"] is not None and not chosen["follow"]:
         selection = Selection(ExportOptions(since=chosen["since"]))
         runs = map(selection.narrowed, _matching(source, chosen["runs"]))
         check_tags(runs, chosen["tags"], scalars=False)
     report: ExportReport | TableReport
-    if form != "tensorboard":
+    if form == "parquet" and chosen["follow"]:
+        report = _follow_dataset(source, destination, every, quiet=quiet, **chosen)
+        summary = _export_counts(report, source, destination)
+    elif form != "tensorboard":
         report = _export_tables(source, destination, form, quiet=quiet, **chosen)
         summary = _table_summary(report)
     else:
@@ -128,8 +147,15 @@ def export(source: str, destination: str, **chosen: Any) -> None:
     print_problems(report.problems, report.problem_count)
 
 
-def _check_combination(form: str, given: Mapping[str, Any]) -> None:
+def _check_combination(form: str, destination: str, given: Mapping[str, Any]) -> None:
     """Raises a usage error for options that exclude each other."""
+    is_dataset = form == "parquet" and given["follow"]
+    if given["follow"] and form not in ("tensorboard", "parquet"):
+        raise click.UsageError(f"--follow cannot be combined with --format {form}")
+    if given["every"] is not None and not is_dataset:
+        raise click.UsageError("--every needs --format parquet --follow")
+    if is_dataset and called(destination) != destination:
+        raise click.UsageError("--format parquet --follow needs a local DEST; copy it from there")
     for name in _EVENTS_ONLY if form != "tensorboard" else ():
         if given[name]:
             option = "--" + name.replace("_", "-")
@@ -155,7 +181,6 @@ def _export_events(
     labels: str | None,
     **selection: Any,
 ) -> ExportReport:
-    from rec_summary.series.discovery.run_poller import RunPoller
     from rec_summary.series.options import ExportOptions
     from rec_summary.tensorboard.event_files.export import export_tensorboard
     from rec_summary.tensorboard.event_files.follow import follow_tensorboard
@@ -165,12 +190,7 @@ def _export_events(
         selection["plugins"] = [name.strip() for name in selection["plugins"].split(",")]
     options = ExportOptions(**selection)
     if follow:
-        if not quiet:
-            places = f"{one_line(source)} into {one_line(logdir)}"
-            click.echo(f"Following {places}; Ctrl-C to stop.", err=True)
-        poller = RunPoller(source)
-        awaited_runs(source, quiet=quiet, find=poller.find)
-        with stopping() as stop:
+        with _following(source, logdir, quiet=quiet) as (stop, poller):
             return follow_tensorboard(
                 source, logdir, stop=stop, options=options, runs=runs, poller=poller
             )
@@ -186,9 +206,23 @@ def _export_events(
         )
 
 
-def _event_summary(
-    report: ExportReport, source: str, logdir: str, chosen: Mapping[str, Any]
-) -> Iterator[str]:
+@contextlib.contextmanager
+def _following(
+    source: str, destination: str, *, quiet: bool
+) -> Iterator[tuple[threading.Event, RunPoller]]:
+    """Gives an event that Ctrl-C sets, and what finds the runs; says what is followed."""
+    from rec_summary.series.discovery.run_poller import RunPoller
+
+    if not quiet:
+        places = f"{one_line(source)} into {one_line(destination)}"
+        click.echo(f"Following {places}; Ctrl-C to stop.", err=True)
+    poller = RunPoller(source)
+    awaited_runs(source, quiet=quiet, find=poller.find)
+    with stopping() as stop:
+        yield stop, poller
+
+
+def _export_counts(report: ExportReport, source: str, logdir: str) -> Iterator[str]:
     records = sum(report.records.values())
     yield (
         f"Exported {one_line(source)} to {one_line(logdir)}: {count_of(len(report.runs), 'run')}, "
@@ -213,6 +247,12 @@ def _event_summary(
         yield f"  note: {one_line(note)}"
     if len(report.notes) > SHOWN:
         yield f"  and {len(report.notes) - SHOWN} more notes"
+
+
+def _event_summary(
+    report: ExportReport, source: str, logdir: str, chosen: Mapping[str, Any]
+) -> Iterator[str]:
+    yield from _export_counts(report, source, logdir)
     if report.replaced:
         runs = count_of(len(report.replaced), "run")
         yield (
@@ -243,15 +283,34 @@ def _matching(source: str, pattern: str | None) -> list[Run]:
     return matching_runs(awaited_runs(source, quiet=True), pattern)
 
 
+def _follow_dataset(
+    source: str, directory: str, every: float | None, *, quiet: bool, **chosen: Any
+) -> ExportReport:
+    from rec_summary.series.options import ExportOptions
+    from rec_summary.tables.dataset import EVERY_SECS, follow_dataset
+
+    options = ExportOptions(**{name: chosen[name] for name in ("tags", "since", "until")})
+    every = EVERY_SECS if every is None else every
+    with _needing_packages(), _following(source, directory, quiet=quiet) as following:
+        stop, poller = following
+        chosen = {"options": options, "runs": chosen["runs"], "every": every}
+        return follow_dataset(source, directory, stop=stop, poller=poller, **chosen)
+
+
 def _export_tables(
     source: str, destination: str, form: str, *, quiet: bool, **chosen: Any
 ) -> TableReport:
     from rec_summary.tables.formats import export_tables
 
     choice = {name: chosen[name] for name in ("tags", "runs", "since", "until")}
+    with _needing_packages(), progress_shown(quiet=quiet, doing="exporting") as progress:
+        return export_tables(source, destination, form=form, progress=progress, **choice)
+
+
+@contextlib.contextmanager
+def _needing_packages() -> Iterator[None]:
     try:
-        with progress_shown(quiet=quiet, doing="exporting") as progress:
-            return export_tables(source, destination, form=form, progress=progress, **choice)
+        yield
     except ImportError as error:
         raise click.ClickException(str(error)) from error
 

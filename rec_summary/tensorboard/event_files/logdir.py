@@ -1,29 +1,20 @@
-"""The log directory: run directories in it, each with one event file of this package.
-
-Every path is opened from the directory's descriptor, one name at a time. Links are not
-followed.
-"""
+"""The log directory: run directories in it, each with one event file of this package."""
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import os
 import re
 from collections.abc import Iterator
-from typing import IO, Final
+from typing import ClassVar, Final
 
-import filelock
-
-from rec_summary.errors import DestinationError, os_errors_as, three_part, verbatim
-from rec_summary.records.files import write_atomically
-from rec_summary.records.locks import file_lock
+from rec_summary.errors import DestinationError, three_part, verbatim
+from rec_summary.series.exports.directory import LOCK_NAME, ExportDirectory, unusable
 from rec_summary.series.text import printable
 
-LOCK_NAME: Final = ".rec_summary-export.lock"
+__all__ = ["LOCK_NAME", "LogDir", "event_file_name", "is_foreign", "ours", "unusable"]
+
 _OURS: Final = re.compile(r"events\.out\.tfevents\.\d{1,19}\.rec_summary")
 _MARK: Final = "tfevents"  # TensorBoard reads every file with this in its name
-_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 def event_file_name(stamp: int) -> str:
@@ -31,49 +22,10 @@ def event_file_name(stamp: int) -> str:
     return f"events.out.tfevents.{stamp}.rec_summary"
 
 
-class LogDir:
-    """A log directory that one exporter at a time writes to.
+class LogDir(ExportDirectory):
+    """A log directory that one exporter at a time writes to."""
 
-    Use it as a context: entering creates the directory if it is missing, and locks it.
-
-    Attributes:
-        path: Its path.
-    """
-
-    def __init__(self, path: str, *, lock: bool = True) -> None:
-        """Names a log directory.
-
-        Args:
-            path: Its path.
-            lock: Whether entering takes the lock; False where a parent process holds it.
-        """
-        self.path = path
-        self._lock = lock
-        self._fd = -1
-        self._exit = contextlib.ExitStack()
-
-    def __enter__(self) -> LogDir:
-        """Makes and locks the directory.
-
-        Raises:
-            DestinationError: It is a URL, cannot be made or written to, or another export has its
-                lock.
-        """
-        if "://" in self.path:
-            expected = "a local directory; `rec-summary export` copies its output to a URL"
-            raise DestinationError(three_part("the log directory", self.path, expected))
-        with contextlib.ExitStack() as stack:
-            with unusable("the log directory", self.path):
-                os.makedirs(self.path, exist_ok=True)
-                self._fd = os.open(self.path, _DIRECTORY)
-            stack.callback(os.close, self._fd)
-            if self._lock:
-                stack.enter_context(_locked(os.path.join(self.path, LOCK_NAME)))
-            self._exit = stack.pop_all()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._exit.close()
+    what: ClassVar[str] = "the log directory"
 
     def check(self, run: str) -> None:
         """Makes sure that no other program writes to a run's directory.
@@ -125,83 +77,6 @@ class LogDir:
         self.remove_empty([run])
         return bool(found)
 
-    @contextlib.contextmanager
-    def made(self, run: str) -> Iterator[int]:
-        """Yields the descriptor of a run's directory, which is created if it is missing.
-
-        Raises:
-            DestinationError: It cannot be made or reached, or the block
-                raised an OSError. Directories that were created for it are removed then.
-        """
-        new: list[str] = []
-        with unusable("the run directory", os.path.join(self.path, run)):
-            try:
-                with self._below(run, new) as fd:
-                    assert fd is not None  # missing directories were made
-                    yield fd
-            except OSError:
-                self.remove_empty(new)
-                raise
-
-    @contextlib.contextmanager
-    def replacing(self, path: str) -> Iterator[IO[bytes]]:
-        """Opens a file for writing that replaces `path` when the block ends without an error.
-
-        Args:
-            path: Its place below the log directory. Missing directories are made.
-
-        Raises:
-            DestinationError: It cannot be written; the old file stays.
-        """
-        run, _, name = path.rpartition("/")
-        with self.made(run) as directory, write_atomically(name, dir_fd=directory) as file:
-            yield file
-
-    def remove_empty(self, runs: list[str]) -> None:
-        """Removes directories, the last one first, as far as they are empty."""
-        for run in reversed(runs):
-            parent, _, name = run.rpartition("/")
-            with contextlib.suppress(OSError), self._below(parent) as fd:
-                if fd is not None:
-                    os.rmdir(name, dir_fd=fd)
-
-    @contextlib.contextmanager
-    def opened(self, run: str) -> Iterator[int | None]:
-        """Yields the descriptor of a run's directory; None if it does not exist.
-
-        Raises:
-            DestinationError: It cannot be reached, or the block raised an OSError.
-        """
-        place = os.path.join(self.path, run)
-        with unusable("the run directory", place), self._below(run) as fd:
-            yield fd
-
-    @contextlib.contextmanager
-    def _below(self, run: str, made: list[str] | None = None) -> Iterator[int | None]:
-        """Opens a run's directory, never through a link; yields None if it does not exist.
-
-        Args:
-            run: Names with `/` between them; an empty one means the log directory itself.
-            made: If given, missing directories are made, and added to it.
-        """
-        names = run.split("/") if run else []
-        if any(name in ("", ".", "..") for name in names):
-            raise OSError(errno.EINVAL, "it is not below the log directory")
-        fd: int | None = self._fd
-        with contextlib.ExitStack() as stack:
-            for depth, name in enumerate(names, start=1):
-                if made is not None:
-                    with contextlib.suppress(FileExistsError):
-                        os.mkdir(name, dir_fd=fd)
-                        made.append("/".join(names[:depth]))
-                try:
-                    fd = os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=fd)
-                except FileNotFoundError:
-                    fd = None
-                    break
-                stack.callback(os.close, fd)
-            yield fd
-
 
 def ours(fd: int) -> list[str]:
     """Returns the names of our event files in a directory."""
@@ -211,31 +86,3 @@ def ours(fd: int) -> list[str]:
 def is_foreign(name: str) -> bool:
     """Whether a file is read by TensorBoard and is of another program."""
     return _MARK in name and not _OURS.fullmatch(name)
-
-
-@contextlib.contextmanager
-def _locked(path: str) -> Iterator[None]:
-    with unusable("the lock of the log directory", path):
-        lock = file_lock(path, timeout=0)
-        try:
-            lock.acquire()
-        except NotImplementedError:
-            pass  # a file system without locks: users have to avoid two exports at the same time
-        except filelock.Timeout as error:
-            raise DestinationError(
-                three_part(
-                    "the log directory",
-                    verbatim(f"one that another export writes to; its lock is {printable(path)}"),
-                    "a log directory that no other export uses: wait for that one to end",
-                )
-            ) from error
-    try:
-        yield
-    finally:
-        lock.release()
-
-
-def unusable(what: str, path: str) -> contextlib.AbstractContextManager[None]:
-    """Turns an OSError of the block into one that says what in the log directory is unusable."""
-    expected = "a directory that can be written to"
-    return os_errors_as(DestinationError, what, printable(path), expected)

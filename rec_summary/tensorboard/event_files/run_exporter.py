@@ -9,6 +9,7 @@ from typing import Final
 from msgspec import structs
 
 from rec_summary.records.reading.runs import Run
+from rec_summary.series.exports.reading import continues, is_replaced
 from rec_summary.series.new_records import NewRecords
 from rec_summary.series.text import printable
 from rec_summary.tensorboard.event_files.cursor import (
@@ -21,7 +22,7 @@ from rec_summary.tensorboard.event_files.description import Description, Descrip
 from rec_summary.tensorboard.event_files.event_file import is_intact
 from rec_summary.tensorboard.event_files.targets import Destination, TensorBoardRuns
 from rec_summary.tensorboard.outputs import RunOutput, TargetNames, is_parallel
-from rec_summary.tensorboard.run_reader import RunReader, continues, is_replaced, nothing_read
+from rec_summary.tensorboard.run_reader import RunReader, nothing_read
 
 _COMMIT_BYTES: Final = 1 << 26
 

@@ -21,6 +21,7 @@ from rec_summary.records.remote import Url, to_place
 from rec_summary.scrubbing import scrubbed
 from rec_summary.series.discovery.run_poller import RunPoller
 from rec_summary.series.event_reader import ScannedFile, scan_together
+from rec_summary.series.exports.reading import compacted, continues
 from rec_summary.series.lineage import Lineage
 from rec_summary.series.new_records import FilePlace, NewRecords
 from rec_summary.series.options import matching_runs
@@ -31,7 +32,7 @@ from rec_summary.tensorboard.dashboards.text import lineage_point
 from rec_summary.tensorboard.outputs import Names, TargetNames, is_parallel
 from rec_summary.tensorboard.provider.served_outputs import ServedRuns
 from rec_summary.tensorboard.provider.served_run import ServedRun
-from rec_summary.tensorboard.run_reader import RunReader, compacted, continues, nothing_read
+from rec_summary.tensorboard.run_reader import RunReader, nothing_read
 
 logger = logging.getLogger("rec_summary")
 

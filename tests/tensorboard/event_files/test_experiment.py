@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tensorboard.plugins.hparams import metadata
 
-from rec_summary.tensorboard.event_files import follow
+from rec_summary.series.exports import following
 from rec_summary.tensorboard.event_files.cursor import CURSOR_NAME
 from rec_summary.tensorboard.event_files.export import export_tensorboard
 from rec_summary.tensorboard.provider.combined import CombinedDataProvider
@@ -140,7 +140,7 @@ def test_a_log_directory_of_an_older_version_is_completed(tmp_path: Path) -> Non
 def test_a_running_tensorboard_shows_a_new_description(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, load_fast: bool
 ) -> None:
-    monkeypatch.setattr(follow, "_COMMIT_SECS", 0.0)
+    monkeypatch.setattr(following, "COMMIT_SECS", 0.0)
     records, logs = tmp_path / "records", tmp_path / "logs"
 
     def metrics() -> list[str]:

@@ -1,0 +1,179 @@
+"""The directory that an export writes to.
+
+One exporter at a time writes to it. Every path is opened from the directory's descriptor, one name
+at a time. Links are not followed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Iterator
+from typing import IO, TYPE_CHECKING, ClassVar, Final
+
+import filelock
+
+from rec_summary.errors import DestinationError, os_errors_as, three_part, verbatim
+from rec_summary.records.files import write_atomically
+from rec_summary.records.locks import file_lock
+from rec_summary.series.text import printable
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+LOCK_NAME: Final = ".rec_summary-export.lock"
+_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+class ExportDirectory:
+    """A directory that one exporter at a time writes to.
+
+    Use it as a context: entering creates the directory if it is missing, and locks it.
+
+    Attributes:
+        path: Its path.
+    """
+
+    what: ClassVar[str] = "the directory of the export"
+    """What it is called in messages."""
+
+    def __init__(self, path: str, *, lock: bool = True) -> None:
+        """Names a directory.
+
+        Args:
+            path: Its path.
+            lock: Whether entering takes the lock; False where a parent process holds it.
+        """
+        self.path = path
+        self._lock = lock
+        self._fd = -1
+        self._exit = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        """Makes and locks the directory.
+
+        Raises:
+            DestinationError: It is a URL, cannot be made or written to, or another export has its
+                lock.
+        """
+        if "://" in self.path:
+            expected = "a local directory; `rec-summary export` copies its output to a URL"
+            raise DestinationError(three_part(self.what, self.path, expected))
+        with contextlib.ExitStack() as stack:
+            with unusable(self.what, self.path):
+                os.makedirs(self.path, exist_ok=True)
+                self._fd = os.open(self.path, _DIRECTORY)
+            stack.callback(os.close, self._fd)
+            if self._lock:
+                stack.enter_context(_locked(self.what, os.path.join(self.path, LOCK_NAME)))
+            self._exit = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._exit.close()
+
+    @contextlib.contextmanager
+    def made(self, run: str) -> Iterator[int]:
+        """Yields the descriptor of a run's directory, which is created if it is missing.
+
+        Raises:
+            DestinationError: It cannot be made or reached, or the block
+                raised an OSError. Directories that were created for it are removed then.
+        """
+        new: list[str] = []
+        with unusable("the run directory", os.path.join(self.path, run)):
+            try:
+                with self._below(run, new) as fd:
+                    assert fd is not None  # missing directories were made
+                    yield fd
+            except OSError:
+                self.remove_empty(new)
+                raise
+
+    @contextlib.contextmanager
+    def replacing(self, path: str) -> Iterator[IO[bytes]]:
+        """Opens a file for writing that replaces `path` when the block ends without an error.
+
+        Args:
+            path: Its place below this one. Missing directories are made.
+
+        Raises:
+            DestinationError: It cannot be written; the old file stays.
+        """
+        run, _, name = path.rpartition("/")
+        with self.made(run) as directory, write_atomically(name, dir_fd=directory) as file:
+            yield file
+
+    def remove_empty(self, runs: list[str]) -> None:
+        """Removes directories, the last one first, as far as they are empty."""
+        for run in reversed(runs):
+            parent, _, name = run.rpartition("/")
+            with contextlib.suppress(OSError), self._below(parent) as fd:
+                if fd is not None:
+                    os.rmdir(name, dir_fd=fd)
+
+    @contextlib.contextmanager
+    def opened(self, run: str) -> Iterator[int | None]:
+        """Yields the descriptor of a run's directory; None if it does not exist.
+
+        Raises:
+            DestinationError: It cannot be reached, or the block raised an OSError.
+        """
+        place = os.path.join(self.path, run)
+        with unusable("the run directory", place), self._below(run) as fd:
+            yield fd
+
+    @contextlib.contextmanager
+    def _below(self, run: str, made: list[str] | None = None) -> Iterator[int | None]:
+        """Opens a run's directory, never through a link; yields None if it does not exist.
+
+        Args:
+            run: Names with `/` between them; an empty one means this directory itself.
+            made: If given, missing directories are made, and added to it.
+        """
+        names = run.split("/") if run else []
+        if any(name in ("", ".", "..") for name in names):
+            raise OSError(errno.EINVAL, f"it is not below {self.what}")
+        fd: int | None = self._fd
+        with contextlib.ExitStack() as stack:
+            for depth, name in enumerate(names, start=1):
+                if made is not None:
+                    with contextlib.suppress(FileExistsError):
+                        os.mkdir(name, dir_fd=fd)
+                        made.append("/".join(names[:depth]))
+                try:
+                    fd = os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=fd)
+                except FileNotFoundError:
+                    fd = None
+                    break
+                stack.callback(os.close, fd)
+            yield fd
+
+
+@contextlib.contextmanager
+def _locked(what: str, path: str) -> Iterator[None]:
+    with unusable(f"the lock of {what}", path):
+        lock = file_lock(path, timeout=0)
+        try:
+            lock.acquire()
+        except NotImplementedError:
+            pass  # a file system without locks: users have to avoid two exports at the same time
+        except filelock.Timeout as error:
+            raise DestinationError(
+                three_part(
+                    what,
+                    verbatim(f"one that another export writes to; its lock is {printable(path)}"),
+                    "a directory that no other export uses: wait for that one to end",
+                )
+            ) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def unusable(what: str, path: str) -> contextlib.AbstractContextManager[None]:
+    """Turns an OSError of the block into one that says what is unusable."""
+    expected = "a directory that can be written to"
+    return os_errors_as(DestinationError, what, printable(path), expected)

@@ -1,0 +1,192 @@
+"""Keeping what is exported of a tree of runs up to date while trainings write their records."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from rec_summary.errors import DestinationError
+from rec_summary.records.reading.runs import Run
+from rec_summary.series.discovery.run_poller import RunPoller
+from rec_summary.series.options import matching_runs
+from rec_summary.series.report import ExportReport, Report
+from rec_summary.series.text import printable
+
+INTERVAL_SECS: Final = 0.25
+COMMIT_SECS: Final = 5.0
+_RETRY_SECS: Final = 10.0
+
+
+class Exporter(Protocol):
+    """Exports one run."""
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether reading stopped at damage that is soon to be tried again."""
+
+    def update(self, run: Run, *, final: bool) -> Iterator[None]:
+        """Exports what is new; yields after each part, and can be stopped there."""
+
+    def commit(self) -> None:
+        """Saves what a later export needs to go on from here."""
+
+    def close(self) -> None:
+        """Closes all files, also after an error."""
+
+
+@dataclass
+class _Followed:
+    """A run and its exporter.
+
+    Attributes:
+        run: The run at the last poll. If it was found late, its name may differ from that of its
+            directory.
+        exporter: Its exporter; None after a failure.
+        commit_at: When to save its cursor, by the monotonic clock; infinite if nothing is new.
+        retry_at: When to try it again after a failure; infinite if there was none.
+    """
+
+    run: Run
+    exporter: Exporter | None = None
+    commit_at: float = math.inf
+    retry_at: float = math.inf
+
+
+class Follower:
+    """The exporters of all runs; each is updated when its records have grown."""
+
+    def __init__(
+        self,
+        poller: RunPoller,
+        opened: Callable[[Run], Exporter],
+        report: Report,
+        stop: threading.Event,
+        *,
+        named: Callable[[str], str],
+        pattern: str | None = None,
+        committed: Callable[[], None] = lambda: None,
+        commit_secs: float | None = None,
+    ) -> None:
+        """Takes what to follow; nothing is read yet.
+
+        Args:
+            poller: Finds the runs.
+            opened: Returns the exporter of a run; raises DestinationError.
+            report: Takes problems and notes.
+            stop: A long update ends when it is set.
+            named: Returns the name that a new run is exported under.
+            pattern: A pattern as of `fnmatch`: only runs whose name matches.
+            committed: Called after exporters were committed.
+            commit_secs: How long after something new an exporter is committed, in seconds;
+                None for `COMMIT_SECS`.
+        """
+        self._watch = poller
+        self._opened = opened
+        self._report = report
+        self._stop = stop
+        self._named = named
+        self._pattern = pattern
+        self._committed = committed
+        self._commit_secs = COMMIT_SECS if commit_secs is None else commit_secs
+        self._interrupted = False
+        self._followed: dict[str, _Followed] = {}  # by the paths of runs
+
+    def run(self, interval: float, reported: Callable[[ExportReport], None] | None = None) -> None:
+        """Exports until it is stopped, and everything for the last time.
+
+        Args:
+            interval: How long to wait between two polls, in seconds.
+            reported: Called with the report so far after each poll that exported something.
+        """
+        try:
+            while not self._stop.is_set():
+                if self.poll() and reported is not None:
+                    reported(self._report.result())
+                self._stop.wait(interval)
+            self.finish()
+        finally:
+            self.close()
+
+    def poll(self) -> bool:
+        """Exports what is new; returns whether there was anything new."""
+        now = time.monotonic()
+        changed = self._watch.poll()
+        # First of all, so that no sub-run gets the name of a run.
+        for run in changed:
+            if run.path not in self._followed:
+                name = self._named(run.name)
+                self._followed[run.path] = _Followed(dataclasses.replace(run, name=name))
+        changed = matching_runs(changed, self._pattern)
+        paths = {run.path for run in changed}
+        again = [each.run for each in self._followed.values() if each.retry_at <= now]
+        for run in (*changed, *(run for run in again if run.path not in paths)):
+            self._update(run, final=False)
+        self._commit_until(now)
+        return bool(changed)
+
+    def finish(self) -> None:
+        """Exports everything for the last time, unless a long update was interrupted."""
+        if self._interrupted:
+            return  # in the middle of a run: the next export completes it
+        for run in matching_runs(self._watch.runs(), self._pattern):
+            self._update(run, final=True)
+        self._commit_until(sys.float_info.max)
+
+    def close(self) -> None:
+        """Closes all files."""
+        for followed in self._followed.values():
+            if followed.exporter is not None:
+                followed.exporter.close()
+
+    def _update(self, run: Run, *, final: bool) -> None:
+        if self._interrupted:
+            return
+        followed = self._followed[run.path]
+        followed.run = run = dataclasses.replace(run, name=followed.run.name)
+        try:
+            if followed.exporter is None:
+                followed.exporter = self._opened(run)
+            for _ in followed.exporter.update(run, final=final):
+                if not final and self._stop.is_set():
+                    self._interrupted = True
+                    break
+        except DestinationError as error:
+            self._fail(followed, error)
+            return
+        if followed.exporter.is_waiting:
+            self._watch.again(run)
+        if followed.retry_at < math.inf:
+            followed.retry_at = math.inf
+            self._report.note(f"run {printable(run.name)}: can be written again")
+        followed.commit_at = min(followed.commit_at, time.monotonic() + self._commit_secs)
+
+    def _commit_until(self, now: float) -> None:
+        """Commits the exporters that are due by now."""
+        due = [each for each in self._followed.values() if each.commit_at <= now]
+        for followed in due:
+            followed.commit_at = math.inf
+            if followed.exporter is None:
+                continue
+            try:
+                followed.exporter.commit()
+            except DestinationError as error:
+                self._fail(followed, error)
+        if due:
+            self._committed()
+
+    def _fail(self, followed: _Followed, error: DestinationError) -> None:
+        """Drops the exporter of a run: the next try continues from its cursor."""
+        if followed.retry_at == math.inf:
+            what = f"the run cannot be written, and is tried again: {error}"
+            self._report.problem(followed.run.path, 0, what)
+        followed.retry_at = time.monotonic() + _RETRY_SECS
+        followed.commit_at = math.inf
+        if followed.exporter is not None:
+            followed.exporter.close()
+        followed.exporter = None

@@ -1,0 +1,578 @@
+"""Scalars as a Parquet dataset that grows while trainings write: a partition for each run and day.
+
+    run=<name>/day=<YYYY-MM-DD>/part-00000.parquet
+
+Names are percent-encoded, as Arrow, DuckDB, polars and Spark read them. New values are new parts:
+some readers open a file twice, so a part that grew under one name would disturb them. The parts of
+a day are merged when it has ended, or when they are many. What a restart supersedes is removed from
+the parts that have it.
+
+A commit writes parts under other names, then the cursor with the list of them, and then renames
+them. So a process that is killed has done all of it or nothing: the next one renames what the
+cursor lists, and removes what it does not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+import os
+import re
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, ClassVar, Final, Literal
+from urllib.parse import quote
+
+import numpy as np
+from msgspec import Struct
+
+from rec_summary.errors import DestinationError, required, three_part, verbatim
+from rec_summary.records.files import create_plain, open_plain
+from rec_summary.records.reading.runs import RecordFile, Run
+from rec_summary.records.remote import to_place
+from rec_summary.series.batch import SCALAR, SUMMARY, Batch, Columns, concatenated, rows_of
+from rec_summary.series.discovery.run_poller import RunPoller
+from rec_summary.series.exports.cursor import decode_as, read_cursor, save_cursor
+from rec_summary.series.exports.directory import ExportDirectory
+from rec_summary.series.exports.following import INTERVAL_SECS, Follower
+from rec_summary.series.exports.reading import FileReader, FilesRead, continues, is_replaced
+from rec_summary.series.limits import Count, Rank
+from rec_summary.series.new_records import NewRecords
+from rec_summary.series.options import (
+    EVERYTHING,
+    ArgumentError,
+    ExportOptions,
+    Selection,
+    check_apart,
+)
+from rec_summary.series.report import ExportReport, Report
+from rec_summary.series.step_buffer import STEADY, BufferState, Finished, Restart, StepBuffer
+from rec_summary.series.text import printable, valid
+from rec_summary.series.values import HeldScalars, Writer, Writers
+from rec_summary.tables.formats import require_pyarrow, scalar_arrays
+
+EVERY_SECS: Final = 60.0
+_MOST_ROWS: Final = 1 << 20  # of a part
+_MOST_PARTS: Final = 256  # of a day that has not ended
+_GROUP_ROWS: Final = 1 << 17
+_HELD_ROWS: Final = 1 << 20
+_DAY_SECS: Final = 86_400
+_FIRST_DAY, _LAST_DAY = 0, 47_482  # to the end of 2099, in days since the epoch
+_PART: Final = re.compile(r"part-(\d{5,9})\.parquet")
+_DAY: Final = re.compile(r"day=\d{4}-\d\d-\d\d")
+_STAGED: Final = re.compile(r"\.rec_summary-\d+-\d+\.new")
+_COLUMNS: Final = {
+    "rank": "int64",
+    "tag": "string",
+    "step": "int64",
+    "wall_time": "float64",
+    "value": "float32",
+}
+
+
+def follow_dataset(
+    source: str | os.PathLike[str],
+    directory: str | os.PathLike[str],
+    *,
+    stop: threading.Event,
+    options: ExportOptions | None = None,
+    runs: str | None = None,
+    every: float = EVERY_SECS,
+    interval: float = INTERVAL_SECS,
+    reported: Callable[[ExportReport], None] | None = None,
+    poller: RunPoller | None = None,
+) -> ExportReport:
+    """Appends the scalars of records to a Parquet dataset, and continues until stopped.
+
+    The dataset has a partition `run=<name>/day=<YYYY-MM-DD>` for each run and day (UTC), with
+    files `part-<number>.parquet` of at most 1,048,576 rows. Their columns are rank, tag, step,
+    wall_time (seconds since the epoch) and value. The files have each value that counts once: none
+    that a restart supersedes, and of several for a step the last one. A second call goes on where
+    the first one stopped, also if that was killed. New runs, ranks and files are exported too; the
+    source need not exist yet. Days whose files were removed stay away.
+
+    Args:
+        source: A record directory, or a tree of them.
+        directory: The directory of the dataset, a local one; created if it does not exist. Not
+            inside `source`, nor around it.
+        stop: Set it to end; everything is then written for the last time.
+        options: Which values. With other options than before, a run is exported from its beginning.
+        runs: A pattern as of `fnmatch`; only runs whose names match are exported.
+        every: New values are written at most so long after they were read, in seconds. Each time
+            is a part of its own, until the day has ended or has 256 of them.
+        interval: How long to wait between two looks at the records, in seconds.
+        reported: Called with the report so far after each look that found something.
+        poller: What finds the runs, if they have been listed before.
+
+    Returns:
+        What was exported and what was not.
+
+    Raises:
+        ArgumentError: `directory` and `source` lie inside each other, or an option is invalid.
+        DestinationError: `directory` cannot be written to, or another export is using it.
+        ImportError: pyarrow is not installed.
+    """
+    source, directory = to_place(source), os.fspath(directory)
+    options = options or ExportOptions()
+    if not options.resumable:
+        expected = "None: a series that still grows cannot be downsampled"
+        raise ArgumentError(three_part("max_points", options.max_points, expected))
+    check_apart(source, directory, "the directory of the dataset")
+    require_pyarrow()
+    report = Report()
+    with Dataset(directory) as dataset:
+        follower = Follower(
+            *(
+                poller or RunPoller(source),
+                lambda run: RunDataset(run, dataset, options, report),
+                report,
+                stop,
+            ),
+            named=lambda name: name,
+            pattern=runs,
+            commit_secs=every,
+        )
+        follower.run(interval, reported)
+    return report.result()
+
+
+class _Buffered(Struct, array_like=True):
+    """The state of the step buffer of a writer."""
+
+    rank: Rank
+    number: Count
+    steps: BufferState
+
+
+class DatasetCursor(FilesRead, kw_only=True):
+    """How far a run is in the dataset.
+
+    Attributes:
+        format: The version of this format.
+        options: The fingerprint of the options in force.
+        commits: How many there were; the names of their files are different.
+        buffers: What is known of the writers.
+        moves: The files of the last commit and their places; without a file, a place is cleared.
+    """
+
+    format: Literal[1]
+    options: str
+    commits: Count
+    buffers: list[_Buffered]
+    moves: list[tuple[str, str]]
+
+
+class Dataset(ExportDirectory):
+    """The directory of a dataset, and whose its partitions are."""
+
+    what: ClassVar[str] = "the directory of the dataset"
+
+    def __init__(self, path: str) -> None:
+        """Names a directory."""
+        super().__init__(path)
+        self._owners: dict[str, str] = {}
+
+    def partition(self, name: str, owner: str) -> str:
+        """Returns the directory of a run.
+
+        Args:
+            name: The run's name in the dataset.
+            owner: The path of its records.
+
+        Raises:
+            DestinationError: Another run has it.
+        """
+        partition = f"run={quote(valid(name), safe='')}"
+        if self._owners.setdefault(partition, owner) != owner:
+            other = printable(self._owners[partition])
+            received = verbatim(f"{printable(name)}, which {other} has in the dataset as well")
+            expected = "one name for each run: export them to different directories"
+            raise DestinationError(three_part("the name of a run", received, expected))
+        return partition
+
+    def names(self, place: str, pattern: re.Pattern[str]) -> list[str]:
+        """Returns the names in a directory that match a pattern, in order."""
+        with self.opened(place) as fd:
+            found = os.listdir(fd) if fd is not None else []
+        return sorted(filter(pattern.fullmatch, found), key=lambda name: (len(name), name))
+
+    @contextlib.contextmanager
+    def part(self, path: str) -> Iterator[Any]:
+        """Yields a part, open."""
+        arrow, parquet = require_pyarrow()
+        place, _, name = path.rpartition("/")
+        with self.opened(place) as fd, open(open_plain(name, dir_fd=fd), "rb") as file:
+            try:
+                yield parquet.ParquetFile(file)
+            except (arrow.ArrowException, KeyError) as error:
+                received = verbatim(f"{printable(path)}: {error}")
+                expected = "a part that this package wrote: remove it"
+                raise DestinationError(three_part("a part", received, expected)) from error
+
+    def write(self, path: str, table: Any) -> int:
+        """Writes a part, and returns its size."""
+        _, parquet = require_pyarrow()
+        place, _, name = path.rpartition("/")
+        with self.made(place) as fd, create_plain(name, dir_fd=fd) as file:
+            parquet.write_table(table, file, row_group_size=_GROUP_ROWS)
+            file.flush()
+            os.fsync(file.fileno())  # before the cursor that lists it
+            return file.tell()
+
+    def move(self, place: str, moves: Iterable[tuple[str, str]]) -> None:
+        """Renames files of `place` to paths, or removes what is at a path if there is no name.
+
+        Some may have been moved before.
+        """
+        for day, group in itertools.groupby(moves, lambda move: os.path.dirname(move[1])):
+            with self.made(place) as source, self.made(day) as target:
+                for staged, path in group:
+                    name = os.path.basename(path)
+                    with contextlib.suppress(FileNotFoundError):
+                        if staged:
+                            os.rename(staged, name, src_dir_fd=source, dst_dir_fd=target)
+                        else:
+                            os.unlink(name, dir_fd=target)
+            self.remove_empty([day])
+
+    def remove_staged(self, place: str, kept: set[str]) -> None:
+        """Removes what a killed process has left."""
+        with self.opened(place) as fd:
+            for name in os.listdir(fd) if fd is not None else []:
+                if _STAGED.fullmatch(name) and name not in kept:
+                    os.unlink(name, dir_fd=fd)
+
+
+class _Scalars(HeldScalars):
+    """The scalars of a writer since the last commit, and what they supersede in the dataset.
+
+    Attributes:
+        restarted: The lowest step that training has gone back to; None if it has not.
+        passed: The step of the last commit: of its values, more may come, or other ones.
+        again: The tags of those that came.
+    """
+
+    restarted: int | None = None
+
+    def __init__(self, writer: Writer, buffer: StepBuffer, selection: Selection) -> None:
+        super().__init__(writer, buffer, selection)
+        self.passed = buffer.step
+        self.again: set[str] = set()
+
+    def take(self, items: Iterable[Finished]) -> None:
+        """Takes what the buffer passes on."""
+        for item in items:
+            if isinstance(item, Restart):
+                known = item.step if self.restarted is None else self.restarted
+                self.restarted = min(item.step, known)
+            super().take([item])
+
+    def _keep(self, number: int, part: Columns) -> None:
+        if len(part.steps) and self.passed is not None and part.steps[0] <= self.passed:
+            codes = np.unique(part.codes[part.steps == self.passed])
+            self.again.update(part.tags[code] for code in codes.tolist())
+        super()._keep(number, part)
+
+
+class RunDataset(FileReader):
+    """Writes the scalars of one run to a dataset, and keeps them up to date there."""
+
+    def __init__(self, run: Run, dataset: Dataset, options: ExportOptions, report: Report) -> None:
+        """Reads the cursor, and completes the last commit.
+
+        Args:
+            run: The run.
+            dataset: Where it goes.
+            options: Which values.
+            report: Counts what is exported.
+
+        Raises:
+            DestinationError: The directory cannot be read or written, or another run has its name.
+        """
+        self._dataset = dataset
+        self._options = options
+        self._selection = Selection(options)
+        self._place = dataset.partition(run.name, run.path)
+        cursor = decode_as(DatasetCursor, read_cursor(dataset, self._place))
+        if cursor is not None and not self._is_own(cursor):
+            cursor = None
+        moves = cursor.moves if cursor is not None else []
+        dataset.move(self._place, moves)
+        dataset.remove_staged(self._place, set())
+        records = NewRecords(report)
+        if cursor is not None and (
+            cursor.options != options.fingerprint() or not continues(run, cursor, records)
+        ):
+            cursor = None
+        self._begin(run, report, records, cursor)
+
+    def update(self, run: Run, *, final: bool) -> Iterator[None]:
+        """Reads what is new.
+
+        Args:
+            run: The run with all its files.
+            final: Whether an unfinished record is reported.
+
+        Yields:
+            Nothing, after each part.
+
+        Raises:
+            DestinationError: Something cannot be written.
+        """
+        self._run = run
+        names = {os.path.basename(file.path) for file in run.files}
+        if is_replaced(run, self._state, self._records) and self._state.files.keys() <= names:
+            self._begin(run, self._report, self._records, None, self._cursor.commits)
+        for _ in self._read_files(final=final):
+            if self._held >= _HELD_ROWS:
+                self.commit()
+            yield
+
+    def commit(self) -> None:
+        """Writes what was read.
+
+        Raises:
+            DestinationError: Something cannot be written.
+        """
+        if self._state.began is None:
+            return
+        staged = _Staged(self._dataset, self._place, self._cursor.commits + 1, self._report)
+        begun = {each.number for each in self._cursor.buffers}
+        for number in sorted({number for _, number in self._scalars}):
+            name = Writer(0, number, 0.0).name(self._run.name)
+            scalars = [each for key, each in self._scalars.items() if key[1] == number]
+            partition = self._dataset.partition(name, self._run.path)
+            # What is there from before the cursor does not count.
+            staged.add(partition, scalars, fresh=number not in begun)
+        self._held = 0
+        self._cursor.commits += 1
+        self._cursor.moves = staged.moves
+        self._cursor.buffers = [
+            _Buffered(*key, each.buffer.state()) for key, each in self._scalars.items()
+        ]
+        save_cursor(self._dataset, self._place, self._cursor)
+        self._dataset.move(self._place, staged.moves)
+        if staged.moves and self._run.name not in self._report.runs:
+            self._report.runs.append(self._run.name)
+
+    def close(self) -> None:
+        """Does nothing: no file stays open."""
+
+    def _begin(
+        self,
+        run: Run,
+        report: Report,
+        records: NewRecords,
+        cursor: DatasetCursor | None,
+        commits: int = 0,
+    ) -> None:
+        if cursor is None:
+            cursor = DatasetCursor(
+                format=1,
+                options=self._options.fingerprint(),
+                commits=commits,
+                buffers=[],
+                moves=[],
+                files={},
+                writers=Writers([], {}),
+                began=None,
+            )
+        self._cursor = cursor
+        self._held = 0
+        self._scalars: dict[tuple[int, int], _Scalars] = {}
+        super().__init__(run, report, records, cursor, self._options.beginning.wall_time)
+        for each in cursor.buffers:
+            self._open(Writer(each.rank, each.number, 0.0), each.steps)
+
+    def _is_own(self, cursor: DatasetCursor) -> bool:
+        """Whether a cursor names nothing but parts of this run, and files beside it."""
+        own = re.compile(
+            rf"{re.escape(self._place)}(%2Fwriter_\d+)?/{_DAY.pattern}/{_PART.pattern}"
+        )
+        return all(
+            own.fullmatch(path) and (not staged or _STAGED.fullmatch(staged))
+            for staged, path in cursor.moves
+        )
+
+    def _open(self, writer: Writer, steps: BufferState | None = None) -> _Scalars:
+        key = writer.rank, writer.number
+        if key not in self._scalars:
+            buffer = StepBuffer(self._run.name, self._report, steps)
+            self._scalars[key] = _Scalars(writer, buffer, self._selection)
+        return self._scalars[key]
+
+    def _take(self, file: RecordFile, batch: Batch) -> None:
+        if batch.kind != SUMMARY:
+            return
+        scalars = self._open(self._state.writers.of(file, batch))
+        # Restarts are known by series that are not selected, too.
+        scalars.take(scalars.buffer.add(batch.select(EVERYTHING, STEADY)))
+        chosen = batch.select(self._selection, (SCALAR,)).count
+        self._held += chosen
+        self._report.exported[SCALAR] += chosen
+        self._report.left_out += batch.count - chosen
+
+
+class _Staged:
+    """The files of a commit.
+
+    Attributes:
+        moves: Their names and their places.
+    """
+
+    def __init__(self, dataset: Dataset, place: str, commit: int, report: Report) -> None:
+        self.moves: list[tuple[str, str]] = []
+        self._dataset = dataset
+        self._place = place
+        self._commit = commit
+        self._report = report
+
+    def add(self, partition: str, scalars: list[_Scalars], *, fresh: bool) -> None:
+        """Writes the new scalars of some writers, and changes the parts that they supersede.
+
+        Args:
+            partition: The directory of the run in the dataset.
+            scalars: The scalars of all writers with this name.
+            fresh: Whether nothing that is there counts.
+        """
+        rows: dict[str, list[Any]] = {}
+        for each in scalars:
+            each.take(each.buffer.flush())
+            for day, columns in _by_day(each.drain()):
+                rows.setdefault(day, []).append(_table(each.writer.rank, columns))
+        superseding = [each for each in scalars if each.restarted is not None or each.again]
+        known = self._dataset.names(partition, _DAY)
+        newest = max({*known, *rows}, default="")
+        # A day has ended when there is a later one; late values of it may come all the same.
+        due = {*rows, *known} if superseding or fresh or newest not in known else {*rows}
+        for day in sorted(due):
+            place = f"{partition}/{day}"
+            if fresh:
+                self._replace_day(place, rows.get(day, []))
+            else:
+                self._add_day(place, rows.get(day, []), superseding, ended=day < newest)
+        for each in scalars:
+            each.restarted, each.passed = None, each.buffer.step
+            each.again.clear()
+
+    def _replace_day(self, place: str, new: list[Any]) -> None:
+        """Writes the only values of a day."""
+        used = self._stage_all(_paths(place, 0), new)
+        for part in self._dataset.names(place, _PART)[used:]:
+            self.moves.append(("", f"{place}/{part}"))
+
+    def _add_day(
+        self, place: str, new: list[Any], superseding: list[_Scalars], *, ended: bool
+    ) -> None:
+        """Writes new values of a day, and what is left of the others."""
+        parts = self._dataset.names(place, _PART)
+        merges = ended or len(parts) >= _MOST_PARTS
+        small: dict[str, Any] = {}
+        changed: dict[str, Any] = {}
+        for part in parts:
+            path = f"{place}/{part}"
+            with self._dataset.part(path) as opened:
+                rows = opened.metadata.num_rows
+                concerned = [each for each in superseding if _may_hold(opened.metadata, each)]
+                is_small = merges and rows <= _MOST_ROWS // 2
+                if not concerned and not is_small:
+                    continue
+                left = _in_force(opened.read(list(_COLUMNS)).cast(_schema()), concerned)
+            if left.num_rows < rows:
+                changed[path] = left
+            if is_small:
+                small[path] = left
+        if len(small) + bool(new) < 2:
+            small.clear()
+        for path in changed.keys() - small.keys():
+            self._stage(path, changed[path])
+        paths = itertools.chain(small, _paths(place, _number(parts[-1]) + 1 if parts else 0))
+        used = self._stage_all(paths, [*small.values(), *new])
+        for path in list(small)[used:]:
+            self.moves.append(("", path))
+
+    def _stage_all(self, paths: Iterator[str], tables: list[Any]) -> int:
+        """Writes tables as parts of bounded size; returns how many."""
+        arrow, _ = require_pyarrow()
+        table = arrow.concat_tables([_schema().empty_table(), *tables])
+        firsts = range(0, table.num_rows, _MOST_ROWS)
+        for first in firsts:
+            self._stage(next(paths), table.slice(first, _MOST_ROWS))
+        return len(firsts)
+
+    def _stage(self, path: str, table: Any) -> None:
+        """Writes the new content of a path beside it."""
+        staged = ""
+        if table.num_rows:
+            staged = f".rec_summary-{self._commit}-{len(self.moves)}.new"
+            size = self._dataset.write(f"{self._place}/{staged}", table)
+            self._report.bytes_written += size
+        self.moves.append((staged, path))
+
+
+def _paths(place: str, number: int) -> Iterator[str]:
+    """Yields the paths of parts of a day, from a number on."""
+    return (f"{place}/part-{each:05}.parquet" for each in itertools.count(number))
+
+
+def _in_force(table: Any, superseding: list[_Scalars]) -> Any:
+    """Returns the rows of a table that scalars do not supersede."""
+    arrow, _ = require_pyarrow()
+    compute = required("pyarrow.compute", "the format parquet", "tables")
+    for each in superseding:
+        gone = np.zeros(table.num_rows, np.bool_)
+        steps = table.column("step").to_numpy()
+        if each.restarted is not None:
+            gone |= steps >= each.restarted
+        if each.again:
+            tags = arrow.array(sorted(each.again), arrow.string())
+            comes_again = compute.is_in(table.column("tag"), tags).to_numpy()
+            gone |= (steps == each.passed) & comes_again
+        gone &= table.column("rank").to_numpy() == each.writer.rank
+        table = table.filter(~gone)
+    return table
+
+
+def _may_hold(metadata: Any, scalars: _Scalars) -> bool:
+    """Whether a part may have rows that scalars supersede, by the ranges of its columns."""
+    steps = [scalars.passed if scalars.again else None, scalars.restarted]
+    first = min(step for step in steps if step is not None)
+    last = math.inf if scalars.restarted is not None else first
+    names = list(_COLUMNS)
+    for group in range(metadata.num_row_groups):
+        columns = (metadata.row_group(group).column(names.index(name)) for name in ("rank", "step"))
+        rank, step = (column.statistics for column in columns)
+        if rank is None or step is None or not (rank.has_min_max and step.has_min_max):
+            return True
+        if not rank.min <= scalars.writer.rank <= rank.max:
+            continue
+        if first <= step.max and step.min <= last:
+            return True
+    return False
+
+
+def _by_day(parts: list[Columns]) -> Iterator[tuple[str, Columns]]:
+    """Yields scalars by day; those of a day keep their order."""
+    if not parts:
+        return
+    columns = concatenated(parts)
+    numbers = np.clip(columns.wall_times // _DAY_SECS, _FIRST_DAY, _LAST_DAY).astype(np.int64)
+    for number in np.unique(numbers).tolist():
+        yield f"day={np.datetime64(number, 'D')}", rows_of(columns, numbers == number)
+
+
+def _table(rank: int, columns: Columns) -> Any:
+    arrow, _ = require_pyarrow()
+    return arrow.table(scalar_arrays(rank, columns), schema=_schema())
+
+
+def _schema() -> Any:
+    arrow, _ = require_pyarrow()
+    return arrow.schema([(name, getattr(arrow, kind)()) for name, kind in _COLUMNS.items()])
+
+
+def _number(part: str) -> int:
+    match = _PART.fullmatch(part)
+    assert match is not None
+    return int(match[1])

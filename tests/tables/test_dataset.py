@@ -1,0 +1,399 @@
+"""A Parquet dataset that grows with the records: each value that counts is in it once, always."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import functools
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rec_summary.errors import DestinationError
+from rec_summary.records.writing.run_writer import RunWriter
+from rec_summary.series.exports import following
+from rec_summary.series.exports.cursor import CURSOR_NAME
+from rec_summary.series.options import ArgumentError, ExportOptions
+from rec_summary.series.report import ExportReport
+from rec_summary.tables import dataset
+from rec_summary.tables.dataset import follow_dataset
+from rec_summary.tables.frames import load
+from tests.support.corpus import put
+from tests.support.following import write
+from tests.support.record_dirs import START, event, histo, scalar, write_segment
+from tests.support.waiting import PATIENCE_SECS, eventually
+
+pytest.importorskip("pyarrow")
+pandas = pytest.importorskip("pandas")
+
+DAY = 86_400
+COLUMNS = ["run", "rank", "tag", "step", "wall_time", "value"]
+
+Row = tuple[Any, ...]
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> Path:
+    return tmp_path / "records"
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "out"
+
+
+class Following:
+    """Follows in a thread until it is left, as a context; commits whenever something was read."""
+
+    def __init__(self, source: Path, out: Path, **options: Any) -> None:
+        self._stop = threading.Event()
+        self._pool = concurrent.futures.ThreadPoolExecutor(1)
+        self._follow = functools.partial(
+            *(follow_dataset, source, out),
+            **{"stop": self._stop, "every": 0.0, "interval": 0.02, **options},
+        )
+
+    def __enter__(self) -> Following:
+        self._task = self._pool.submit(self._follow)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self.report: ExportReport = self._task.result(PATIENCE_SECS)
+        self._pool.shutdown()
+
+
+def once(records: Path, out: Path, **options: Any) -> ExportReport:
+    """Exports what there is."""
+    stop = threading.Event()
+    return follow_dataset(
+        records, out, stop=stop, reported=lambda report: stop.set(), every=1e9, **options
+    )
+
+
+def rows(out: Path) -> list[Row]:
+    """Returns all rows, as pandas reads the directory."""
+    if not [*out.glob("*/*/*.parquet")]:
+        return []
+    found = pandas.read_parquet(out)
+    return sorted(found[COLUMNS].astype({"run": str}).itertuples(index=False, name=None))
+
+
+def loaded(records: Path) -> list[Row]:
+    found = load(records).scalars()
+    return sorted(found[COLUMNS].astype({"run": str}).itertuples(index=False, name=None))
+
+
+def steps(out: Path, tag: str = "loss") -> list[tuple[int, float]]:
+    return sorted((row[3], row[5]) for row in rows(out) if row[2] == tag)
+
+
+def parts(out: Path) -> list[str]:
+    return sorted(str(path.relative_to(out)) for path in out.glob("*/*/*"))
+
+
+@pytest.fixture
+def writer(records: Path) -> Iterator[RunWriter]:
+    opened = RunWriter(records / "run", 0)
+    yield opened
+    opened.close()
+
+
+def test_the_dataset_grows_while_records_are_written(
+    records: Path, out: Path, writer: RunWriter
+) -> None:
+    with Following(records, out) as following:
+        for step in range(1, 4):
+            write(writer, event(step, scalar("loss", step), histo("weights", [1, 2])))
+            eventually(lambda step=step: len(steps(out)) == step)
+        write_segment(records / "b", event(1, scalar("loss", 5)), rank=3)
+        eventually(lambda: len(rows(out)) == 4)
+    assert rows(out) == loaded(records)
+    assert parts(out)[:2] == [
+        "run=b/day=2023-11-14/part-00000.parquet",
+        "run=run/day=2023-11-14/part-00000.parquet",
+    ]
+    assert sorted(following.report.runs) == ["b", "run"]
+    assert following.report.exported == {"scalar_value": 4}
+
+
+def test_the_columns_of_a_part_are_always_the_same(records: Path, out: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    write_segment(records / "run", event(1, scalar("loss", 0.1)))
+    once(records, out)
+    [part] = out.glob("*/*/*.parquet")
+    with open(part, "rb") as file:
+        schema = parquet.ParquetFile(file).schema_arrow
+    assert [(field.name, str(field.type)) for field in schema] == [
+        ("rank", "int64"),
+        ("tag", "string"),
+        ("step", "int64"),
+        ("wall_time", "double"),
+        ("value", "float"),
+    ]
+
+
+def test_a_value_that_comes_again_at_its_step_replaces_the_earlier_one(
+    records: Path, out: Path, writer: RunWriter
+) -> None:
+    with Following(records, out):
+        write(writer, event(1, scalar("loss", 1), scalar("auc", 1)))
+        eventually(lambda: steps(out) == [(1, 1)])
+        # At the same step, on another day.
+        write(writer, event(1, scalar("loss", 2), scalar("new", 1), at=START + DAY))
+        eventually(lambda: steps(out) == [(1, 2)])
+    assert rows(out) == loaded(records)
+    once(records, out)
+    write(writer, event(1, scalar("loss", 3)))
+    once(records, out)
+    assert rows(out) == loaded(records)
+
+
+def test_a_restart_removes_what_it_supersedes_from_all_days(records: Path, out: Path) -> None:
+    def segment(*numbers: int, after: float, value: float) -> None:
+        events = [
+            event(
+                step, scalar("loss", value), scalar("other", value), at=START + after + step * DAY
+            )
+            for step in numbers
+        ]
+        write_segment(records / "run", *events)
+
+    segment(1, 2, 3, 4, after=0, value=1)
+    write_segment(records / "run", event(4, scalar("loss", 7)), rank=1)
+    once(records, out)
+    assert len(parts(out)) == 5
+    segment(2, 3, after=10 * DAY, value=2)
+    once(records, out, options=ExportOptions())
+    assert rows(out) == loaded(records)
+    assert [row[1:4:2] for row in rows(out) if row[2] == "loss"] == [(0, 1), (0, 2), (0, 3), (1, 4)]
+    # Days without a value are gone.
+    assert sorted(path.name for path in (out / "run=run").glob("day=*")) == [
+        "day=2023-11-14",
+        "day=2023-11-15",
+        "day=2023-11-26",
+        "day=2023-11-27",
+    ]
+
+
+def test_a_restart_is_known_by_tags_that_are_not_exported(records: Path, out: Path) -> None:
+    both = (event(n, scalar("loss", n), scalar("a", n)) for n in (1, 2, 3))
+    write_segment(records / "run", *both)
+    once(records, out, options=ExportOptions(tags="^loss$"))
+    write_segment(records / "run", event(2, scalar("a", 9), at=START + 60))
+    once(records, out, options=ExportOptions(tags="^loss$"))
+    assert steps(out) == [(1, 1)]
+
+
+def test_a_part_stays_as_it_is_until_its_day_has_ended_or_has_many(
+    records: Path, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dataset, "_MOST_PARTS", 4)
+
+    def add(step: int, at: float = START, rank: int = 0) -> dict[Path, bytes]:
+        write_segment(records / "run", event(step, scalar("loss", step), at=at + step), rank=rank)
+        once(records, out)
+        assert rows(out) == loaded(records)
+        return {path: path.read_bytes() for path in out.glob("*/*/*")}
+
+    before: dict[Path, bytes] = {}
+    for step in range(1, 5):
+        after = add(step)
+        assert before.items() < after.items()
+        before = after
+    assert len(before) == 4
+    assert [path.name for path in add(5)] == ["part-00000.parquet"]
+    add(6)
+    assert len(add(7, START + DAY)) == 2
+    late = add(8, rank=1)  # of the day that has ended
+    assert sorted(path.parent.name for path in late) == ["day=2023-11-14", "day=2023-11-15"]
+
+
+def test_parts_have_bounded_rows(records: Path, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dataset, "_MOST_ROWS", 10)
+    monkeypatch.setattr(dataset, "_HELD_ROWS", 4)
+    monkeypatch.setattr(dataset, "_MOST_PARTS", 3)
+    for first in range(0, 50, 10):
+        events = (event(n, scalar("loss", n)) for n in range(first, first + 7))
+        write_segment(records / "run", *events)
+        once(records, out)
+    assert rows(out) == loaded(records)
+    assert all(len(pandas.read_parquet(path)) <= 10 for path in out.glob("*/*/*"))
+    write_segment(records / "run", event(15, scalar("loss", 0), at=START + 60))
+    once(records, out)
+    assert rows(out) == loaded(records)
+
+
+@pytest.mark.parametrize("name", ["a=b", "..%2F%", "ü n*[?", "7", "day=2026-01-01"])
+def test_names_of_runs_are_escaped_and_read_back(records: Path, out: Path, name: str) -> None:
+    write_segment(records / name / "x", event(1, scalar("loss", 1)))
+    once(records, out)
+    assert [row[0] for row in rows(out)] == [f"{name}/x"]
+    assert {path.parent.parent.parent for path in out.glob("*/*/*.parquet")} == {out}
+
+
+def test_two_writers_of_a_rank_are_two_runs(records: Path, out: Path) -> None:
+    for host, after, count in (("a", 0.0, 100), ("b", 0.5, 50)):
+        put(
+            records / "run",
+            *(event(n, scalar("loss", n), at=START + after + n / 4) for n in range(1, count)),
+            stamp=int(after),
+            host=host,
+        )
+    once(records, out)
+    assert rows(out) == loaded(records)
+    assert {row[0] for row in rows(out)} == {"run", "run/writer_2"}
+
+
+def test_other_options_or_another_training_make_a_run_again(records: Path, out: Path) -> None:
+    files = write_segment(records / "run", *(event(n, scalar("loss", n)) for n in (1, 2, 3)))
+    once(records, out)
+    once(records, out, options=ExportOptions(until=2))
+    assert steps(out) == [(1, 1), (2, 2)]
+    for file in files:
+        file.unlink()
+    write_segment(records / "run", event(1, scalar("loss", 9), at=START + 1000))
+    once(records, out, options=ExportOptions(until=2))
+    assert steps(out) == [(1, 9)]
+
+
+def test_files_that_make_room_stay_in_the_dataset(records: Path, out: Path) -> None:
+    first, _ = write_segment(records / "run", event(1, scalar("loss", 1)))
+    once(records, out)
+    first.unlink()
+    write_segment(records / "run", event(2, scalar("loss", 2)))
+    once(records, out)
+    assert steps(out) == [(1, 1), (2, 2)]
+
+
+class Killed(BaseException):
+    """Ends an export where a process may be killed."""
+
+
+@pytest.mark.parametrize("fatal", range(14))
+def test_an_export_that_is_killed_anywhere_is_completed(
+    records: Path, out: Path, monkeypatch: pytest.MonkeyPatch, fatal: int
+) -> None:
+    """Each step on the way to the disk is the last one once."""
+    write_segment(
+        records / "run", *(event(n, scalar("loss", n), at=START + n * DAY) for n in (1, 2))
+    )
+    once(records, out)
+    write_segment(
+        records / "run",
+        *(event(n, scalar("loss", -n), at=START + (n + 1) * DAY) for n in (2, 3)),
+    )
+    done = 0
+
+    def counted(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **names: Any) -> Any:
+            nonlocal done
+            done += 1
+            if done == fatal:
+                raise Killed
+            return function(*arguments, **names)
+
+        return call
+
+    with monkeypatch.context() as patch:
+        for name in ("rename", "replace", "unlink", "fsync"):
+            patch.setattr(os, name, counted(getattr(os, name)))
+        try:
+            once(records, out)
+        except Killed:
+            assert fatal
+    assert done <= 14
+    once(records, out)
+    assert rows(out) == loaded(records)
+    assert not list(out.rglob("*.new"))
+
+
+def test_a_follower_that_is_killed_goes_on_without_loss(records: Path, out: Path) -> None:
+    script = (
+        "import sys, threading\n"
+        "from rec_summary.tables.dataset import follow_dataset\n"
+        "follow_dataset(*sys.argv[1:], stop=threading.Event(), every=0.0, interval=0.001)\n"
+    )
+    opened = RunWriter(records / "run", 0)
+    step = 0
+    for target in (5, 10):
+        process = subprocess.Popen([sys.executable, "-c", script, str(records), str(out)])
+        try:
+            while len(steps(out)) < target:
+                step += 1
+                write(opened, event(step, scalar("loss", step), scalar("auc", step)))
+                assert process.poll() is None
+        finally:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+    opened.close()
+    once(records, out)
+    assert rows(out) == loaded(records)
+    assert len(steps(out)) == step
+
+
+def test_a_cursor_of_somebody_else_moves_nothing(records: Path, out: Path, tmp_path: Path) -> None:
+    write_segment(records / "run", event(1, scalar("loss", 1)))
+    once(records, out)
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    cursor = out / "run=run" / CURSOR_NAME
+    content = json.loads(cursor.read_text())
+    for move in (["", "../victim"], ["../../victim", "run=run/day=2023-11-14/part-00000.parquet"]):
+        content["moves"] = [move]
+        cursor.write_text(json.dumps(content))
+        once(records, out)
+        assert victim.read_text() == "mine"
+        assert rows(out) == loaded(records)
+
+
+def test_what_cannot_be_written_is_reported_and_tried_again(
+    records: Path, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "_RETRY_SECS", 0.05)
+    write_segment(records / "run", event(1, scalar("loss", 1)))
+    out.mkdir()
+    (out / "run=run").write_text("in the way")
+    reported = threading.Event()
+    with Following(records, out, reported=lambda _: reported.set()) as follower:
+        assert reported.wait(PATIENCE_SECS)
+        (out / "run=run").unlink()
+        eventually(lambda: steps(out) == [(1, 1)])
+    assert rows(out) == loaded(records)
+    assert follower.report.problem_count == 1
+    assert "can be written again" in follower.report.notes[-1]
+
+
+def test_mistakes_are_reported(records: Path, out: Path) -> None:
+    write_segment(records / "run", event(1, scalar("loss", 1)))
+    stop = threading.Event()
+    with pytest.raises(ArgumentError, match="max_points"):
+        follow_dataset(records, out, stop=stop, options=ExportOptions(max_points=10))
+    with pytest.raises(ArgumentError, match="the directory of the dataset"):
+        follow_dataset(records, records / "out", stop=stop)
+    with pytest.raises(DestinationError, match="a local directory"):
+        follow_dataset(records, "s3://bucket/out", stop=stop)
+    with Following(records, out):
+        eventually(lambda: steps(out) == [(1, 1)])
+        with pytest.raises(DestinationError, match="another export"):
+            once(records, out)
+
+
+def test_the_dataset_can_be_read_at_any_moment(records: Path, out: Path) -> None:
+    """Also while a restart takes values away; nothing is there twice."""
+    opened = RunWriter(records / "run", 0)
+    with Following(records, out):
+        for start in range(3):
+            for step in range(1, 20):
+                write(opened, event(step, scalar("loss", start), at=START + start * 100 + step))
+                found = [number for number, _ in steps(out)]
+                assert len(found) == len(set(found))
+        eventually(lambda: rows(out) == loaded(records))
+    opened.close()
