@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from . import links
-from .blocks import replaced
+from .blocks import blocks, replaced
 from .run import ROOT, Runner
 
 
@@ -43,6 +43,9 @@ def _run(pages: list[Path], *, update: bool) -> list[str]:
         runner = Runner(Path(folder))
         for path in pages:
             found, count, outputs = runner.page(path)
+            for block in blocks(path):
+                if block.lacks:
+                    _say(f"{path.relative_to(ROOT)}:{block.line}: not run without {block.lacks}")
             if count:
                 _say(f"{path.relative_to(ROOT)}: {count} blocks run, {len(found)} failed")
             if update and not found:

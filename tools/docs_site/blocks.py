@@ -3,6 +3,7 @@
 A `bash` or `python` block is run, unless a comment before it says otherwise:
 
     <!-- not run: REASON -->     it cannot be run here
+    <!-- needs: PACKAGE -->      it is run where this package is installed
     <!-- exits with 1 -->        that exit code is right
     <!-- for 5 seconds -->       it runs until it is stopped: Ctrl-C after this time
     <!-- given: NAME -->         given/NAME.py stands before this Python block
@@ -15,6 +16,7 @@ Several are put in one comment, with semicolons.
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,7 +26,7 @@ RUNNABLE = {"bash", "python"}
 _FENCE = re.compile(r"^```(\w*)\s*$")
 _COMMENT = re.compile(r"^<!-- (.*) -->$")
 _KINDS = re.compile(
-    r"(?P<key>not run|file|given|prepare): (?P<value>.+)"
+    r"(?P<key>not run|file|given|prepare|needs): (?P<value>.+)"
     r"|(?P<exits>exits with) (?P<code>\d+)"
     r"|(?P<during>for) (?P<seconds>\d+) seconds"
     r"|(?P<output>output)"
@@ -58,7 +60,14 @@ class Block:
     @property
     def runs(self) -> bool:
         """Whether it is code to run."""
-        return self.language in RUNNABLE and not self.marks.keys() & {"not run", "file"}
+        is_code = self.language in RUNNABLE and not self.marks.keys() & {"not run", "file"}
+        return is_code and not self.lacks
+
+    @property
+    def lacks(self) -> str:
+        """The package that it needs and that is not installed; empty if there is none."""
+        needed = self.marks.get("needs", "")
+        return needed if needed and importlib.util.find_spec(needed) is None else ""
 
 
 def blocks(path: Path) -> Iterator[Block]:

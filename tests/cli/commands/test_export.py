@@ -261,3 +261,31 @@ def test_following_ends_well_when_it_is_asked_to(
     assert run("export", three_runs, tmp_path / "logs").returncode == 0
     assert run("export", three_runs, tmp_path / "at once").returncode == 0
     assert shown(tmp_path / "logs") == shown(tmp_path / "at once")
+
+
+def test_a_dataset_is_followed_until_it_is_asked_to_end(three_runs: Path, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    options = ("--format", "parquet", "--follow", "--every", "0.01")
+    process = start("export", three_runs, tmp_path / "out", *options)
+    eventually(lambda: len(list((tmp_path / "out").rglob("*.parquet"))) == 3)
+    code, out, error = end(process, signal.SIGINT)
+    assert code == 0, error
+    assert "3 runs" in out
+    names = {path.parent.parent.name for path in (tmp_path / "out").rglob("*.parquet")}
+    assert names == {"run=run_0", "run=run_1", "run=run_2"}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--format", "csv", "--follow"), "--follow cannot be combined with --format csv"),
+        (("--every", "5"), "--every needs --format parquet --follow"),
+        (("--format", "parquet", "--follow", "--jobs", "2"), "--jobs cannot be combined"),
+    ],
+)
+def test_options_of_datasets_are_checked(
+    three_runs: Path, tmp_path: Path, options: tuple[str, ...], words: str
+) -> None:
+    done = run("export", three_runs, tmp_path / "out", *options)
+    assert done.returncode == 2
+    assert words in flat(done.stderr)
