@@ -7,6 +7,7 @@ Only click is loaded here. What a sub-command needs is imported when it runs, so
 from __future__ import annotations
 
 import atexit
+import gc
 import signal
 import sys
 from collections.abc import Sequence
@@ -40,6 +41,7 @@ Examples:
 
 INTERRUPTED: Final = 130  # 128 + SIGINT, as shells have it
 _TERMINATED: Final = 143
+_GARBAGE: Final = 20_000  # objects between two searches for cycles: thousands of runs have many
 EXIT_CODES: Final = {
     0: "done, even if damaged records were passed over (they are listed); or a command that "
     "runs until it is stopped was stopped",
@@ -62,6 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit code (see `EXIT_CODES`).
     """
     signal.signal(signal.SIGTERM, _terminate)
+    gc.set_threshold(_GARBAGE)
     # When Python exits, the work is done: Ctrl-C would only change the exit code.
     atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
     try:

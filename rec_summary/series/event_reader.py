@@ -7,6 +7,7 @@ import enum
 import math
 import zlib
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy as np
 from rec_summary._pb import lineage_pb2, summary_pb2
 from rec_summary.records.files import read_plain
 from rec_summary.records.format.bounds import MOST_PARTS, UNDECODABLE, has_too_many_parts
+from rec_summary.records.format.framing import footer_matches
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.reader import (
     BadLength,
@@ -22,7 +24,7 @@ from rec_summary.records.reading.reader import (
     RecordReader,
     TruncatedRecord,
 )
-from rec_summary.records.reading.runs import FileStatus, RecordFile
+from rec_summary.records.reading.runs import FileStatus, RecordFile, Run
 from rec_summary.series.batch import Batch, Record
 from rec_summary.series.blocks.block import Block, ScannedRecords
 from rec_summary.series.blocks.scan import scan, scan_files
@@ -36,6 +38,7 @@ _MESSAGES: Final[dict[Kind, type[summary_pb2.Event] | type[lineage_pb2.LineageEv
 _BLOCK_BYTES: Final = 1 << 21
 _WORTH_BYTES: Final = 1 << 12  # fewer bytes are read record by record as fast
 _SHORT_BYTES: Final = 1 << 16  # files of more bytes are scanned one by one as fast
+_SCANNED_FILES: Final = 256  # at a time; more are hardly faster
 _FEWEST_RECORDS: Final = 8  # fewer records are read one by one as fast
 
 
@@ -121,6 +124,7 @@ class EventReader:
             frames: Whether batches are to have the frames of an event file, see `Batch.frames`.
             steps_only: Whether batches of many records need no values, but steps and times only.
             scanned: What `scan_together` has of it; used if it has not changed. Without frames.
+                If `file` has it itself, the file is not opened.
         """
         self.offset = offset
         self._frames, self._steps_only = frames, steps_only
@@ -135,14 +139,17 @@ class EventReader:
         self._blind_until = 0  # no block begins before this
         self._reader: RecordReader | None = None
         self._failure: Damage | None = None  # of opening the file
+        known: ScannedFile | None = None if frames or offset else file.scanned
+        if known is not None and known.status == file.status:
+            self._scanned = known.records  # nothing is left to be read
+            return
         try:
-            self._reader = RecordReader(file.path, offset)
+            self._reader = RecordReader(self._path, offset)
             # Compared behind opening, since another file can take its place at any time.
             if scanned is not None and offset == 0 and scanned.status == file.status:
                 self._scanned = scanned.records
         except OSError as error:
-            text = f"the file cannot be opened: {error.strerror}"
-            self._failure = Damage(Flaw.UNREADABLE, offset, text, error)
+            self._failure = _unopened(offset, error)
 
     @property
     def size(self) -> int:
@@ -179,7 +186,7 @@ class EventReader:
                     if last - first >= _FEWEST_RECORDS:
                         yield self._take(scanned, first, last)
                         continue
-                item = self._next()
+                item = self._next() if self._reader else self._from_memory(scanned)
                 if item is None:
                     return
                 yield item
@@ -189,9 +196,9 @@ class EventReader:
 
     def _take(self, scanned: ScannedRecords, first: int, last: int) -> Block:
         """Returns scanned records, and goes on behind them."""
-        assert self._reader is not None  # it has been scanned
         block = Block(self._path, scanned, first, last)
-        self._reader.offset = block.end_offset
+        if self._reader is not None:
+            self._reader.offset = block.end_offset
         self._go_to(block.end_offset)
         self.unfinished = None
         self._wall_time = float(scanned.wall_times[last - 1])
@@ -199,13 +206,13 @@ class EventReader:
         return block
 
     def _scan(self) -> ScannedRecords | None:
+        scanned, self._scanned = self._scanned, None
+        if scanned is not None:
+            return scanned
         if self._reader is None or self.ended or self.offset < self._blind_until:
             return None
         if self._message is not summary_pb2.Event:
             return None
-        scanned, self._scanned = self._scanned, None
-        if scanned is not None:
-            return scanned
         try:
             buffer, at = self._reader.ahead(_BLOCK_BYTES)
         except OSError:  # reported with the next record
@@ -253,6 +260,22 @@ class EventReader:
             self.unfinished = "the file is empty (a writer may just have begun)"
         return None
 
+    def _from_memory(self, scanned: ScannedRecords | None) -> Record | Damage | None:
+        """Returns the next record of a file that is not open; opens it if the record is damaged."""
+        if scanned is None:
+            return None
+        row = int(np.searchsorted(scanned.bounds, self.offset))
+        frame, footer = scanned.frame(row)
+        if not footer_matches(frame, footer):
+            try:
+                self._reader = RecordReader(self._path, self.offset)
+            except OSError as error:
+                return _unopened(self.offset, error)
+            return self._next()
+        raw = RawRecord(self.offset, frame)
+        self._go_to(int(scanned.bounds[row + 1]))
+        return self._decode(raw)
+
     def _go_to(self, offset: int) -> None:
         self._report.bytes_read += offset - self.offset
         self.offset = offset
@@ -274,6 +297,11 @@ class EventReader:
         else:
             self._report.wall_times_replaced += 1
         return Record(self._path, offset, len(data), self._wall_time, event)
+
+
+def _unopened(offset: int, error: OSError) -> Damage:
+    text = f"the file cannot be opened: {error.strerror}"
+    return Damage(Flaw.UNREADABLE, offset, text, error)
 
 
 def scan_together(files: Iterable[RecordFile]) -> dict[str, ScannedFile]:
@@ -299,6 +327,29 @@ def scan_together(files: Iterable[RecordFile]) -> dict[str, ScannedFile]:
         for (path, status), records in zip(found, scan_files(buffers), strict=True)
         if records is not None
     }
+
+
+def scanned_ahead(runs: Iterable[Run]) -> Iterator[Run]:
+    """Yields runs whose short files have been scanned, those of several runs together."""
+    waiting: list[Run] = []
+    for run in runs:
+        waiting.append(run)
+        if sum(len(each.files) for each in waiting) >= _SCANNED_FILES:
+            yield from _scanned(waiting)
+            waiting = []
+    yield from _scanned(waiting)
+
+
+def _scanned(runs: list[Run]) -> Iterator[Run]:
+    files = (file for run in runs for file in run.files if file.name.kind is Kind.SUMMARY)
+    found = scan_together(files)
+    while runs:
+        run = runs.pop(0)  # so that only what is still to be read is held
+        files_of = tuple(
+            replace(file, scanned=found.pop(file.path)) if file.path in found else file
+            for file in run.files
+        )
+        yield replace(run, files=files_of)
 
 
 def record_at(file: RecordFile, offset: int) -> Record | None:

@@ -5,18 +5,21 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rec_summary.records.format.framing import frame
-from rec_summary.records.format.names import parse_name
-from rec_summary.records.reading.runs import RecordFile
+from rec_summary.records.format.names import Kind, parse_name
+from rec_summary.records.reading.runs import RecordFile, find_runs
+from rec_summary.series import event_reader
 from rec_summary.series.batch import Record
 from rec_summary.series.event_reader import (
     EventReader,
     ScannedFile,
     read_batches,
     scan_together,
+    scanned_ahead,
 )
 from rec_summary.series.report import Report
 from tests.support.record_dirs import (
@@ -27,6 +30,7 @@ from tests.support.record_dirs import (
     scalar,
     summary_name,
     write_payloads,
+    write_segment,
 )
 
 PAYLOADS = [event(step, scalar("loss", step)).SerializeToString() for step in range(3)]
@@ -208,3 +212,39 @@ def test_a_file_that_changes_after_it_was_scanned_is_read_as_it_is(tmp_path: Pat
     for file in files[:3]:
         assert _read(file, scanned.get(file.path)) == _read(file)
     assert scan_together(files[2:3]) == {}
+
+
+def test_files_that_were_scanned_ahead_read_the_same_and_are_not_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("one", "two"):
+        steps = (event(step, scalar("loss", step)) for step in range(1, 200))
+        write_segment(tmp_path / name, *steps)
+    write_segment(tmp_path / "short", event(1, scalar("loss", 1)))
+    runs = find_runs(tmp_path)
+    files = [file for run in runs for file in run.files if file.name.kind is Kind.SUMMARY]
+    ahead = list(scanned_ahead(runs))
+    assert ahead == runs
+    scanned = [file for run in ahead for file in run.files if file.name.kind is Kind.SUMMARY]
+    assert [file.scanned is not None for file in scanned] == [True, False, True]
+
+    def read(file: RecordFile) -> list[tuple[int, int]]:
+        found = []
+        for batch in read_batches(file, Report()):
+            found += [(each.offset, each.step) for each in batch.records()]
+        return found
+
+    before = [read(file) for file in files]
+    opened: list[str] = []
+    opening = event_reader.RecordReader
+    monkeypatch.setattr(
+        event_reader,
+        "RecordReader",
+        lambda path, offset: opened.append(path) or opening(path, offset),
+    )
+    assert [read(file) for file in scanned] == before
+    assert opened == [scanned[1].path]
+    # One that has grown meanwhile is read again.
+    with open(scanned[0].path, "ab") as file:
+        file.write(frame(event(999, scalar("loss", 1)).SerializeToString()))
+    assert [step for _, step in read(scanned[0])] == [*range(200), 999]

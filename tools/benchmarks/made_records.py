@@ -167,7 +167,8 @@ def write_fleet(folder: Path, runs: int, ranks: int, starts: int, steps: int) ->
 def _curve(which: int, first: int, last: int) -> bytes:
     """Returns the records of some steps: the loss, an AUC, and what a step took."""
     random = np.random.default_rng(which)
-    records = []
+    version = Event(wall_time=START, version="MindSpore.Event:1")
+    records = [frame(version.SerializeToString())]
     for step in range(first + 1, last + 1):
         numbers = (1 / step + which / 100, 0.5 + step / 1e3, random.random(), random.random())
         values = [

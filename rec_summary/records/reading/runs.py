@@ -8,7 +8,7 @@ import math
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from rec_summary.errors import SourceError, three_part, verbatim
 from rec_summary.records.format.names import Kind, RecordName, parse_name
@@ -46,11 +46,14 @@ class RecordFile:
         path: A path or a `Url`.
         name: The parts of its name.
         entry: What the list of a URL says of it; None for a local file.
+        scanned: What has been read of it together with other files, as a `ScannedFile`; None if
+            nothing has.
     """
 
     path: str
     name: RecordName
     entry: Entry | None = field(default=None, compare=False)
+    scanned: Any = field(default=None, compare=False, repr=False)
 
     @property
     def nbytes(self) -> int:

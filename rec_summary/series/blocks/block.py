@@ -71,6 +71,13 @@ class ScannedRecords:
         """The series of each group, by its number."""
         return dict(enumerate(self.series))
 
+    def frame(self, row: int) -> tuple[bytes, bytes]:
+        """Returns the payload of a record, and its checksum as it is in the file."""
+        shift = self.start - int(self.bounds[0])
+        begin, end = int(self.bounds[row]) + shift, int(self.bounds[row + 1]) + shift
+        footer = end - framing.FOOTER_BYTES
+        return self.buffer[begin + framing.HEADER_BYTES : footer], self.buffer[footer:end]
+
     def end(self, first: int) -> int:
         """Returns where the block that begins with record `first` ends: at `first` if none does."""
         if self.group[first] < 0:
@@ -178,12 +185,8 @@ class Block(Batch):
     def records(self) -> Iterator[Record]:
         """Yields the records one by one."""
         scanned = self._scanned
-        shift = scanned.start - int(scanned.bounds[0])
         for row in self._rows.tolist():
-            begin, end = int(scanned.bounds[row]), int(scanned.bounds[row + 1])
-            payload = scanned.buffer[
-                begin + shift + framing.HEADER_BYTES : end + shift - framing.FOOTER_BYTES
-            ]
+            begin, (payload, _) = int(scanned.bounds[row]), scanned.frame(row)
             wall_time = float(scanned.wall_times[row])
             record = Record(self.path, begin, len(payload), wall_time, Event.FromString(payload))
             if self._chosen is not None:

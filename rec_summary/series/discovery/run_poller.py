@@ -344,7 +344,8 @@ class RunPoller:
 
     def _lose(self, path: str, error: OSError) -> None:
         """Forgets a directory, and looks for it again: it need not be gone."""
-        if not isinstance(error, FileNotFoundError) and path not in self._left_out:
+        is_gone = isinstance(error, FileNotFoundError | NotADirectoryError)
+        if not is_gone and path not in self._left_out:
             self._left_out.add(path)
             logger.warning("rec_summary: %s is left out: %s", path, error.strerror or error)
         self._forget(path)

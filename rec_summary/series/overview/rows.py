@@ -17,6 +17,7 @@ from rec_summary.records.liveness import writer_is_alive
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.batch import SCALAR, Columns, Floats, by_tag, gathered
 from rec_summary.series.best_values import BestSeries
+from rec_summary.series.event_reader import scanned_ahead
 from rec_summary.series.lineage import (
     Lineage,
     Plain,
@@ -77,7 +78,7 @@ def rows(runs: Iterable[Run], report: Report, since: Moment = None) -> list[Row]
         since: Losses and metrics are of values from here on only, as in `ExportOptions`.
     """
     since = ExportOptions(since=since).since  # an age counts from one time for all runs
-    return [row for run in runs for row in rows_of(run, report, since)]
+    return [row for run in scanned_ahead(runs) for row in rows_of(run, report, since)]
 
 
 def rows_of(run: Run, report: Report, since: Moment = None) -> Iterator[Row]:
