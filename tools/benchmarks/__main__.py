@@ -34,6 +34,7 @@ _GROUPS = {
     },
     "training": {"training": "training:training"},
     "growth": {"growth": "growth:growth", "curves": "curves:curves"},
+    "fleet": {"fleet": "fleet:fleet"},
     "online": {"online": "online:online"},
     "soak": {"soak": "soak:soak"},
 }

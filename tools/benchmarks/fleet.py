@@ -1,0 +1,311 @@
+"""What commands cost on the runs of a team: thousands of runs, or hundreds of ranks."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from .child import idle_share, peak_memory
+from .contest import (
+    ROOT,
+    Contestant,
+    Found,
+    Settings,
+    alternate,
+    column,
+    measure,
+    temporary_directory,
+)
+from .made_records import write_fleet
+from .plots import Panel, draw
+from .readers import run
+from .results import Row, Target, speed
+
+_STEPS = 100
+_STARTS = 2  # of a run: two pairs of files for each rank
+_COMMANDS = {
+    "lineage": "lineage -q {} --format json",
+    "export": "export -q {} {work}/logs",
+}
+_LASTING = {
+    "view": "view -q --port {port} {}",
+    "watch": "watch -q {}",
+    "tail": "tail -q {}",
+}
+_ONE, _TWO = "one process", "two processes"
+_CLUSTERS = {"dask": "distributed", "ray": "ray"}
+_ALL_DONE_SECS = 600.0
+_STILL_SECS, _STILL = 2.0, 0.1  # a command has begun when it uses less of a core for so long
+_SHARE = "% of a core"
+_TARGETS = {
+    ("lineage", "seconds"): Target("ours", "<", 10),
+    ("lineage", "memory"): Target("ours", "<", 300),
+    ("watch", "idle"): Target("ours", "<", 5),
+}
+_IMAGE = ROOT / "docs" / "images" / "performance-growth-fleet.png"
+
+
+def fleet(settings: Settings) -> tuple[str, list[Row]]:
+    """Measures commands at several sizes, on several engines, and from a store."""
+    settings = settings.once()
+    sizes = [settings.size(each, each // 20) for each in (1_000, 3_000, 10_000)]
+    groups, ranks = settings.size(50, 3), settings.size(256, 16)
+    idle = settings.size(15, 2)
+    rows: list[Row] = []
+    with temporary_directory() as base:
+        found: Found = {}
+        for size in sizes:
+            settings.say(f"making records: {size:,} runs")
+            records = str(base / f"runs_{size}")
+            _measure("make", {"folder": records, "runs": size, "ranks": 1, "starts": _STARTS})
+            here = _commands(settings, records, idle)
+            found[str(size)] = [
+                {f"{name} {what}": each[what] for name, each in here.items() for what in each}
+            ]
+            rows += _rows(f"{size:,} runs", here, largest=size == sizes[-1])
+        panels = [
+            Panel(
+                f"{name} ({unit})", [column(found, str(size), f"{name} {what}") for size in sizes]
+            )
+            for name in ("lineage", "export")
+            for what, unit in (("cpu", "CPU s"), ("memory", "MB"))
+        ]
+        if not settings.quick:
+            draw(_IMAGE, "runs", sizes, panels)
+        settings.say(f"making records: {groups} runs of {ranks} ranks")
+        records = str(base / "ranks")
+        _measure("make", {"folder": records, "runs": groups, "ranks": ranks, "starts": 1})
+        rows += _rows(f"{groups} runs of {ranks} ranks", _commands(settings, records, idle))
+        rows += _engines(settings, str(base / f"runs_{sizes[1]}"), f"{sizes[1]:,} runs")
+        rows += _store(settings, base / f"runs_{sizes[0]}", sizes[0], idle)
+    setting = (
+        f"Trees of runs of {_STEPS} steps with four scalars, restarted once: four files a run; and "
+        "runs of many ranks, with two files a rank. Each measurement is made once, in a process of "
+        "its own, imports included; memory is the most that it had resident. `view` is measured "
+        "until its page and a list of runs were answered, `watch` and `tail` until they use less "
+        f"than a tenth of a core; then what they use of one, for {idle} s in which nothing is "
+        "written. Clusters have two workers of one thread, which have started before; of two "
+        "workers the time is that of the clock. The store is moto's S3 server on this machine, "
+        "whose own time is part of it."
+    )
+    return setting, rows
+
+
+def _commands(settings: Settings, records: str, idle: float) -> dict[str, dict[str, float]]:
+    """Measures each command once on some records."""
+    found = {}
+    for name, words in _COMMANDS.items():
+        settings.say(f"{name} of {Path(records).name}")
+        found[name] = _measure_in(settings, "readers:run", {"command": _words(words, records)})
+    for name, words in _LASTING.items():
+        settings.say(f"{name} of {Path(records).name}")
+        arguments = {"command": _words(words, records), "idle": idle}
+        found[name] = _measure_in(settings, "fleet:last", arguments)
+    return found
+
+
+def _rows(what: str, found: dict[str, dict[str, float]], *, largest: bool = False) -> list[Row]:
+    rows = []
+    for name, each in found.items():
+        begun = {"view": ", first page", "watch": ", begun", "tail": ", begun"}.get(name, "")
+        judged = _TARGETS if largest else {}
+        for key, part, unit in (
+            ("seconds", begun, "s"),
+            ("cpu", f"{begun}, CPU", "s"),
+            ("memory", f"{begun}, memory", "MB"),
+        ):
+            row = f"{what}: {name}{part}"
+            rows.append(Row(row, unit, [each[key]], target=judged.get((name, key))))
+        if "idle" in each:
+            target = judged.get((name, "idle"))
+            rows.append(Row(f"{what}: {name}, idle", _SHARE, [100 * each["idle"]], target=target))
+    return rows
+
+
+def _engines(settings: Settings, records: str, what: str) -> list[Row]:
+    """Measures export and lineage in one process, in two, and on clusters of two workers."""
+    rows = []
+    for name, words in _COMMANDS.items():
+        ways = {
+            _ONE: Contestant(
+                _ONE, "readers:run", {"command": _words(f"{words} --engine sequential", records)}
+            ),
+            _TWO: Contestant(
+                _TWO, "readers:run", {"command": _words(f"{words} --jobs 2", records)}
+            ),
+        }
+        for engine, package in _CLUSTERS.items():
+            if importlib.util.find_spec(package) is None:
+                settings.say(f"{engine} is left out: {package} is not installed")
+                continue
+            arguments = {"engine": engine, "command": _words(words, records)}
+            ways[engine] = Contestant(engine, "fleet:on_cluster", arguments)
+        found = alternate(list(ways.values()), settings)
+        one = column(found, _ONE)
+        for way in list(ways)[1:]:
+            called = way if way == _TWO else f"two workers of {way.capitalize()}"
+            bound = 1.6 if name == "export" and way == _TWO else None
+            rows.append(speed(f"{what}: {name}, {called}", column(found, way), one, _ONE, bound))
+    return rows
+
+
+def _store(settings: Settings, records: Path, runs: int, idle: float) -> list[Row]:
+    """Measures commands on records in a store, and what they ask of it."""
+    if any(importlib.util.find_spec(name) is None for name in ("moto", "s3fs")):
+        settings.say("the store is left out: moto or s3fs is not installed")
+        return []
+    rows = []
+    for name, words in {**_COMMANDS, "watch": _LASTING["watch"]}.items():
+        settings.say(f"{name} from a store")
+        arguments = {"records": str(records), "words": words, "idle": idle}
+        found = _measure_in(settings, "fleet:from_store", arguments)
+        what = f"{runs:,} runs in a store: {name}"
+        rows.append(Row(what, "s", [found["seconds"]]))
+        rows.append(Row(f"{what}, CPU", "s", [found["cpu"]]))
+        rows.append(Row(f"{what}, memory", "MB", [found["memory"]]))
+        rows.append(Row(f"{what}, requests", "", [found["requests"]]))
+        if "idle" in found:
+            rows.append(Row(f"{what}, idle", _SHARE, [100 * found["idle"]]))
+    return rows
+
+
+def make(work: str, folder: str, runs: int, ranks: int, starts: int) -> dict[str, float]:
+    """Writes the records."""
+    return {"bytes": write_fleet(Path(folder), runs, ranks, starts, _STEPS)}
+
+
+def last(work: str, command: list[str], idle: float) -> dict[str, float]:
+    """Starts a command that lasts; waits until it has begun, and then until some time is over."""
+    port = _free_port()
+    words = [word.replace("{port}", str(port)) for word in command]
+    began = time.monotonic()
+    process = subprocess.Popen(
+        [sys.executable, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        known = psutil.Process(process.pid)
+        shows_pages = "view" in words
+        if shows_pages:
+            _first_page(process, port)
+        while not shows_pages and idle_share(known, _STILL_SECS) > _STILL:
+            if time.monotonic() - began > _ALL_DONE_SECS:
+                raise RuntimeError(f"{words} does not come to rest")
+        seconds = time.monotonic() - began - (0 if shows_pages else _STILL_SECS)
+        used = sum(known.cpu_times()[:2])
+        found = {"seconds": seconds, "cpu": used, "memory": peak_memory(process.pid)}
+        return found if shows_pages else {**found, "idle": idle_share(known, idle)}
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait()
+
+
+def on_cluster(work: str, engine: str, command: list[str]) -> dict[str, float]:
+    """Runs a command on two workers that have started before."""
+    with _cluster(engine) as address:
+        return run(work, [*command, "--engine", address])
+
+
+@contextlib.contextmanager
+def _cluster(engine: str) -> Iterator[str]:
+    """Starts two workers; gives the name of the engine."""
+    if engine == "dask":
+        import distributed
+
+        with distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address=None
+        ) as cluster:
+            yield cluster.scheduler_address.replace("tcp://", "dask://")
+        return
+    import ray
+
+    context = ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    os.environ["RAY_ADDRESS"] = context.address_info["gcs_address"]
+    try:
+        yield "ray"
+    finally:
+        ray.shutdown()
+
+
+def from_store(work: str, records: str, words: str, idle: float) -> dict[str, float]:
+    """Puts records into a store, and runs a command on them there."""
+    port = _free_port()
+    log = Path(work, "requests")
+    with log.open("w") as file:
+        server = subprocess.Popen(
+            [sys.executable, "-m", "moto.server", "-p", str(port)], stdout=file, stderr=file
+        )
+    try:
+        os.environ.update(
+            AWS_ENDPOINT_URL=f"http://127.0.0.1:{port}",
+            AWS_ACCESS_KEY_ID="AKIA0123456789ABCDEF",
+            AWS_SECRET_ACCESS_KEY="of-a-server-on-this-machine",
+            AWS_DEFAULT_REGION="us-east-1",
+        )
+        _answer(server, f"http://127.0.0.1:{port}/")
+        import s3fs
+
+        store = s3fs.S3FileSystem()
+        store.mkdir("fleet")
+        store.put(records, "fleet/records", recursive=True)
+        before = log.read_text().count("HTTP/1.1")
+        command = _words(words, "s3://fleet/records")
+        found = last(work, command, idle) if words in _LASTING.values() else run(work, command)
+        return {**found, "requests": log.read_text().count("HTTP/1.1") - before}
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def _first_page(process: subprocess.Popen[bytes], port: int) -> None:
+    """Waits until TensorBoard answers its page, and the names of runs."""
+    address = f"http://127.0.0.1:{port}/"
+    _answer(process, address)
+    while len(_answer(process, f"{address}data/runs")) <= len(b"[]"):
+        time.sleep(0.05)
+
+
+def _answer(process: subprocess.Popen[bytes], address: str) -> bytes:
+    deadline = time.monotonic() + _ALL_DONE_SECS
+    while True:
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise RuntimeError(f"no answer from {address}")
+        try:
+            with urllib.request.urlopen(address, timeout=_ALL_DONE_SECS) as answer:
+                body: bytes = answer.read()
+                return body
+        except OSError:
+            time.sleep(0.05)
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port
+
+
+def _words(words: str, records: str) -> list[str]:
+    command = ["-m", "rec_summary.cli", *words.split()]
+    return [records if word == "{}" else word for word in command]
+
+
+def _measure(function: str, arguments: dict[str, Any]) -> dict[str, float]:
+    return measure(Contestant(function, f"fleet:{function}", arguments))
+
+
+def _measure_in(settings: Settings, function: str, arguments: dict[str, Any]) -> dict[str, float]:
+    found = measure(Contestant(function, function, arguments))
+    settings.disturbance.append(found["others"])
+    return found
