@@ -38,6 +38,12 @@ group_by: Final = click.option(
     help="Put runs together that differ in nothing but the hyper-parameter NAME, such as seed; "
     "several names with commas. group: those with the same entry `group` of the lineage.",
 )
+x: Final = option(
+    "--x",
+    type=click.Choice(("step", "samples")),
+    default="step",
+    help="Show series over steps, or over the examples that were seen in training.",
+)
 wide: Final = click.option(
     "--wide", is_flag=True, help="Show all columns at full width, however wide the terminal is."
 )

@@ -24,6 +24,7 @@ from rec_summary.series.batch import SCALAR
 from rec_summary.series.best_values import best_place
 from rec_summary.series.comparison.curves import Curve, aligned
 from rec_summary.series.comparison.groups import band
+from rec_summary.series.comparison.samples import AXES, SAMPLES, STEP, totals_of
 from rec_summary.series.options import ArgumentError, Selection, tags_named
 from rec_summary.series.report import Report
 from rec_summary.series.sampling import RunSampler
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FORMATS: Final = ("png", "svg", "pdf")
-X: Final = ("step", "time", "relative")
+X: Final = (*AXES, "time", "relative")
+_X_LABELS: Final = {SAMPLES: "examples seen", "time": "time (UTC)", "relative": "hours"}
 LOG: Final = ("none", "x", "y", "both")
 MOST_PANELS: Final = 16
 _PANELS: Final = 6  # of a picture for which no tags were chosen
@@ -75,8 +77,8 @@ class PlotOptions:
     """How a picture looks.
 
     Attributes:
-        x: The horizontal axis: `step`, `time` (UTC), or `relative` (hours since the
-            first value of a line).
+        x: The horizontal axis: `step`, `samples` (examples seen in training), `time` (UTC), or
+            `relative` (hours since the first value of a line).
         smooth: The weight of earlier values, from 0 (no smoothing) to below 1; the exponential
             moving average of TensorBoard. The values themselves are drawn pale behind.
         log: Which axes are logarithmic.
@@ -125,6 +127,7 @@ class Line:
         step: The steps, ascending.
         wall_time: Seconds since the epoch.
         value: The values, which may be NaN or infinite.
+        samples: The examples that were seen at the steps; None if they were not asked for.
         recorded: The name of the recorded run.
         group: The group that it is drawn with; None if it is drawn alone.
     """
@@ -134,11 +137,14 @@ class Line:
     step: npt.NDArray[np.int64]
     wall_time: Array
     value: Array
+    samples: npt.NDArray[np.int64] | None = None
     recorded: str = ""
     group: str | None = None
 
 
-def read_lines(runs: Sequence[Run], selection: Selection, report: Report) -> list[Line]:
+def read_lines(
+    runs: Sequence[Run], selection: Selection, report: Report, x: str = STEP
+) -> list[Line]:
     """Reads scalars; of a value that was recorded several times for a step, the last counts.
 
     Long series are downsampled while they are read. After a restart, earlier values of the steps
@@ -148,9 +154,14 @@ def read_lines(runs: Sequence[Run], selection: Selection, report: Report) -> lis
         runs: The runs.
         selection: Which tags and steps.
         report: Counts what is read, and takes problems.
+        x: The horizontal axis, one of `X`.
+
+    Raises:
+        ArgumentError: The axis is `samples`, and a run does not state its batch size.
     """
     lines = []
     for run in runs:
+        totals = totals_of(run, report) if x == SAMPLES else None
         samplers: dict[str, RunSampler] = {}
         for writer, batch in finished(run, (SCALAR,), selection, report):
             name = writer.name(run.name)
@@ -160,7 +171,8 @@ def read_lines(runs: Sequence[Run], selection: Selection, report: Report) -> lis
             for tag, points in sampler.scalars():
                 last = np.diff(points["step"], append=np.iinfo(np.int64).max) != 0
                 step, wall_time, value = (points[last][n] for n in ("step", "wall_time", "value"))
-                lines.append(Line(name, tag, step, wall_time, value, valid(run.name)))
+                samples = totals.at(step) if totals is not None else None
+                lines.append(Line(name, tag, step, wall_time, value, samples, valid(run.name)))
     return lines
 
 
@@ -417,8 +429,8 @@ def _best(curves: Sequence[_Curve]) -> _Curve | None:
 
 
 def _x(line: Line, kind: str) -> Any:
-    if kind == "step":
-        return line.step
+    if kind in AXES:
+        return line.step if kind == STEP else line.samples
     if kind == "relative":
         return (line.wall_time - line.wall_time[0]) / 3600
     # A damaged record may have a time beyond the calendar. It is drawn near the end of the
@@ -433,10 +445,10 @@ def _label(axis: Axes, tag: str, options: PlotOptions) -> None:
     width = options.width * 72 * len(place.colspan) / place.get_gridspec().ncols
     size = min(_TITLE_POINTS, 0.9 * width / (_LETTER * max(len(title), 1)))
     axis.set_title(title, fontsize=size).set_parse_math(False)
-    axis.set_xlabel({"step": "step", "time": "time (UTC)", "relative": "hours"}[options.x])
+    axis.set_xlabel(_X_LABELS.get(options.x, options.x))
     axis.grid(alpha=0.3)
     if options.log in ("x", "both") and options.x != "time":
-        axis.set_xscale("symlog" if options.x == "step" else "log")
+        axis.set_xscale("symlog" if options.x in AXES else "log")
     if options.log in ("y", "both"):
         axis.set_yscale("log")
     if options.x == "time":

@@ -73,9 +73,14 @@ class Pages:
         return [] if answer is None else [step for _, step, _ in answer]
 
 
-def record_pages(source: Path) -> tuple[RunIndex, Pages]:
-    """Returns an index of records that was polled once, and the pages that show it."""
-    index = RunIndex(str(source))
+def record_pages(source: Path, **options: Any) -> tuple[RunIndex, Pages]:
+    """Returns an index of records that was polled once, and the pages that show it.
+
+    Args:
+        source: A tree of records.
+        options: Options of `RunIndex`.
+    """
+    index = RunIndex(str(source), **options)
     index.poll()
     loader = RecordsLoader()
     loader.index = index

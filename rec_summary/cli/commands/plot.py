@@ -39,9 +39,10 @@ _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)x(\d+(?:\.\d+)?)")
 @options.group_by
 @options.option(
     "--x",
-    type=click.Choice(("step", "time", "relative")),
+    type=click.Choice(("step", "samples", "time", "relative")),
     default="step",
-    help="Draw over steps, the time of day, or hours since the first value.",
+    help="Draw over steps, examples seen in training, the time of day, or hours since the first "
+    "value.",
 )
 @options.option(
     "--smooth",
@@ -100,7 +101,7 @@ def plot(
     check_tags(chosen, tags)
     with reading_progress(sum(run.nbytes for run in chosen), quiet=quiet) as begin:
         report = begin(source)
-        lines = read_lines(chosen, selection, report)
+        lines = read_lines(chosen, selection, report, look.x)
         if group_by is not None:
             lines = in_groups(lines, grouped(parameters_of(chosen, report), group_by))
     lines = important(lines) if tags is None else sorted(lines, key=lambda line: line.tag)

@@ -63,6 +63,8 @@ _command = functools.partial(
     help="The port to listen at. [default: a free one from 6006 on]",
 )
 @options.runs
+@options.group_by
+@options.x
 @click.option("--open", "opens", is_flag=True, help="Open the page in a browser.")
 def view(
     source: str,
@@ -71,6 +73,8 @@ def view(
     host: str,
     port: int | None,
     runs: str | None,
+    group_by: str | None,
+    x: str,
     opens: bool,
     quiet: bool,
 ) -> None:
@@ -82,6 +86,9 @@ def view(
     The address pins the loss, the AUC, the calibration and an evaluation to the top of the page,
     as far as there are records of them already.
 
+    The mean of a group of runs, its least and its greatest value are runs `group/NAME/mean`, `min`
+    and `max`: of the runs with the same entry `group` of the lineage, or as --group-by says.
+
     TensorBoard has no password. By default only programs on this machine can reach it; with
     another --host, everybody who can reach that address can see the records.
     """
@@ -90,7 +97,7 @@ def view(
     from rec_summary.tensorboard.provider.board import Board, exposed
     from rec_summary.tensorboard.provider.run_index import RunIndex
 
-    index = RunIndex(source, runs)
+    index = RunIndex(source, runs, group_by=group_by, x=x)
     found = matching_runs(awaited_runs(source, quiet=quiet, find=index.find), runs)
     pinned = pinned_tags(recorded_tags(found))
     count = sum(len(run.ranks) for run in found)
@@ -116,7 +123,11 @@ def view(
     help="The port to listen at. [default: a free one]",
 )
 @options.runs
-def serve(source: str, port: int, runs: str | None, quiet: bool) -> None:
+@options.group_by
+@options.x
+def serve(
+    source: str, port: int, runs: str | None, group_by: str | None, x: str, quiet: bool
+) -> None:
     """Serve records to a TensorBoard, by its own protocol.
 
     SRC is a record directory or a tree of them, or a URL; it may still be empty. Start TensorBoard
@@ -128,7 +139,7 @@ def serve(source: str, port: int, runs: str | None, quiet: bool) -> None:
     from rec_summary.tensorboard.provider.grpc_server import GrpcServer
     from rec_summary.tensorboard.provider.run_index import RunIndex
 
-    index = RunIndex(source, runs)
+    index = RunIndex(source, runs, group_by=group_by, x=x)
     awaited_runs(source, quiet=quiet, find=index.find)
     server = GrpcServer(CombinedDataProvider(RecordDataProvider(index)), port)
     with _served(index, server):

@@ -16,6 +16,7 @@ from tensorboard.compat.proto import summary_pb2
 from tensorboard.data import provider
 from tensorboard.util.tensor_util import make_ndarray
 
+from rec_summary.tensorboard.provider.group_run import MeanSeries
 from rec_summary.tensorboard.provider.run_index import RunIndex, location
 from rec_summary.tensorboard.provider.served_run import ServedRun
 from rec_summary.tensorboard.provider.served_series import (
@@ -99,7 +100,7 @@ class RecordDataProvider(provider.DataProvider):  # type: ignore[misc]
             plugin_name,
             summary_pb2.DATA_CLASS_SCALAR,
             run_tag_filter,
-            lambda run, tag, series: provider.ScalarTimeSeries(**_facts(tag, series)),
+            lambda run, tag, series: provider.ScalarTimeSeries(**_facts(run, tag, series)),
         )
 
     def read_scalars(
@@ -121,7 +122,7 @@ class RecordDataProvider(provider.DataProvider):  # type: ignore[misc]
             plugin_name,
             summary_pb2.DATA_CLASS_SCALAR,
             run_tag_filter,
-            lambda run, tag, series: _scalars(series, _most(downsample), size),
+            lambda run, tag, series: _scalars(run, series, _most(downsample), size),
         )
 
     def read_last_scalars(
@@ -133,7 +134,7 @@ class RecordDataProvider(provider.DataProvider):  # type: ignore[misc]
             plugin_name,
             summary_pb2.DATA_CLASS_SCALAR,
             run_tag_filter,
-            lambda run, tag, series: _scalars(series, 1, size)[-1],
+            lambda run, tag, series: _scalars(run, series, 1, size)[-1],
         )
 
     def list_tensors(
@@ -144,7 +145,7 @@ class RecordDataProvider(provider.DataProvider):  # type: ignore[misc]
             plugin_name,
             summary_pb2.DATA_CLASS_TENSOR,
             run_tag_filter,
-            lambda run, tag, series: provider.TensorTimeSeries(**_facts(tag, series)),
+            lambda run, tag, series: provider.TensorTimeSeries(**_facts(run, tag, series)),
         )
 
     def read_tensors(
@@ -179,7 +180,7 @@ class RecordDataProvider(provider.DataProvider):  # type: ignore[misc]
             summary_pb2.DATA_CLASS_BLOB_SEQUENCE,
             run_tag_filter,
             lambda run, tag, series: provider.BlobSequenceTimeSeries(
-                max_length=_blobs(plugin_name), **_facts(tag, series)
+                max_length=_blobs(plugin_name), **_facts(run, tag, series)
             ),
         )
 
@@ -240,10 +241,10 @@ class RecordDataProvider(provider.DataProvider):  # type: ignore[misc]
         return found
 
 
-def _facts(tag: str, series: Series) -> dict[str, Any]:
+def _facts(run: ServedRun, tag: str, series: Series) -> dict[str, Any]:
     step, wall_time = series.last() or (0, 0.0)
     return {
-        "max_step": step,
+        "max_step": int(run.shown(step)),
         "max_wall_time": wall_time,
         "plugin_content": series.plugin.metadata.plugin_data.content,
         "description": series.plugin.metadata.summary_description,
@@ -274,11 +275,12 @@ class _Size:
             )
 
 
-def _scalars(series: Series, most: int, size: _Size) -> ScalarPoints:
-    assert isinstance(series, ScalarSeries)  # by its data class
+def _scalars(run: ServedRun, series: Any, most: int, size: _Size) -> ScalarPoints:
+    assert isinstance(series, ScalarSeries | MeanSeries)  # by its data class
     points = series.points(most)
     size.add(len(points) * _POINT_BYTES)
-    return ScalarPoints(*(points[name].tolist() for name in ("step", "wall_time", "value")))
+    columns = (run.shown(points["step"]), points["wall_time"], points["value"])
+    return ScalarPoints(*(column.tolist() for column in columns))
 
 
 def _places(series: Series, most: int) -> list[Reference]:
@@ -290,14 +292,15 @@ def _tensors(run: ServedRun, series: Series, places: list[Reference], size: _Siz
     if isinstance(series, FixedSeries):
         size.add(series.value.tensor.ByteSize())
         array = make_ndarray(series.value.tensor)
-        yield provider.TensorDatum(series.step, series.wall_time, array)
+        yield provider.TensorDatum(int(run.shown(series.step)), series.wall_time, array)
         return
     assert isinstance(series, StoredSeries)  # by its data class
     for place in places:
         tensor = run.tensor(series, place)
         if tensor is not None:
             size.add(tensor.ByteSize())
-            yield provider.TensorDatum(place.step, place.wall_time, make_ndarray(tensor))
+            step = int(run.shown(place.step))
+            yield provider.TensorDatum(step, place.wall_time, make_ndarray(tensor))
 
 
 def _keys(
@@ -310,7 +313,7 @@ def _keys(
         ]
         size.add(sum(map(len, keys)))
         references = tuple(map(provider.BlobReference, keys))
-        yield provider.BlobSequenceDatum(place.step, place.wall_time, references)
+        yield provider.BlobSequenceDatum(int(run.shown(place.step)), place.wall_time, references)
 
 
 def _blobs(plugin_name: str) -> int:

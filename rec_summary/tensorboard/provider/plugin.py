@@ -36,6 +36,19 @@ class RecordsLoader(base_plugin.TBLoader):  # type: ignore[misc]
                 help="Whether MindSpore records below --logdir are shown, beside event files: "
                 "auto (default) if there are any at the start, on in any case, off never.",
             )
+            group.add_argument(
+                "--rec_summary_x",
+                choices=("step", "samples"),
+                default="step",
+                help="Show records over steps (default), or over the examples seen in training.",
+            )
+            group.add_argument(
+                "--rec_summary_group_by",
+                metavar="NAME",
+                default="group",
+                help="Show the mean of runs that differ in nothing but the hyper-parameter NAME, "
+                "such as seed; group (default): of those with the same entry `group`.",
+            )
 
     def fix_flags(self, flags: Any) -> None:
         """Starts to serve the records, if there are any."""

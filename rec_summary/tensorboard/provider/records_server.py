@@ -55,7 +55,11 @@ def serve_records(flags: Any) -> Any:
     from rec_summary.tensorboard.provider.grpc_server import GrpcServer
     from rec_summary.tensorboard.provider.run_index import RunIndex, location
 
-    index = RunIndex(logdir)
+    index = RunIndex(
+        logdir,
+        group_by=getattr(flags, "rec_summary_group_by", None),
+        x=getattr(flags, "rec_summary_x", "step"),
+    )
     combined = CombinedDataProvider(RecordDataProvider(index))
     server = GrpcServer(combined)
     _SERVERS.append(server.__enter__())

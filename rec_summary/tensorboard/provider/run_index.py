@@ -19,17 +19,21 @@ from rec_summary.records.reading.repair import Budget, find_record
 from rec_summary.records.reading.runs import RecordFile, Run
 from rec_summary.records.remote import Url, to_place
 from rec_summary.scrubbing import scrubbed
+from rec_summary.series.batch import Record
+from rec_summary.series.comparison.groups import GROUP, grouped
+from rec_summary.series.comparison.samples import SAMPLES, STEP, check_axis, unknown_samples
 from rec_summary.series.discovery.run_poller import RunPoller
 from rec_summary.series.event_reader import ScannedFile, scan_together
 from rec_summary.series.exports.reading import compacted, continues
-from rec_summary.series.lineage import Lineage
+from rec_summary.series.lineage import Lineage, hyper_parameters
 from rec_summary.series.new_records import FilePlace, NewRecords
-from rec_summary.series.options import matching_runs
+from rec_summary.series.options import ArgumentError, matching_runs
 from rec_summary.series.report import Report
 from rec_summary.series.text import printable, reason, valid
 from rec_summary.tensorboard.dashboards.hparams import RUNNING, end_point, ended_status, start_point
 from rec_summary.tensorboard.dashboards.text import lineage_point
 from rec_summary.tensorboard.outputs import Names, TargetNames, is_parallel
+from rec_summary.tensorboard.provider.group_run import STATISTICS, GroupRun
 from rec_summary.tensorboard.provider.served_outputs import ServedRuns
 from rec_summary.tensorboard.provider.served_run import ServedRun
 from rec_summary.tensorboard.run_reader import RunReader, nothing_read
@@ -51,6 +55,8 @@ _NEWEST_BYTES: Final = 1 << 24  # of them, at most, at their end
 _NEWEST: Final = 8  # files whose time of modification is that of their run
 _KIND: Final = "lineage"
 _EVENT_FILE: Final = "tfevents"  # in its name, as TensorBoard has it
+_TRAIN: Final = "train_lineage"
+_GROUPS: Final = "group"  # the names of the TensorBoard runs of groups begin so
 _LAST_HPARAMS_STEP: Final = 2**31 - 1  # `MetricValue.training_step` of its API is an int32
 
 
@@ -69,8 +75,10 @@ class _Loader(RunReader):
         scanned: Mapping[str, ScannedFile],
         *,
         several: bool,
+        x: str = STEP,
     ) -> None:
-        self.outputs = ServedRuns(run, names, TargetNames(several, {}), report)
+        self.outputs = ServedRuns(run, names, TargetNames(several, {}), report, x)
+        self._x = x
         records = NewRecords(report, scanned=scanned)
         super().__init__(run, self.outputs, report, records, nothing_read(), {})
 
@@ -114,11 +122,21 @@ class _Loader(RunReader):
             home = self.outputs.session() if is_first else self.outputs.writer(rank)
             home.show(self._state.reached, lineage.last_time, _KIND, lineage_point(lineage))
         trained = [each for each in lineages.values() if each.describes_training]
-        if trained and abs(self._state.furthest) <= _LAST_HPARAMS_STEP:
+        if trained:
+            self.outputs.parameters = hyper_parameters(trained[0])
+        furthest = self._state.furthest
+        if self._x == SAMPLES:
+            furthest = int(self.outputs.totals.at(furthest))
+        if trained and abs(furthest) <= _LAST_HPARAMS_STEP:
             # With a step beyond, the page of hyper-parameters fails for all runs.
             self._show_session(trained[0])
         self.outputs.settle()
         return True
+
+    def _take_lineage(self, rank: int, record: Record) -> None:
+        super()._take_lineage(rank, record)
+        if record.kind == _TRAIN and rank == self._run.ranks[0]:
+            self.outputs.totals.take(record.event.train_lineage)
 
     def _show_session(self, lineage: Lineage) -> None:
         session, began = self.outputs.session(), self._state.began
@@ -166,14 +184,33 @@ class RunIndex:
             is not known.
     """
 
-    def __init__(self, source: str, pattern: str | None = None) -> None:
+    def __init__(
+        self,
+        source: str,
+        pattern: str | None = None,
+        *,
+        group_by: str | None = None,
+        x: str = STEP,
+    ) -> None:
         """Prepares; nothing is read before `poll` or `start`.
 
         Args:
             source: A record directory or a tree of them, a path or a URL; it need not exist yet.
             pattern: A pattern as of `fnmatch`: only runs whose names match.
+            group_by: What runs are grouped by, as of `comparison.groups.grouped`; by default their
+                entry `group`. A group of several runs is shown as runs `group/<name>/mean`, `min`
+                and `max`.
+            x: What series are shown over, one of `AXES`.
+
+        Raises:
+            ArgumentError: `x` is none of these.
         """
+        check_axis(x)
         self.source = source
+        self._group_by = group_by or GROUP
+        self._x = x
+        self._groups: list[GroupRun] = []
+        self._has_changed = False  # since runs were grouped
         self.report = Report()
         self._pattern = pattern
         self.event_files = threading.Event()
@@ -215,12 +252,14 @@ class RunIndex:
         Args:
             names: Only runs with these names; None means all.
         """
-        return [
+        found = [
             run
             for each in list(self._shown.values())  # another thread adds to them
+            if self._x == STEP or each.totals.known
             for name, run in tuple(each.served.items())
             if (names is None or name in names) and run.started is not None
         ]
+        return found + [each for each in self._groups if names is None or each.name in names]
 
     def recorded(self) -> list[ServedRuns]:
         """Returns the recorded runs, each with its TensorBoard runs."""
@@ -256,6 +295,7 @@ class RunIndex:
             loader = self._loaders.pop(path, None)
             self._release(loader.outputs if loader is not None else None)
             self._release(self._shown.pop(path, None))
+            self._has_changed = True
             self._names.release([self._runs.pop(path)])
         # First of all, so that no sub-run gets the name of a run.
         for run in changed:
@@ -275,6 +315,12 @@ class RunIndex:
 
     def _read(self, until: float) -> None:
         """Reads what waits, in portions, until a time of the monotonic clock."""
+        self._read_portions(until)
+        if self._has_changed:
+            self._has_changed = False
+            self._group()
+
+    def _read_portions(self, until: float) -> None:
         while self._waiting:
             waiting = sorted(self._waiting.values(), key=lambda each: -each.changed)
             # Of a large run that is written to, something is read each time.
@@ -287,9 +333,29 @@ class RunIndex:
                     self._scan_ahead(others[number - 1 :][:_SCANNED_RUNS])
                 if self._update(each.run, min(now + _PORTION_SECS, until)):
                     del self._waiting[each.run.path]
+                    self._has_changed = True
                     if time.time() - each.changed > _RESTING_SECS and each.run.nbytes < _SMALL:
                         self._rest(each.run.path)
                 each.portions += 1
+
+    def _group(self) -> None:
+        """Makes the TensorBoard runs of groups again."""
+        names = [name.strip() for name in self._group_by.split(",")]
+        shown = {
+            each.run.name: each
+            for each in list(self._shown.values())
+            if not each.parameters.keys().isdisjoint(names)
+        }
+        self._names.release(run.name for run in self._groups)
+        groups: list[GroupRun] = []
+        with contextlib.suppress(ArgumentError):  # not all of the hyper-parameters are known yet
+            found = grouped({name: each.parameters for name, each in shown.items()}, self._group_by)
+            for group, runs in found.items():
+                members = [shown[name].main() for name in runs]
+                for statistic, field in STATISTICS.items() if len(runs) > 1 else ():
+                    name = self._names.claim(f"{_GROUPS}/{group}/{statistic}")
+                    groups.append(GroupRun(name, members, field))
+        self._groups = groups
 
     def _scan_ahead(self, waiting: Iterable[_Waiting]) -> None:
         """Scans the files of runs that are new, or have rested, together."""
@@ -322,7 +388,9 @@ class RunIndex:
                     several = several or (not is_small and is_parallel(run))
                     if path not in self._shown and run.nbytes > _LARGE:
                         self._show_newest(run, several=several)
-                    loader = _Loader(run, self._names, self.report, self._scanned, several=several)
+                    loader = _Loader(
+                        run, self._names, self.report, self._scanned, several=several, x=self._x
+                    )
                     self._loaders[path] = loader
                     if not is_small:
                         self._shown.setdefault(path, loader.outputs)
@@ -332,7 +400,9 @@ class RunIndex:
                     self._poller.again(run)
                 if loader.fits(run):  # else its lineage states that there are more ranks
                     break
-            self._shown[path] = self._loaders[path].outputs
+            outputs = self._shown[path] = self._loaders[path].outputs
+            if self._x == SAMPLES and not outputs.totals.known:
+                raise ArgumentError(unknown_samples(run.name))
         except Exception as error:  # noqa: BLE001 - other runs are shown all the same
             self._fail(path, error)
         return True
@@ -351,7 +421,7 @@ class RunIndex:
         if len(files) == len(run.files) and not any(begins.values()):
             return
         part = dataclasses.replace(run, files=files)
-        loader = _Loader(part, self._names, Report(), {}, several=several)
+        loader = _Loader(part, self._names, Report(), {}, several=several, x=self._x)
         try:
             for file, begin in begins.items():
                 if begin:

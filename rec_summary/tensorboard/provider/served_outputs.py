@@ -10,6 +10,8 @@ from tensorboard.plugins.graph import metadata as graphs
 
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.batch import SCALAR, Batch, Record, Recorded, Series, by_tag, concatenated
+from rec_summary.series.comparison.samples import SAMPLES, STEP, Totals
+from rec_summary.series.lineage import Plain
 from rec_summary.series.options import EVERYTHING
 from rec_summary.series.report import Report
 from rec_summary.series.step_buffer import Restart
@@ -202,9 +204,13 @@ class ServedRuns(RunOutputs):
 
     Attributes:
         served: The TensorBoard runs, by name.
+        parameters: The hyper-parameters, as far as they are known.
+        totals: The examples that training has seen.
     """
 
-    def __init__(self, run: Run, names: Names, targets: TargetNames, report: Report) -> None:
+    def __init__(
+        self, run: Run, names: Names, targets: TargetNames, report: Report, x: str = STEP
+    ) -> None:
         """Begins without values.
 
         Args:
@@ -212,11 +218,21 @@ class ServedRuns(RunOutputs):
             names: Assigns names to TensorBoard runs.
             targets: Whether each rank has a sub-run.
             report: Takes what cannot be shown.
+            x: What series are shown over, one of `AXES`.
         """
         super().__init__(run, names, targets)
+        self.parameters: dict[str, Plain] = {}
+        self.totals = Totals()
+        self._x = x
         self.served: dict[str, ServedRun] = {}
         self._outputs: dict[str, ServedOutput] = {}
         self._report = report
+
+    def main(self) -> list[ServedRun]:
+        """Returns the TensorBoard run of the run itself, and that of its first rank."""
+        ranks = [name for key, name in self.targets.names.items() if key.startswith("rank ")]
+        names = dict.fromkeys((self.run.name, *ranks[:1]))
+        return [self.served[name] for name in names if name in self.served]
 
     def session(self) -> ServedOutput:
         """Returns the TensorBoard run of the run itself; HParams shows it as a session."""
@@ -238,7 +254,9 @@ class ServedRuns(RunOutputs):
     def _open(self, name: str, rank: int | None = None) -> ServedOutput:
         output = self._outputs.get(name)
         if output is None:
-            served = self.served[name] = ServedRun(name, lambda path: self.run.file(path))
+            totals = self.totals if self._x == SAMPLES else None
+            served = ServedRun(name, lambda path: self.run.file(path), totals)
+            self.served[name] = served
             output = ServedOutput(
                 *(served, self._stamp(name, rank), self._report),
                 is_evaluation=self._is_evaluation(name),

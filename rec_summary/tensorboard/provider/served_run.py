@@ -15,6 +15,7 @@ from tensorboard.plugins.graph import metadata as graphs
 from rec_summary._pb.summary_pb2 import Summary
 from rec_summary.records.reading.runs import RecordFile
 from rec_summary.series.batch import Record, Recorded
+from rec_summary.series.comparison.samples import Totals
 from rec_summary.series.event_reader import record_at
 from rec_summary.tensorboard import dashboards
 from rec_summary.tensorboard.dashboards.graphs.computation import graph_def
@@ -49,21 +50,29 @@ class ServedRun:
         started: When the first value was written, in seconds since the epoch; None without values.
     """
 
-    def __init__(self, name: str, file: Callable[[str], RecordFile]) -> None:
+    def __init__(
+        self, name: str, file: Callable[[str], RecordFile], totals: Totals | None = None
+    ) -> None:
         """Begins empty.
 
         Args:
             name: The run's name.
             file: Returns the record file with a path.
+            totals: Pages show these totals of examples in the place of steps; None for steps.
         """
         self.name = name
         self.lock = threading.RLock()
         self.started: float | None = None
         self._file = file
+        self._totals = totals
         self._series: dict[str, dict[str, Series]] = {}  # by the name of the plugin, and by tag
         self._files: list[RecordFile] = []
         self._numbers: dict[str, int] = {}  # of the files, by path
         self._kept: list[bytes] = []  # recorded values that are in no file
+
+    def shown(self, steps: Any) -> Any:
+        """Returns what pages show in the place of steps, of the same shape."""
+        return steps if self._totals is None else self._totals.at(steps)
 
     def plugins(self) -> list[str]:
         """Returns the names of the plugins that have series."""

@@ -18,7 +18,7 @@ from PIL import Image
 from rec_summary.series.options import ArgumentError
 from rec_summary.tables.plot import Line, NothingToPlot, PlotOptions, plot, smoothed
 from tests.support.command import environment, flat, run
-from tests.support.record_dirs import custom, event, lineage, scalar, write_segment
+from tests.support.record_dirs import custom, event, lineage, scalar, train, write_segment
 
 pytest.importorskip("matplotlib")
 
@@ -263,3 +263,15 @@ def test_a_group_is_its_mean_in_a_band_and_other_runs_are_lines(tmp_path: Path) 
     done = run("plot", tmp_path / "records", "--group-by", "speed", "-o", tmp_path / "x.svg")
     assert done.returncode == 2
     assert "what runs are grouped by is invalid. Received: 'speed'" in flat(done.stderr)
+
+
+def test_a_picture_over_examples_and_a_run_that_does_not_state_them(tmp_path: Path) -> None:
+    values = [event(step, scalar("loss", step)) for step in range(1, 9)]
+    write_segment(tmp_path / "records" / "known", lineage(train_lineage=train()), *values)
+    options = ("--x", "samples", "-o", tmp_path / "samples.png")
+    assert run("plot", tmp_path / "records", *options).returncode == 0
+    write_segment(tmp_path / "records" / "other", *values)
+    done = run("plot", tmp_path / "records", *options)
+    assert done.returncode == 2
+    assert "other has none: leave it out with --runs" in flat(done.stderr)
+    assert run("plot", tmp_path / "records", *options, "--runs", "known").returncode == 0

@@ -1,0 +1,99 @@
+"""The examples that a training has seen at a step: what to compare other batch sizes over."""
+
+from __future__ import annotations
+
+import bisect
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from rec_summary._pb.lineage_pb2 import TrainLineage
+from rec_summary.errors import three_part
+from rec_summary.records.reading.runs import Run
+from rec_summary.series.batch import Integers
+from rec_summary.series.lineage import lineage_events
+from rec_summary.series.options import ArgumentError
+from rec_summary.series.report import Report
+from rec_summary.series.text import printable
+
+STEP: Final = "step"
+SAMPLES: Final = "samples"
+AXES: Final = (STEP, SAMPLES)
+"""What series are drawn or shown over: steps, or the examples that were seen in training."""
+
+_TRAIN: Final = "train_lineage"
+
+
+class Totals:
+    """The examples that one rank of a run has seen, by step, as far as the lineage states it.
+
+    Between two recorded totals, and from step 0 on, examples are interpolated linearly, which is
+    exact while all batches have the same size. Behind the last total, and in records without
+    totals, such as those of MindSpore, each step has the batch size of the lineage.
+    """
+
+    def __init__(self) -> None:
+        self._steps = [0]
+        self._samples = [0]
+        self._batch_size = 0
+
+    @property
+    def known(self) -> bool:
+        """Whether a batch size or a total is recorded."""
+        return self._batch_size > 0 or len(self._steps) > 1
+
+    def take(self, train: TrainLineage) -> None:
+        """Takes what a training lineage states; after a restart, the later totals count."""
+        state = train.run_state
+        self._batch_size = max(
+            state.batch_size or train.hyper_parameters.batch_size or self._batch_size, 0
+        )
+        if state.HasField("step") and state.step > 0 and state.samples > 0:
+            place = bisect.bisect_left(self._steps, state.step)
+            self._steps[place:] = [state.step]
+            self._samples[place:] = [state.samples]
+
+    def at(self, steps: npt.ArrayLike) -> Integers:
+        """Returns the examples that were seen when these steps had ended, of the same shape."""
+        wanted = np.asarray(steps, np.int64)
+        last, total = self._steps[-1], self._samples[-1]
+        per_step = self._batch_size or total / max(last, 1)
+        found = np.interp(wanted, self._steps, self._samples)
+        found += np.maximum(wanted - last, 0) * per_step
+        return np.rint(found).astype(np.int64)
+
+
+def totals_of(run: Run, report: Report) -> Totals:
+    """Returns the examples that the lowest rank of a run with a training lineage has seen.
+
+    Raises:
+        ArgumentError: Neither a batch size nor a total is recorded.
+    """
+    for rank in run.ranks:
+        totals = Totals()
+        for record in lineage_events(run, rank, report):
+            if record.kind == _TRAIN:
+                totals.take(record.event.train_lineage)
+        if totals.known:
+            return totals
+    raise ArgumentError(unknown_samples(run.name))
+
+
+def unknown_samples(run: str) -> str:
+    """Returns the message about a run that does not state how many examples it has seen."""
+    expected = (
+        f"runs whose lineage has a batch size; {printable(run)} has none: leave it out with --runs "
+        "(in Python, runs=), take x=step, or record it with SummaryCollector"
+    )
+    return three_part("x", SAMPLES, expected)
+
+
+def check_axis(x: Any) -> None:
+    """Checks what series are shown over.
+
+    Raises:
+        ArgumentError: It is none of `AXES`.
+    """
+    if x not in AXES:
+        raise ArgumentError(three_part("x", x, f"one of {', '.join(AXES)}"))

@@ -1,0 +1,120 @@
+"""Groups of runs as TensorBoard runs: the mean of their scalars, the least and the greatest value.
+
+Their tags are those of the members, so that a page draws them in the same charts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from rec_summary.series.comparison.curves import Curve
+from rec_summary.series.comparison.groups import band
+from rec_summary.tensorboard.dashboards.groups import BEST, TELEMETRY
+from rec_summary.tensorboard.dashboards.points import SCALARS
+from rec_summary.tensorboard.provider.served_run import ServedRun
+from rec_summary.tensorboard.provider.served_series import KEPT_SCALARS, ScalarSeries
+
+STATISTICS: Final = {"mean": "mean", "min": "least", "max": "greatest"}
+"""Each statistic of a group that is shown, with its name in `Band`."""
+
+
+class MeanSeries:
+    """A statistic of series of several runs.
+
+    Attributes:
+        plugin: Whose series it is.
+    """
+
+    plugin = SCALARS
+
+    def __init__(self, statistic: str) -> None:
+        """Begins without members.
+
+        Args:
+            statistic: A field of `Band`, such as `mean`.
+        """
+        self._statistic = statistic
+        self._members: list[tuple[ServedRun, Any]] = []
+
+    def add(self, run: ServedRun, series: Any) -> None:
+        """Adds a `ScalarSeries` of a run."""
+        self._members.append((run, series))
+
+    def last(self) -> tuple[int, float] | None:
+        """Returns the highest step and the latest wall time; None if there are no points."""
+        found = [(run, last) for run, series in self._members if (last := series.last())]
+        if not found:
+            return None
+        steps, wall_times = zip(
+            *((run.shown(step), time) for run, (step, time) in found), strict=True
+        )
+        return int(max(steps)), max(wall_times)
+
+    def points(self, most: int) -> npt.NDArray[Any]:
+        """Returns at most so many points, as `ScalarSeries.points`.
+
+        Wall times are those of the first run, as if all runs had begun with it.
+        """
+        values, times, began = [], [], []
+        for run, series in self._members:
+            with run.lock:
+                points = series.points(KEPT_SCALARS)
+            if len(points):
+                places = run.shown(points["step"])
+                values.append(Curve(places, points["value"]))
+                times.append(Curve(places, points["wall_time"] - points["wall_time"][0]))
+                began.append(float(points["wall_time"][0]))
+        result = ScalarSeries(self.plugin)
+        if values:
+            found, elapsed = band(values), band(times)
+            shown = np.full(len(elapsed.places), np.nan)  # where no member has a finite value
+            shown[np.isin(elapsed.places, found.places)] = getattr(found, self._statistic)
+            result.extend(elapsed.places, min(began) + elapsed.mean, shown)
+        return result.points(most)
+
+
+class GroupRun(ServedRun):
+    """A statistic of the scalars of several runs, made when it is asked for."""
+
+    def __init__(self, name: str, members: Sequence[Sequence[ServedRun]], statistic: str) -> None:
+        """Takes the members as they are now.
+
+        Args:
+            name: The run's name.
+            members: For each recorded run, its TensorBoard runs; of a tag, the first one with it
+                counts.
+            statistic: A field of `Band`.
+        """
+        super().__init__(name, _no_file)
+        self._members = members
+        self._statistic = statistic
+        started = [run.started for runs in members for run in runs if run.started is not None]
+        self.started = min(started, default=None)
+
+    def plugins(self) -> list[str]:
+        """Returns the names of the plugins that have series."""
+        return [SCALARS.name]
+
+    def series(self, plugin_name: str, data_class: int) -> list[tuple[str, Any]]:
+        """Returns the tags and the series of a plugin that have values."""
+        if (plugin_name, data_class) != (SCALARS.name, SCALARS.metadata.data_class):
+            return []
+        found: dict[str, MeanSeries] = {}
+        for runs in self._members:
+            own: dict[str, tuple[ServedRun, Any]] = {}
+            for run in runs:
+                with run.lock:
+                    for tag, series in run.series(plugin_name, data_class):
+                        own.setdefault(tag, (run, series))
+            for tag, member in own.items():
+                if not tag.startswith((BEST, TELEMETRY)):
+                    found.setdefault(tag, MeanSeries(self._statistic)).add(*member)
+        return list(found.items())
+
+
+def _no_file(path: str) -> Any:
+    raise KeyError(path)

@@ -1,0 +1,77 @@
+"""The examples that were seen at a step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rec_summary.records.reading.runs import find_runs
+from rec_summary.series.comparison.samples import Totals, check_axis, totals_of
+from rec_summary.series.options import ArgumentError
+from rec_summary.series.report import Report
+from tests.support.record_dirs import event, lineage, scalar, train, write_segment
+
+
+def totals(*stated: dict[str, Any]) -> Totals:
+    found = Totals()
+    for each in stated:
+        message = train(**each)
+        message.hyper_parameters.ClearField("batch_size")
+        found.take(message)
+    return found
+
+
+def test_without_totals_each_step_has_a_batch() -> None:
+    found = Totals()
+    assert not found.known
+    found.take(train())  # as MindSpore writes it
+    assert found.known
+    assert found.at([0, 1, 100]).tolist() == [0, 64, 6400]
+
+
+def test_recorded_totals_count_and_the_last_batch_size_behind_them() -> None:
+    found = totals(
+        {"step": 0, "batch_size": 10},
+        {"step": 10, "samples": 100, "batch_size": 10},
+        {"step": 20, "samples": 300, "batch_size": 20},
+    )
+    assert found.at([5, 10, 15, 20, 22]).tolist() == [50, 100, 200, 300, 340]
+    assert int(found.at(15)) == 200
+
+
+def test_totals_without_a_batch_size_go_on_as_before() -> None:
+    assert totals({"step": 10, "samples": 50}).at([4, 20]).tolist() == [20, 100]
+
+
+def test_a_restart_replaces_later_totals() -> None:
+    found = totals(
+        {"step": 10, "samples": 100}, {"step": 30, "samples": 300}, {"step": 20, "samples": 120}
+    )
+    assert found.at([10, 20, 25]).tolist() == [100, 120, 150]
+
+
+def test_odd_totals_do_no_harm() -> None:
+    found = totals({"step": -5, "samples": -1, "batch_size": -3}, {"step": 4, "samples": 8})
+    assert found.at([-1, 0, 2, 4]).tolist() == [0, 0, 4, 8]
+
+
+def test_the_first_rank_that_states_it_counts(tmp_path: Path) -> None:
+    write_segment(tmp_path, event(1, scalar("loss", 1)))
+    write_segment(tmp_path, lineage(train_lineage=train(step=2, samples=6)), rank=1)
+    [run] = find_runs(tmp_path)
+    assert totals_of(run, Report()).at([1, 2]).tolist() == [3, 6]
+
+
+def test_a_run_without_a_batch_size_is_an_error_with_a_remedy(tmp_path: Path) -> None:
+    write_segment(tmp_path / "run", event(1, scalar("loss", 1)))
+    [run] = find_runs(tmp_path)
+    with pytest.raises(ArgumentError, match=r"x is invalid.*run has none.*--runs.*x=step"):
+        totals_of(run, Report())
+
+
+@pytest.mark.parametrize("x", ["epoch", None, 1])
+def test_an_unknown_axis_is_refused(x: object) -> None:
+    with pytest.raises(ArgumentError, match="one of step, samples"):
+        check_axis(x)
