@@ -37,6 +37,7 @@ from typing import Any
 
 import pytest
 
+from rec_summary import engines
 from tests.support import corpus
 from tests.support.observing import (
     event_file,
@@ -220,7 +221,7 @@ CHOICES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("everything", ("--max-points", "3")),
     ("everything", ("--since", "5", "--until", "4")),
     ("everything", ("--runs", "nonsense")),
-    ("everything", ("--format", "csv", "--jobs", "2")),
+    ("everything", ("--format", "csv", "--plugins", "text")),
     ("everything", ("--follow", "--projector", "x")),
 )
 
@@ -288,7 +289,10 @@ def test_the_tree(records: Path, command: str) -> None:
     pin("tree", command, TREE[command](records, OUT))
 
 
-def test_the_tree_exported_by_one_process_and_by_two(records: Path) -> None:
+def test_the_tree_exported_by_one_process_and_by_two(
+    records: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engines, "_SMALL", 0)  # so that there are two
     alone = exported(records, OUT)
     content = _content(OUT)
     shutil.rmtree(OUT)

@@ -49,6 +49,25 @@ wide: Final = click.option(
 )
 
 
+def on_engine(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds the options `--engine` and `--jobs` of a command that reads many runs."""
+    engine = option(
+        "--engine",
+        metavar="NAME",
+        default="loky",
+        help="What works on the runs: loky (processes on this machine), dask://HOST:PORT, ray or "
+        "spark.",
+    )
+    jobs = click.option(
+        "--jobs",
+        metavar="N",
+        type=click.IntRange(1),
+        help="Work on N runs at the same time. [default: 1; on a cluster, as many as it has room "
+        "for]",
+    )
+    return engine(jobs(command))
+
+
 def as_json(what: str = "Print JSON.") -> Decorator:
     """Returns the option `--json`, with its help."""
     return click.option("--json", "as_json", is_flag=True, help=what)

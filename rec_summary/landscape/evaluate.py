@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
+import functools
 import os
 import threading
 from collections.abc import Iterator, Sequence
@@ -13,13 +13,12 @@ from typing import Any, Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from rec_summary.errors import RecSummaryError, required, three_part, verbatim
+from rec_summary.engines import Engine, need_shared, run_units
+from rec_summary.errors import RecSummaryError, three_part, verbatim
 from rec_summary.landscape.store import read_plane
-from rec_summary.processes import end_with_parent, reporting_killed_workers
 
-ENGINES: Final = ("loky", "sequential", "dask", "ray", "spark")
 _AT_ONCE: Final = 1 << 20  # numbers
-_BLOCKS_EACH: Final = 8  # blocks of a worker: enough to balance the work, with little overhead
+_MOST_BLOCKS: Final = 128  # of points: none of them takes long
 
 
 class ModelError(RecSummaryError):
@@ -62,39 +61,11 @@ class EvaluationTask:
     devices: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True)
-class EvaluationEngine:
-    """The engine that evaluates points.
-
-    Attributes:
-        name: One of `ENGINES`; all but `sequential` are backends of joblib.
-        address: The address of a cluster, such as `tcp://host:8786`.
-        jobs: The number of workers; -1 for one on each core.
-    """
-
-    name: str = "loky"
-    address: str = ""
-    jobs: int = -1
-
-
-def parse_engine(text: str, jobs: int = -1) -> EvaluationEngine:
-    """Returns the engine of a text such as `loky`, `sequential` or `dask://host:port`.
-
-    Raises:
-        ValueError: The text names no engine.
-    """
-    name, _, address = text.partition("://")
-    if name not in ENGINES or (address and name in ENGINES[:2]):
-        expected = "loky, sequential, dask://HOST:PORT, ray or spark"
-        raise ValueError(three_part("the engine", text, expected))
-    return EvaluationEngine(name, f"tcp://{address}" if address else "", jobs)
-
-
 def evaluate(
     task: EvaluationTask,
     points: npt.NDArray[np.float64],
     indices: Sequence[int],
-    engine: EvaluationEngine,
+    engine: Engine,
 ) -> Iterator[tuple[list[int], list[float]]]:
     """Yields indices and losses of points in blocks, in any order.
 
@@ -108,35 +79,27 @@ def evaluate(
 
     Raises:
         ModelError: The model cannot be created or evaluated.
-        WorkerError: A worker process was killed.
+        EngineError: The engine is not installed, or cannot be reached.
+        WorkerError: Worker processes were killed, one after another.
     """
-    if not len(indices):
-        return
-    if engine.name == "sequential":
-        for index in indices:
-            yield [index], _evaluate(task, points[[index]])
-        return
-    what = "computing loss landscapes in several processes"
-    joblib = required("joblib", what, "landscape")
-    with _backend(joblib, engine):
-        workers = joblib.effective_n_jobs(engine.jobs)
-        blocks = np.array_split(np.asarray(indices), min(len(indices), workers * _BLOCKS_EACH))
-        parallel = joblib.Parallel(n_jobs=engine.jobs, return_as="generator_unordered")
-        with reporting_killed_workers("points that are finished are kept"):
-            yield from parallel(
-                joblib.delayed(_evaluate_block)(task, engine, block.tolist(), points[block])
-                for block in blocks
-            )
+    work = functools.partial(_evaluate_block, task, is_shared=engine.is_cluster)
+    count = len(indices) if engine.name == "sequential" else min(len(indices), _MOST_BLOCKS)
+    blocks = [block.tolist() for block in np.array_split(np.asarray(indices), max(count, 1))]
+    units = [(block, points[block]) for block in blocks if block]
+    for outcome in run_units(
+        engine, work, units, tries=1, kept="points that are finished are kept"
+    ):
+        if outcome.error is not None:
+            raise outcome.error
+        yield outcome.result
 
 
 def _evaluate_block(
-    task: EvaluationTask,
-    engine: EvaluationEngine,
-    indices: list[int],
-    points: npt.NDArray[np.float64],
+    task: EvaluationTask, unit: tuple[list[int], npt.NDArray[np.float64]], *, is_shared: bool
 ) -> tuple[list[int], list[float]]:
-    if engine.name == "loky":  # workers of a cluster are not ours to end
-        end_with_parent()
+    indices, points = unit
+    if is_shared:
+        need_shared(task.folder, "the directory of the landscape's points")
     return indices, _evaluate(task, points)
 
 
@@ -218,15 +181,3 @@ def release_devices(task: EvaluationTask) -> None:
     for device in task.devices:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(os.path.join(task.folder, f"device_{device}.claim"))
-
-
-@contextlib.contextmanager
-def _backend(joblib: Any, engine: EvaluationEngine) -> Iterator[None]:
-    with contextlib.ExitStack() as stack:
-        if engine.name == "dask":
-            distributed: Any = importlib.import_module("distributed")
-            stack.enter_context(distributed.Client(engine.address or None))
-        elif engine.name == "spark":
-            importlib.import_module("joblibspark").register_spark()
-        with joblib.parallel_config(backend=engine.name, n_jobs=engine.jobs):
-            yield

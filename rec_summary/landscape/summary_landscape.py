@@ -18,14 +18,13 @@ import numpy as np
 
 from rec_summary import old_mindspore
 from rec_summary._pb.summary_pb2 import Event, LossLandscape, Summary
+from rec_summary.engines import Engine, parse_engine
 from rec_summary.landscape.checkpoints import TOUCHED, Trajectory, choose
 from rec_summary.landscape.evaluate import (
-    EvaluationEngine,
     EvaluationTask,
     ModelFactory,
     evaluate,
     forget,
-    parse_engine,
     release_devices,
 )
 from rec_summary.landscape.files import write_files
@@ -176,7 +175,7 @@ class _Computation:
     make: ModelFactory
     metadata: Metadata
     options: Options
-    engine: EvaluationEngine
+    engine: Engine
     progress: LandscapeProgress | None
 
     def run(self, landscape: PlannedLandscape) -> LossLandscape:

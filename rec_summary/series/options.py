@@ -16,6 +16,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from rec_summary.engines import Engine, parse_engine
 from rec_summary.errors import three_part, verbatim
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import Run
@@ -37,6 +38,18 @@ _WHEN: Final = "an age (30s, 5m, 2h, 1d) or a date and time (2026-01-31T12:00)"
 
 class ArgumentError(ValueError):
     """An argument is invalid. It is raised before any work begins."""
+
+
+def chosen_engine(engine: str, jobs: int | None) -> Engine:
+    """Returns the engine that reads runs; without a number, loky has one job, a cluster has all.
+
+    Raises:
+        ArgumentError: There is no such engine, or the number is invalid.
+    """
+    try:
+        return parse_engine(engine, (1 if engine == "loky" else -1) if jobs is None else jobs)
+    except ValueError as error:
+        raise ArgumentError(str(error)) from error
 
 
 @dataclass(frozen=True)

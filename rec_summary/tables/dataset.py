@@ -122,13 +122,13 @@ def follow_dataset(
     require_pyarrow()
     report = Report()
     with Dataset(directory) as dataset:
+
+        def opened(run: Run) -> RunDataset:
+            dataset.claim([run.name])
+            return RunDataset(run, dataset, options, report)
+
         follower = Follower(
-            *(
-                poller or RunPoller(source),
-                lambda run: RunDataset(run, dataset, options, report),
-                report,
-                stop,
-            ),
+            *(poller or RunPoller(source), opened, report, stop),
             named=lambda name: name,
             pattern=runs,
             commit_secs=every,

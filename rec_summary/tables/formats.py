@@ -6,6 +6,7 @@ import abc
 import collections
 import contextlib
 import dataclasses
+import functools
 import io
 import json
 import math
@@ -18,6 +19,7 @@ from typing import IO, Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from rec_summary.engines import Engine
 from rec_summary.errors import (
     DestinationError,
     SourceError,
@@ -37,9 +39,11 @@ from rec_summary.series.options import (
     ExportOptions,
     Selection,
     check_apart,
+    chosen_engine,
 )
 from rec_summary.series.overview.choice import chosen_runs
-from rec_summary.series.overview.rows import column_names, rows
+from rec_summary.series.overview.each_run import NewReport, each_run
+from rec_summary.series.overview.rows import column_names, rows_of
 from rec_summary.series.report import Problem, Report
 from rec_summary.series.text import printable, valid
 from rec_summary.series.values import Value, evaluations, finished
@@ -81,6 +85,7 @@ _SCHEMAS: Final[Mapping[str, Schema]] = {
     },
 }
 _LANDSCAPE: Final = "loss_landscape"
+_LINEAGE: Final = "lineage"
 _OTHER_KINDS: Final = (HISTOGRAM, _LANDSCAPE, "image", "tensor")
 _SCALARS_AT_ONCE: Final = 16_384
 _ROWS_AT_ONCE: Final = 1024
@@ -116,6 +121,8 @@ def export_tables(
     runs: str | None = None,
     since: int | str | None = None,
     until: int | str | None = None,
+    engine: str = "loky",
+    jobs: int | None = None,
     progress: Progress | None = None,
 ) -> TableReport:
     """Writes records as the tables scalars, histograms, landscapes, evaluations and lineage.
@@ -137,6 +144,8 @@ def export_tables(
         runs: A pattern as of `fnmatch`: only runs whose name matches.
         since: As in `ExportOptions`.
         until: As in `ExportOptions`.
+        engine: What reads the runs, as in `load`.
+        jobs: How many runs are read at the same time, as in `load`.
         progress: Called with the name of the current run, the bytes that were read, and the
             bytes of all runs.
 
@@ -153,6 +162,7 @@ def export_tables(
     if form not in FORMATS:
         raise ArgumentError(three_part("the format", form, f"one of {', '.join(FORMATS)}"))
     selection = Selection(ExportOptions(tags=tags, since=since, until=until))
+    reader = chosen_engine(engine, jobs)
     check_apart(source, destination, "the directory of the tables")
     if form == "parquet":
         require_pyarrow()
@@ -162,8 +172,7 @@ def export_tables(
     with os_errors_as(DestinationError, what, place, "one that can be written to"):
         os.makedirs(destination, exist_ok=True)
         with _Tables(destination, form) as tables:
-            _write_values(chosen, selection, report, tables, progress)
-            _write_lineage(chosen, report, tables)
+            _write_values(chosen, selection, report, tables, reader, progress)
             if not report.records:
                 received = verbatim(f"{report.files} files without a readable record")
                 raise SourceError(
@@ -182,45 +191,57 @@ def _write_values(
     selection: Selection,
     report: Report,
     tables: _Tables,
+    engine: Engine,
     progress: Progress | None,
 ) -> None:
     total = sum(run.nbytes for run in runs)
-    for run in runs:
-        for writer, batch in finished(run, (SCALAR, *_OTHER_KINDS), selection, report):
-            if progress is not None:
-                progress(run.name, report.bytes_read, max(total, report.bytes_read))
-            name, rank = writer.name(valid(run.name)), writer.rank
-            tables.write_scalars(name, rank, batch.scalars())
-            for record in batch.select(EVERYTHING, _OTHER_KINDS).records():
-                for recorded in record.values:
-                    _write_value(Value(name, rank, record.step, recorded), report, tables)
+    lineage: list[Row] = []
+    work = functools.partial(_rows_of_tables, selection)
+    for run, (table, found) in each_run(work, runs, engine, lambda _: report):
+        if progress is not None:
+            progress(run.name, report.bytes_read, max(total, report.bytes_read))
+        if table == "scalars":
+            tables.write_scalars(*found)
+        elif table == _LINEAGE:
+            lineage += found
+        else:
+            tables.write(table, found)
+    if lineage:
+        tables.schemas[_LINEAGE] = {
+            name: _type_of([row[name] for row in lineage if name in row])
+            for name in column_names(lineage)
+        }
+        tables.write(_LINEAGE, lineage)
 
 
-def _write_value(value: Value, report: Report, tables: _Tables) -> None:
+def _rows_of_tables(
+    selection: Selection, run: Run, new_report: NewReport
+) -> Iterator[tuple[str, Any]]:
+    """Yields what is in a run: tables with their rows, and run, rank and values of scalars."""
+    report = new_report()
+    for writer, batch in finished(run, (SCALAR, *_OTHER_KINDS), selection, report):
+        name, rank = writer.name(valid(run.name)), writer.rank
+        yield "scalars", (name, rank, batch.scalars())
+        for record in batch.select(EVERYTHING, _OTHER_KINDS).records():
+            for recorded in record.values:
+                yield from _value_rows(Value(name, rank, record.step, recorded), report)
+    found = [each._asdict() for each in evaluations(run, report)]
+    if found:
+        yield "evaluations", found
+    # These files have been read before: their problems are not reported twice.
+    if not lineage_of(run, Report()).empty:
+        yield _LINEAGE, list(rows_of(run, Report()))
+
+
+def _value_rows(value: Value, report: Report) -> Iterator[tuple[str, list[Row]]]:
     kind = value.recorded.kind
     with unreadable_reported(value.recorded, report):
         if kind == HISTOGRAM:
-            tables.write("histograms", [_histogram_row(value)])
+            yield "histograms", [_histogram_row(value)]
         elif kind == _LANDSCAPE:
-            tables.write("landscapes", list(_landscape_rows(value)))
+            yield "landscapes", list(_landscape_rows(value))
         else:
             report.unknown[kind] += 1
-
-
-def _write_lineage(runs: Sequence[Run], report: Report, tables: _Tables) -> None:
-    for run in runs:
-        found = [each._asdict() for each in evaluations(run, report)]
-        if found:
-            tables.write("evaluations", found)
-    # These files have been read before: their problems are not reported twice.
-    described = [run for run in runs if not lineage_of(run, Report()).empty]
-    found = rows(described, Report())
-    if found:
-        tables.schemas["lineage"] = {
-            name: _type_of([row[name] for row in found if name in row])
-            for name in column_names(found)
-        }
-        tables.write("lineage", found)
 
 
 def _type_of(values: Iterable[Any]) -> str:

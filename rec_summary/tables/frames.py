@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from rec_summary.engines import HERE, Engine
 from rec_summary.errors import required, three_part, verbatim
 from rec_summary.records.reading.runs import Run, find_runs
 from rec_summary.records.remote import to_place
@@ -20,8 +22,9 @@ from rec_summary.series.comparison.groups import GROUP, grouped
 from rec_summary.series.comparison.samples import SAMPLES, STEP, check_axis, totals_of
 from rec_summary.series.limits import MOST_CELLS
 from rec_summary.series.lineage import parameters_of
-from rec_summary.series.options import ArgumentError, ExportOptions, Selection
+from rec_summary.series.options import ArgumentError, ExportOptions, Selection, chosen_engine
 from rec_summary.series.overview.choice import check_tags, chosen_runs
+from rec_summary.series.overview.each_run import NewReport, each_run
 from rec_summary.series.overview.rows import column_names, rows
 from rec_summary.series.report import Problem, Report
 from rec_summary.series.text import printable, valid
@@ -83,6 +86,8 @@ def load(
     tags: str | None = None,
     since: int | str | None = None,
     until: int | str | None = None,
+    engine: str = "loky",
+    jobs: int | None = None,
 ) -> Records:
     """Opens records for analysis; they are read when a table is asked for.
 
@@ -95,6 +100,10 @@ def load(
             and time (`2026-11-01`, `2026-11-01T12:00`) on. Files that were not written to since
             then are not opened.
         until: Only values of this step, or up to this age or date, in the same forms.
+        engine: What reads the runs: `loky` (processes on this machine), `dask://HOST:PORT`, `ray`
+            or `spark`. The workers of a cluster need the records at the same path.
+        jobs: How many runs are read at the same time; by default one, and on a cluster as many as
+            it has room for.
 
     Raises:
         ArgumentError: A choice is invalid, or no run or no tag matches.
@@ -103,10 +112,11 @@ def load(
     """
     _pandas()
     selection = Selection(ExportOptions(tags=tags, since=since, until=until))
+    reader = chosen_engine(engine, jobs)
     place = to_place(source)
     chosen = chosen_runs(find_runs(place), runs)
     check_tags(map(selection.narrowed, chosen), tags, scalars=False)
-    return Records(place, chosen, selection)
+    return Records(place, chosen, selection, reader)
 
 
 class Records:
@@ -124,13 +134,16 @@ class Records:
         problems: What could not be read so far.
     """
 
-    def __init__(self, source: str, runs: list[Run], selection: Selection) -> None:
+    def __init__(
+        self, source: str, runs: list[Run], selection: Selection, engine: Engine = HERE
+    ) -> None:
         """Use `load`."""
         self.source = source
         self.runs = tuple(run.name for run in runs)
         self.problems: tuple[Problem, ...] = ()
         self._runs = runs
         self._selection = selection
+        self._engine = engine
 
     def __repr__(self) -> str:
         count = len(self.runs)
@@ -223,10 +236,14 @@ class Records:
     def _scalars(
         self, read: Callable[[Run, Selection, Report], Iterable[tuple[Writer, Columns]]]
     ) -> Iterator[_Scalars]:
+        for run, (writer, scalars) in self._read(_whole, read, self._selection):
+            yield _Scalars(writer.name(valid(run.name)), writer.rank, scalars)
+
+    def _read(self, read: Callable[..., Any], *arguments: Any) -> Iterator[tuple[Run, Any]]:
+        """Yields what a function finds in each run, on the engine; takes what it cannot read."""
         report = Report()
-        for run in self._runs:
-            for writer, scalars in read(run, self._selection, report):
-                yield _Scalars(writer.name(valid(run.name)), writer.rank, scalars)
+        work = functools.partial(read, *arguments)
+        yield from each_run(work, self._runs, self._engine, lambda _: report)
         self._take_problems(report)
 
     def histograms(self) -> pd.DataFrame:
@@ -267,9 +284,7 @@ class Records:
         a number.
         """
         pd = _pandas()
-        report = Report()
-        found = [each for run in self._runs for each in evaluations(run, report)]
-        self._take_problems(report)
+        found = [each for _, each in self._read(_evaluations)]
         names = ["run", "rank", "step", "wall_time", "metric", "value"]
         table = pd.DataFrame(found, columns=names)
         # Not by way of float64, which a missing step would lead to: it rounds large steps.
@@ -284,7 +299,7 @@ class Records:
         """
         pd = _pandas()
         report = Report()
-        found = rows(self._runs, report)
+        found = rows(self._runs, report, engine=self._engine)
         self._take_problems(report)
         table = pd.DataFrame(found, columns=column_names(found) or ["run"])
         return table.set_index("run")
@@ -314,12 +329,8 @@ class Records:
 
     def _found(self, kind: str, fields: Any) -> Iterator[tuple[dict[str, Any], Any]]:
         """Yields where each value of a kind was recorded, and what `fields` returns for it."""
-        report = Report()
-        for run in self._runs:
-            for value in recorded_values(run, [kind], self._selection, report):
-                with unreadable_reported(value.recorded, report):
-                    yield place_row(value), fields(value.recorded.value)
-        self._take_problems(report)
+        for _, found in self._read(_fields, kind, fields, self._selection):
+            yield found
 
     def _take_problems(self, report: Report) -> None:
         new = [problem for problem in report.problems if problem not in self.problems]
@@ -335,6 +346,31 @@ class Records:
 def _is_of(name: str, run: str) -> bool:
     """Whether a name is that of a run, or of a further writer of it."""
     return name == run or name.startswith(f"{run}/writer_")
+
+
+# What is read of one run, here or on a worker.
+
+
+def _whole(
+    read: Callable[[Run, Selection, Report], Iterable[Any]],
+    selection: Selection,
+    run: Run,
+    new_report: NewReport,
+) -> Iterable[Any]:
+    return read(run, selection, new_report())
+
+
+def _evaluations(run: Run, new_report: NewReport) -> Iterable[Any]:
+    return evaluations(run, new_report())
+
+
+def _fields(
+    kind: str, fields: Any, selection: Selection, run: Run, new_report: NewReport
+) -> Iterator[tuple[dict[str, Any], Any]]:
+    report = new_report()
+    for value in recorded_values(run, [kind], selection, report):
+        with unreadable_reported(value.recorded, report):
+            yield place_row(value), fields(value.recorded.value)
 
 
 def _check_width(found: pd.DataFrame) -> None:

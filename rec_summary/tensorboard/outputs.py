@@ -8,6 +8,7 @@ data provider are the two kinds of both.
 from __future__ import annotations
 
 import abc
+import bisect
 import itertools
 import zlib
 from collections.abc import Iterable, Iterator
@@ -362,11 +363,12 @@ class Names:
         """Adds names that are in use already."""
         self._taken.update(names)
 
-    def unclaimed(self) -> Names:
-        """Returns names that are reserved for the same runs, of which none is in use yet."""
-        names = Names()
-        names._runs = self._runs
-        return names
+    def apart(self, runs: Iterable[str]) -> Iterator[Names]:
+        """Yields names for each run alone: those reserved at it and below, none in use yet."""
+        order = sorted(self._runs)
+        for run in runs:
+            first, last = (bisect.bisect_left(order, run + end) for end in "/0")  # 0 follows /
+            yield Names([run, *order[first:last]])
 
     def claim(self, name: str) -> str:
         """Returns `name`, with underscores added if it is taken."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from rec_summary.processes import WorkerError
+from rec_summary.engines import WorkerError
 from tests.support.landscape_workers import landscape
 
 if __name__ == "__main__":

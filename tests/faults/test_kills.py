@@ -165,17 +165,19 @@ def test_a_killed_follower_is_taken_over_by_the_next(tmp_path: Path, ledger: Led
         ledger.survived("kill -9 of a follower", count(expected) // kills, count(found) // kills)
 
 
-# An export whose workers never end; they are spawned, and import this as well.
+# An export whose workers never end.
 ENDLESS = """
 import signal, sys
+from rec_summary import engines
 from rec_summary.cli import main
 from rec_summary.tensorboard.event_files import export
 
-def pause(run):
+def pause(*_):
     print("exporting", flush=True)
     signal.pause()
 
 export._export_one = pause
+engines._SMALL = 0  # so that there are workers
 if __name__ == "__main__":
     main(["export", *sys.argv[1:], "--jobs", "2"])
 """

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from rec_summary.errors import SourceError
-from rec_summary.landscape.evaluate import ModelError, parse_engine
+from rec_summary.landscape.evaluate import ModelError
 from rec_summary.landscape.metadata import changed
 from rec_summary.landscape.options import Options
 from rec_summary.landscape.store import BusyError
@@ -327,11 +327,6 @@ def test_invalid_options(tmp_path: Path, options: dict[str, Any], match: str) ->
 def test_invalid_changes(tmp_path: Path, changes: dict[str, Any], match: str) -> None:
     with pytest.raises(ValueError, match=match):
         changed(write_run(tmp_path / "run"), changes)
-
-
-def test_engines_by_name() -> None:
-    engine = parse_engine("dask://host:8786", jobs=3)
-    assert (engine.name, engine.address, engine.jobs) == ("dask", "tcp://host:8786", 3)
 
 
 def test_cleaning_removes_checkpoints_and_what_was_computed(tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from rec_summary.landscape.evaluate import EvaluationEngine, EvaluationTask, evaluate
+from rec_summary.engines import Engine
+from rec_summary.landscape.evaluate import EvaluationTask, evaluate
 from tests.support.quadratic import plane_store
 
 
@@ -37,4 +38,4 @@ def landscape(folder: Path, does: str) -> None:
     """Evaluates a landscape with two workers, whose model does this: die or sleep."""
     store = plane_store(folder)
     task = EvaluationTask(Model(does), store.folder)
-    list(evaluate(task, store.points, range(9), EvaluationEngine(jobs=2)))
+    list(evaluate(task, store.points, range(9), Engine(jobs=2)))

@@ -42,7 +42,7 @@ Examples:
 """
 _TENSORBOARD: Final = "http://localhost:6006/"
 _TABLES: Final = ("csv", "parquet", "jsonl")
-_EVENTS_ONLY: Final = ("jobs", "plugins", "max_points", "tensors", "projector")
+_EVENTS_ONLY: Final = ("plugins", "max_points", "tensors", "projector")
 
 
 @click.command(
@@ -103,13 +103,7 @@ _EVENTS_ONLY: Final = ("jobs", "plugins", "max_points", "tensors", "projector")
 @click.option(
     "--labels", type=click.Path(), help="Label the rows of the tables with this TSV file."
 )
-@options.option(
-    "--jobs",
-    metavar="N",
-    type=click.IntRange(1),
-    default=1,
-    help="Export N runs at the same time.",
-)
+@options.on_engine
 @options.as_json("Print the summary as JSON.")
 def export(source: str, destination: str, **chosen: Any) -> None:
     """Convert MindSpore records into TensorBoard event files, or into tables.
@@ -122,7 +116,7 @@ def export(source: str, destination: str, **chosen: Any) -> None:
     from rec_summary.series.overview.choice import check_tags
 
     form, quiet, as_json = (chosen.pop(name) for name in ("form", "quiet", "as_json"))
-    _check_combination(form, destination, {**chosen, "jobs": chosen["jobs"] > 1})
+    _check_combination(form, destination, chosen)
     every = chosen.pop("every")
     if chosen["tags"] is not None and not chosen["follow"]:
         selection = Selection(ExportOptions(since=chosen["since"]))
@@ -160,6 +154,10 @@ def _check_combination(form: str, destination: str, given: Mapping[str, Any]) ->
         if given[name]:
             option = "--" + name.replace("_", "-")
             raise click.UsageError(f"{option} cannot be combined with --format {form}")
+    if given["follow"] and given["engine"] != "loky":
+        raise click.UsageError("--engine cannot be combined with --follow")
+    if is_dataset and given["jobs"] is not None:
+        raise click.UsageError("--jobs cannot be combined with --format parquet --follow")
     if given["projector"] is not None and given["follow"]:
         raise click.UsageError("--projector cannot be combined with --follow")
     for name in ("checkpoint", "labels"):
@@ -174,7 +172,8 @@ def _export_events(
     quiet: bool,
     silent: bool,
     follow: bool,
-    jobs: int,
+    jobs: int | None,
+    engine: str,
     runs: str | None,
     projector: str | None,
     checkpoint: str | None,
@@ -202,7 +201,13 @@ def _export_events(
             click.echo(f"Projector: {one_line(run)}: {', '.join(map(one_line, names))}")
     with progress_shown(quiet=quiet, doing="exporting") as progress:
         return export_tensorboard(
-            source, logdir, jobs=jobs, runs=runs, progress=progress, **selection
+            source,
+            logdir,
+            jobs=jobs,
+            engine=engine,
+            runs=runs,
+            progress=progress,
+            **selection,
         )
 
 
@@ -302,7 +307,7 @@ def _export_tables(
 ) -> TableReport:
     from rec_summary.tables.formats import export_tables
 
-    choice = {name: chosen[name] for name in ("tags", "runs", "since", "until")}
+    choice = {name: chosen[name] for name in ("tags", "runs", "since", "until", "engine", "jobs")}
     with _needing_packages(), progress_shown(quiet=quiet, doing="exporting") as progress:
         return export_tables(source, destination, form=form, progress=progress, **choice)
 

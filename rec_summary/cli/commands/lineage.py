@@ -76,6 +76,7 @@ class _Answer:
     help="What to print.",
 )
 @options.wide
+@options.on_engine
 @options.as_json("Print JSON, as --format json.")
 def lineage(
     source: str,
@@ -85,6 +86,8 @@ def lineage(
     wide: bool,
     as_json: bool,
     quiet: bool,
+    engine: str,
+    jobs: int | None,
     **query: Any,
 ) -> None:
     """Compare runs: hyper-parameters, data and results.
@@ -94,14 +97,16 @@ def lineage(
     the best value of auc so far, and best_step/auc its step. A column of a metric is found by its
     short name: auc is recommender/auc/lifetime. With --since, they are of the values since then.
     """
+    from rec_summary.series.options import chosen_engine
     from rec_summary.series.overview.rows import rows
 
+    reader = chosen_engine(engine, jobs)
     form = "json" if as_json else form
     prints = {"csv": _print_csv, "json": _print_json}
     chosen = choose_runs(source, runs)
     with reading_progress(sum(run.nbytes for run in chosen), quiet=quiet) as begin:
         report = begin(source)
-        found = rows(chosen, report, since)
+        found = rows(chosen, report, since, reader)
     answer = _query(found, **query)
     if form == "table":
         _print_table(answer, wide=wide, quiet=quiet)

@@ -1,7 +1,7 @@
 """The directory that an export writes to.
 
-One exporter at a time writes to it. Every path is opened from the directory's descriptor, one name
-at a time. Links are not followed.
+Several exporters may write to it, each its own runs. Every path is opened from the directory's
+descriptor, one name at a time. Links are not followed.
 """
 
 from __future__ import annotations
@@ -9,31 +9,30 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import IO, TYPE_CHECKING, ClassVar, Final
 
-import filelock
-
-from rec_summary.errors import DestinationError, os_errors_as, three_part, verbatim
+from rec_summary.errors import DestinationError, three_part
 from rec_summary.records.files import write_atomically
-from rec_summary.records.locks import file_lock
-from rec_summary.series.text import printable
+from rec_summary.series.exports.claims import Claims, unusable
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-LOCK_NAME: Final = ".rec_summary-export.lock"
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class ExportDirectory:
-    """A directory that one exporter at a time writes to.
+    """A directory in which one exporter at a time writes a run.
 
-    Use it as a context: entering creates the directory if it is missing, and locks it.
+    Use it as a context: entering creates the directory if it is missing.
 
     Attributes:
         path: Its path.
+        claims: The runs that this exporter has claimed.
     """
+
+    claims: Claims
 
     what: ClassVar[str] = "the directory of the export"
     """What it is called in messages."""
@@ -43,7 +42,7 @@ class ExportDirectory:
 
         Args:
             path: Its path.
-            lock: Whether entering takes the lock; False where a parent process holds it.
+            lock: Whether an exporter enters; False for a worker, whose exporter has the claims.
         """
         self.path = path
         self._lock = lock
@@ -51,11 +50,11 @@ class ExportDirectory:
         self._exit = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
-        """Makes and locks the directory.
+        """Makes the directory.
 
         Raises:
-            DestinationError: It is a URL, cannot be made or written to, or another export has its
-                lock.
+            DestinationError: It is a URL, cannot be made or written to, or another process has
+                its lock for long.
         """
         if "://" in self.path:
             expected = "a local directory; `rec-summary export` copies its output to a URL"
@@ -65,13 +64,23 @@ class ExportDirectory:
                 os.makedirs(self.path, exist_ok=True)
                 self._fd = os.open(self.path, _DIRECTORY)
             stack.callback(os.close, self._fd)
+            self.claims = Claims(self.what, self.path, self._fd)
             if self._lock:
-                stack.enter_context(_locked(self.what, os.path.join(self.path, LOCK_NAME)))
+                with self.claims.alone():
+                    stack.callback(self.claims.release)
             self._exit = stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._exit.close()
+
+    def claim(self, runs: Iterable[str]) -> None:
+        """Claims runs for this exporter.
+
+        Raises:
+            DestinationError: Another exporter has one of them.
+        """
+        self.claims.check(self.claims.claim(runs))
 
     @contextlib.contextmanager
     def made(self, run: str) -> Iterator[int]:
@@ -149,31 +158,3 @@ class ExportDirectory:
                     break
                 stack.callback(os.close, fd)
             yield fd
-
-
-@contextlib.contextmanager
-def _locked(what: str, path: str) -> Iterator[None]:
-    with unusable(f"the lock of {what}", path):
-        lock = file_lock(path, timeout=0)
-        try:
-            lock.acquire()
-        except NotImplementedError:
-            pass  # a file system without locks: users have to avoid two exports at the same time
-        except filelock.Timeout as error:
-            raise DestinationError(
-                three_part(
-                    what,
-                    verbatim(f"one that another export writes to; its lock is {printable(path)}"),
-                    "a directory that no other export uses: wait for that one to end",
-                )
-            ) from error
-    try:
-        yield
-    finally:
-        lock.release()
-
-
-def unusable(what: str, path: str) -> contextlib.AbstractContextManager[None]:
-    """Turns an OSError of the block into one that says what is unusable."""
-    expected = "a directory that can be written to"
-    return os_errors_as(DestinationError, what, printable(path), expected)

@@ -69,6 +69,7 @@ class Follower:
         stop: threading.Event,
         *,
         named: Callable[[str], str],
+        announced: Callable[[list[str]], object] = lambda names: None,
         pattern: str | None = None,
         committed: Callable[[], None] = lambda: None,
         commit_secs: float | None = None,
@@ -81,6 +82,7 @@ class Follower:
             report: Takes problems and notes.
             stop: A long update ends when it is set.
             named: Returns the name that a new run is exported under.
+            announced: Called with the names of runs that are exported next.
             pattern: A pattern as of `fnmatch`: only runs whose name matches.
             committed: Called after exporters were committed.
             commit_secs: How long after something new an exporter is committed, in seconds;
@@ -91,6 +93,7 @@ class Follower:
         self._report = report
         self._stop = stop
         self._named = named
+        self._announced = announced
         self._pattern = pattern
         self._committed = committed
         self._commit_secs = COMMIT_SECS if commit_secs is None else commit_secs
@@ -123,6 +126,7 @@ class Follower:
                 name = self._named(run.name)
                 self._followed[run.path] = _Followed(dataclasses.replace(run, name=name))
         changed = matching_runs(changed, self._pattern)
+        self._announced([self._followed[run.path].run.name for run in changed])
         paths = {run.path for run in changed}
         again = [each.run for each in self._followed.values() if each.retry_at <= now]
         for run in (*changed, *(run for run in again if run.path not in paths)):

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import collections
+import functools
 import os
 import time
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from rec_summary._pb.lineage_pb2 import RunState
+from rec_summary.engines import HERE, Engine
 from rec_summary.metrics.report import JUDGED, OF_TASK, PREFIX
 from rec_summary.records.format.names import Kind
 from rec_summary.records.liveness import writer_is_alive
@@ -26,6 +28,7 @@ from rec_summary.series.lineage import (
     shortest,
 )
 from rec_summary.series.options import ExportOptions, Moment, Selection, tags_named
+from rec_summary.series.overview.each_run import NewReport, each_run
 from rec_summary.series.report import Report
 from rec_summary.series.text import valid
 from rec_summary.series.values import History, finished
@@ -61,7 +64,9 @@ _WINDOW: Final = 100  # losses, of which the mean is shown; of few losses, a ten
 _SILENT_SECS: Final = 600.0  # without a record, as the built-in rule `stall`
 
 
-def rows(runs: Iterable[Run], report: Report, since: Moment = None) -> list[Row]:
+def rows(
+    runs: Sequence[Run], report: Report, since: Moment = None, engine: Engine = HERE
+) -> list[Row]:
     """Returns a row for each run, and for each further writer; unknown values are left out.
 
     The names are `run`, `status`, the hyper-parameters as TensorBoard shows them, `loss` (the mean
@@ -76,9 +81,16 @@ def rows(runs: Iterable[Run], report: Report, since: Moment = None) -> list[Row]
         runs: The runs.
         report: Counts what is read, and takes problems.
         since: Losses and metrics are of values from here on only, as in `ExportOptions`.
+        engine: What reads the runs.
     """
     since = ExportOptions(since=since).since  # an age counts from one time for all runs
-    return [row for run in scanned_ahead(runs) for row in rows_of(run, report, since)]
+    work = functools.partial(_read, since)
+    found = each_run(work, runs, engine, lambda _: report, ahead=scanned_ahead)
+    return [row for _, row in found]
+
+
+def _read(since: Moment, run: Run, new_report: NewReport) -> Iterator[Row]:
+    return rows_of(run, new_report(), since)
 
 
 def rows_of(run: Run, report: Report, since: Moment = None) -> Iterator[Row]:

@@ -37,7 +37,7 @@ _Series = dict[str, Any]  # of scalars, by tag
 
 
 class ExperimentFile:
-    """Keeps the description of the experiment up to date, while the log directory is locked."""
+    """Keeps the description of the experiment up to date."""
 
     def __init__(self, logdir: LogDir) -> None:
         """Begins; nothing is read.
@@ -57,6 +57,10 @@ class ExperimentFile:
         Raises:
             DestinationError: The log directory cannot be read or written.
         """
+        with self._logdir.claims.alone():
+            self._update()
+
+    def _update(self) -> None:
         runs: dict[str, tuple[_Contents, _Series]] = {}
         old: dict[str, bytes] = {}
         numbers, is_shared = [0], False

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import contextlib
 import copy
-import multiprocessing
+import functools
 import os
 from collections.abc import Callable, Generator, Sequence
 from typing import Final
 
+from rec_summary.engines import Engine, check_failures, is_here, need_shared, run_units
 from rec_summary.errors import SourceError, three_part, verbatim
-from rec_summary.processes import end_with_parent, reporting_killed_workers
 from rec_summary.records.reading.runs import Run, find_runs
 from rec_summary.records.remote import to_place
-from rec_summary.series.options import ArgumentError, ExportOptions, check_apart
+from rec_summary.series.options import ArgumentError, ExportOptions, check_apart, chosen_engine
 from rec_summary.series.overview.choice import chosen_runs
+from rec_summary.series.overview.each_run import cost_of, need_run
 from rec_summary.series.report import ExportReport, Report
 from rec_summary.tensorboard.event_files.experiment import ExperimentFile
 from rec_summary.tensorboard.event_files.logdir import LogDir
@@ -45,7 +45,8 @@ def export_tensorboard(
     until: int | str | None = None,
     max_points: int | None = None,
     tensors: str | None = None,
-    jobs: int = 1,
+    jobs: int | None = None,
+    engine: str = "loky",
     progress: Progress | None = None,
 ) -> ExportReport:
     """Makes TensorBoard event files of MindSpore record directories.
@@ -81,7 +82,11 @@ def export_tensorboard(
         until: As in `ExportOptions`.
         max_points: As in `ExportOptions`.
         tensors: As in `ExportOptions`.
-        jobs: How many processes export at the same time, each one run.
+        jobs: How many runs are exported at the same time; by default one, and on a cluster as many
+            as it has room for.
+        engine: What exports them: `loky` (processes on this machine), `dask://HOST:PORT`, `ray` or
+            `spark`. The workers of a cluster need the records and the log directory at the same
+            paths.
         progress: Called about once for each megabyte that was read.
 
     Returns:
@@ -91,14 +96,15 @@ def export_tensorboard(
         ArgumentError: One of `logdir` and `source` is inside the other, an option is invalid,
             or no run matches `runs`.
         SourceError: There are no records, or none that can be read.
-        DestinationError: `logdir` cannot be written to, another export is using it, or a
-            run directory in it has event files of another writer.
-        WorkerError: One of the processes of `jobs` was killed.
+        DestinationError: `logdir` cannot be written to, another export writes one of the runs, or
+            a run directory in it has event files of another writer.
+        EngineError: The engine is not installed, or cannot be reached.
+        WorkerError: Workers were killed, even when they tried again.
+        PartialError: Several runs could not be exported; the others are.
     """
     source, logdir = to_place(source), os.fspath(logdir)
     options = ExportOptions(tags, plugins, since, until, max_points, tensors)
-    if isinstance(jobs, bool) or not isinstance(jobs, int) or jobs < 1:
-        raise ArgumentError(three_part("jobs", jobs, "an int of at least 1"))
+    workers = chosen_engine(engine, jobs)
     check_apart(source, logdir, "the log directory")
     found = find_runs(source)
     chosen = chosen_runs(found, runs)
@@ -106,9 +112,11 @@ def export_tensorboard(
     report = Report()
     total = sum(run.nbytes for run in chosen)
     has_records, shown, due = False, "", 0
+    failed: dict[str, Exception] = {}
     with LogDir(logdir) as entered:
+        entered.claim(run.name for run in chosen)
         destination = Destination(names, entered, report, options)
-        exported = _exported(chosen, destination, min(jobs, len(chosen)))
+        exported = _exported(chosen, destination, workers, failed)
         with contextlib.closing(exported):
             for run, is_readable in exported:
                 has_records |= is_readable
@@ -119,6 +127,7 @@ def export_tensorboard(
         ExperimentFile(entered).update()
         if progress is not None:
             progress(shown, report.bytes_read, report.bytes_read)
+    check_failures(failed, len(chosen), "exported")
     result = report.result()
     if not has_records:
         raise SourceError(
@@ -131,22 +140,45 @@ def export_tensorboard(
     return result
 
 
-def _exported(runs: Sequence[Run], destination: Destination, workers: int) -> _Exported:
-    """Exports runs: one after another, or several at a time, each in a process of its own.
+def _exported(
+    runs: Sequence[Run], destination: Destination, engine: Engine, failed: dict[str, Exception]
+) -> _Exported:
+    """Exports runs: here, one after another, or on workers.
 
-    The lock of the log directory stays with this process.
+    The claims on the runs stay with this process.
+
+    Args:
+        runs: The runs.
+        destination: Where and how they are exported.
+        engine: What exports them.
+        failed: Gets the runs that workers could not export, and why.
 
     Raises:
         DestinationError: Something cannot be written. What was written of other runs stays.
     """
+    sizes = [cost_of(run) for run in runs]
     # All places are checked first: nothing is written if one of them cannot be used.
-    if workers > 1:
-        trial = destination._replace(names=copy.deepcopy(destination.names), report=Report())
-        for run in runs:
-            RunExporter(run, trial)
-        with reporting_killed_workers("it goes on where this one stopped"):
-            yield from _exported_in_processes(runs, destination, workers)
+    if is_here(engine, sizes):
+        yield from _exported_here(runs, destination)
         return
+    names, logdir, report, options = destination
+    trial = destination._replace(names=copy.deepcopy(names), report=Report())
+    for run in runs:
+        RunExporter(run, trial)
+    work = functools.partial(_export_one, logdir.path, logdir.claims.mark, options)
+    units = list(zip(runs, names.apart(run.name for run in runs), strict=True))
+    for place, found, error in run_units(engine, work, units, sizes=sizes):
+        name = runs[place].name
+        if error is not None:
+            failed[name] = error
+            continue
+        part, has_records = found
+        yield name, has_records
+        report.add(part)
+        yield name, has_records
+
+
+def _exported_here(runs: Sequence[Run], destination: Destination) -> _Exported:
     for run, exporter in [(run, RunExporter(run, destination)) for run in runs]:
         yield run.name, exporter.has_records  # the progress shows the run before it is read
         try:
@@ -158,43 +190,24 @@ def _exported(runs: Sequence[Run], destination: Destination, workers: int) -> _E
         yield run.name, exporter.has_records
 
 
-def _exported_in_processes(
-    runs: Sequence[Run], destination: Destination, workers: int
-) -> _Exported:
-    names, logdir, report, options = destination
-    # Not forked: this process may have threads.
-    context = multiprocessing.get_context("spawn")
-    place = names, logdir.path, options  # names of all runs: not for each task
-    with concurrent.futures.ProcessPoolExecutor(workers, context, _begin_work, place) as pool:
-        # The largest first: no process is left with it at the end.
-        order = sorted(runs, key=lambda run: run.nbytes, reverse=True)
-        tasks = {pool.submit(_export_one, run): run for run in order}
-        try:
-            for task in concurrent.futures.as_completed(tasks):
-                part, has_records = task.result()
-                yield tasks[task].name, has_records
-                report.add(part)
-                yield tasks[task].name, has_records
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+def _export_one(
+    path: str, mark: str, options: ExportOptions, unit: tuple[Run, Names]
+) -> tuple[Report, bool]:
+    """Exports one run on a worker; returns the counts and whether it has records.
 
-
-_place: list[tuple[Names, str, ExportOptions]] = []  # of a process of its own
-
-
-def _begin_work(names: Names, path: str, options: ExportOptions) -> None:
-    """Prepares a process for `_export_one`."""
-    end_with_parent()  # the lock of the log directory is released with the parent
-    _place[:] = [(names, path, options)]
-
-
-def _export_one(run: Run) -> tuple[Report, bool]:
-    """Exports one run, in a process of its own; returns the counts and whether it has records."""
-    [(names, path, options)] = _place
+    Args:
+        path: The log directory.
+        mark: The file that exists as long as the exporter that sent the run.
+        options: What is exported.
+        unit: The run, and the names that are reserved below it.
+    """
+    run, names = unit
+    need_run(run)
+    what = f"the log directory of the run {run.name}"
+    need_shared(mark, what, exists=os.path.exists)
     report, has_records = Report(), False
     with LogDir(path, lock=False) as logdir:
-        destination = Destination(names.unclaimed(), logdir, report, options)
-        for _, is_readable in _exported([run], destination, 1):
+        for _, is_readable in _exported_here([run], Destination(names, logdir, report, options)):
             has_records |= is_readable
+            need_shared(mark, what, exists=os.path.exists)  # or another exporter may have begun
     return report, has_records

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections.abc import Callable
 
 from rec_summary.errors import DestinationError, three_part
+from rec_summary.records.reading.runs import Run
 from rec_summary.records.remote import to_place
 from rec_summary.series.discovery.run_poller import RunPoller
 from rec_summary.series.exports.following import INTERVAL_SECS, Follower
@@ -67,6 +69,14 @@ def follow_tensorboard(
         destination = Destination(Names(), entered, Report(), options)
         report, experiment = destination.report, ExperimentFile(entered)
 
+        def announced(names: list[str]) -> None:
+            with contextlib.suppress(DestinationError):  # those of others: `opened` says so
+                entered.claim(names)
+
+        def opened(run: Run) -> RunExporter:
+            entered.claim([run.name])
+            return RunExporter(run, destination)
+
         def describe() -> None:
             try:
                 experiment.update()
@@ -75,10 +85,11 @@ def follow_tensorboard(
 
         follower = Follower(
             RunPoller(source) if poller is None else poller,
-            lambda run: RunExporter(run, destination),
+            opened,
             report,
             stop,
             named=destination.names.claim_run,
+            announced=announced,
             pattern=runs,
             committed=describe,
         )

@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from typing import ClassVar, Final
 
 from rec_summary.errors import DestinationError, three_part, verbatim
-from rec_summary.series.exports.directory import LOCK_NAME, ExportDirectory, unusable
+from rec_summary.series.exports.claims import unusable
+from rec_summary.series.exports.directory import ExportDirectory
 from rec_summary.series.text import printable
-
-__all__ = ["LOCK_NAME", "LogDir", "event_file_name", "is_foreign", "ours", "unusable"]
 
 _OURS: Final = re.compile(r"events\.out\.tfevents\.\d{1,19}\.rec_summary")
 _MARK: Final = "tfevents"  # TensorBoard reads every file with this in its name
@@ -23,7 +22,7 @@ def event_file_name(stamp: int) -> str:
 
 
 class LogDir(ExportDirectory):
-    """A log directory that one exporter at a time writes to."""
+    """A log directory, in which one exporter at a time writes a run."""
 
     what: ClassVar[str] = "the log directory"
 

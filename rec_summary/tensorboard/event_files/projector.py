@@ -97,6 +97,7 @@ def export_projector(
             config = ProjectorConfig()
             for name, table in _tables(run, wanted, checkpoint, seen):
                 destination = destination or stack.enter_context(LogDir(logdir))
+                destination.claim([run.name])
                 _write_table(destination, run.name, name, table, lines, config)
             if destination is not None and config.embeddings:
                 _check_ours(destination, run.name)

@@ -7,11 +7,10 @@ import signal
 import subprocess
 from pathlib import Path
 
-import filelock
 import pytest
 
 from rec_summary.records.format.framing import frame
-from rec_summary.tensorboard.event_files.logdir import LOCK_NAME
+from rec_summary.tensorboard.event_files.logdir import LogDir
 from tests.support import event_files
 from tests.support.command import PROGRAM, end, environment, flat, python, run, start
 from tests.support.event_files import shown
@@ -134,12 +133,14 @@ def test_a_log_directory_that_cannot_be_written_to_exits_with_1(source: Path, pl
     assert "Expected: a directory that can be written to" in flat(done.stderr)
 
 
-def test_a_locked_log_directory_exits_with_1(source: Path, logdir: Path) -> None:
-    logdir.mkdir()
-    with filelock.FileLock(logdir / LOCK_NAME):
+def test_a_run_that_another_export_writes_exits_with_1(source: Path, logdir: Path) -> None:
+    with LogDir(str(logdir)) as theirs:
+        theirs.claim(["run"])
         done = run("export", source, logdir)
-    assert done.returncode == 1
-    assert str(logdir / LOCK_NAME) in flat(done.stderr)
+        assert done.returncode == 1
+        assert f"the run run; {theirs.claims.mark} says so" in flat(done.stderr)
+        assert "choose others with --runs, or wait for it to end" in flat(done.stderr)
+    assert run("export", source, logdir).returncode == 0
 
 
 def test_debug_shows_where_an_error_arose(source: Path) -> None:

@@ -1,0 +1,614 @@
+"""Units of work on an engine: in this process, in processes beside it, or on a cluster.
+
+Each engine gives futures of `concurrent.futures`: joblib's loky, a client of Dask, tasks of Ray,
+jobs of Spark. joblib's backends for these clusters do not suit many units: those of Ray and Spark
+return nothing before all is done, and that of Dask does not say that a task is lost.
+
+A unit is repeatable: done twice, it leaves the same. One whose worker was killed is done again.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import functools
+import importlib
+import importlib.metadata
+import logging
+import multiprocessing
+import os
+import pickle
+import socket
+import sys
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from rec_summary.errors import RecSummaryError, SourceError, three_part, verbatim
+
+ENGINES: Final = ("loky", "sequential", "dask", "ray", "spark")
+NAMED: Final = "loky, sequential, dask://HOST:PORT, ray or spark"
+_DEFAULT_PORTS: Final = {"dask": 8786, "ray": 10001, "spark": 7077}
+_PACKAGES: Final = {"dask": "distributed", "ray": "ray", "spark": "pyspark"}
+_REMEDIES: Final = {
+    "dask": "a scheduler with workers: `dask scheduler` and `dask worker HOST:PORT` start them",
+    "ray": "a cluster of Ray, which `ray start --head` starts, or room to start one here",
+    "spark": "a master with workers, or a Java runtime to run Spark here "
+    "(Debian's default-jre-headless)",
+}
+_LIMIT: Final = "REC_SUMMARY_ENGINE_SECS"
+_LIMIT_SECS: Final = 30.0
+_POLL_SECS: Final = 0.5
+_SHOWN: Final = 5  # failures in a message
+_TRIES: Final = 3  # of a unit whose worker was killed; the second and third time it runs alone
+_REFUSALS: Final = 8  # of a unit by workers that cannot do it
+_MOST_LOSSES: Final = 4  # one after another, with no unit done between them
+_BLOCKS_EACH: Final = 8  # blocks of a worker: enough to balance the work, with little overhead
+_MOST_IN_BLOCK: Final = 64
+_UNIT_COST: Final = 1 << 17  # bytes that could be read in the time that any unit takes
+_SMALL: Final = 1 << 24  # bytes that are read before processes have started
+
+logger = logging.getLogger("rec_summary")
+
+
+class WorkerError(RecSummaryError):
+    """Worker processes were killed, or cannot do the work."""
+
+
+class EngineError(RecSummaryError):
+    """An engine is not installed, cannot be reached, or has been lost."""
+
+
+@dataclass(frozen=True)
+class Engine:
+    """What does the units of some work.
+
+    Attributes:
+        name: One of `ENGINES`; `sequential` is this process.
+        address: The host and port of a cluster; empty for the one that the engine finds by itself,
+            or starts on this machine.
+        jobs: The most units at a time; -1 for as many as the engine has room for.
+    """
+
+    name: str = "loky"
+    address: str = ""
+    jobs: int = -1
+
+    @property
+    def is_cluster(self) -> bool:
+        """Whether its workers may be on other machines."""
+        return self.name in _PACKAGES
+
+    @property
+    def workers(self) -> int:
+        """The number of processes on this machine."""
+        return self.jobs if self.jobs > 0 else _cores()
+
+    def __str__(self) -> str:
+        """Returns the engine as it is named."""
+        return f"{self.name}://{self.address}" if self.address else self.name
+
+
+HERE: Final = Engine("sequential")
+"""This process."""
+
+
+class PartialError(RecSummaryError):
+    """Several units of some work failed; the others are done."""
+
+
+class Outcome(NamedTuple):
+    """What became of a unit: its place among all of them, and its result or why there is none."""
+
+    place: int
+    result: Any = None
+    error: Exception | None = None
+
+
+def parse_engine(text: str, jobs: int = -1) -> Engine:
+    """Returns the engine of a text such as `loky`, `sequential` or `dask://host:port`.
+
+    Raises:
+        ValueError: The text names no engine, or `jobs` is no number of workers.
+    """
+    name, mark, address = text.partition("://")
+    host, _, port = address.rpartition(":")
+    is_bad = bool(mark) and (name in ENGINES[:2] or not host or not port.isdecimal())
+    if name not in ENGINES or is_bad or "/" in address:
+        raise ValueError(three_part("the engine", text, NAMED))
+    if isinstance(jobs, bool) or not isinstance(jobs, int) or (jobs < 1 and jobs != -1):
+        raise ValueError(three_part("jobs", jobs, "an int of at least 1"))
+    return Engine(name, address, jobs)
+
+
+def run_units(
+    engine: Engine,
+    work: Callable[[Any], Any],
+    units: Sequence[Any],
+    *,
+    sizes: Sequence[int] = (),
+    tries: int = 2,
+    in_order: bool = False,
+    kept: str = "it goes on where this one stopped",
+) -> Iterator[Outcome]:
+    """Yields what becomes of units, each as soon as it is done.
+
+    Args:
+        engine: What does them.
+        work: Does a unit. Workers get it by name, or whole if it is a function of `__main__`.
+        units: The units.
+        sizes: How many bytes each of them reads: the large ones are begun first, small ones are
+            sent several at a time, and no process is started for little in all. Without sizes,
+            each is sent alone.
+        tries: How often a unit is tried by workers before its error counts.
+        in_order: Whether they are yielded in the order of the units; few are held until then.
+        kept: What a later run does with what is finished, for a message.
+
+    Raises:
+        EngineError: The engine is not installed, cannot be reached, or has been lost.
+        WorkerError: Workers are killed one after another. What is finished was yielded.
+    """
+    if not units:
+        return
+    costs = [size + _UNIT_COST for size in sizes]
+    if is_here(engine, sizes or [_SMALL] * len(units)):
+        for index, unit in enumerate(units):
+            try:
+                outcome = Outcome(index, work(unit))
+            except (RecSummaryError, OSError) as error:
+                outcome = Outcome(index, None, error)
+            yield outcome
+        return
+    with contextlib.ExitStack() as stack:
+        pool = _POOLS[engine.name](engine, len(units), stack)
+        blocks = _blocks(len(units), costs, pool.workers, in_order)
+        run = _Run(engine, pool, work, units, blocks, tries, in_order, kept)
+        stack.callback(run.cancel)
+        yield from run.outcomes()
+
+
+def is_here(engine: Engine, sizes: Sequence[int]) -> bool:
+    """Whether units of these sizes, in bytes, are done in this process: little work starts none."""
+    if engine.is_cluster:
+        return False
+    small = sum(sizes) + _UNIT_COST * len(sizes) < _SMALL
+    return small or len(sizes) < 2 or engine.name == "sequential" or engine.workers < 2
+
+
+def check_failures(failed: Mapping[str, Exception], count: int, done: str) -> None:
+    """Raises the error of units that failed, after all others are done.
+
+    Args:
+        failed: The errors by the names of units.
+        count: The number of all units.
+        done: What could not be done with them, as a participle.
+
+    Raises:
+        PartialError: Several failed. If one did, its own error is raised.
+    """
+    if len(failed) == 1:
+        raise next(iter(failed.values()))
+    if failed:
+        shown = "; ".join(f"{name}: {error}" for name, error in list(failed.items())[:_SHOWN])
+        more = f"; and {len(failed) - _SHOWN:,} more" if len(failed) > _SHOWN else ""
+        raise PartialError(f"{len(failed):,} of {count:,} runs could not be {done}. {shown}{more}")
+
+
+def need_shared(path: str, what: str, *, exists: Callable[[str], bool] = os.path.isdir) -> None:
+    """Makes sure that a worker has what is at a path.
+
+    Raises:
+        SourceError: It has not.
+    """
+    if not exists(path):
+        received = verbatim(f"{path}, which is not on {socket.gethostname()}")
+        expected = "a path on a file system that all workers share, or a URL"
+        raise SourceError(three_part(what, received, expected))
+
+
+class _Run:
+    """Units on their way to workers and back."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        pool: Any,
+        work: Any,
+        units: Sequence[Any],
+        blocks: deque[list[int]],
+        tries: int,
+        in_order: bool,
+        kept: str,
+    ) -> None:
+        self._engine, self._pool, self._kept = engine, pool, kept
+        self._units, self._blocks = units, blocks
+        self._tries, self._in_order = tries, in_order
+        cloudpickle = importlib.import_module("cloudpickle")  # late: it loads a lot
+        self._work = cloudpickle.dumps(work)
+        self._room = 2 * pool.workers  # one block for each to do, and one to go on with
+        self._flying: dict[concurrent.futures.Future[Any], list[int]] = {}
+        self._suspects: deque[int] = deque()  # their workers were killed: each is tried alone
+        self._losses: Counter[int] = Counter()
+        self._refusals: Counter[int] = Counter()
+        self._failures: Counter[int] = Counter()
+        self._losses_in_a_row = self._refusals_in_a_row = 0
+        self._due = 0  # the next unit of the order
+
+    def cancel(self) -> None:
+        for future in self._flying:
+            future.cancel()
+
+    def outcomes(self) -> Iterator[Outcome]:
+        held: dict[int, Outcome] = {}
+        while self._blocks or self._suspects or self._flying:
+            while self._blocks and len(self._flying) < self._room and not self._is_ahead():
+                self._submit(self._blocks.popleft())
+            if not self._flying:
+                self._submit([self._suspects.popleft()])
+            for outcome in self._landed():
+                if not self._in_order:
+                    yield outcome
+                    continue
+                held[outcome.place] = outcome
+                while self._due in held:
+                    yield held.pop(self._due)
+                    self._due += 1
+
+    def _is_ahead(self) -> bool:
+        """Whether what is done of the next block would be held for long."""
+        first = self._blocks[0]
+        return self._in_order and first[0] > self._due + self._room * len(first)
+
+    def _submit(self, block: list[int]) -> None:
+        payload = pickle.dumps((_run_block, self._work, [self._units[each] for each in block]))
+        try:
+            future = self._pool.submit(_begin, _version(), payload)
+        except Exception as error:
+            raise self._gone(error) from error
+        self._flying[future] = block
+
+    def _landed(self) -> Iterator[Outcome]:
+        """Waits, and yields the outcomes of units that need no further try."""
+        done = self._waited()
+        lost = [each for each in done if _error_of(each) is not None]
+        if any(isinstance(_error_of(each), concurrent.futures.BrokenExecutor) for each in lost):
+            done, _ = concurrent.futures.wait(self._flying)  # all have the same fate
+            self._pool.renew()
+        self._losses_in_a_row = self._losses_in_a_row + 1 if lost else 0
+        for future in done:
+            block, error = self._flying.pop(future), _error_of(future)
+            if error is not None:
+                yield from self._lost(block, error)
+                continue
+            where, refusal, results = future.result()
+            if refusal:
+                yield from self._refused(block, where, refusal)
+                continue
+            self._losses_in_a_row = self._refusals_in_a_row = 0
+            for index, (result, failure) in zip(block, results, strict=True):
+                self._failures[index] += failure is not None
+                if failure is not None and self._failures[index] < self._tries:
+                    self._again(index)
+                else:
+                    yield Outcome(index, result, failure)
+
+    def _waited(self) -> set[concurrent.futures.Future[Any]]:
+        since = time.monotonic()
+        while True:
+            first = concurrent.futures.FIRST_COMPLETED
+            done, _ = concurrent.futures.wait(self._flying, _POLL_SECS, first)
+            if done:
+                return done
+            if self._pool.is_alive():
+                since = time.monotonic()
+            elif time.monotonic() - since > _limit():
+                raise self._gone(TimeoutError(f"no worker for {_limit():.0f} seconds"))
+
+    def _again(self, index: int) -> None:
+        (self._blocks.appendleft if self._in_order else self._blocks.append)([index])
+
+    def _lost(self, block: list[int], error: BaseException) -> Iterator[Outcome]:
+        if self._losses_in_a_row >= _MOST_LOSSES:
+            raise self._killed(error) from error
+        for index in block:
+            self._losses[index] += 1
+            if self._losses[index] < _TRIES:
+                self._suspects.append(index)
+            else:
+                yield Outcome(index, None, self._killed(error))
+
+    def _refused(self, block: list[int], where: str, refusal: str) -> Iterator[Outcome]:
+        received = verbatim(f"{where}: {refusal}")
+        expected = f"rec_summary {_version()} and the same modules as here, on each worker"
+        error = WorkerError(three_part(f"a worker of {self._engine}", received, expected))
+        if not self._refusals:
+            logger.warning("%s Its units go to other workers.", error)
+        self._refusals_in_a_row += 1
+        if self._refusals_in_a_row > _REFUSALS * self._pool.workers:
+            raise error
+        for index in block:
+            self._refusals[index] += 1
+            if self._refusals[index] < _REFUSALS:
+                self._again(index)
+            else:
+                yield Outcome(index, None, error)
+
+    def _killed(self, error: BaseException) -> WorkerError:
+        received = "one that was killed, as the system does when memory runs out"
+        if not isinstance(error, concurrent.futures.BrokenExecutor):
+            received += f" ({type(error).__name__}: {str(error).partition(chr(10))[0][:200]})"
+        expected = f"processes that can finish: use fewer --jobs and run it again; {self._kept}"
+        return WorkerError(three_part("a worker process", verbatim(received), expected))
+
+    def _gone(self, error: BaseException) -> EngineError:
+        received = verbatim(f"{self._engine}: it has been lost: {error}")
+        expected = f"{_REMEDIES.get(self._engine.name, 'one that goes on')}; {self._kept}"
+        return EngineError(three_part("the engine", received, expected))
+
+
+def _error_of(future: concurrent.futures.Future[Any]) -> BaseException | None:
+    if future.cancelled():
+        return concurrent.futures.CancelledError("the engine has given it up")
+    return future.exception()
+
+
+def _blocks(count: int, costs: Sequence[int], workers: int, in_order: bool) -> deque[list[int]]:
+    """Returns the units to send together: as many blocks as balance the work."""
+    if not costs:
+        return deque([index] for index in range(count))
+    order = range(count) if in_order else sorted(range(count), key=lambda each: -costs[each])
+    share = sum(costs) / (workers * _BLOCKS_EACH)
+    blocks: deque[list[int]] = deque()
+    room = 0.0
+    for index in order:
+        if not blocks or costs[index] > room or len(blocks[-1]) >= _MOST_IN_BLOCK:
+            blocks.append([])
+            room = share
+        blocks[-1].append(index)
+        room -= costs[index]
+    return blocks
+
+
+# On the workers.
+
+
+def _begin(version: str, payload: bytes) -> tuple[str, str, Any]:
+    """Begins work; says who refuses it and why, if this worker has another version of the package.
+
+    The function itself is sent, not its name, so it needs nothing of this package.
+    """
+    import importlib.metadata
+    import pickle
+    import socket
+    import time
+
+    where = socket.gethostname()
+    try:
+        found = importlib.metadata.version("rec_summary")
+    except importlib.metadata.PackageNotFoundError:
+        found = "is not installed"
+    if found != version:
+        time.sleep(1)  # the units are for the others
+        return where, f"rec_summary {found}", None
+    try:
+        function, work, units = pickle.loads(payload)
+        work = pickle.loads(work)
+    except Exception as error:  # noqa: BLE001 - what a module does when it is imported
+        time.sleep(1)
+        return where, f"{type(error).__name__}: {error}", None
+    return where, "", function(work, units)
+
+
+_begin.__module__ = "__main__"  # so that every pickler sends it whole
+
+
+def _run_block(work: Callable[[Any], Any], units: list[Any]) -> list[tuple[Any, Exception | None]]:
+    """Does units; an error of one is its outcome."""
+    outcomes: list[tuple[Any, Exception | None]] = []
+    for unit in units:
+        try:
+            outcomes.append((work(unit), None))
+        except Exception as error:  # noqa: BLE001 - it is the caller's
+            outcomes.append((None, _portable(error)))
+    return outcomes
+
+
+def _portable(error: Exception) -> Exception:
+    """Returns an error that can be sent: of the same class, if possible."""
+    try:
+        if str(pickle.loads(pickle.dumps(error))) == str(error):
+            return error
+    except Exception:  # noqa: BLE001 - classes take what they like
+        pass
+    name = "" if isinstance(error, RecSummaryError) else f"{type(error).__name__}: "
+    return RecSummaryError(f"{name}{error}")
+
+
+@functools.cache
+def end_with_parent() -> None:
+    """Ends this process when its parent dies; does nothing in a process without a parent.
+
+    A parent that is killed cannot end its workers. They would go on writing after its locks are
+    released, or keep their memory.
+    """
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+
+    def watch() -> None:
+        if parent.sentinel is not None:
+            parent.join()
+        while os.getppid() == parent.pid:  # loky has no sentinel
+            time.sleep(_POLL_SECS)
+        os._exit(1)
+
+    threading.Thread(target=watch, name="rec_summary-parent", daemon=True).start()
+
+
+# Engines. Each is a pool with a number of workers, and a `submit` that returns a future.
+
+
+class _Loky:
+    """Processes on this machine; one that is killed breaks the pool."""
+
+    def __init__(self, engine: Engine, units: int, stack: contextlib.ExitStack) -> None:
+        self.workers = min(engine.workers, units)
+        self.renew()
+        stack.callback(lambda: self._pool.shutdown(wait=True, kill_workers=True))
+
+    def renew(self) -> None:
+        loky = importlib.import_module("joblib.externals.loky")
+        self._pool = loky.ProcessPoolExecutor(self.workers, initializer=end_with_parent)
+
+    def submit(self, *call: Any) -> Any:
+        return self._pool.submit(*call)
+
+    def is_alive(self) -> bool:
+        return True
+
+
+class _Cluster:
+    """What clusters have in common: they are reached in time, or not at all."""
+
+    workers: int
+
+    def __init__(self, engine: Engine, units: int, stack: contextlib.ExitStack) -> None:
+        package = _PACKAGES[engine.name]
+        try:
+            module = importlib.import_module(package)
+        except ImportError as error:
+            expected = f"one that is installed: pip install 'rec_summary[{engine.name}]'"
+            received = verbatim(f"{engine}: {error}")
+            raise EngineError(three_part("the engine", received, expected)) from error
+        try:
+            if engine.address:
+                host, _, port = engine.address.rpartition(":")
+                socket.create_connection((host.strip("[]"), int(port)), _limit()).close()
+            self._connect(module, engine, stack)
+            nothing = pickle.dumps((_run_block, pickle.dumps(None), []))
+            self.submit(_begin, _version(), nothing).result(_limit())
+        except RecSummaryError:
+            raise
+        except Exception as error:
+            reason = str(error).strip().partition("\n")[0] or f"no answer in {_limit():.0f} seconds"
+            received = verbatim(f"{engine}: {type(error).__name__}: {reason}")
+            raise EngineError(three_part("the engine", received, _REMEDIES[engine.name])) from error
+        if engine.jobs > 0:
+            self.workers = min(self.workers, engine.jobs)
+
+    def _connect(self, module: Any, engine: Engine, stack: contextlib.ExitStack) -> None:
+        raise NotImplementedError
+
+    def submit(self, *call: Any) -> Any:
+        raise NotImplementedError
+
+    def renew(self) -> None:
+        """Does nothing: a cluster replaces its workers by itself."""
+
+    def is_alive(self) -> bool:
+        return True
+
+
+class _Dask(_Cluster):
+    def _connect(self, module: Any, engine: Engine, stack: contextlib.ExitStack) -> None:
+        address = f"tcp://{engine.address}" if engine.address else None
+        client = module.Client(address, timeout=_limit(), set_as_default=False)
+        stack.callback(client.close)
+        client.wait_for_workers(1, timeout=_limit())
+        self._client = client
+        found = client.get_versions(packages=["rec_summary"])["workers"]
+        ours = (_version(), sys.version_info[:2])
+        alike: list[Any] = []
+        other: list[Any] = []
+        for address, each in found.items():
+            versions = each["packages"].get("rec_summary"), each["host"].get("python", "")
+            python = tuple(int(part) for part in versions[1].split(".")[:2])
+            (alike if (versions[0], python) == ours else other).append((address, versions))
+        for address, (package, python) in other:
+            received = verbatim(f"{address}: rec_summary {package}, Python {python}")
+            expected = f"rec_summary {ours[0]}, Python {sys.version_info[0]}.{sys.version_info[1]}"
+            message = three_part(f"a worker of {engine}", received, expected)
+            if not alike:
+                raise WorkerError(message)
+            logger.warning("%s It gets no units.", message)
+        chosen = {"workers": [address for address, _ in alike]} if other else {}
+        self._pool = client.get_executor(pure=False, **chosen)
+        stack.callback(self._pool.shutdown, wait=False)
+        self.workers = sum(client.nthreads(**chosen).values())
+
+    def submit(self, *call: Any) -> Any:
+        return self._pool.submit(*call)
+
+    def is_alive(self) -> bool:
+        return bool(self._client.status == "running" and self._client.nthreads())
+
+
+class _Ray(_Cluster):
+    def _connect(self, module: Any, engine: Engine, stack: contextlib.ExitStack) -> None:
+        if not module.is_initialized():
+            os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+            address = f"ray://{engine.address}" if engine.address else None
+            module.init(address, logging_level=logging.ERROR, log_to_driver=False)
+            stack.callback(module.shutdown)
+        self._ray = module
+        self._begin = module.remote(max_retries=0)(_begin)  # `_Run` does it again
+        self._refs: dict[Any, Any] = {}
+        stack.callback(self._cancel)
+        self.workers = max(1, int(module.cluster_resources().get("CPU", 1)))
+
+    def submit(self, _: Any, *arguments: Any) -> Any:
+        ref = self._begin.remote(*arguments)
+        future = ref.future()
+        self._refs[future] = ref
+        future.add_done_callback(lambda done: self._refs.pop(done, None))
+        return future
+
+    def _cancel(self) -> None:
+        for ref in list(self._refs.values()):  # of a cluster that goes on without this process
+            self._ray.cancel(ref)
+
+
+class _Spark(_Cluster):
+    """Jobs of one task each, which threads wait for."""
+
+    def _connect(self, module: Any, engine: Engine, stack: contextlib.ExitStack) -> None:
+        conf = module.SparkConf().setAppName("rec_summary")
+        conf.set("spark.ui.showConsoleProgress", "false")
+        if engine.address:
+            conf.setMaster(f"spark://{engine.address}")
+        else:
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        is_new = module.SparkContext._active_spark_context is None
+        self._context = module.SparkContext.getOrCreate(conf)
+        if is_new:
+            stack.callback(self._context.stop)
+            self._context.setLogLevel("OFF")
+        self.workers = max(1, self._context.defaultParallelism)
+        self._threads = concurrent.futures.ThreadPoolExecutor(2 * self.workers)
+        stack.callback(self._threads.shutdown, wait=False, cancel_futures=True)
+
+    def submit(self, begin: Any, *arguments: Any) -> Any:
+        def job() -> Any:
+            one = self._context.parallelize([0], 1)
+            return one.map(lambda _: begin(*arguments)).collect()[0]
+
+        return self._threads.submit(job)
+
+
+_POOLS: Final[dict[str, Any]] = {"loky": _Loky, "dask": _Dask, "ray": _Ray, "spark": _Spark}
+
+
+@functools.cache
+def _version() -> str:
+    return importlib.metadata.version("rec_summary")
+
+
+def _cores() -> int:
+    return int(importlib.import_module("joblib").cpu_count())
+
+
+def _limit() -> float:
+    return float(os.environ.get(_LIMIT) or _LIMIT_SECS)

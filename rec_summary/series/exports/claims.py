@@ -1,0 +1,154 @@
+"""Which exporter writes which runs in a directory: several may work on one.
+
+Each has a file with the names of its runs, and a lock on another file as long as it lives. Both are
+named after the lock of the directory, which is held for moments only: to claim runs, and to
+describe all of them. Files of an exporter that was killed are removed by the next one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import secrets
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import filelock
+
+from rec_summary.errors import DestinationError, os_errors_as, three_part, verbatim
+from rec_summary.records.files import read_plain
+from rec_summary.records.locks import file_lock
+from rec_summary.series.text import printable
+
+LOCK_NAME: Final = ".rec_summary-export.lock"
+_NAME: Final = re.compile(
+    r"\.rec_summary-export\.(?P<token>[0-9a-f]{16})\.(?:runs|lock|lock\.soft)"
+)
+_WAIT_SECS: Final = 60.0  # for an exporter that describes many runs
+_MOST_BYTES: Final = 1 << 28
+_APPENDED: Final = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Claims:
+    """The runs that an exporter has claimed.
+
+    Attributes:
+        mark: A file that exists as long as this exporter lives, or nobody else claims runs.
+    """
+
+    def __init__(self, what: str, path: str, fd: int) -> None:
+        """Claims nothing yet.
+
+        Args:
+            what: What the directory is called in messages.
+            path: Its path.
+            fd: Its descriptor.
+        """
+        token = secrets.token_hex(8)
+        self.mark = os.path.join(path, f".rec_summary-export.{token}.runs")
+        self._what, self._path, self._fd, self._token = what, path, fd, token
+        self._names: set[str] = set()
+        self._lock: filelock.BaseFileLock | None = None
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Holds the lock of the directory.
+
+        Raises:
+            DestinationError: It cannot be made, or another process has it for long.
+        """
+        path = os.path.join(self._path, LOCK_NAME)
+        with unusable(f"the lock of {self._what}", path):
+            lock = file_lock(path, timeout=_WAIT_SECS)
+            try:
+                lock.acquire()
+            except NotImplementedError:
+                pass  # a file system without locks: users have to avoid two exports of a run
+            except filelock.Timeout as error:
+                raise self._used(f"its lock is {printable(path)}") from error
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def claim(self, names: Iterable[str]) -> dict[str, str]:
+        """Claims runs; returns those that another exporter has, and the file that says so.
+
+        Raises:
+            DestinationError: The directory cannot be written.
+        """
+        names = set(names) - self._names
+        if not names:
+            return {}
+        with self.alone(), unusable(self._what, self._path):
+            if self._lock is None:
+                lock = file_lock(self._place(self._token, "lock"), timeout=0)
+                with contextlib.suppress(NotImplementedError):
+                    lock.acquire()
+                self._lock = lock
+            taken = {name: place for place, theirs in self._others() for name in names & theirs}
+            names -= taken.keys()
+            self._names |= names
+            file = os.open(os.path.basename(self.mark), _APPENDED, 0o600, dir_fd=self._fd)
+            with os.fdopen(file, "w", encoding="ascii") as lines:
+                lines.writelines(f"{json.dumps(name)}\n" for name in sorted(names))
+        return taken
+
+    def release(self) -> None:
+        """Gives all runs up."""
+        if self._lock is not None:
+            self._remove(self._token)
+            self._lock.release()
+
+    def _others(self) -> Iterator[tuple[str, set[str]]]:
+        """Yields what other exporters have claimed; removes the files of those that are gone."""
+        found = (_NAME.fullmatch(name) for name in os.listdir(self._fd))
+        for token in sorted({match["token"] for match in found if match} - {self._token}):
+            lock = file_lock(self._place(token, "lock"), timeout=0)
+            try:
+                lock.acquire()
+            except NotImplementedError:
+                continue
+            except filelock.Timeout:
+                name = f".rec_summary-export.{token}.runs"
+                # It may end at this moment; and a stranger may have written the file.
+                with contextlib.suppress(FileNotFoundError, ValueError, TypeError, RecursionError):
+                    lines = read_plain(name, _MOST_BYTES, dir_fd=self._fd).splitlines()
+                    yield os.path.join(self._path, name), {str(json.loads(line)) for line in lines}
+                continue
+            self._remove(token)
+            lock.release()
+
+    def _remove(self, token: str) -> None:
+        for end in ("runs", "lock"):
+            with contextlib.suppress(OSError):
+                os.unlink(f".rec_summary-export.{token}.{end}", dir_fd=self._fd)
+
+    def check(self, taken: dict[str, str]) -> None:
+        """Makes sure that no other exporter has runs that were to be claimed.
+
+        Raises:
+            DestinationError: Another one has some.
+        """
+        if taken:
+            name, place = min(taken.items())
+            more = f" and {len(taken) - 1} more" if len(taken) > 1 else ""
+            raise self._used(f"the run {printable(name)}{more}; {printable(place)} says so")
+
+    def _used(self, by: str) -> DestinationError:
+        received = verbatim(f"one that another export writes to: {by}")
+        expected = (
+            "runs that no other export writes: choose others with --runs, or wait for it to end"
+        )
+        return DestinationError(three_part(self._what, received, expected))
+
+    def _place(self, token: str, end: str) -> str:
+        return os.path.join(self._path, f".rec_summary-export.{token}.{end}")
+
+
+def unusable(what: str, path: str) -> contextlib.AbstractContextManager[None]:
+    """Turns an OSError of the block into one that says what is unusable."""
+    expected = "a directory that can be written to"
+    return os_errors_as(DestinationError, what, printable(path), expected)

@@ -1,0 +1,105 @@
+"""Reading many runs, here or on an engine: one unit of work for each."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, TypeVar
+
+from rec_summary.engines import Engine, check_failures, is_here, need_shared, run_units
+from rec_summary.errors import RecSummaryError
+from rec_summary.records.reading.runs import Run
+from rec_summary.records.remote import Url
+from rec_summary.series.report import Report
+from rec_summary.series.text import printable
+
+T = TypeVar("T")
+NewReport = Callable[[], Report]
+Read = Callable[[Run, NewReport], Iterable[T]]
+"""Reads a run, and returns what it has found; takes what makes reports to count with."""
+
+_REQUESTS: Final = 1 << 21  # bytes that a store could send while the files of a run are asked for
+
+
+def cost_of(run: Run) -> int:
+    """Returns how much work it is to read a run, in bytes."""
+    return run.nbytes + (_REQUESTS if isinstance(run.path, Url) else 0)
+
+
+def need_run(run: Run) -> None:
+    """Makes sure that a worker has the files of a run.
+
+    Raises:
+        SourceError: It has not.
+    """
+    if not isinstance(run.path, Url):
+        need_shared(run.path, f"the run {printable(run.name)}")
+
+
+def each_run(
+    read: Read[T],
+    runs: Sequence[Run],
+    engine: Engine,
+    begin: Callable[[str], Report],
+    failed: Callable[[Run, Exception], object] | None = None,
+    ahead: Callable[[Sequence[Run]], Iterable[Run]] = iter,
+) -> Iterator[tuple[Run, T]]:
+    """Yields what is found in runs, in their order; here, each as soon as it is found.
+
+    Args:
+        read: Reads a run. It is sent to workers, by its name.
+        runs: The runs.
+        engine: What reads them.
+        begin: Returns the report for a run, by its name.
+        failed: Takes runs that cannot be read, and why; by default that is a problem in their
+            report. If none can be read, that is an error.
+        ahead: Prepares runs that are read here, several at a time, and yields them.
+
+    Raises:
+        EngineError: The engine is not installed, cannot be reached, or has been lost.
+        WorkerError: Workers are killed one after another.
+    """
+    failures: dict[str, Exception] = {}
+
+    def fail(run: Run, error: Exception) -> None:
+        failures[run.name] = error
+        if len(failures) == len(runs):
+            check_failures(failures, len(runs), "read")
+        if failed is None:
+            begin(run.name).problem(run.path, 0, f"the run is left out: {error}")
+        else:
+            failed(run, error)
+
+    sizes = [cost_of(run) for run in runs]
+    if is_here(engine, sizes):
+        for run in ahead(runs):
+            try:
+                for item in read(run, functools.partial(begin, run.name)):
+                    yield run, item
+            except (RecSummaryError, OSError) as error:
+                fail(run, error)
+        return
+    work = functools.partial(_read, read)
+    for outcome in run_units(engine, work, runs, sizes=sizes, in_order=True):
+        run = runs[outcome.place]
+        if outcome.error is not None:
+            fail(run, outcome.error)
+            continue
+        items, part = outcome.result
+        begin(run.name).add(part)
+        for item in items:
+            yield run, item
+
+
+def _read(read: Read[Any], run: Run) -> tuple[list[Any], Report]:
+    need_run(run)
+    reports: list[Report] = []
+
+    def new_report() -> Report:
+        reports.append(Report())
+        return reports[-1]
+
+    found, total = list(read(run, new_report)), Report()
+    for each in reports:
+        total.add(each)
+    return found, total

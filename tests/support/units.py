@@ -1,0 +1,50 @@
+"""Units of work that fail or kill their worker, for engines of every kind."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Mapping, Sequence
+
+
+class Odd(Exception):
+    """An error that cannot be sent to another process."""
+
+    def __init__(self, first: str, second: str) -> None:
+        super().__init__(f"{first} {second}")
+
+
+def square(unit: int) -> int:
+    """Returns the square of a number."""
+    return unit * unit
+
+
+def process(unit: object) -> int:
+    """Returns the process that does the unit."""
+    return os.getpid()
+
+
+def _fail(unit: int, how: str) -> None:
+    if how == "die":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if how == "odd":
+        raise Odd("unit", str(unit))
+    raise ValueError(f"unit {unit}")
+
+
+def fails_always(fates: Mapping[int, str], unit: int) -> int:
+    """Returns a unit, unless it is one that dies, or fails to `raise` an error of some kind."""
+    if unit in fates:
+        _fail(unit, fates[unit])
+    return unit
+
+
+def fails_first(folder: str, bad: Sequence[int], how: str, unit: int) -> int:
+    """Returns a unit; the bad ones fail the first time, which files in a folder tell."""
+    if unit in bad:
+        try:
+            os.close(os.open(os.path.join(folder, str(unit)), os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return unit
+        _fail(unit, how)
+    return unit

@@ -1,0 +1,201 @@
+"""Units on processes of this machine: retried, in order, reported; workers and parents killed."""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from rec_summary import engines, export_tensorboard
+from rec_summary.engines import (
+    Engine,
+    EngineError,
+    PartialError,
+    WorkerError,
+    check_failures,
+    end_with_parent,
+    is_here,
+    parse_engine,
+    run_units,
+)
+from rec_summary.tensorboard.event_files import export
+from tests.support import units
+from tests.support.landscape_workers import landscape
+from tests.support.record_dirs import event, scalar, write_segment
+from tests.support.waiting import PATIENCE_SECS
+
+_EVALUATING = """
+import sys
+from tests.support.landscape_workers import landscape
+from pathlib import Path
+if __name__ == "__main__":
+    landscape(Path(sys.argv[1]), "sleep")
+"""
+_TWO = Engine(jobs=2)
+
+
+@pytest.mark.parametrize(
+    ("text", "engine"),
+    [
+        ("loky", Engine("loky")),
+        ("sequential", Engine("sequential")),
+        ("dask", Engine("dask")),
+        ("dask://host:8786", Engine("dask", "host:8786")),
+        ("dask://[::1]:8786", Engine("dask", "[::1]:8786")),
+        ("ray", Engine("ray")),
+        ("ray://host:10001", Engine("ray", "host:10001")),
+        ("spark", Engine("spark")),
+        ("spark://host:7077", Engine("spark", "host:7077")),
+    ],
+)
+def test_the_names_of_engines(text: str, engine: Engine) -> None:
+    assert parse_engine(text) == engine
+    assert str(engine) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "slurm",
+        "loky://host:1",
+        "dask://",
+        "dask://host",
+        "dask://:1",
+        "ray://a:b",
+        "dask://a:1/",
+    ],
+)
+def test_names_of_no_engine(text: str) -> None:
+    with pytest.raises(ValueError, match=r"the engine is invalid.*dask://HOST:PORT, ray or spark"):
+        parse_engine(text)
+
+
+@pytest.mark.parametrize("jobs", [0, -2, True, 1.5])
+def test_numbers_of_jobs_that_are_none(jobs: Any) -> None:
+    with pytest.raises(ValueError, match="jobs is invalid"):
+        parse_engine("loky", jobs)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("in_order", [False, True])
+def test_every_unit_is_done_once(jobs: int, in_order: bool) -> None:
+    outcomes = list(run_units(Engine(jobs=jobs), units.square, range(100), in_order=in_order))
+    assert {each.place: each.result for each in outcomes} == {n: n * n for n in range(100)}
+    assert len(outcomes) == 100
+    assert all(each.error is None for each in outcomes)
+    if in_order or jobs == 1:
+        assert [each.place for each in outcomes] == list(range(100))
+
+
+def test_little_work_starts_no_process() -> None:
+    assert is_here(_TWO, [1000] * 100)
+    assert is_here(_TWO, [1 << 40])
+    assert is_here(Engine(jobs=1), [1 << 40] * 2)
+    assert not is_here(_TWO, [1 << 30] * 2)
+    assert not is_here(Engine("dask"), [1])
+    [outcome] = run_units(_TWO, units.process, [None])
+    assert outcome.result == os.getpid()
+    here = {each.result for each in run_units(_TWO, units.process, range(9), sizes=[9] * 9)}
+    assert here == {os.getpid()}
+    there = {each.result for each in run_units(_TWO, units.process, range(9))}
+    assert os.getpid() not in there
+
+
+@pytest.mark.parametrize("in_order", [False, True])
+def test_a_unit_that_fails_is_tried_again(tmp_path: Path, in_order: bool) -> None:
+    work = functools.partial(units.fails_first, str(tmp_path), [3], "raise")
+    outcomes = list(run_units(_TWO, work, range(6), in_order=in_order))
+    assert {each.place: each.result for each in outcomes} == {n: n for n in range(6)}
+
+
+@pytest.mark.parametrize("in_order", [False, True])
+def test_a_unit_whose_worker_is_killed_is_done_again(tmp_path: Path, in_order: bool) -> None:
+    work = functools.partial(units.fails_first, str(tmp_path), [2, 5], "die")
+    outcomes = list(run_units(_TWO, work, range(12), sizes=[1 << 24] * 12, in_order=in_order))
+    assert {each.place: each.result for each in outcomes} == {n: n for n in range(12)}
+    assert len(outcomes) == 12
+
+
+def test_the_rest_is_done_when_units_fail_each_time() -> None:
+    work = functools.partial(units.fails_always, {1: "raise", 4: "die", 6: "odd"})
+    found = {each.place: each for each in run_units(_TWO, work, range(8))}
+    assert {place: each.result for place, each in found.items()} == {
+        **{n: n for n in range(8)},
+        **dict.fromkeys((1, 4, 6)),
+    }
+    assert str(found[1].error) == "unit 1"
+    assert isinstance(found[1].error, ValueError)
+    assert isinstance(found[4].error, WorkerError)
+    assert str(found[6].error) == "Odd: unit 6"  # of a class that cannot be sent
+
+
+def test_the_error_of_several_units() -> None:
+    check_failures({}, 9, "read")
+    with pytest.raises(KeyError):
+        check_failures({"a": KeyError("a")}, 9, "read")
+    with pytest.raises(PartialError, match=r"2 of 9 runs could not be read\. a: one; b: two"):
+        check_failures({"a": OSError("one"), "b": OSError("two")}, 9, "read")
+
+
+@pytest.mark.parametrize(
+    ("engine", "reason"),
+    [
+        ("spark", "No module named|Java|JAVA"),
+        ("dask://localhost:1", "refused"),
+        ("ray://localhost:1", "refused"),
+    ],
+)
+def test_an_engine_that_is_not_there(engine: str, reason: str, monkeypatch: Any) -> None:
+    monkeypatch.setenv("JAVA_HOME", "/nonexistent")
+    message = rf"the engine is invalid\. Received: {engine}: .*({reason}).*Expected: "
+    with pytest.raises(EngineError, match=message):
+        list(run_units(parse_engine(engine), units.square, [1]))
+
+
+def _die(*_: Any) -> Any:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_killed_workers_of_an_export_are_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engines, "_SMALL", 0)
+    for name in ("a", "b"):
+        write_segment(tmp_path / "records" / name, event(1, scalar("loss", 1)))
+    with monkeypatch.context() as patch:
+        patch.setattr(export, "_export_one", _die)
+        with pytest.raises(
+            (WorkerError, PartialError), match=r"killed.*fewer --jobs and run it again"
+        ):
+            export_tensorboard(tmp_path / "records", tmp_path / "logs", jobs=2)
+    assert len(export_tensorboard(tmp_path / "records", tmp_path / "logs", jobs=2).runs) == 2
+
+
+def test_a_killed_worker_of_a_landscape_is_reported(tmp_path: Path) -> None:
+    with pytest.raises(WorkerError, match=r"killed.*points that are finished are kept"):
+        landscape(tmp_path, "die")
+
+
+def test_the_workers_of_a_killed_landscape_end_with_it(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", _EVALUATING, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "evaluating\n"
+        workers = psutil.Process(process.pid).children(recursive=True)
+        process.kill()
+        assert len(workers) >= 2
+        assert not psutil.wait_procs(workers, timeout=PATIENCE_SECS)[1]  # those still alive
+
+
+def test_a_process_without_a_parent_goes_on() -> None:
+    end_with_parent()
+    assert "rec_summary-parent" not in {thread.name for thread in threading.enumerate()}
