@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from rec_summary.training.probes.gradient_metrics import GradientMetrics
     from rec_summary.training.probes.gradient_probe import GradientProbe
     from rec_summary.training.probes.probe import probe
+    from rec_summary.training.recommender.columns import Feature
     from rec_summary.training.recommender.config import RecommenderMetrics
-    from rec_summary.training.recommender.feature import Feature
     from rec_summary.training.recommender.slices import Slice
     from rec_summary.training.recommender.task import Task
     from rec_summary.training.summary_record.summary_record import SummaryRecord

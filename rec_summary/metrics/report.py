@@ -20,13 +20,14 @@ import numpy.typing as npt
 from rec_summary.metrics import slice_report
 from rec_summary.metrics.drift import LABEL, Drift
 from rec_summary.metrics.feature_health import FeatureCounts
+from rec_summary.metrics.lists import list_quality
+from rec_summary.metrics.lists.choices import ChoiceQuality, ClassScores
+from rec_summary.metrics.lists.ranked_lists import RankedLists
 from rec_summary.metrics.log_histogram import LogHistogram
-from rec_summary.metrics.quality import list_quality, score_quality
-from rec_summary.metrics.quality.choices import ChoiceQuality, ClassScores
+from rec_summary.metrics.quality import score_quality
 from rec_summary.metrics.quality.click_quality import ClickQuality
 from rec_summary.metrics.quality.grouped_auc import UserScores
 from rec_summary.metrics.quality.labels import LabelCounts
-from rec_summary.metrics.quality.ranked_lists import RankedLists
 from rec_summary.metrics.quality.ratings import RatingErrors
 from rec_summary.metrics.quality.score_histogram import ScoreHistogram
 from rec_summary.metrics.quality.slices import Slices

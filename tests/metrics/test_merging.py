@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rec_summary.metrics.exact_sum import ExactSum
-from rec_summary.metrics.quality.choices import ChoiceQuality
+from rec_summary.metrics.lists.choices import ChoiceQuality
+from rec_summary.metrics.lists.ranked_lists import RankedLists
 from rec_summary.metrics.quality.grouped_auc import UserScores
 from rec_summary.metrics.quality.log_loss import LogLoss
-from rec_summary.metrics.quality.ranked_lists import RankedLists
 from rec_summary.metrics.quality.ratings import RatingErrors
 from rec_summary.metrics.quality.score_histogram import ScoreHistogram
 from rec_summary.metrics.quality.score_order import ScoreOrder

@@ -50,13 +50,13 @@ def widths_of(codes: Codes) -> Codes:
 
 def levels_of(codes: Codes) -> Levels:
     """Returns the level of each cell."""
-    return _highest_bits(widths_of(codes))
+    return highest_bits(widths_of(codes))
 
 
 def joints_of(codes: Codes) -> Levels:
     """Returns the level of the smallest cell around each two neighbours, shape (cells - 1,)."""
     widths = widths_of(codes)
-    return _highest_bits((codes[1:] ^ codes[:-1]) | widths[1:] | widths[:-1])
+    return highest_bits((codes[1:] ^ codes[:-1]) | widths[1:] | widths[:-1])
 
 
 def around(codes: Codes, levels: Levels) -> Codes:
@@ -79,7 +79,7 @@ def row_sums(rows: Floats, starts: Places) -> Floats:
     return np.stack([np.add.reduceat(row, starts) for row in rows])
 
 
-def _highest_bits(numbers: Codes) -> Levels:
+def highest_bits(numbers: Codes) -> Levels:
     """Returns the place of the highest bit of each number above 0."""
     # The bit below the highest one is cleared, so that float64 does not round up to another power.
     powers = (numbers & ~(numbers >> ONE)).astype(np.float64)

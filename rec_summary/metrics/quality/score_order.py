@@ -27,14 +27,11 @@ from rec_summary.metrics.quality.clicks import Clicks, Labels, clean, on_weight_
 from rec_summary.metrics.quality.score_cells import (
     MOST_CODE,
     ONE,
-    TOP,
     Codes,
     Keys,
-    Levels,
     around,
-    joints_of,
+    highest_bits,
     keys_of,
-    levels_of,
     row_sums,
     scores_of,
     starts_of,
@@ -53,6 +50,7 @@ from rec_summary.metrics.state import (
 
 _WEIGHTS = ("negatives", "positives")
 _MERGED = 8  # times `cells`: the number of cells of other states that are joined at once
+_NEVER = np.uint64((1 << 64) - 1)  # no cell is as large
 _BATCH = 4  # times `cells`: the number of examples after which cells become one
 
 
@@ -312,25 +310,30 @@ class ScoreOrder(Scalable):
         if not self._examples and not self._merged and len(self._codes) <= self.cells:
             return
         codes, weights = self._sorted()
-        differ = codes[1:] != codes[:-1]
+        joints = codes[1:] ^ codes[:-1]
+        differ = joints != 0
         if np.count_nonzero(differ) < self.cells:
             self._keep(codes, weights)
             return
-        joints = joints_of(codes)
+        widths = widths_of(codes)
+        joints |= widths[1:]
+        joints |= widths[:-1]
         # Shares of clicks and of non-clicks, so that few clicks are as important as many
-        # non-clicks.
-        totals = weights.sum(axis=1)
-        factors = 1.0 / np.where(totals > 0, totals, 1.0)
-        sums = np.cumsum(weights[0] * factors[0] + weights[1] * factors[1])[:-1]
+        # non-clicks. They do not depend on whether equal scores are one cell already.
+        sums = np.cumsum(weights, axis=1)
+        factors = 1.0 / np.where(sums[:, -1] > 0, sums[:, -1], 1.0)
+        shares = (sums[0] * factors[0] + sums[1] * factors[1])[:-1]
         most = 12.0 / self.cells
-        cut = differ & _cuts(joints, sums, most)
+        cut = differ & _cuts(codes, widths, joints, shares, most)
         while np.count_nonzero(cut) >= 0.75 * self.cells:
             most *= 2
-            cut = differ & _cuts(joints, sums, most)
-        starts = np.append(0, np.flatnonzero(cut) + 1)
-        inner = np.append(0, joints * ~cut)
-        levels = np.maximum(np.maximum.reduceat(inner, starts), levels_of(codes[starts]))
-        self._codes, self._weights = around(codes[starts], levels), row_sums(weights, starts)
+            cut = differ & _cuts(codes, widths, joints, shares, most)
+        ends = np.append(np.flatnonzero(cut), len(codes) - 1)
+        starts = np.append(0, ends[:-1] + 1)
+        # Whatever is between two cells is in the smallest cell around both.
+        inner = (codes[starts] ^ codes[ends]) | widths[starts] | widths[ends]
+        self._codes = around(codes[starts], highest_bits(inner))
+        self._weights = np.diff(sums[:, ends], axis=1, prepend=0.0)
 
 
 def _counted(batches: list[OrderBatch]) -> tuple[Codes, Floats]:
@@ -355,7 +358,9 @@ def _weighted(batches: list[OrderBatch]) -> tuple[Codes, Floats]:
     return codes[order], np.stack([np.where(labels, 0.0, weights), np.where(labels, weights, 0.0)])
 
 
-def _cuts(joints: Levels, sums: Floats, most: float) -> npt.NDArray[np.bool_]:
+def _cuts(
+    codes: Codes, widths: Codes, joints: Codes, shares: Floats, most: float
+) -> npt.NDArray[np.bool_]:
     """Returns between which neighbours cells end; all cells between two ends become one.
 
     A joint is the root of a tree of all members of its cell. The order is divided into segments of
@@ -363,25 +368,36 @@ def _cuts(joints: Levels, sums: Floats, most: float) -> npt.NDArray[np.bool_]:
     other cell are in two segments at most.
 
     Args:
-        joints: The level of the smallest cell around each two neighbours.
-        sums: The share of all cells up to each joint.
+        codes: The cells by rising code.
+        widths: Two to the power of the level of each.
+        joints: A number for each two neighbours with the highest bit of the width of the smallest
+            cell around both.
+        shares: The share of all cells up to each joint.
         most: The maximum of the shares of a cell with several members.
     """
-    segments = (sums * (2.0 / most)).astype(np.int32)
+    segments = (shares * (2.0 / most)).astype(np.int32)
     starts = starts_of(segments)
-    base = segments * (TOP + 1)
-    rising, falling = base + joints, (joints - base)[::-1]
-    first = rising == np.maximum.accumulate(rising)  # no joint before it in its segment is higher
-    last = (falling == np.maximum.accumulate(falling))[::-1]
-    highest, apart = np.maximum.reduceat(joints, starts), np.diff(segments[starts])
-    # A segment without a joint, within one cell, is covered by every cell that reaches it.
-    before = np.append(TOP, np.where(apart == 1, highest[:-1], -1))
-    after = np.append(np.where(apart == 1, highest[1:], -1), TOP)
-    lengths = np.diff(np.append(starts, len(joints)))
-    first_covers = joints >= np.repeat(before, lengths)
-    last_covers = joints >= np.repeat(after, lengths)
-    cut: npt.NDArray[np.bool_] = (first & (last | first_covers)) | (last & last_covers)
-    return cut
+    lengths = np.diff(starts, append=len(joints))
+    ends = starts + lengths
+    # What a cell must reach, from a joint on, to cover the segment before or the one after. One
+    # without a joint, within a single cell, is covered by every cell that reaches it.
+    skipped = np.diff(segments[starts]) > 1
+    before = np.append(starts[:1], np.where(skipped, starts[1:], starts[:-1]))
+    after = np.append(np.where(skipped, ends[:-1], ends[1:]), ends[-1:])
+    lowest = codes[before] - (widths[before] - ONE)
+    highest = codes[after] + (widths[after] - ONE)
+    # The smallest cell around a joint's segment, and around the joint and one beside the segment.
+    around_own = (codes[starts] ^ codes[ends]) | widths[starts] | widths[ends]
+    least = np.repeat(lowest, lengths)
+    least ^= codes[:-1]
+    least[: lengths[0]] = _NEVER
+    later = np.repeat(highest, lengths)
+    later ^= codes[:-1]
+    later[starts[-1] :] = _NEVER
+    np.minimum(least, later, out=least)
+    np.minimum(least, np.repeat(around_own, lengths), out=least)
+    least &= ~joints
+    return least <= joints  # the highest bit of `joints` is not below that of `least`
 
 
 def _sums_before(places: Codes, weights: Floats, limits: Codes, side: Any) -> Floats:

@@ -9,10 +9,9 @@ from typing import Any, Final
 
 from rec_summary.checks import LARGEST, check_bool, check_directory, check_int, check_type
 from rec_summary.errors import three_part
-from rec_summary.metrics.quality.choices import MOST_K, MOST_PLACES
-from rec_summary.training.recommender.feature import Feature, check_features
+from rec_summary.metrics.lists.choices import MOST_K, MOST_PLACES
+from rec_summary.training.recommender.columns import Feature, Source, check_features, check_source
 from rec_summary.training.recommender.slices import Slice, check_slices
-from rec_summary.training.recommender.sources import Source, check_source
 from rec_summary.training.recommender.task import Task, check_quality, check_tasks
 
 OWN_COLUMNS: Final = ("label", "rating", "true_class", "prediction")

@@ -15,8 +15,8 @@ from rec_summary.metrics.tables.cardinality import TouchedOptions, TouchedRows
 from rec_summary.metrics.tables.growth import IdTurnover, RowAges
 from rec_summary.metrics.tables.health import TableHealth
 from rec_summary.metrics.tables.row_norms import sample_rows
+from rec_summary.training.recommender.columns import Feature, check_features
 from rec_summary.training.recommender.config import RecommenderMetrics
-from rec_summary.training.recommender.feature import Feature, check_features
 from rec_summary.training.tensors import Array
 
 _PRECISION = 12  # of the number of different values: 4 KB and 1.6 % for each feature

@@ -11,9 +11,8 @@ from mindspore import Tensor
 from rec_summary.errors import three_part, verbatim
 from rec_summary.records.failures import Troubles
 from rec_summary.training.operators import PROBE, TENSOR, Mailbox, Operator
+from rec_summary.training.recommender.columns import Source, check_features
 from rec_summary.training.recommender.config import RecommenderMetrics, slices_of, tasks_of
-from rec_summary.training.recommender.feature import check_features
-from rec_summary.training.recommender.sources import Source
 from rec_summary.training.step_view import StepView
 from rec_summary.training.tensors import Array, as_array, copy_of
 

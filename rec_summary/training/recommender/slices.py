@@ -15,7 +15,7 @@ from rec_summary.errors import three_part, verbatim
 from rec_summary.metrics.hashing import hash_strings
 from rec_summary.metrics.quality.slices import Slicing
 from rec_summary.metrics.tables.seen import SeenCounts
-from rec_summary.training.recommender.sources import Source, check_source
+from rec_summary.training.recommender.columns import Source, check_source
 from rec_summary.training.tensors import Array
 
 _NAME: Final = "letters, digits, '_', '-' and '.', the first one a letter, a digit or '_'"

@@ -12,12 +12,12 @@ import numpy as np
 from rec_summary.errors import three_part, verbatim
 from rec_summary.metrics import report
 from rec_summary.metrics.drift import LABEL
-from rec_summary.metrics.quality.choices import ChoiceQuality, ClassScores
+from rec_summary.metrics.lists.choices import ChoiceQuality, ClassScores
+from rec_summary.metrics.lists.ranked_lists import RankedLists, by_content
 from rec_summary.metrics.quality.click_quality import ClickQuality
 from rec_summary.metrics.quality.clicks import REASONS, clean
 from rec_summary.metrics.quality.grouped_auc import UserScores
 from rec_summary.metrics.quality.labels import LabelCounts
-from rec_summary.metrics.quality.ranked_lists import RankedLists, by_content
 from rec_summary.metrics.quality.ratings import RatingErrors
 from rec_summary.metrics.quality.slices import Columns, SlicedBatch, Slices, Slicing
 from rec_summary.metrics.state import State

@@ -1,15 +1,42 @@
-"""`Feature`: a column with what is known of its values."""
+"""Where inputs come from: places, and `Feature`, a column with what is known of its values."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from rec_summary.checks import check_type
 from rec_summary.errors import three_part
-from rec_summary.training.recommender.sources import Source, check_source
+
+Function = Callable[[Any, Any], Any]
+Place = int | str | Function
+Source = Place | tuple[Place, int]
+"""The place of an input; see `RecommenderMetrics`."""
+
+_SOURCE: Final = (
+    "an int, a str, a function of (inputs, outputs), or a pair of one of these and a column"
+)
+
+
+def check_source(name: str, value: object) -> None:
+    """Checks an option that names a place.
+
+    Raises:
+        TypeError: It has the wrong type.
+        ValueError: It is empty, or a tuple of anything but a place and a column.
+    """
+    place = value
+    if isinstance(value, tuple):
+        if len(value) != 2:
+            raise ValueError(three_part(name, value, _SOURCE))
+        place, column = value
+        check_type(f"the column of {name}", column, int, "an int")
+    if isinstance(place, bool) or not (isinstance(place, int | str) or callable(place)):
+        raise TypeError(three_part(name, value, _SOURCE))
+    if isinstance(place, str) and not place:
+        raise ValueError(three_part(name, value, _SOURCE))
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rec_summary.metrics.quality.list_quality import pairs_in_lists, top_of_lists
-from rec_summary.metrics.quality.ranked_lists import RankedLists, by_content
+from rec_summary.metrics.lists.list_quality import pairs_in_lists, top_of_lists
+from rec_summary.metrics.lists.ranked_lists import RankedLists, by_content
 from rec_summary.metrics.windows import LastExamples
 from tests.support.laws import (
     assert_equal_states,

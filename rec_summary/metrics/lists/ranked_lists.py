@@ -17,7 +17,7 @@ import numpy as np
 from rec_summary.checks import LARGEST, check_int
 from rec_summary.errors import three_part
 from rec_summary.metrics.hashing import Hashes, mix
-from rec_summary.metrics.quality.choices import check_places
+from rec_summary.metrics.lists.choices import check_places
 from rec_summary.metrics.quality.clicks import column, whole_ids
 from rec_summary.metrics.quality.hash_sample import HashSample
 from rec_summary.metrics.quality.score_cells import row_sums, starts_of

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rec_summary.checks import check_int
-from rec_summary.metrics.quality.ranked_lists import SampledLists
+from rec_summary.metrics.lists.ranked_lists import SampledLists
 from rec_summary.metrics.quality.score_cells import starts_of
 from rec_summary.metrics.state import Array, Floats
 

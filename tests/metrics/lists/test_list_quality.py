@@ -14,12 +14,12 @@ pytest.importorskip("sklearn")
 
 from sklearn.metrics import label_ranking_average_precision_score, ndcg_score, roc_auc_score
 
-from rec_summary.metrics.quality.list_quality import (
+from rec_summary.metrics.lists.list_quality import (
     pairs_in_lists,
     pairs_of_all,
     top_of_lists,
 )
-from rec_summary.metrics.quality.ranked_lists import RankedLists, SampledLists
+from rec_summary.metrics.lists.ranked_lists import RankedLists, SampledLists
 
 SCORES = {
     "all different": lambda random, size: random.random(size),

@@ -11,7 +11,7 @@ pytest.importorskip("sklearn")
 
 from sklearn import metrics
 
-from rec_summary.metrics.quality.choices import MOST_K, ChoiceQuality, ClassScores
+from rec_summary.metrics.lists.choices import MOST_K, ChoiceQuality, ClassScores
 from rec_summary.metrics.windows import LastExamples
 from tests.support.laws import assert_independent, assert_laws, assert_rejects_each_missing_array
 
