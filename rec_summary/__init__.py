@@ -66,7 +66,7 @@ __all__ = [
 _HOME: Final = {
     "Durability": "rec_summary.records.writing.run_writer",
     "ExportOptions": "rec_summary.series.options",
-    "Feature": "rec_summary.training.recommender.feature",
+    "Feature": "rec_summary.training.recommender.columns",
     "GradientMetrics": "rec_summary.training.probes.gradient_metrics",
     "GradientProbe": "rec_summary.training.probes.gradient_probe",
     "RecModel": "rec_summary.training.online.rec_model",

@@ -113,13 +113,13 @@ class Distribution(State):
         self.counts += np.bincount(places, heavy, self.counts.size)
         self.squares += float((heavy * heavy)[places < self.counts.size - 1].sum())
 
-    def _ranges(self, found: npt.NDArray[np.float64]) -> npt.NDArray[np.intp]:
+    def _ranges(self, found: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
         """Returns the bins of numbers."""
         if self.edges.size > _FEW:
             return np.searchsorted(self.edges, found, side="right")
-        places = np.zeros(found.size, np.intp)
-        for edge in self.edges.tolist():  # several times as fast, as there are few
-            places += found >= edge
+        places = np.zeros(found.size, np.int8)
+        for edge in self.edges.tolist():  # many times as fast, as there are few
+            places += (found >= edge).view(np.int8)
         return places
 
     def _places(self, found: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:

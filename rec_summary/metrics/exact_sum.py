@@ -16,13 +16,15 @@ import numpy.typing as npt
 from rec_summary.errors import three_part
 from rec_summary.metrics.state import Array, Floats, Scalable, Stored, check_factor, register
 
+Places = npt.NDArray[np.intp]
+
 _LOWEST = -1074  # the exponent of the smallest float64 above zero
 _HALF = 26  # bits of the upper half of a significand; the lower half has 27
 _MOST = 1 << 25  # numbers in one pass
 
 
 class Parts(NamedTuple):
-    """Finite numbers split for `ExactSum.add_parts`; each array has shape (numbers,).
+    """Finite numbers split for `units_of`; each array has shape (numbers,).
 
     Attributes:
         lowest: The smallest exponent; the exponents are relative to it.
@@ -52,6 +54,36 @@ def take_apart(numbers: Floats) -> Parts:
     return Parts(lowest, exponents, uppers, significands)
 
 
+def units_of(parts: Parts, groups: Places | None = None, count: int = 1) -> list[int]:
+    """Returns the sum of the numbers of each group, in units of 2**-1074.
+
+    Args:
+        parts: Numbers that `take_apart` split.
+        groups: The group of each number, below `count`; None if there is only one group.
+        count: The number of groups.
+    """
+    width = int(parts.exponents.max()) + 1
+    places = parts.exponents if groups is None else groups * width + parts.exponents
+    uppers = np.bincount(places, parts.uppers, count * width).reshape(count, width)
+    # Lower halves are multiples of 2**-27 of the unit of the upper halves.
+    lowers = np.bincount(places, parts.lowers, count * width).reshape(count, width) * (1 << 27)
+    shift = parts.lowest - _HALF - 27 - _LOWEST
+    sums = []
+    for row in zip(uppers.tolist(), lowers.tolist(), strict=True):
+        total = 0
+        for place, (upper, lower) in enumerate(zip(*row, strict=True)):
+            if upper or lower:
+                total += (int(upper) << 27) + int(lower) << place
+        # The shift to the right drops zeros only, those of subnormal numbers.
+        sums.append(total << shift if shift >= 0 else total >> -shift)
+    return sums
+
+
+def units_of_whole(number: int) -> int:
+    """Returns an int in units of 2**-1074."""
+    return number << -_LOWEST
+
+
 @register
 class ExactSum(Scalable):
     """The exact sum of finite float64 numbers, as a mergeable state."""
@@ -65,24 +97,15 @@ class ExactSum(Scalable):
     def add(self, numbers: Floats) -> None:
         """Adds finite numbers, shape (numbers,)."""
         for start in range(0, len(numbers), _MOST):
-            self.add_parts(take_apart(numbers[start : start + _MOST]))
+            self._units += units_of(take_apart(numbers[start : start + _MOST]))[0]
 
-    def add_parts(self, parts: Parts) -> None:
-        """Adds numbers that `take_apart` split."""
-        # Lower halves are multiples of 2**-27 of the unit of the upper halves.
-        uppers = np.bincount(parts.exponents, parts.uppers)
-        lowers = np.bincount(parts.exponents, parts.lowers) * (1 << 27)
-        shift = parts.lowest - _HALF - 27 - _LOWEST
-        total = 0
-        for place, (upper, lower) in enumerate(zip(uppers.tolist(), lowers.tolist(), strict=True)):
-            if upper or lower:
-                total += (int(upper) << 27) + int(lower) << place
-        # The shift to the right drops zeros only, those of subnormal numbers.
-        self._units += total << shift if shift >= 0 else total >> -shift
+    def add_units(self, units: int) -> None:
+        """Adds ``units * 2**-1074``, as of `units_of`."""
+        self._units += units
 
     def add_whole(self, number: int) -> None:
         """Adds one int."""
-        self._units += number << -_LOWEST
+        self._units += units_of_whole(number)
 
     def value(self) -> float:
         """Returns the sum, correctly rounded to float64; infinite if it is too large."""

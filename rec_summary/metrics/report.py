@@ -160,11 +160,13 @@ class Detail:
         curves: Whether curves, histograms and the most frequent ids are included.
         thresholds: The number of thresholds of a PR curve.
         top: The number of most frequent ids.
+        brief: Whether only what is shown of slices is included.
     """
 
     curves: bool = True
     thresholds: int = score_quality.DEFAULT_THRESHOLDS
     top: int = 20
+    brief: bool = False
 
 
 def key(group: str, name: str = "") -> str:
@@ -267,10 +269,15 @@ def _read_clicks(values: MetricValues, window: str, state: ClickQuality, detail:
     area = order.auc()
     values.put(f"auc/{window}", area.value)
     values.put(f"roc_error_bound/{window}", area.error_bound)
-    values.put(f"average_precision/{window}", score_quality.average_precision(order))
-    values.put(f"log_loss/{window}", loss.log_loss())
     values.put(f"normalised_entropy/{window}", loss.normalised_entropy())
     values.put(f"calibration/{window}", score_quality.calibration(scores))
+    values.put(f"clicks/{window}", loss.clicks)
+    values.put(f"click_rate/{window}", loss.click_rate)
+    values.put(f"examples/{window}", loss.weight)
+    if detail.brief:
+        return
+    values.put(f"average_precision/{window}", score_quality.average_precision(order))
+    values.put(f"log_loss/{window}", loss.log_loss())
     error = score_quality.expected_calibration_error(order)
     values.put(f"calibration_error/{window}", error)
     free = score_quality.calibration_free_entropy(loss, scores)
@@ -287,9 +294,6 @@ def _read_clicks(values: MetricValues, window: str, state: ClickQuality, detail:
         threshold = score_quality.threshold_at(order, precision)
         values.put(f"threshold_at_precision_{name}/{window}", threshold.score)
         values.put(f"recall_at_precision_{name}/{window}", threshold.recall)
-    values.put(f"clicks/{window}", loss.clicks)
-    values.put(f"click_rate/{window}", loss.click_rate)
-    values.put(f"examples/{window}", loss.weight)
     if scores.refused.any():
         values.put(f"refused/{window}", int(scores.refused.sum()))
     if detail.curves and loss.weight:
@@ -343,7 +347,7 @@ def _read_slices(values: MetricValues, name: str, state: Slices, detail: Detail)
 
     def metrics_of(part: State) -> dict[str, float]:
         of_part = MetricValues()
-        _read_state(of_part, QUALITY, "", part, Detail(curves=False))
+        _read_state(of_part, QUALITY, "", part, Detail(curves=False, brief=True))
         return {tag[len(PREFIX) : -1]: number for tag, number in of_part.scalars.items()}
 
     found = slice_report.values_of(column, state, metrics_of)

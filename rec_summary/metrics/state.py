@@ -9,7 +9,6 @@ stopped, and every rank that merges the same states gets the same numbers.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
@@ -66,7 +65,7 @@ class State:
 
     def copy(self) -> Self:
         """Returns an independent copy."""
-        new = copy.copy(self)
+        new = object.__new__(type(self))
         vars(new).update({name: _copied(value) for name, value in vars(self).items()})
         return new
 
@@ -83,6 +82,11 @@ class State:
         """Makes the state as small as it can be, because no more examples are expected."""
         for name in self._parts:
             getattr(self, name).seal()
+
+    def shorten(self) -> None:
+        """Prepares a copy to be read: leaves out what would take long and changes nothing much."""
+        for name in self._parts:
+            getattr(self, name).shorten()
 
     @classmethod
     def from_arrays(cls, arrays: Arrays) -> Self:

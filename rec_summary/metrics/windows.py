@@ -8,7 +8,7 @@ covers the last n examples of every rank.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Generic, Protocol, cast
 
 import numpy as np
@@ -40,8 +40,8 @@ class PreparedBatch(Protocol):
     def size(self) -> int:
         """The number of examples."""
 
-    def cut(self, at: slice, /) -> PreparedBatch:
-        """Returns some of the examples."""
+    def cut(self, at: slice, /) -> Any:
+        """Returns what ``count`` takes, of some of the examples."""
 
 
 class Window(State, Generic[StateT]):
@@ -81,13 +81,8 @@ class Window(State, Generic[StateT]):
             state.update(*(None if each is None else each[at] for each in arrays))
 
     def count(self, batch: PreparedBatch) -> None:
-        """Counts a batch that the state's ``prepare`` returned.
-
-        The work of ``prepare`` is done once, however many windows count the batch and however
-        small the parts are into which they cut it.
-        """
-        for state, at in self._cuts(batch.size):
-            state.count(batch.cut(at))
+        """Counts a batch that the state's ``prepare`` returned."""
+        count_together([self], batch)
 
     def total(self) -> StateT:
         """Returns the state of the window: a copy, all buckets merged."""
@@ -178,6 +173,21 @@ class Window(State, Generic[StateT]):
         oldest = self._oldest()
         for number in [number for number in self._buckets if number < oldest]:
             del self._buckets[number]
+
+
+def count_together(windows: Collection[Window[Any]], batch: PreparedBatch) -> None:
+    """Counts a batch that the ``prepare`` of the windows' states returned.
+
+    It is cut where a bucket of any window ends, so that the work for each part is done once.
+    """
+    start = 0
+    while start < batch.size:
+        size = min(batch.size - start, *(window._room() for window in windows))
+        part = batch.cut(slice(start, start + size))
+        for window in windows:
+            for state, _ in window._cuts(size):
+                state.count(part)
+        start += size
 
 
 @register

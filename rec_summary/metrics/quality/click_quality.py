@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from rec_summary.errors import three_part
-from rec_summary.metrics.exact_sum import Parts
-from rec_summary.metrics.quality.clicks import Clicks, Labels, clean
-from rec_summary.metrics.quality.log_loss import LogLoss
-from rec_summary.metrics.quality.score_histogram import BinnedScores, ScoreHistogram
+from rec_summary.metrics.exact_sum import Parts, Places
+from rec_summary.metrics.quality.clicks import Clicks, clean
+from rec_summary.metrics.quality.log_loss import LogLoss, LossSums, loss_sums
+from rec_summary.metrics.quality.score_histogram import BinnedScores, HistogramSums, ScoreHistogram
 from rec_summary.metrics.quality.score_order import OrderBatch, ScoreOrder
 from rec_summary.metrics.state import Array, Scalable, Stored, nested, register
 
@@ -20,30 +21,61 @@ _RATE: Final = "negative_rate"
 _PRECISIONS: Final = "precisions"
 
 
+class QualitySums(NamedTuple):
+    """What `ClickQuality.count` adds: sums over examples, made once for several states.
+
+    Attributes:
+        scores: The sums by bin of the score.
+        loss: The sums of the log loss.
+        order: The scores with their keys.
+    """
+
+    scores: HistogramSums
+    loss: LossSums
+    order: OrderBatch
+
+
 class QualityBatch(NamedTuple):
-    """A batch prepared for `ClickQuality.count`, once for several states.
+    """Examples of which `ClickQuality.count` counts parts.
 
     Attributes:
         binned: The scores in their bins.
         losses: The log loss of each example.
         order: The scores with their keys.
-        labels: Whether there was a click.
     """
 
     binned: BinnedScores
     losses: Parts
     order: OrderBatch
-    labels: Labels
 
     @property
     def size(self) -> int:
         """The number of examples."""
-        return len(self.labels)
+        return len(self.order.keys)
 
-    def cut(self, at: Any) -> QualityBatch:
-        """Returns some of the examples: a slice, or their places."""
-        parts = self.binned.cut(at), self.losses.cut(at), self.order.cut(at)
-        return QualityBatch(*parts, self.labels[at])
+    def cut(self, at: slice) -> QualitySums:
+        """Returns the sums over a part of the examples."""
+        return self._sums(at, None, 1)[0]
+
+    def split(self, at: Places, groups: Places, count: int) -> list[QualitySums]:
+        """Returns the sums over groups of examples.
+
+        Args:
+            at: The places of examples, those of the first group first.
+            groups: The group of each of them, rising from 0; none is empty.
+            count: The number of groups.
+        """
+        return self._sums(at, groups, count)
+
+    def _sums(self, at: Any, groups: Places | None, count: int) -> list[QualitySums]:
+        order = self.order.cut(at)
+        scores = self.binned.cut(at).sums(groups, count)
+        losses = loss_sums(self.losses.cut(at), order.labels, order.weights, groups, count)
+        if groups is None:
+            return [QualitySums(scores[0], losses[0], order)]
+        ends = np.searchsorted(groups, np.arange(count + 1)).tolist()
+        orders = [order.cut(slice(*each)) for each in itertools.pairwise(ends)]
+        return list(map(QualitySums, scores, losses, orders))
 
 
 @register
@@ -97,19 +129,19 @@ class ClickQuality(Scalable):
         self.order.count(self.order.prepare(batch))
 
     def prepare(self, batch: Clicks) -> QualityBatch:
-        """Returns a batch for `count` of this state and of others with the same settings.
+        """Returns a batch, parts of which any state with the same settings can `count`.
 
         Args:
             batch: One example or more, none of them refused.
         """
         losses, order = self.loss.losses(batch), self.order.prepare(batch)
-        return QualityBatch(self.scores.binned(batch), losses, order, batch.labels)
+        return QualityBatch(self.scores.binned(batch), losses, order)
 
-    def count(self, batch: QualityBatch) -> None:
-        """Counts a prepared batch."""
-        self.scores.count_binned(batch.binned)
-        self.loss.count_losses(batch.losses, batch.labels, batch.binned.weights)
-        self.order.count(batch.order)
+    def count(self, part: QualitySums) -> None:
+        """Counts a part of a prepared batch."""
+        self.scores.add(part.scores)
+        self.loss.add(part.loss)
+        self.order.count(part.order)
 
     def arrays(self) -> dict[str, Array]:
         """Returns the arrays of the parts, ``negative_rate`` if it is not 1, and ``precisions``."""

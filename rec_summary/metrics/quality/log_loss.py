@@ -3,14 +3,64 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from rec_summary.errors import three_part
-from rec_summary.metrics.exact_sum import ExactSum, Parts, take_apart
+from rec_summary.metrics.exact_sum import (
+    ExactSum,
+    Parts,
+    Places,
+    take_apart,
+    units_of,
+    units_of_whole,
+)
 from rec_summary.metrics.quality.clicks import REASONS, Clicks, Labels, clean
 from rec_summary.metrics.state import Floats, Scalable, Stored, register
+
+
+class LossSums(NamedTuple):
+    """Sums over examples, in units of 2**-1074.
+
+    Attributes:
+        losses: The sum of the losses.
+        weights: The sum of the weights.
+        clicks: The sum of the weights of clicks.
+    """
+
+    losses: int
+    weights: int
+    clicks: int
+
+
+def loss_sums(
+    losses: Parts,
+    labels: Labels,
+    weights: Floats | None,
+    groups: Places | None = None,
+    count: int = 1,
+) -> list[LossSums]:
+    """Returns the sums of each group of one example or more.
+
+    Args:
+        losses: What `LogLoss.losses` returned.
+        labels: Whether there was a click, (examples,).
+        weights: The weights, (examples,); None if each is 1.
+        groups: The group of each example, below `count`; None if there is only one group.
+        count: The number of groups.
+    """
+    if weights is None:
+        if groups is None:
+            examples, clicks = [len(labels)], [int(np.count_nonzero(labels))]
+        else:
+            examples = np.bincount(groups, minlength=count).tolist()
+            clicks = np.bincount(groups[labels], minlength=count).tolist()
+        heavy = [list(map(units_of_whole, each)) for each in (examples, clicks)]
+    else:
+        clicked = np.where(labels, weights, 0.0)
+        heavy = [units_of(take_apart(each), groups, count) for each in (weights, clicked)]
+    return list(map(LossSums, units_of(losses, groups, count), *heavy))
 
 
 @register
@@ -54,11 +104,11 @@ class LogLoss(Scalable):
     def count(self, batch: Clicks) -> None:
         """Counts a checked batch."""
         if len(batch.scores):
-            self.count_losses(self.losses(batch), batch.labels, batch.weights)
+            self.add(loss_sums(self.losses(batch), batch.labels, batch.weights)[0])
         self.refused += batch.refused
 
     def losses(self, batch: Clicks) -> Parts:
-        """Returns the losses of one example or more, for `count_losses`."""
+        """Returns the losses of one example or more, for `loss_sums`."""
         likely = np.where(batch.labels, batch.scores, 1.0 - batch.scores)
         losses = np.log(np.clip(likely, self.epsilon, 1.0 - self.epsilon))
         np.negative(losses, out=losses)
@@ -66,15 +116,11 @@ class LogLoss(Scalable):
             losses *= batch.weights
         return take_apart(losses)
 
-    def count_losses(self, losses: Parts, labels: Labels, weights: Floats | None) -> None:
-        """Counts losses of a state with the same `epsilon`; arguments have shape (examples,)."""
-        if weights is None:
-            self._weights.add_whole(len(labels))
-            self._clicks.add_whole(int(np.count_nonzero(labels)))
-        else:
-            self._weights.add(weights)
-            self._clicks.add(weights[labels])
-        self._losses.add_parts(losses)
+    def add(self, sums: LossSums) -> None:
+        """Adds sums over examples, of a state with the same `epsilon`."""
+        self._losses.add_units(sums.losses)
+        self._weights.add_units(sums.weights)
+        self._clicks.add_units(sums.clicks)
 
     @property
     def weight(self) -> float:

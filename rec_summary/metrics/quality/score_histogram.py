@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from rec_summary.checks import check_int
 from rec_summary.errors import three_part
+from rec_summary.metrics.exact_sum import Places
 from rec_summary.metrics.quality.clicks import REASONS, Clicks, clean, on_weight_grid
 from rec_summary.metrics.state import Array, Floats, Scalable, check_factor, register
 
@@ -90,16 +91,30 @@ def score_bins(bins: int) -> ScoreBins:
     return _cached(bins)
 
 
-class BinnedScores(NamedTuple):
-    """A batch for `ScoreHistogram.count_binned`; every array has shape (examples,).
+class HistogramSums(NamedTuple):
+    """Sums over examples by bin.
 
     Attributes:
+        weights: The weights of non-clicks and of clicks, shape (2, bins).
+        scores: The weighted sums of scores, shape (bins,).
+    """
+
+    weights: Floats
+    scores: Floats
+
+
+class BinnedScores(NamedTuple):
+    """A batch without refused examples; every array has shape (examples,).
+
+    Attributes:
+        size: The number of bins.
         bins: The bin of each score.
         places: The bin of each score, plus the number of bins for clicks.
         terms: The number that each score adds to the sums of scores.
         weights: The weights; None if every example counts once.
     """
 
+    size: int
     bins: npt.NDArray[np.int64]
     places: npt.NDArray[np.int64]
     terms: Floats
@@ -108,7 +123,22 @@ class BinnedScores(NamedTuple):
     def cut(self, at: Any) -> BinnedScores:
         """Returns some of the examples: a slice, or their places."""
         weights = None if self.weights is None else self.weights[at]
-        return BinnedScores(self.bins[at], self.places[at], self.terms[at], weights)
+        return BinnedScores(self.size, self.bins[at], self.places[at], self.terms[at], weights)
+
+    def sums(self, groups: Places | None = None, count: int = 1) -> list[HistogramSums]:
+        """Returns the sums of each group.
+
+        Args:
+            groups: The group of each example, below `count`; None if there is only one group.
+            count: The number of groups.
+        """
+        size, bins, places, terms, weights = self
+        if groups is not None:
+            bins, places = groups * size + bins, groups * (2 * size) + places
+        # Bins of negatives, then of positives, so that one pass over the batch counts both.
+        both = np.bincount(places, weights, 2 * size * count).reshape(count, 2, size)
+        scores = np.bincount(bins, terms, size * count).reshape(count, size)
+        return list(map(HistogramSums, both, scores))
 
 
 @register
@@ -158,11 +188,11 @@ class ScoreHistogram(Scalable):
 
     def count(self, batch: Clicks) -> None:
         """Counts a checked batch."""
-        self.count_binned(self.binned(batch))
+        self.add(self.binned(batch).sums()[0])
         self.refused += batch.refused
 
     def binned(self, batch: Clicks) -> BinnedScores:
-        """Returns a batch for `count_binned` of any histogram with as many bins."""
+        """Returns a batch for any histogram with as many bins."""
         index = self._layout.index(batch.scores)
         if batch.weights is None:
             terms = np.rint(batch.scores * (1 / FINEST))
@@ -170,15 +200,15 @@ class ScoreHistogram(Scalable):
         else:
             units = self._layout.units[index]
             terms = np.rint(batch.scores * batch.weights / units) * units
-        return BinnedScores(index, index + batch.labels * self.bins, terms, batch.weights)
+        return BinnedScores(
+            self.bins, index, index + batch.labels * self.bins, terms, batch.weights
+        )
 
-    def count_binned(self, batch: BinnedScores) -> None:
-        """Counts a batch without refused examples whose bins are known."""
-        # Bins of negatives, then of positives, so that one pass over the batch counts both.
-        both = np.bincount(batch.places, batch.weights, 2 * self.bins)
-        self.negatives += both[: self.bins]
-        self.positives += both[self.bins :]
-        self.score_sums += np.bincount(batch.bins, batch.terms, self.bins)
+    def add(self, sums: HistogramSums) -> None:
+        """Adds sums over examples, by bins of the same number."""
+        self.negatives += sums.weights[0]
+        self.positives += sums.weights[1]
+        self.score_sums += sums.scores
 
     @property
     def level(self) -> int:

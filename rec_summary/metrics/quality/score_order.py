@@ -51,7 +51,9 @@ from rec_summary.metrics.state import (
 _WEIGHTS = ("negatives", "positives")
 _MERGED = 8  # times `cells`: the number of cells of other states that are joined at once
 _NEVER = np.uint64((1 << 64) - 1)  # no cell is as large
-_BATCH = 4  # times `cells`: the number of examples after which cells become one
+# Examples after which cells become one: `_BATCH` for each cell, at most `_MOST`, at least `_FEW`
+# for each cell. Large steps take less time than many small ones, until they leave the cache.
+_BATCH, _MOST, _FEW = 32, 1 << 14, 4
 
 
 class OrderBatch(NamedTuple):
@@ -112,7 +114,8 @@ class ScoreOrder(Scalable):
 
     Attributes:
         cells: The maximum number of cells after they became one, of 24 bytes each. Until that
-            happens again there are up to four more for each.
+            happens again there are up to 32 more for each, but at most 16,384 in all, or four more
+            for each.
     """
 
     _settings = ("cells",)
@@ -133,6 +136,7 @@ class ScoreOrder(Scalable):
         self._weights: Floats = np.zeros((2, 0))  # of non-clicks and clicks
         self._examples: list[OrderBatch] = []
         self._seen = 0  # examples since cells became one
+        self._most = max(min(_BATCH * self.cells, _MOST), _FEW * self.cells)  # of them
         self._closing = False  # whether cells become one before anything else is done
         self._merged: list[tuple[Codes, Floats]] = []  # cells of other states
 
@@ -155,11 +159,11 @@ class ScoreOrder(Scalable):
             self._reduce()
         start, size = 0, len(batch.keys)
         while start < size:
-            part = batch.cut(slice(start, start + _BATCH * self.cells - self._seen))
+            part = batch.cut(slice(start, start + self._most - self._seen))
             self._examples.append(part)
             self._seen += len(part.keys)
             start += len(part.keys)
-            if self._seen == _BATCH * self.cells:
+            if self._seen == self._most:
                 self._reduce()
 
     @property
@@ -226,6 +230,10 @@ class ScoreOrder(Scalable):
         """
         self._closing = True
 
+    def shorten(self) -> None:
+        """Makes neighbours one cell if many examples have not been gathered in cells."""
+        self._closing |= self._seen > _FEW * self.cells
+
     def arrays(self) -> dict[str, Array]:
         """Returns the setting, ``seen``, and codes and weights of the cells."""
         self._compact()
@@ -240,7 +248,7 @@ class ScoreOrder(Scalable):
     @classmethod
     def _restored(cls, arrays: Stored) -> ScoreOrder:
         state = cls(arrays.integer("cells"))
-        state._seen = arrays.integer("seen", 0, _BATCH * state.cells - 1)
+        state._seen = arrays.integer("seen", 0, state._most - 1)
         codes = arrays.take("codes", np.uint64, (None,))
         if (codes[1:] <= codes[:-1]).any() or (codes[:1] == 0).any() or _beyond(codes):
             raise ValueError(three_part("codes", codes, "rising codes of cells"))
@@ -267,7 +275,7 @@ class ScoreOrder(Scalable):
         if self._closing:
             self._reduce()
         self._merged.append((other._codes, other._weights))
-        self._seen = min(self._seen + other._seen, _BATCH * self.cells - 1)
+        self._seen = min(self._seen + other._seen, self._most - 1)
         # Each state alone has room for its cells; together they are cut as seldom as examples.
         if sum(len(codes) for codes, _ in self._merged) > _MERGED * self.cells:
             self._reduce()
@@ -277,22 +285,14 @@ class ScoreOrder(Scalable):
         if self._closing:
             self._reduce()
         elif self._examples or self._merged:
-            self._keep(*self._sorted())
-
-    def _keep(self, codes: Codes, weights: Floats) -> None:
-        """Replaces the cells by these, of which equal ones become one."""
-        starts = starts_of(codes)
-        if len(starts) < len(codes):
-            codes, weights = codes[starts], row_sums(weights, starts)
-        self._codes, self._weights = codes, weights
+            self._codes, self._weights = _distinct(*self._sorted())
 
     def _sorted(self) -> tuple[Codes, Floats]:
         """Returns all cells by rising code, some of them more than once; forgets what is added."""
+        weighted = [each for each in self._examples if each.weights is not None]
+        counted = [each for each in self._examples if each.weights is None]
         parts = [(self._codes, self._weights), *self._merged]
-        for weighted in (False, True):
-            batches = [each for each in self._examples if (each.weights is not None) is weighted]
-            if batches:
-                parts.append((_weighted if weighted else _counted)(batches))
+        parts += [_weighted(weighted)] if weighted else []
         self._examples, self._merged = [], []
         parts = [part for part in parts if len(part[0])] or parts[:1]
         codes, weights = parts[0]
@@ -302,7 +302,9 @@ class ScoreOrder(Scalable):
             codes = codes[order]
             rows = [np.concatenate([each[row] for _, each in parts]) for row in range(2)]
             weights = np.stack([row[order] for row in rows])
-        return codes, weights
+        if not counted:
+            return codes, weights
+        return _counted(counted, *_distinct(codes, weights))
 
     def _reduce(self) -> None:
         """Makes neighbours one cell, if there are too many cells."""
@@ -313,7 +315,7 @@ class ScoreOrder(Scalable):
         joints = codes[1:] ^ codes[:-1]
         differ = joints != 0
         if np.count_nonzero(differ) < self.cells:
-            self._keep(codes, weights)
+            self._codes, self._weights = _distinct(codes, weights)
             return
         widths = widths_of(codes)
         joints |= widths[1:]
@@ -333,19 +335,30 @@ class ScoreOrder(Scalable):
         # Whatever is between two cells is in the smallest cell around both.
         inner = (codes[starts] ^ codes[ends]) | widths[starts] | widths[ends]
         self._codes = around(codes[starts], highest_bits(inner))
-        self._weights = np.diff(sums[:, ends], axis=1, prepend=0.0)
+        self._weights = sums[:, ends]
+        self._weights[:, 1:] -= sums[:, ends[:-1]]
 
 
-def _counted(batches: list[OrderBatch]) -> tuple[Codes, Floats]:
-    """Returns examples without weights as cells by rising code, which are not all different."""
+def _distinct(codes: Codes, weights: Floats) -> tuple[Codes, Floats]:
+    """Returns cells by rising code, of which equal ones become one."""
+    starts = starts_of(codes)
+    if len(starts) < len(codes):
+        codes, weights = codes[starts], row_sums(weights, starts)
+    return codes, weights
+
+
+def _counted(batches: list[OrderBatch], codes: Codes, weights: Floats) -> tuple[Codes, Floats]:
+    """Returns different cells and examples without weights by rising code, not all different."""
     # The label is the lowest bit: to sort numbers is several times as fast as to sort places.
-    marked = np.concatenate([each.keys << ONE | each.labels for each in batches])
+    marked = np.concatenate([*(each.keys << ONE | each.labels for each in batches), codes])
     marked.sort()
-    weights = np.empty((2, len(marked)))
-    weights[1] = marked & ONE
-    np.subtract(1.0, weights[1], out=weights[0])
+    at = np.searchsorted(marked, codes)  # the first of equal ones, so that the order remains
+    sums = np.empty((2, len(marked)))
+    sums[1] = marked & ONE
+    np.subtract(1.0, sums[1], out=sums[0])
     marked |= ONE
-    return marked, weights
+    marked[at], sums[:, at] = codes, weights
+    return marked, sums
 
 
 def _weighted(batches: list[OrderBatch]) -> tuple[Codes, Floats]:

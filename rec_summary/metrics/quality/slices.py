@@ -8,8 +8,10 @@ values remain that each of them keeps, and merging is exact, whatever the order.
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -17,6 +19,8 @@ import numpy.typing as npt
 
 from rec_summary.checks import check_int
 from rec_summary.errors import three_part
+from rec_summary.metrics.exact_sum import Places
+from rec_summary.metrics.quality.score_cells import starts_of
 from rec_summary.metrics.state import (
     Array,
     Scalable,
@@ -54,30 +58,85 @@ class Columns(NamedTuple):
 
     columns: tuple[Any, ...]
 
-    def cut(self, at: Any) -> Columns:
-        """Returns some of the examples."""
-        return Columns(tuple(None if each is None else each[at] for each in self.columns))
+    def split(self, at: Places, groups: Places, count: int) -> list[Columns]:
+        """Returns groups of examples; `QualityBatch.split` describes the arguments."""
+        return [
+            Columns(tuple(None if each is None else each[cut] for each in self.columns))
+            for cut in places_of(at, groups, count)
+        ]
 
 
-class SlicedBatch(NamedTuple):
-    """A batch for `Slices.count`.
+def places_of(at: Places, groups: Places, count: int) -> list[Places]:
+    """Returns the places of each group; `QualityBatch.split` describes the arguments."""
+    ends = np.searchsorted(groups, np.arange(count + 1)).tolist()
+    return [at[slice(*each)] for each in itertools.pairwise(ends)]
 
-    Attributes:
-        slicing: The slices of the examples.
-        batch: `Columns`, or what the states by slice have prepared for their ``count``.
-    """
 
-    slicing: Slicing
-    batch: Any
+class SlicedBatch:
+    """A batch for `Slices.count`; the work for each slice is done once for several states."""
+
+    def __init__(self, slicing: Slicing, batch: Any, start: int = 0) -> None:
+        """Puts a batch together.
+
+        Args:
+            slicing: The slices of the examples.
+            batch: `Columns`, or a batch that the states by slice have prepared, which has `split`.
+            start: The place of the first example in `batch`.
+        """
+        self._slicing, self._batch, self._start = slicing, batch, start
+        self._parts: dict[bytes, list[tuple[str | None, int, Any]]] = {}
 
     @property
     def size(self) -> int:
         """The number of examples."""
-        return len(self.slicing.codes)
+        return len(self._slicing.codes)
 
-    def cut(self, at: Any) -> SlicedBatch:
+    @property
+    def width(self) -> int:
+        """The number of slices of an example."""
+        return math.prod(self._slicing.codes.shape[1:])
+
+    @functools.cached_property
+    def names(self) -> dict[int, str]:
+        """The names of the slices by their codes, of those that have an example."""
+        codes, names = self._slicing
+        found = np.bincount(codes.reshape(-1) + 1, minlength=len(names) + 1)[1:]
+        return {code: names[code][:_LONGEST] for code in np.flatnonzero(found).tolist()}
+
+    def cut(self, at: slice) -> SlicedBatch:
         """Returns some of the examples."""
-        return SlicedBatch(self.slicing.at(at), self.batch.cut(at))
+        if at.stop - at.start == self.size:
+            return self
+        return SlicedBatch(self._slicing.at(at), self._batch, self._start + at.start)
+
+    def parts(self, known: Container[str]) -> list[tuple[str | None, int, Any]]:
+        """Returns the examples of each slice: its name, their number, what a state counts.
+
+        Args:
+            known: The names that have a state of their own. All others are together, as None.
+        """
+        codes, names = self._slicing
+        own = list(dict.fromkeys(name for name in self.names.values() if name in known))
+        places = np.full(len(names) + 1, len(own))
+        for code, name in self.names.items():
+            if name in known:
+                places[code] = own.index(name)
+        places[-1] = -1  # of the code -1, which is no slice
+        key = places.tobytes()
+        if key not in self._parts:
+            slices = places[codes]
+            examples = np.arange(self.size).reshape(-1, *(1,) * (codes.ndim - 1))
+            marked = (slices * self.size + examples)[slices >= 0]
+            # An example with a slice twice, or with two of the others, counts once.
+            marked = np.sort(marked) if codes.ndim == 1 else np.unique(marked)
+            groups, at = np.divmod(marked, self.size)
+            starts = starts_of(groups)
+            sizes = np.diff(starts, append=len(groups))
+            found = [(*own, None)[place] for place in groups[starts].tolist()]
+            dense = np.repeat(np.arange(len(starts)), sizes)
+            split = self._batch.split(at + self._start, dense, len(starts)) if len(at) else []
+            self._parts[key] = list(zip(found, sizes.tolist(), split, strict=True))
+        return self._parts[key]
 
 
 @register
@@ -124,16 +183,17 @@ class Slices(Scalable):
         """
         found, codes = np.unique(np.asarray(names), return_inverse=True)
         slicing = Slicing(codes.reshape(-1), [str(name) for name in found.tolist()])
-        self.count(SlicedBatch(slicing, Columns(tuple(map(np.asarray, columns)))))
+        arrays = tuple(None if each is None else np.asarray(each) for each in columns)
+        self.count(SlicedBatch(slicing, Columns(arrays)))
 
     def count(self, batch: SlicedBatch) -> None:
         """Counts a batch. The result does not depend on how the stream is cut into batches."""
-        every = max(_EVERY // math.prod(batch.slicing.codes.shape[1:]), 1)
+        every = max(_EVERY // batch.width, 1)
         start = 0
         while start < batch.size:
             stop = batch.size
-            part = batch if start == 0 else batch.cut(slice(start, stop))
-            if not self.closed and len(self._names(part)) > self.most:
+            part = batch.cut(slice(start, stop))
+            if not self.closed and len({*self._states, *part.names.values()}) > self.most:
                 stop = min(start + max(every - self._seen, 1), stop)
                 part = batch.cut(slice(start, stop))
             self._count(part)
@@ -157,6 +217,11 @@ class Slices(Scalable):
         """Makes the states small, because no more examples are expected."""
         for state in (self.other, *self._states.values()):
             state.seal()
+
+    def shorten(self) -> None:
+        """Prepares a copy to be read."""
+        for state in (self.other, *self._states.values()):
+            state.shorten()
 
     def arrays(self) -> dict[str, Array]:
         """Returns the settings, and the names, sizes and arrays of the states by slice."""
@@ -213,34 +278,16 @@ class Slices(Scalable):
         self.closed |= other.closed
         self._seen = min(self._seen + other._seen, _EVERY - 1)
 
-    def _names(self, batch: SlicedBatch) -> set[str]:
-        """Returns the values that would have a state after this batch."""
-        codes, names = batch.slicing
-        return {*self._states, *(names[code][:_LONGEST] for code in set(codes.ravel().tolist()))}
-
     def _count(self, batch: SlicedBatch) -> None:
-        codes, names = batch.slicing
-        used = np.unique(codes)
-        place_of = np.full(len(names) + 1, -1)  # the last is that of -1
-        known = list(self._states)
-        places = {name: place for place, name in enumerate(known)}
-        others = len(known) + len(used)
-        for code in used[used >= 0].tolist():
-            name = names[code][:_LONGEST]
-            if name not in places and not self.closed:
-                places[name] = len(known)
-                known.append(name)
-                self._states[name], self._sizes[name] = self._empty.copy(), 0
-            place_of[code] = places.get(name, others)
-        found = place_of[codes]
-        for place in np.unique(found[found >= 0]).tolist():
-            match = found == place
-            at = np.flatnonzero(match if match.ndim == 1 else match.any(axis=1))
+        if not self.closed:
+            for each in batch.names.values():
+                if each not in self._states:
+                    self._states[each], self._sizes[each] = self._empty.copy(), 0
+        for name, size, part in batch.parts(self._states):
             state = self.other
-            if place < others:
-                state = self._states[known[place]]
-                self._sizes[known[place]] += len(at)
-            part = batch.batch if len(at) == batch.size else batch.batch.cut(at)
+            if name is not None:
+                state = self._states[name]
+                self._sizes[name] += size
             if isinstance(part, Columns):
                 state.update(*part.columns)
             else:

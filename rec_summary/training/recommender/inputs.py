@@ -135,8 +135,9 @@ def _concatenated(values: list[Any], may_be_outputs: bool) -> tuple[Array, list[
         if found is not None:
             return found
     several = [
-        value if type(value) is np.ndarray else as_array(value, "a value") for value in values
+        value if type(value) is np.ndarray else as_array(value, "a value") for value in values[:-1]
     ]
+    several.append(last)
     several = [each if each.ndim else each.reshape(1) for each in several]
     widths = {each.shape[1:] for each in several}
     alike = may_be_outputs and all(each.ndim == 2 and each.dtype.kind == "f" for each in several)

@@ -19,9 +19,10 @@ from rec_summary.metrics.quality.clicks import REASONS, clean
 from rec_summary.metrics.quality.grouped_auc import UserScores
 from rec_summary.metrics.quality.labels import LabelCounts
 from rec_summary.metrics.quality.ratings import RatingErrors
+from rec_summary.metrics.quality.score_histogram import ScoreHistogram
 from rec_summary.metrics.quality.slices import Columns, SlicedBatch, Slices, Slicing
 from rec_summary.metrics.state import State
-from rec_summary.metrics.windows import Decayed, LastExamples, Lifetime, Window
+from rec_summary.metrics.windows import Decayed, LastExamples, Lifetime, Window, count_together
 from rec_summary.records.failures import Troubles
 from rec_summary.training.recommender import inputs
 from rec_summary.training.recommender.config import RecommenderMetrics, slices_of
@@ -112,7 +113,8 @@ class TaskMetrics:
         self._predicts_odds = False  # in the last report that had examples
         self._scored = 0  # examples since the last report
         self._odds = 0  # those of them whose scores are no probabilities
-        self._quality = _windows(_empty(task, options), options)
+        self._empty = _empty(task, options)
+        self._quality = _windows(self._empty, options)
         # To scale the cells of users, or lists, in a decaying window would copy all of them.
         self._users: dict[str, Window[Any]] = {}
         if task.users is not None:
@@ -151,11 +153,14 @@ class TaskMetrics:
 
     def states(self) -> dict[str, State]:
         """Returns the states of a report, by key."""
-        return {
+        found = {
             report.key(group, name): window.total()
             for group, windows in self.groups.items()
             for name, window in windows.items()
         }
+        for state in found.values():
+            state.shorten()
+        return found
 
     def select(self, steps: Steps, slicings: Mapping[str, Slicing]) -> Examples | None:
         """Returns the examples of the task that have a label; None if an input is not there.
@@ -199,11 +204,14 @@ class TaskMetrics:
         found = Examples(scores, labels, weights, users, fitting, lists, batches)
         if not self._left_out:
             return found
-        masked = np.zeros(len(labels), np.bool_) if chosen is None else ~chosen
-        missing = self._is_missing(labels) & ~masked
+        missing = self._is_missing(labels)
+        if chosen is None:
+            masked, kept = np.zeros(len(labels), np.bool_), ~missing
+        else:
+            masked, kept = ~chosen, chosen & ~missing
+            missing &= chosen
         for window in self._left_out.values():
             window.update(masked, missing)
-        kept = ~(masked | missing)
         return found if kept.all() else found.at(kept)
 
     def count(self, examples: Examples) -> None:
@@ -212,23 +220,24 @@ class TaskMetrics:
         self._scored += len(scores)
         if lists is not None:
             listed = RankedLists().prepare(lists, scores, labels, batches)
-            for window in self._lists.values():
-                window.count(listed)
+            count_together(self._lists.values(), listed)
         if self._pairs:
             listed = RankedLists().prepare(by_content(scores, labels), scores, labels)
-            for window in self._pairs.values():
-                window.count(listed)
+            count_together(self._pairs.values(), listed)
         if self._task.kind in _OF_MATRICES:
             self._count_choices(examples)
             return
         self._check_weights(weights)
         clicks = clean(scores, labels, weights) if self._task.kind == "clicks" else None
+        prepared = None
+        if clicks is not None and clicks.kept is None and len(scores):
+            prepared = self._empty.prepare(clicks)
         if examples.slicings:
             batch: Any = Columns(examples[:3])
-            if clicks is not None and clicks.kept is None and len(clicks.scores):
-                batch = ClickQuality(_SLICE_BINS).prepare(clicks)
+            if clicks is not None and prepared is not None:
+                batch = prepared._replace(binned=ScoreHistogram(_SLICE_BINS).binned(clicks))
             self._count_slices(examples.slicings, batch)
-        if clicks is None or clicks.kept is not None or not len(scores):
+        if clicks is None or prepared is None:
             if clicks is not None:
                 refused = dict(zip(REASONS, clicks.refused.tolist(), strict=True))
             else:
@@ -243,25 +252,20 @@ class TaskMetrics:
                 for window in self._users.values():
                     window.update(users, scores, labels, weights)
             return
-        prepared = ClickQuality(self._options.bins).prepare(clicks)
-        for window in self._quality.values():
-            window.count(prepared)
+        count_together(self._quality.values(), prepared)
         if users is not None:
             of_users = UserScores(self._options.user_cells).prepare(users, clicks)
-            for window in self._users.values():
-                window.count(of_users)
+            count_together(self._users.values(), of_users)
 
     def _count_slices(self, slicings: Mapping[str, Slicing], batch: Any) -> None:
         for column, each in slicings.items():
-            for window in self._slices[column].values():
-                window.count(SlicedBatch(each, batch))
+            count_together(self._slices[column].values(), SlicedBatch(each, batch))
 
     def _count_choices(self, examples: Examples) -> None:
         scores, labels, weights = examples[:3]
-        batch, refused = _empty(self._task, self._options).prepare(scores, labels, weights)
+        batch, refused = self._empty.prepare(scores, labels, weights)
         self._check_refused(refused, len(scores))
-        for window in self._quality.values():
-            window.count(batch)
+        count_together(self._quality.values(), batch)
         self._count_slices(examples.slicings, batch)
         usable = np.flatnonzero(batch.ranks)
         if self._classes and len(usable) and scores.shape[1] <= _MOST_CLASSES:
@@ -269,8 +273,7 @@ class TaskMetrics:
             of_classes = ClassScores(_CLASS_CELLS).prepare_classes(
                 scores[usable], labels[usable], heavy
             )
-            for window in self._classes.values():
-                window.count(of_classes)
+            count_together(self._classes.values(), of_classes)
 
     def columns(self, examples: Examples) -> dict[str, Array]:
         """Returns the columns of the drift."""
@@ -304,6 +307,9 @@ class TaskMetrics:
         ]
         lost = report.MetricValues({report.PREFIX + tag: math.nan for tag in tags})
         into.add(self._name, lost)
+        start = report.PREFIX + (f"{self._name}/" if self._name else "") + f"{report.SLICE}/"
+        for tag in [tag for tag in into.scalars if tag.startswith(start)]:
+            into.scalars[tag] = math.nan
 
     def _flat(self, role: str, arrays: dict[Any, Array]) -> Array | None:
         found = self._roles.column(role_of(self._name, role), arrays)
@@ -341,7 +347,9 @@ class TaskMetrics:
         if missing is None:
             return np.zeros(len(labels), np.bool_)
         if labels.dtype.kind == "f":
-            return np.isnan(labels) | (labels == labels.dtype.type(missing))
+            # NaN is equal to no number, not even to itself.
+            found = labels != labels
+            return found if math.isnan(missing) else found | (labels == labels.dtype.type(missing))
         return np.asarray(labels == missing)
 
     def _check_nan(self, steps: Steps, chosen: Array | None) -> None:

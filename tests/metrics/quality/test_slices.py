@@ -13,7 +13,7 @@ from rec_summary.metrics.quality.log_loss import LogLoss
 from rec_summary.metrics.quality.ratings import RatingErrors
 from rec_summary.metrics.quality.slices import Columns, SlicedBatch, Slices, Slicing
 from rec_summary.metrics.slice_report import auc_standard_error, quoted, values_of
-from rec_summary.metrics.windows import LastExamples
+from rec_summary.metrics.windows import LastExamples, Lifetime, count_together
 from tests.support.laws import (
     assert_equal_states,
     assert_independent,
@@ -167,6 +167,36 @@ def test_the_values_of_a_matrix_are_limited_as_those_of_a_column() -> None:
     first = next(whole.slices())
     assert first[:2] == ("0", 2000)
     assert len(list(whole.slices())) == 8
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("values", [3, 40])
+def test_slices_counted_at_once_are_those_counted_one_by_one(weighted, values) -> None:
+    names, scores, labels = stream(7, 3000, values)
+    weights = np.random.default_rng(1).integers(0, 9, 3000) / 4 if weighted else None
+    quality = ClickQuality(64)
+    empty = Slices(quality, 4)
+    windows = [Lifetime(empty), LastExamples(empty, 900, 3)]
+    alone = [each.copy() for each in windows]
+    found, codes = np.unique(names, return_inverse=True)
+    for part in np.array_split(np.arange(3000), 4):
+        heavy = None if weights is None else weights[part]
+        batch = quality.prepare(clean(scores[part], labels[part], heavy))
+        count_together(windows, SlicedBatch(Slicing(codes[part], found.tolist()), batch))
+        for window in alone:
+            window.update(names[part], scores[part], labels[part], heavy)
+    for window, other in zip(windows, alone, strict=True):
+        assert_equal_states(window, other)
+
+
+def test_names_that_are_cut_to_the_same_one_are_one_slice() -> None:
+    names = ["a" * 64, "a" * 65, "b"]
+    codes = np.array([[0, 1], [1, 2], [0, -1], [2, 2]])
+    state = Slices(ClickQuality(64))
+    batch = state.other.prepare(clean(np.full(4, 0.5), np.array([1, 0, 1, 1])))
+    state.count(SlicedBatch(Slicing(codes, names), batch))
+    found = {name: (size, each.loss.clicks) for name, size, each in state.slices()}
+    assert found == {"a" * 64: (3, 2), "b": (2, 1)}
 
 
 def test_a_value_called_other_is_not_the_rest() -> None:

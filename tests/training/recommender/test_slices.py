@@ -132,6 +132,22 @@ def test_the_metrics_of_each_slice_are_those_of_scikit_learn() -> None:
         assert [row[4][:6] for row in rows] == [f"{area:.4f}" for area in sorted(areas)]
 
 
+def test_the_slices_of_a_task_that_predicts_nan_are_lost_and_those_of_others_are_not() -> None:
+    lost = batch(9)
+    lost.values["output", 1][:] = np.nan
+    rank = RankMetrics(OPTIONS, {}, Troubles())
+    rank.update(join([batch(8), lost], rank.places, Troubles()))
+    values = read(rank.end_interval(), Detail())
+    rank.mark_lost(values)
+    found = {
+        task: [v for t, v in values.scalars.items() if t.startswith(f"recommender/{task}/slice/")]
+        for task in OPTIONS.tasks
+    }
+    assert {task: {math.isnan(each) for each in found[task]} for task in found} == {
+        task: {task == "ctr"} for task in OPTIONS.tasks
+    }
+
+
 def test_slices_of_too_many_values_show_the_frequent_ones_and_the_rest() -> None:
     options = RecommenderMetrics(
         predictions=1,
