@@ -135,7 +135,8 @@ class ClickQuality(Scalable):
             batch: One example or more, none of them refused.
         """
         losses, order = self.loss.losses(batch), self.order.prepare(batch)
-        return QualityBatch(self.scores.binned(batch), losses, order)
+        keys = order.keys if batch.exact is batch.scores else None
+        return QualityBatch(self.scores.binned(batch, keys), losses, order)
 
     def count(self, part: QualitySums) -> None:
         """Counts a part of a prepared batch."""

@@ -23,6 +23,7 @@ from rec_summary.checks import check_int
 from rec_summary.errors import three_part
 from rec_summary.metrics.exact_sum import Places
 from rec_summary.metrics.quality.clicks import REASONS, Clicks, clean, on_weight_grid
+from rec_summary.metrics.quality.score_cells import Keys, keys_of
 from rec_summary.metrics.state import Array, Floats, Scalable, check_factor, register
 
 _BELOW, _ABOVE = 22, 10  # octaves on either side of one half
@@ -50,7 +51,6 @@ class ScoreBins:
         self.level = 53 - each.bit_length()
         self._shift = np.int64(self.level)
         self._lowest = np.int64((_HALF - _BELOW) * each)
-        self._highest = np.int64((_HALF - _ABOVE) * each)
         steps = 1.0 + np.arange(each) / each
         low = np.outer(np.ldexp(1.0, np.arange(-_BELOW - 1, -1)), steps).reshape(-1)
         high = np.outer(np.ldexp(1.0, np.arange(-_ABOVE - 1, -1)), steps).reshape(-1)
@@ -59,19 +59,11 @@ class ScoreBins:
         low[0] = 0.0
         self.edges = np.concatenate([low, 1.0 - np.append(high[1:], 0.5)[::-1], [1.0]])
 
-    def index(self, scores: Floats) -> npt.NDArray[np.int64]:
-        """Returns the bin of each score; scores are in [0, 1]."""
-        above = scores >= 0.5
-        mirrored = bool(above.any())
-        small = np.where(above, 1.0 - scores, scores) if mirrored else scores
-        keys = np.ascontiguousarray(small).view(np.int64)
-        if not mirrored:
-            return np.maximum((keys >> self._shift) - self._lowest, 0)
-        # Minus one, so that a mirrored bin contains its upper edge: the lower edge of the score.
-        keys = (keys - above) >> self._shift
-        below_bins = np.maximum(keys - self._lowest, 0)
-        above_bins = self.bins - 1 - np.maximum(keys - self._highest, 0)
-        return np.where(above, above_bins, below_bins)
+    def index(self, keys: Keys) -> npt.NDArray[np.int64]:
+        """Returns the bin of each score by its key, mirrored as bins are."""
+        found = keys.view(np.int64) >> self._shift
+        found -= self._lowest
+        return np.clip(found, 0, self.bins - 1, out=found)
 
 
 @lru_cache(maxsize=8)
@@ -191,9 +183,14 @@ class ScoreHistogram(Scalable):
         self.add(self.binned(batch).sums()[0])
         self.refused += batch.refused
 
-    def binned(self, batch: Clicks) -> BinnedScores:
-        """Returns a batch for any histogram with as many bins."""
-        index = self._layout.index(batch.scores)
+    def binned(self, batch: Clicks, keys: Keys | None = None) -> BinnedScores:
+        """Returns a batch for any histogram with as many bins.
+
+        Args:
+            batch: The batch.
+            keys: The keys of ``batch.scores``, if they are known.
+        """
+        index = self._layout.index(keys_of(batch.scores) if keys is None else keys)
         if batch.weights is None:
             terms = np.rint(batch.scores * (1 / FINEST))
             terms *= FINEST

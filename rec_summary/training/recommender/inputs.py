@@ -30,6 +30,7 @@ SLICES: Final = "slices/"
 
 _OF_TASK: Final = (PREDICTIONS, LABELS, WEIGHTS, USERS, LISTS, MASK)
 _OF_OUTPUTS: Final = (PREDICTIONS, LABELS, WEIGHTS, MASK)
+_COPIED: Final = 1 << 16  # bytes of a Tensor, up to which its bytes are read faster than in place
 _SMALL: Final = 1 << 14  # bytes of a Tensor; reading a larger one in place is faster than a copy
 
 _LOSS_ALONE: Final = (
@@ -130,7 +131,7 @@ def join(batches: Sequence[Batch], places: Iterable[Any], troubles: Troubles) ->
 def _concatenated(values: list[Any], may_be_outputs: bool) -> tuple[Array, list[int]]:
     """Returns arrays or Tensors as one array, and the length of each."""
     last = as_array(values[-1], "a value")
-    if len(values) > 1 and last.ndim and last.nbytes < _SMALL and type(values[0]) is Tensor:
+    if len(values) > 1 and last.ndim and last.nbytes <= _COPIED and type(values[0]) is Tensor:
         found = _small_tensors(values, last)
         if found is not None:
             return found
