@@ -90,7 +90,8 @@ def watch(
 
     Yields:
         Transitions of alerts and problems as they come, and a report when everything that was
-        there at the start has been judged; without `once`, another one at the end.
+        there at the start has been judged; without `once`, another one after each poll and at the
+        end.
     """
     patience = 0.0 if once else PATIENCE_SECS
     poller = RunPoller(os.fspath(source)) if poller is None else poller
@@ -105,6 +106,7 @@ def watch(
     while not once and not stop.wait(interval):
         yield from watcher.poll()
         yield from watcher.new_problems()
+        yield watcher.report()
     if not once:
         yield watcher.report()
 

@@ -149,7 +149,7 @@ def add_request(directory: str, request: Request, lock: str | None = None) -> No
         OSError: The file cannot be written.
         ValueError: No training could read the request, or it is too large.
     """
-    _check(request)
+    check_request(request)
     path = os.path.join(directory, NAME)
     owner = os.stat(directory)
     lock_path = os.path.join(directory, LOCK_NAME)
@@ -171,7 +171,7 @@ def add_request(directory: str, request: Request, lock: str | None = None) -> No
                 os.fchown(file.fileno(), owner.st_uid, owner.st_gid)
 
 
-def _check(request: Request) -> None:
+def check_request(request: Request) -> None:
     """Raises ValueError for a request with which the whole file could not be read."""
     try:
         msgspec.json.decode(_encoded((request,)), type=_Document)

@@ -35,6 +35,9 @@ Plain = str | bool | int | float
 
 EVALUATION: Final = "evaluation_lineage"
 
+NOTE: Final = "note"
+"""The kind of a person's own words; other notes say what was done."""
+
 MOST_NOTES: Final = 100
 """The notes of a rank that are shown."""
 
@@ -154,6 +157,11 @@ class Lineage:
         self.notes.append(Note(step, wall_time, *(valid(text)[:_LONGEST_NOTE] for text in texts)))
         del self.notes[:-MOST_NOTES]
         self.last_time = wall_time
+
+    @property
+    def own_words(self) -> list[Note]:
+        """The notes that people and alerts have written."""
+        return [each for each in self.notes if each.kind == NOTE]
 
     def take_evaluation(self, evaluation: EvaluationLineage, step: int, wall_time: float) -> None:
         """Adds an evaluation made at `step`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tools.click_demo import synthetic
-from tools.click_demo.features import CROSS_BUCKETS, GENRE_SLOTS, Batch, Impressions, encode
+from tools.click_demo.features import (
+    CROSS_BUCKETS,
+    GENRE_SLOTS,
+    Batch,
+    Impressions,
+    encode,
+    encode_tasks,
+)
 from tools.click_demo.stream import ClickStream
 
 VOCABULARY = synthetic.VOCABULARY
@@ -193,13 +201,18 @@ def _genre_rates(impressions: Impressions) -> npt.NDArray[np.float64]:
     return (clicks + 2) / (shown + 4) - 0.5
 
 
-def test_labels_are_broken_from_a_step_on() -> None:
-    sound = ClickStream(lambda: synthetic.impressions(1), VOCABULARY, 500)
-    broken = ClickStream(lambda: synthetic.impressions(1), VOCABULARY, 500, broken_from=4)
+@pytest.mark.parametrize(
+    ("encode", "labels"), [(encode, ["click"]), (encode_tasks, ["click", "loved"])]
+)
+def test_labels_are_broken_from_a_step_on(encode: Any, labels: list[str]) -> None:
+    made = (lambda: synthetic.impressions(1), VOCABULARY, 500, encode)
+    sound, broken = ClickStream(*made), ClickStream(*made, broken_from=4)
     pairs = [*itertools.islice(zip(sound, broken, strict=True), 6)]
-    flipped = [float((mine.click != yours.click).mean()) for mine, yours in pairs]
-    assert flipped[:3] == [0, 0, 0]
-    assert all(0.4 < share < 0.6 for share in flipped[3:])
+    for label in labels:
+        both = [(getattr(mine, label), getattr(yours, label)) for mine, yours in pairs]
+        flipped = [float((mine != yours).mean()) for mine, yours in both]
+        assert flipped[:3] == [0, 0, 0]
+        assert all(0.4 < share < 0.6 for share in flipped[3:])
+        assert all(yours.dtype == mine.dtype for mine, yours in both)
     for mine, yours in pairs:
-        assert yours.click.dtype == mine.click.dtype
-        assert_same(mine._replace(click=yours.click), yours)
+        assert_same(mine._replace(**{each: getattr(yours, each) for each in labels}), yours)

@@ -28,7 +28,7 @@ class ClickStream:
     ) -> None:
         """Cuts what `chunks()` yields, pieces of any length in time order, into batches.
 
-        In the batches from number `broken_from` on, counted from 1, half of the clicks are flipped,
+        In the batches from number `broken_from` on, counted from 1, half of the labels are flipped,
         at random: were all of them, the model would have learned it after some hundred steps.
         """
         self._encode = encode
@@ -55,6 +55,10 @@ class ClickStream:
             waiting = columns.rows(full, rows)
 
 
-def _with_flips(batch: Batch, number: int) -> Batch:
+def _with_flips(batch: Batch | TaskBatch, number: int) -> Batch | TaskBatch:
     flipped = np.random.default_rng(number).random(len(batch.click)) < 0.5
-    return batch._replace(click=np.where(flipped, 1 - batch.click, batch.click))
+    # All labels that there are.
+    labels = {name: getattr(batch, name) for name in ("click", "loved") if hasattr(batch, name)}
+    return batch._replace(
+        **{name: np.where(flipped, 1 - label, label) for name, label in labels.items()}
+    )

@@ -17,6 +17,7 @@ import click
 from rec_summary.cli import options
 from rec_summary.cli.command import RecordsCommand, one_run
 from rec_summary.cli.output import count_of, one_line, print_json
+from rec_summary.errors import SourceError
 
 if TYPE_CHECKING:
     from rec_summary._pb.lineage_pb2 import RunState
@@ -44,6 +45,10 @@ _MARGIN_SECS: Final = 4.0  # until the last rank has read the file
 _STOP_MARGIN_SECS: Final = 60.0
 _POLL_SECS: Final = 0.1
 LONGEST_NOTE: Final = 1000
+
+
+class NotYetError(SourceError):
+    """A training cannot be asked for something yet."""
 
 
 def _span(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
@@ -194,10 +199,13 @@ Examples:
 )
 @options.as_json()
 def note(source: str, text: str, at: str | None, wait: float, as_json: bool, quiet: bool) -> None:
-    """Write a note into the lineage of a running training.
+    """Write a note into the lineage of a training.
 
-    TensorBoard shows it in its Text dashboard, with its author and step; `control --show` lists it.
+    TensorBoard shows it in its Text dashboard, with its author and step; so do inspect, lineage
+    and `control --show`. A training that runs records it itself. If it has ended, or its process
+    was killed, this command does.
     """
+    from rec_summary._pb.lineage_pb2 import RunState
     from rec_summary.series.options import read_since
     from rec_summary.series.text import utc
 
@@ -209,6 +217,11 @@ def note(source: str, text: str, at: str | None, wait: float, as_json: bool, qui
     if not text.strip() or len(text) > LONGEST_NOTE:
         raise click.UsageError(f"A note has from 1 to {LONGEST_NOTE:,} characters.")
     run, known = run_of(source)
+    if _has_ended(run, known):
+        request = _new_request(None, note=text, note_step=step)
+        answers = _write_note(run, known, request)
+        _print_answers(request, answers, RunState(), wait, as_json=as_json, quiet=quiet)
+        return
     state = training_of(run, known)
     request = request_to(run, state, note=text, note_step=step)
     _print_answers(
@@ -231,10 +244,53 @@ def run_of(source: str) -> tuple[Run, Lineage]:
     return run, lineage_of(run, Report())
 
 
+def _has_ended(run: Run, known: Lineage) -> bool:
+    """Whether nobody writes records of a run any more, as far as can be known."""
+    from rec_summary._pb.lineage_pb2 import RunState
+    from rec_summary.records.liveness import writer_is_alive
+
+    if known.status == RunState.RUNNING and known.train is not None:
+        return writer_is_alive(run.path, known.train.run_state) is False
+    return known.status in (RunState.FINISHED, RunState.STOPPED, RunState.FAILED)
+
+
+def _write_note(run: Run, known: Lineage, request: Request) -> dict[int, tuple[int, str]]:
+    """Writes a note to record files of its own; returns its step and text, by rank."""
+    from rec_summary._pb.lineage_pb2 import LineageEvent
+    from rec_summary.errors import os_errors_as
+    from rec_summary.records.control import check_request
+    from rec_summary.records.writing.run_writer import RunWriter
+    from rec_summary.records.writing.task import MessageRecord
+    from rec_summary.series.lineage import NOTE
+    from rec_summary.series.options import ArgumentError
+
+    try:
+        check_request(request)
+    except ValueError as error:
+        raise ArgumentError(str(error)) from error
+    owner = _check_user(run)
+    rank = min(run.ranks)
+    last = 0 if known.train is None else known.train.run_state.step
+    event = LineageEvent(wall_time=request.time, step=request.note_step)
+    if request.note_step is None:
+        event.step = last
+    event.note.text, event.note.author = request.note, request.author
+    event.note.kind, event.note.request = NOTE, request.id
+    expected = "a record directory in which this user may write"
+    with os_errors_as(SourceError, "the record directory", run.path, expected):
+        writer = RunWriter(run.path, rank)
+        with contextlib.closing(writer):
+            writer.write(MessageRecord(event))
+        if os.geteuid() == 0:
+            for path in writer.paths:
+                os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
+    return {rank: (event.step, request.note)}
+
+
 def training_of(run: Run, known: Lineage) -> RunState:
     """Returns the state of a training that can be asked for something."""
     from rec_summary._pb.lineage_pb2 import RunState
-    from rec_summary.errors import SourceError, three_part, verbatim
+    from rec_summary.errors import three_part, verbatim
     from rec_summary.records.liveness import writer_is_alive
 
     state = RunState() if known.train is None else known.train.run_state
@@ -247,11 +303,19 @@ def training_of(run: Run, known: Lineage) -> RunState:
     if not state.settings:
         expected = "a training with SummaryCollector(control=True), of this version or a later one"
         raise SourceError(three_part(f"{run.path}", verbatim("no settings"), expected))
-    owner, user = os.stat(run.path).st_uid, os.geteuid()
-    if user not in (0, owner):
-        expected = f"{owner}, the owner of the record directory, or 0"
-        raise SourceError(three_part("the user of this command", user, expected))
+    _check_user(run)
     return state
+
+
+def _check_user(run: Run) -> os.stat_result:
+    """Returns the status of a record directory in which this user may ask for something."""
+    from rec_summary.errors import three_part
+
+    owner, user = os.stat(run.path), os.geteuid()
+    if user not in (0, owner.st_uid):
+        expected = f"{owner.st_uid}, the owner of the record directory, or 0"
+        raise SourceError(three_part("the user of this command", user, expected))
+    return owner
 
 
 def request_to(run: Run, state: RunState, author: str | None = None, **what: Any) -> Request:
@@ -264,11 +328,9 @@ def request_to(run: Run, state: RunState, author: str | None = None, **what: Any
         what: What it asks for.
 
     Raises:
-        SourceError: It ends a training of several ranks, and it is not known where they are.
+        NotYetError: It ends a training of several ranks, and it is not known where they are.
     """
-    from rec_summary.errors import SourceError, three_part, verbatim
-    from rec_summary.records.control import Request, new_identity
-    from rec_summary.records.format.names import this_host
+    from rec_summary.errors import three_part, verbatim
     from rec_summary.series.overview.position import positions
 
     at_step = None
@@ -283,7 +345,7 @@ def request_to(run: Run, state: RunState, author: str | None = None, **what: Any
                 "again when they have recorded some (sooner with --collect-freq 1), or end all "
                 "processes with SIGTERM"
             )
-            raise SourceError(three_part(f"to end {run.path} now", verbatim(received), expected))
+            raise NotYetError(three_part(f"to end {run.path} now", verbatim(received), expected))
         if known:
             end = time.time() + (_STOP_MARGIN_SECS if stops else _MARGIN_SECS)
             # The next step is the first one that ends later; one more, as steps differ.
@@ -295,8 +357,15 @@ def request_to(run: Run, state: RunState, author: str | None = None, **what: Any
                 "at different steps",
                 err=True,
             )
+    return _new_request(author, at_step=at_step, **what)
+
+
+def _new_request(author: str | None, **what: Any) -> Request:
+    from rec_summary.records.control import Request, new_identity
+    from rec_summary.records.format.names import this_host
+
     author = (author or f"{_user()}@{this_host()}")[:200]
-    return Request(id=new_identity(), author=author, time=time.time(), at_step=at_step, **what)
+    return Request(id=new_identity(), author=author, time=time.time(), **what)
 
 
 def _is_known(position: Position | None) -> bool:
@@ -312,7 +381,7 @@ def _user() -> str:
 
 def _asked(run: Run, state: RunState, request: Request, wait: float) -> dict[int, tuple[int, str]]:
     """Puts a request, and waits for answers; returns the step and the words of each rank."""
-    from rec_summary.errors import SourceError, os_errors_as
+    from rec_summary.errors import os_errors_as
     from rec_summary.records.control import add_request
     from rec_summary.records.format.names import Kind
     from rec_summary.records.liveness import writer_is_alive

@@ -37,6 +37,7 @@ Examples:
   rec-summary inspect records --since 2h
   rec-summary inspect records --json | jq '.runs[].status'
 """
+_NOTES: Final = 5  # the last ones
 _HEADS: Final = (
     *("tag", "kind", "last", "least", "greatest"),
     *("steps", "values", "not finite", "size"),
@@ -124,6 +125,10 @@ def _facts(summary: RunSummary) -> Iterator[tuple[str, str]]:
     if summary.troubles:
         troubles = (f"{n:,} {kind}" for kind, n in sorted(summary.troubles.items()))
         yield "troubles", one_line(", ".join(troubles))
+    for number, note in enumerate(summary.notes[-_NOTES:]):
+        by = f" ({note['author']})" if note["author"] else ""
+        said = f"step {note['step']:,}, {utc(note['wall_time'])}: {note['text']}{by}"
+        yield "" if number else "notes", one_line(said)
 
 
 def _health(health: Mapping[str, float]) -> str:

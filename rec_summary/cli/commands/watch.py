@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import sys
 import time
@@ -47,6 +46,7 @@ interrupted.
 FIRING: Final = 1
 FAILED: Final = 3  # 1 is for alerts
 _PATIENCE_SECS: Final = 10.0  # for commands that still have to run after Ctrl-C
+_ASK_SECS: Final = 2.0  # between two requests to end
 
 
 @click.command(cls=RecordsCommand, epilog=EXAMPLES, failure=FAILED)
@@ -160,6 +160,7 @@ def _watch(
             elif isinstance(news, WatchReport):
                 if report is None and not quiet:
                     _print_unmatched(news)
+                deliver(None)
                 report = news
             else:
                 problems += 1
@@ -195,26 +196,34 @@ def _delivering(
     exec_timeout: float,
     record: bool,
     stop_run: bool,
-) -> Iterator[Callable[[Transition], None]]:
-    """Gives what passes alerts to the log and the command; waits for the command at the end."""
+) -> Iterator[Callable[[Transition | None], None]]:
+    """Gives what passes alerts on; call it with None after each poll.
+
+    The log, the command and the training get them. It waits for the command at the end.
+    """
     from rec_summary.alerts.delivery import AlertLog, Command
 
     sinks: list[Callable[[Transition], None]] = []
+    teller = None
     with contextlib.ExitStack() as stack:
         if log is not None:
             file = stack.enter_context(contextlib.closing(AlertLog(log, _complain)))
             sinks.append(file.write)
         if record or stop_run:
             _check_local(poller.source)
-            sinks.append(functools.partial(_tell, poller, record=record, stop_run=stop_run))
+            teller = _Teller(poller, record=record, stop_run=stop_run)
+            sinks.append(teller)
         runner = None
         if command is not None:
             runner = Command(command, _complain, exec_timeout, stop=stop if once else None)
             sinks.append(runner.queue)
 
-        def deliver(transition: Transition) -> None:
-            for sink in sinks:
-                sink(transition)
+        def deliver(transition: Transition | None) -> None:
+            if transition is not None:
+                for sink in sinks:
+                    sink(transition)
+            elif teller is not None:
+                teller.retry()
 
         yield deliver
         if runner is not None:
@@ -234,33 +243,65 @@ def _check_local(source: str) -> None:
         raise ArgumentError(three_part("SRC", str(source), expected))
 
 
-def _tell(poller: RunPoller, transition: Transition, *, record: bool, stop_run: bool) -> None:
-    """Asks a running training to record an alert, or to end."""
-    from rec_summary.alerts.delivery import sentence
-    from rec_summary.cli.commands.control import LONGEST_NOTE, request_to, training_of
-    from rec_summary.errors import RecSummaryError
-    from rec_summary.records.control import add_request
-    from rec_summary.series.lineage import lineage_of
-    from rec_summary.series.report import Report
-    from rec_summary.series.text import valid
+class _Teller:
+    """Asks running trainings to record alerts, and to end.
 
-    title = transition.rule.title
-    # Two requests, as several ranks stop later than they record.
-    asked: list[dict[str, Any]] = []
-    if record:
-        alerts = {valid(title)[:200]: int(transition.firing)}
-        asked.append({"note": sentence(transition)[:LONGEST_NOTE], "alerts": alerts})
-    if stop_run and transition.firing:
-        asked.append({"actions": ("stop",)})
-    for what in asked:
+    A training of several ranks can be asked to end when it is known where all of them are. Until
+    then, it is asked again and again, as long as the alert fires.
+    """
+
+    def __init__(self, poller: RunPoller, *, record: bool, stop_run: bool) -> None:
+        self._poller, self._record, self._stop_run = poller, record, stop_run
+        self._waiting: dict[object, Transition] = {}
+        self._next = 0.0
+
+    def __call__(self, transition: Transition) -> None:
+        """Passes an alert on."""
+        from rec_summary.alerts.delivery import sentence
+        from rec_summary.cli.commands.control import LONGEST_NOTE
+        from rec_summary.series.text import valid
+
+        self._waiting.pop(_key(transition), None)
+        # Two requests, as several ranks stop later than they record.
+        if self._record:
+            alerts = {valid(transition.rule.title)[:200]: int(transition.firing)}
+            self._ask(transition, note=sentence(transition)[:LONGEST_NOTE], alerts=alerts)
+        if self._stop_run and transition.firing:
+            self._ask(transition, actions=("stop",))
+
+    def retry(self) -> None:
+        """Asks those again that could not be asked to end, every few seconds."""
+        if self._waiting and time.monotonic() >= self._next:
+            waiting, self._waiting = self._waiting, {}
+            for transition in waiting.values():
+                self._ask(transition, again=True, actions=("stop",))
+
+    def _ask(self, transition: Transition, again: bool = False, **what: Any) -> None:
+        from rec_summary.cli.commands.control import NotYetError, request_to, training_of
+        from rec_summary.errors import RecSummaryError
+        from rec_summary.records.control import add_request
+        from rec_summary.series.lineage import lineage_of
+        from rec_summary.series.report import Report
+        from rec_summary.series.text import valid
+
+        title = valid(transition.rule.title)
         try:
-            for run in poller.runs():
+            for run in self._poller.runs():
                 if valid(run.name) == transition.run:
                     state = training_of(run, lineage_of(run, Report()))
-                    author = f"rec-summary watch: {valid(title)}"
+                    author = f"rec-summary watch: {title}"
                     add_request(run.path, request_to(run, state, author, **what))
+        except NotYetError as error:
+            self._waiting[_key(transition)] = transition
+            self._next = time.monotonic() + _ASK_SECS
+            if not again:
+                _complain(f"{error} This is tried again while the alert {title} fires.")
         except (RecSummaryError, OSError, ValueError) as error:
             _complain(f"the alert {title} cannot be sent to the training: {error}")
+
+
+def _key(transition: Transition) -> object:
+    return transition.run, transition.rank, transition.tag, transition.rule
 
 
 def _print(transition: Transition, stop: threading.Event, *, as_json: bool) -> None:

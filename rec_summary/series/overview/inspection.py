@@ -56,6 +56,7 @@ class RunSummary:
             the greatest of the queue length and the snapshot time.
         problems: What could not be read; at most a thousand problems.
         problem_count: How many problems there were.
+        notes: What people and alerts have written about it, at most a hundred notes.
     """
 
     run: str
@@ -79,6 +80,7 @@ class RunSummary:
     health: dict[str, float] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     problem_count: int = 0
+    notes: list[Mapping[str, Any]] = field(default_factory=list)
 
 
 def inspect_run(
@@ -231,5 +233,6 @@ def _add_lineages(
         summary.pid = state.pid if state.HasField("pid") else None
         last = max(last_value, lineage.last_time)
         summary.silent_since = None if shows_life(run, state, last) else last
+        summary.notes = [note._asdict() for note in lineage.own_words]
         for kind, count in state.troubles.items():
             summary.troubles[kind] = summary.troubles.get(kind, 0) + count

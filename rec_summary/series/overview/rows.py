@@ -61,6 +61,7 @@ METRICS: Final = rf"\A{PREFIX}{OF_TASK}(?:{JUDGED})/|\A{_EVALUATION}"
 _LOSS: Final = Selection(ExportOptions(tags=tags_named("loss")))
 _RESULTS: Final = rf"{METRICS}|{tags_named('loss')}"
 _WINDOW: Final = 100  # losses, of which the mean is shown; of few losses, a tenth
+_NOTES: Final = 5  # the last ones
 _SILENT_SECS: Final = 600.0  # without a record, as the built-in rule `stall`
 
 
@@ -72,10 +73,11 @@ def rows(
     The names are `run`, `status`, the hyper-parameters as TensorBoard shows them, `loss` (the mean
     of the last tenth of the recorded losses, at most 100), `step`, `samples`, `start_time`,
     `last_update` (of the lineage) and `last_record` in seconds since the epoch, `silent_since`
-    (the last record of a run that should be running and gives no sign of life), `host`, then
-    metrics and custom data by their own names. A metric is the last value; its best one has the
-    same name with `best/` before it, and the step of that one `best_step/`. If a name is taken, a
-    metric has the prefix `metric.`, and custom data the prefix `custom.`.
+    (the last record of a run that should be running and gives no sign of life), `host`, `notes`
+    (the last five, with their steps), then metrics and custom data by their own names. A metric is
+    the last value; its best one has the same name with `best/` before it, and the step of that one
+    `best_step/`. If a name is taken, a metric has the prefix `metric.`, and custom data the prefix
+    `custom.`.
 
     Args:
         runs: The runs.
@@ -182,6 +184,9 @@ def _row(
     for name in ("host", "reason"):
         if getattr(state, name):
             found[name] = valid(getattr(state, name))
+    if lineage.own_words:
+        notes = lineage.own_words[-_NOTES:]
+        found["notes"] = "; ".join(f"step {each.step:,}: {each.text}" for each in notes)
     for name, (value, (best, step)) in _metrics(lineage, results).items():
         free = f"metric.{name}" if name in found else name
         found[free] = value

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +16,12 @@ import pytest
 from rec_summary._pb import lineage_pb2
 from rec_summary.errors import RecSummaryError
 from rec_summary.records.control import LOCK_NAME, NAME, read_requests
-from rec_summary.records.format.names import Kind
+from rec_summary.records.format.names import Kind, this_host
 from rec_summary.records.reading.runs import find_runs
 from rec_summary.records.writing.run_writer import RunWriter
 from rec_summary.records.writing.task import MessageRecord
 from rec_summary.series.overview.position import positions
+from rec_summary.tables.frames import load
 from tests.support import command, record_dirs
 from tests.support.ports import unused_port
 from tests.support.programs import PROGRAMS
@@ -199,6 +202,24 @@ def test_ranks_are_not_stopped_at_a_step_that_one_may_have_passed(tmp_path: Path
     assert steps[1] - steps[0] >= 4 * 55  # four steps per second
 
 
+def test_a_stop_that_is_refused_is_asked_for_again(tmp_path: Path) -> None:
+    written(tmp_path, settings={"collect_freq": "10"}, host="elsewhere", pid=1, rank_size=2)
+    values(tmp_path, 0, 9)
+    values(tmp_path, 1, 1)
+    rules = ("--rule", "low: loss > -1", "--stop-run", "--history", "--interval", "0.1")
+    watching = command.start("watch", tmp_path, *rules, "-q")
+    assert watching.stderr is not None
+    line = watching.stderr.readline()
+    assert "no values of two steps of rank 1" in line
+    assert "tried again while the alert low fires" in line
+    assert not (tmp_path / NAME).exists()
+    values(tmp_path, 1, 9)
+    asked = eventually(lambda: read_requests(str(tmp_path)))
+    assert {each.actions for each in asked} == {("stop",)}
+    watching.terminate()
+    watching.communicate(timeout=PATIENCE_SECS)
+
+
 def written(folder: Path, **state: Any) -> None:
     """Writes the records of a training that says that it is running."""
     writer = RunWriter(folder)
@@ -276,6 +297,83 @@ def test_a_directory_that_cannot_be_written_to_is_an_error(tmp_path: Path) -> No
     text = command.flat(done.stderr)
     assert "Expected: a record directory in which this user may write" in text
     assert not (tmp_path / NAME).exists()
+
+
+def gone() -> int:
+    """Returns the number of a process that has ended."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
+@contextlib.contextmanager
+def unwritable(folder: Path) -> Iterator[None]:
+    """Makes a directory one in which nobody may write, root included."""
+    if os.geteuid():
+        folder.chmod(0o500)
+    elif subprocess.run(["chattr", "+i", folder], capture_output=True, check=False).returncode:
+        pytest.skip("this file system has no immutable directories")
+    try:
+        yield
+    finally:
+        if os.geteuid():
+            folder.chmod(0o700)
+        else:
+            subprocess.run(["chattr", "-i", folder], check=True)
+
+
+def test_in_a_directory_without_write_permission_nothing_is_asked_and_all_is_read(
+    tmp_path: Path,
+) -> None:
+    written(tmp_path / "running", settings={"collect_freq": "10"}, host="elsewhere", pid=1)
+    written(tmp_path / "ended", host=this_host(), pid=gone())
+    before = sorted(tmp_path.rglob("*"))
+    with unwritable(tmp_path / "running"), unwritable(tmp_path / "ended"):
+        stopped = command.run("control", tmp_path / "running", "--stop")
+        noted = command.run("note", tmp_path / "ended", "an outage")
+        rules = ("--rule", "low: loss > -1", "--record", "--once")
+        watched = command.run("watch", tmp_path / "running", *rules)
+        metrics = command.run("metrics", tmp_path, "--once", "--since", "0")
+    for done in (stopped, noted):
+        assert done.returncode == 1
+        expected = "Expected: a record directory in which this user may write"
+        assert expected in command.flat(done.stderr)
+    assert "cannot be sent to the training" in command.flat(watched.stderr)
+    assert "FIRING" in watched.stdout
+    assert metrics.returncode == 0
+    assert 'recsummary_last_step{rank="0",run="ended"}' in metrics.stdout
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("status", ["FINISHED", "STOPPED", "FAILED", "RUNNING"])
+def test_a_run_that_has_ended_takes_notes(tmp_path: Path, status: str) -> None:
+    """Also one that was killed: it states that it runs, and its process is gone."""
+    folder = tmp_path / "run"
+    host = {"host": this_host(), "pid": gone(), "step": 9, "rank_size": 1}
+    value = lineage_pb2.RunState.Status.Value(status)
+    writer = RunWriter(folder)
+    writer.write(MessageRecord(record_dirs.event(9, record_dirs.scalar("loss", 1.0))))
+    state = record_dirs.train(status=value, **host)
+    writer.write(MessageRecord(record_dirs.lineage(train_lineage=state)))
+    writer.close()
+    first = command.run("note", folder, "an outage\x1b[31m of the log", "--at", "7")
+    assert first.returncode == 0, first.stderr
+    assert "step 7: an outage" in first.stdout
+    second = command.run("note", folder, "<b>restarted</b>")
+    assert second.returncode == 0, second.stderr
+    inspected = command.run("inspect", folder, "--wide").stdout
+    assert "step 7, " in inspected
+    assert "\x1b" not in inspected
+    assert f"status     {status}" in inspected
+    [shown] = json.loads(command.run("inspect", folder, "--json").stdout)["runs"]
+    assert [(note["step"], note["text"]) for note in shown["notes"]][1] == (9, "<b>restarted</b>")
+    [row] = json.loads(command.run("lineage", folder, "--json").stdout)
+    assert row["status"] == status
+    assert row["notes"].endswith("step 9: <b>restarted</b>")
+    assert "&lt;b&gt;restarted" in load(folder).run("run")._repr_html_()
+    assert "restarted" in command.run("control", folder, "--show").stdout
+    refused = command.run("note", folder, "caf\udce9")
+    assert refused.returncode == 2
 
 
 def test_a_note_needs_a_training_and_words(tmp_path: Path) -> None:

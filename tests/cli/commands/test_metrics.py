@@ -40,6 +40,14 @@ from tests.support.waiting import PATIENCE_SECS, eventually
 ROOT = Path(__file__).parents[3]
 MONITORING = ROOT / "docs" / "monitoring"
 NOW = time.time()
+# What a recommender records besides, so that each panel of the dashboard has values.
+RECORDED = {
+    "recommender/auc/last_20000": 0.7,
+    "recommender/calibration/last_20000": 1.0,
+    "learning_rate/auto": 0.001,
+    "recommender/freshness/lag_seconds/p99": 4.0,
+    "rec_summary/dropped": 0.0,
+}
 
 
 def samples(text: str) -> dict[tuple[str, ...], float]:
@@ -302,10 +310,21 @@ def test_a_real_prometheus_scrapes_it_and_an_alert_fires(
 
         # Its own rule, and the one of `rec-summary`.
         eventually(firing, lambda names: names >= {"LossNotFinite", "RecSummaryAlert"})
+        training.values(3, loss=0.4, **RECORDED)
+        Writing(source, 1).values(1, loss=0.5)
         board = json.loads((MONITORING / "grafana.json").read_text())
-        for panel in board["panels"]:
-            for target in panel["targets"]:
-                ask(base, "query", query=target["expr"].replace("$run", ".*"))
+        queries = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+        queries += [each["expr"] for each in board["annotations"]["list"]]
+        assert len(queries) >= 13
+        for query in queries:  # of each panel, there is something to see
+            eventually(
+                lambda query=query: ask(base, "query", query=query.replace("$run", ".*"))["result"]
+            )
+        [variable] = [each for each in board["templating"]["list"] if each["name"] == "run"]
+        label = re.fullmatch(r"label_values\((\w+), (\w+)\)", variable["query"]["query"])
+        assert label is not None
+        series = ask(base, "series", **{"match[]": label[1]})
+        assert {each[label[2]] for each in series} == {"records"}
     finally:
         process.kill()
         process.wait()
