@@ -123,7 +123,6 @@ def _rows(what: str, found: dict[str, dict[str, float]], *, largest: bool = Fals
         judged = _TARGETS if largest else {}
         for key, part, unit in (
             ("seconds", begun, "s"),
-            ("cpu", f"{begun}, CPU", "s"),
             ("memory", f"{begun}, memory", "MB"),
         ):
             row = f"{what}: {name}{part}"
@@ -173,7 +172,6 @@ def _store(settings: Settings, records: Path, runs: int, idle: float) -> list[Ro
         found = _measure_in(settings, "fleet:from_store", arguments)
         what = f"{runs:,} runs in a store: {name}"
         rows.append(Row(what, "s", [found["seconds"]]))
-        rows.append(Row(f"{what}, CPU", "s", [found["cpu"]]))
         rows.append(Row(f"{what}, memory", "MB", [found["memory"]]))
         rows.append(Row(f"{what}, requests", "", [found["requests"]]))
         if "idle" in found:
