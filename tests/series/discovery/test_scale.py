@@ -1,0 +1,66 @@
+"""What finding many runs takes: open files, and requests to a store."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from rec_summary.records.reading.runs import find_runs
+from rec_summary.series.discovery.run_poller import RunPoller
+from tests.support.record_dirs import event, scalar, write_segment
+
+OPEN_FILES = 64
+RUNS = 80
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tree of more runs than files that may be open, one of which has as many ranks."""
+    source = tmp_path_factory.mktemp("fleet") / "records"
+    for number in range(RUNS):
+        write_segment(source / f"run_{number:02}", event(1, scalar("loss", number)))
+        write_segment(source / "run_00", event(1, scalar("loss", number)), rank=number + 1)
+    return source
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("lineage",), ("export", "LOGS"), ("tail", "--once"), ("watch", "--once"), ("verify",)],
+    ids=" ".join,
+)
+def test_commands_need_few_open_files(source: Path, tmp_path: Path, command: Sequence[str]) -> None:
+    name, *options = [str(tmp_path / word) if word == "LOGS" else word for word in command]
+    program = "import sys; from rec_summary.cli import main; sys.exit(main())"
+    done = subprocess.run(
+        [sys.executable, "-c", program, name, str(source), *options],
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, OPEN_FILES)),
+    )
+    assert (done.returncode, "Too many" in done.stderr) == (0, False), done.stderr
+
+
+def test_a_store_is_listed_once_by_a_look(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    import s3fs
+
+    store = s3fs.S3FileSystem()
+    name = "events.out.events.summary.1700000000.0.host_MS"
+    store.pipe({f"{bucket}/records/run_{number}/{name}": b"" for number in range(20)})
+    listed: list[str] = []
+    listing = s3fs.S3FileSystem._iterdir
+
+    def counted(self: object, place: str, *args: object, **options: object) -> object:
+        listed.append(place)
+        return listing(self, place, *args, **options)
+
+    monkeypatch.setattr(s3fs.S3FileSystem, "_iterdir", counted)
+    assert len(find_runs(f"s3://{bucket}/records")) == 20
+    assert len(listed) == 1
+    poller = RunPoller(f"s3://{bucket}/records")
+    assert len(poller.find()) == len(poller.poll()) == 20
+    assert len(listed) == 2
