@@ -56,6 +56,7 @@ _NEWEST: Final = 8  # files whose time of modification is that of their run
 _KIND: Final = "lineage"
 _EVENT_FILE: Final = "tfevents"  # in its name, as TensorBoard has it
 _TRAIN: Final = "train_lineage"
+_LONGEST_GROUP: Final = 200  # characters of the name of a group
 _GROUPS: Final = "group"  # the names of the TensorBoard runs of groups begin so
 _LAST_HPARAMS_STEP: Final = 2**31 - 1  # `MetricValue.training_step` of its API is an int32
 
@@ -353,7 +354,8 @@ class RunIndex:
             for group, runs in found.items():
                 members = [shown[name].main() for name in runs]
                 for statistic, field in STATISTICS.items() if len(runs) > 1 else ():
-                    name = self._names.claim(f"{_GROUPS}/{group}/{statistic}")
+                    name = f"{_GROUPS}/{group[:_LONGEST_GROUP]}/{statistic}"
+                    name = self._names.claim(name)
                     groups.append(GroupRun(name, members, field))
         self._groups = groups
 

@@ -67,7 +67,7 @@ def test_the_first_rank_that_states_it_counts(tmp_path: Path) -> None:
 def test_a_run_without_a_batch_size_is_an_error_with_a_remedy(tmp_path: Path) -> None:
     write_segment(tmp_path / "run", event(1, scalar("loss", 1)))
     [run] = find_runs(tmp_path)
-    with pytest.raises(ArgumentError, match=r"x is invalid.*run has none.*--runs.*x=step"):
+    with pytest.raises(ArgumentError, match=r"x is invalid.*run has none.*--runs.*take steps"):
         totals_of(run, Report())
 
 
