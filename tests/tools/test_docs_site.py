@@ -6,14 +6,17 @@ import re
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 import rec_summary
+from tests.support.waiting import eventually
 from tools.docs_site import links
 from tools.docs_site.blocks import MarkError, blocks, replaced
 from tools.docs_site.run import HERE, Runner
 
 ROOT = Path(__file__).resolve().parents[2]
+NOTHING = "<!-- prepare: nothing -->"
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
 
 
@@ -125,3 +128,30 @@ def test_links_that_lead_nowhere_are_reported(tmp_path: Path) -> None:
 
 def test_links_of_the_files_at_the_top_lead_somewhere() -> None:
     assert list(links.broken_in_markdown(ROOT.glob("*.md"), ROOT)) == []
+
+
+def test_what_a_block_leaves_in_the_background_lives_as_long_as_its_page(tmp_path: Path) -> None:
+    text = """
+```bash
+sleep 9999 > /dev/null 2>&1 &
+echo $! > left
+```
+```bash
+kill -0 "$(cat left)" && cat left
+```
+<!-- output -->
+```text
+```
+"""
+    problems, _, outputs = Runner(tmp_path / "work").page(page(tmp_path, f"{NOTHING}\n{text}"))
+    assert problems == []
+    [left] = outputs.values()
+    eventually(lambda: ended(int(left)), bool)
+
+
+def ended(pid: int) -> bool:
+    """Whether a process is gone, or waits to be reaped by whoever adopted it."""
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -25,10 +26,12 @@ class Done:
     Attributes:
         problem: What went wrong; empty if nothing did.
         printed: What it printed.
+        group: The process group that it ran in.
     """
 
     problem: str
     printed: str
+    group: int
 
 
 class Runner:
@@ -49,7 +52,7 @@ class Runner:
         where = self._folder / "pages" / path.stem
         shutil.rmtree(where, ignore_errors=True)
         where.mkdir(parents=True)
-        problems, count, outputs, printed = [], 0, {}, ""
+        problems, count, outputs, printed, groups = [], 0, {}, "", []
         found = list(blocks(path))
         if any(block.runs for block in found) and all(b.language != "prepare" for b in found):
             self._prepare("demo", where)
@@ -62,10 +65,14 @@ class Runner:
                 outputs[block.line] = printed
             elif block.runs:
                 done = _run(block, where)
+                groups.append(done.group)
                 printed, count = done.printed, count + 1
                 if done.problem:
                     at = f"{path.relative_to(ROOT)}:{block.line}"
                     problems.append(f"{at}: {done.problem}\n{done.printed[-3000:]}")
+        for group in groups:
+            with contextlib.suppress(ProcessLookupError):  # what a block left in the background
+                os.killpg(group, signal.SIGKILL)
         return problems, count, outputs
 
     def _prepare(self, name: str, where: Path) -> None:
@@ -126,7 +133,8 @@ def _run_for(seconds: float, block: Block, where: Path) -> Done:
         problem = f"it did not end within {_SECONDS:.0f} s"
     elif process.returncode != wanted:
         problem = f"exit code {process.returncode}, not {wanted}"
-    return Done(problem, "\n".join(line.rstrip() for line in printed.strip("\n").split("\n")))
+    text = "\n".join(line.rstrip() for line in printed.strip("\n").split("\n"))
+    return Done(problem, text, process.pid)
 
 
 def _environment() -> dict[str, str]:

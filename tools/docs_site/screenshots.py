@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from PIL import Image
+
 from rec_summary.records.reading.runs import find_runs
 from rec_summary.tensorboard import first_screen
 from tools.tensorboard_pages import pages
@@ -20,6 +22,7 @@ from tools.tensorboard_pages.browser import Browser
 from tools.tensorboard_pages.server import TensorBoardServer
 
 _MODEL: Final = "Default/network-ClickEvaluation/scorer-WideDeep"
+_SURFACE: Final = (340, 500, 985, 857)  # what is beside it is empty
 # The settings of Time Series take a quarter of the page.
 _WITHOUT_SETTINGS: Final = """
 const toggle = document.querySelector('.settings-button.checked, settings-view-close');
@@ -55,6 +58,7 @@ def main(records: Path, tasks: Path, folder: Path) -> None:
                 browser.picture(folder / f"{page.name}.png")
         with Browser(width=1100, height=1000) as square:  # a single mesh is as high as it is wide
             pages.photograph(square, server, pages.MESH, ("landscape_", "step 0"), folder)
+        _cut(folder / f"{pages.MESH.name}.png", _SURFACE)
     with _server(tasks) as server, Browser(width=1600, height=1220) as browser:
         for page, shows in (
             (
@@ -95,6 +99,12 @@ def _take(
     browser.open(f"{server.url}/?{page.query}#{page.fragment}", shows)
     browser.run(_WITHOUT_SETTINGS)
     print(browser.picture(folder / f"{page.name}.png"))
+
+
+def _cut(path: Path, box: tuple[int, int, int, int]) -> None:
+    """Leaves of a picture what is in a box: left, upper, right, lower."""
+    with Image.open(path) as picture:
+        picture.convert("RGB").crop(box).quantize(255, dither=Image.Dither.NONE).save(path)
 
 
 def _first_screen(records: Path) -> pages.Page:

@@ -1,0 +1,1 @@
+"""An empty folder, for pages that make their own records."""
