@@ -33,6 +33,21 @@ def test_a_round_in_which_the_peer_cost_nothing_has_no_ratio() -> None:
     assert cost("x", "ms", [1.0], [0.0], "peer", 0.2).met is None
 
 
+def test_a_comparison_has_a_column_for_each_package() -> None:
+    rows = [
+        Row("a call", "µs", [1.0, 3.0, 2.0], [4.0, 5.0, 6.0], "Aim"),
+        Row("a call", "µs", [1.0, 3.0, 2.0], [7.0, 7.0, 7.0], "W&B"),
+        Row("on disk", "kB", [0.0], [8.0], "Aim"),
+        Row("on disk", "kB", [0.0], [9.0], "W&B"),
+    ]
+    assert report.side_by_side(rows).splitlines() == [
+        "| | rec_summary | Aim | W&B |",
+        "|---|---|---|---|",
+        "| a call (µs) | 2.00 | 5.00 | 7.00 |",
+        "| on disk (kB) | 0 | 8.00 | 9.00 |",
+    ]
+
+
 @pytest.mark.parametrize(("of", "met"), [("ours", True), ("worst", False)])
 def test_a_target_may_be_for_the_median_or_for_the_worst(of, met: bool) -> None:
     assert Row("x", "s", [0.1, 0.2, 5.0], target=Target(of, "<", 1)).met is met

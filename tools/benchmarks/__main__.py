@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from statistics import median
+from typing import Any
 
 import click
 from rich.console import Console
@@ -37,11 +38,13 @@ _GROUPS = {
     "fleet": {"fleet": "fleet:fleet"},
     "online": {"online": "online:online"},
     "soak": {"soak": "soak:soak"},
+    "compare": {"compare": "compare:compare"},
 }
 _BENCHMARKS = {name: place for group in _GROUPS.values() for name, place in group.items()}
 _COUNT = click.IntRange(min=1)
 _JSON = ROOT / "docs" / "performance.json"
 _PAGE = ROOT / "docs" / "performance.md"
+_COMPARISON = ROOT / "docs" / "comparison.md"
 _WIDTH = 160  # of the table in a log
 _IMAGES = ROOT / "docs" / "images"
 
@@ -59,7 +62,7 @@ def main(names: tuple[str, ...], pairs: int, size: float, quick: bool, page: boo
     other benchmarks stay there, and docs/performance.md is made from it.
     """
     if page:
-        report.write_page(_PAGE, json.loads(_JSON.read_text()), list(_BENCHMARKS), _IMAGES)
+        _write(json.loads(_JSON.read_text()))
         return
     console = Console()
     if not console.is_terminal:
@@ -85,11 +88,19 @@ def main(names: tuple[str, ...], pairs: int, size: float, quick: bool, page: boo
         console.log(f"{name}: {disturbance}", highlight=False)
         if not quick:
             stored = merge(_JSON, name, f"{setting} {disturbance}", found[name], here)
-            report.write_page(_PAGE, stored, list(_BENCHMARKS), _IMAGES)
+            _write(stored)
     for name, rows in found.items():
         console.print(f"\n{name}\n" + report.table(rows), highlight=False, markup=False)
     if quick:
         console.print("Small sizes: these numbers say little, and were not kept.")
+
+
+def _write(stored: dict[str, Any]) -> None:
+    """Writes the pages from all results; the comparison has a page of its own."""
+    order = [name for name in _BENCHMARKS if name != "compare"]
+    report.write_page(_PAGE, stored, order, _IMAGES)
+    if "compare" in stored:
+        report.write_comparison(_COMPARISON, stored["compare"])
 
 
 def _benchmark(name: str) -> Callable[[Settings], tuple[str, list[Row]]]:

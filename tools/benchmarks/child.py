@@ -12,6 +12,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import psutil
 
@@ -42,6 +43,11 @@ def peak_memory(pid: int | str = "self") -> float:
     with open(f"/proc/{pid}/status") as file:
         [line] = [line for line in file if line.startswith("VmHWM:")]
     return int(line.split()[1]) * 1024 / 1e6
+
+
+def disk_usage(folder: Path) -> int:
+    """Returns how many bytes the files in a folder and below have."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def idle_share(process: psutil.Process, seconds: float) -> float:

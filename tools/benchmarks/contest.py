@@ -68,6 +68,10 @@ class Settings:
         """Returns settings with one round, for very long measurements."""
         return dataclasses.replace(self, rounds=1)
 
+    def at_most(self, rounds: int) -> Settings:
+        """Returns settings with no more rounds than that, for many contestants."""
+        return dataclasses.replace(self, rounds=min(rounds, self.rounds))
+
     def size(self, full: int, quick: int) -> int:
         """Returns the size that is asked for."""
         return quick if self.quick else full

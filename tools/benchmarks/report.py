@@ -53,6 +53,31 @@ def table(rows: Sequence[Row]) -> str:
     return "\n".join([*lines, *(f"| {' | '.join(cells(row))} |" for row in rows)])
 
 
+def side_by_side(rows: Sequence[Row]) -> str:
+    """Returns rows as a table in Markdown with a column for each peer."""
+    peers = list(dict.fromkeys(row.peer_name for row in rows))
+    lines = [f"| | rec_summary | {' | '.join(peers)} |", "|---" * (2 + len(peers)) + "|"]
+    for what in dict.fromkeys(row.what for row in rows):
+        found = {row.peer_name: row for row in rows if row.what == what}
+        some = next(iter(found.values()))
+        medians = [number(statistics.median(some.ours))]
+        medians += [number(statistics.median(found[peer].peer)) for peer in peers]
+        lines.append(f"| {what} ({some.unit}) | {' | '.join(medians)} |")
+    return "\n".join(lines)
+
+
+def write_comparison(path: Path, entry: dict[str, Any]) -> None:
+    """Replaces the figures in the page that compares packages."""
+    _replace(
+        path,
+        [
+            f"{side_by_side(rows_from(entry['rows']))}\n",
+            f"{entry['setting']} Each figure is the median.\n",
+            f"{entry['date']}; {in_words(entry['machine'])}.\n",
+        ],
+    )
+
+
 def write_page(path: Path, stored: dict[str, Any], order: Sequence[str], images: Path) -> None:
     """Replaces the results in the page of the documentation.
 
@@ -71,6 +96,10 @@ def write_page(path: Path, stored: dict[str, Any], order: Sequence[str], images:
             title = picture.stem.removeprefix("performance-").replace("-", " ")
             parts.append(f"![{title}]({images.name}/{picture.name})\n")
         parts.append(f"{entry['date']}; {in_words(entry['machine'])}.\n")
+    _replace(path, parts)
+
+
+def _replace(path: Path, parts: Sequence[str]) -> None:
     before, _, rest = path.read_text().partition(BEGIN)
     path.write_text("\n".join([f"{before}{BEGIN}\n", *parts, END + rest.partition(END)[2]]))
 

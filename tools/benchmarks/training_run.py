@@ -17,8 +17,9 @@ from mindspore import Tensor, nn
 from mindspore.dataset import BatchDataset, NumpySlicesDataset
 from mindspore.train import Callback, Model
 
-from .child import peak_memory
+from .child import disk_usage, peak_memory
 from .event_files import check, frames
+from .loggers import LoggingCallback
 
 BATCH, FIELDS = 64, 26
 BLOCK = 200  # steps between two switches of the collector
@@ -96,7 +97,7 @@ def wide_deep(
 
     Args:
         work: A directory for the records.
-        who: `none`, `ours` or `mindspore`.
+        who: `none`, `ours`, `mindspore`, or another one of `LOGGERS`.
         rows: Of the embedding tables.
         width: Of the deep one.
         steps: How many.
@@ -174,7 +175,7 @@ def _train(
     psutil.wait_procs(psutil.Process().children(recursive=True), timeout=60)
     on_disk = time.perf_counter() if who == "mindspore" else first.left
     after = _cpu()
-    if who != "none":
+    if who in ("ours", "mindspore"):
         [path] = [path for path in records.glob("*_MS") if "lineage" not in path.name]
         check(frames(path), steps // collect_freq)
     for collector in collectors:
@@ -187,8 +188,10 @@ def _train(
         "cpu_children": after[1] - before[1],
         "closing": 1000 * (on_disk - first.end_began),
         "memory": peak_memory(),
+        "disk": disk_usage(records),
     }
     if hooks:
+        result["hook_mean"] = 1000 * statistics.fmean(hooks[WARM_UP:])
         result["hook"] = 1000 * statistics.median(hooks)
         result["hook_p95"] = 1000 * sorted(hooks)[int(0.95 * len(hooks))]
     return result
@@ -215,8 +218,10 @@ def clicks(rows: int, samples: int) -> BatchDataset:
 def _collector(who: str, records: Path, collect_freq: int, histogram_regular: str) -> Any:
     if who == "ours":
         from rec_summary import SummaryCollector
-    else:
+    elif who == "mindspore":
         from mindspore import SummaryCollector
+    else:
+        return LoggingCallback(who, records, collect_freq)
     return SummaryCollector(
         str(records),
         collect_freq=collect_freq,
