@@ -44,6 +44,13 @@ x: Final = option(
     default="step",
     help="Show series over steps, or over the examples that were seen in training.",
 )
+
+
+def ranks(what: str) -> Decorator:
+    """Returns the option `--ranks`, with its help."""
+    return click.option("--ranks", metavar="LIST", help=f"{what} (3,7,16-31, or all).")
+
+
 wide: Final = click.option(
     "--wide", is_flag=True, help="Show all columns at full width, however wide the terminal is."
 )

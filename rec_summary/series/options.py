@@ -33,6 +33,10 @@ SECONDS: Final[Mapping[str, int]] = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 """Units of time, by what is behind a number."""
 
 _AGE: Final = re.compile(r"(\d+(?:\.\d+)?)([smhd])", re.ASCII)
+_RANKS: Final = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
+MOST_SUB_RUNS: Final = 8
+"""Ranks that have a sub-run each in TensorBoard, unless some are chosen."""
+
 _WHEN: Final = "an age (30s, 5m, 2h, 1d) or a date and time (2026-01-31T12:00)"
 
 
@@ -92,6 +96,22 @@ def read_since(text: str, now: float, what: str = "since") -> Since:
         raise ArgumentError(three_part(what, text, f"a step (5000), {_WHEN}")) from error
 
 
+def read_ranks(text: str) -> tuple[tuple[int, int], ...]:
+    """Returns the first and the last rank of each part of a text such as `3,7,16-31`, or `all`.
+
+    Raises:
+        ArgumentError: It is no such text.
+    """
+    if text.strip() == "all":
+        return ((0, 10**9),)
+    found = [_RANKS.fullmatch(part.strip()) for part in text.split(",")]
+    spans = tuple((int(each[1]), int(each[2] or each[1])) for each in found if each)
+    if len(spans) < len(found) or any(first > last for first, last in spans):
+        expected = "numbers of ranks, or spans of them (3,7,16-31), or 'all'"
+        raise ArgumentError(three_part("ranks", text, expected))
+    return spans
+
+
 @dataclass(frozen=True)
 class ExportOptions:
     """What is exported.
@@ -109,6 +129,8 @@ class ExportOptions:
             and last of each bucket are kept (M4), NaN and infinities among them, so that no
             peak is lost; of everything else, values at even distances. None means all.
         tensors: `npy` writes each recorded tensor to a file of its own besides.
+        ranks: The ranks that are shown one by one beside what all ranks have in common, such as
+            `3,7,16-31` or `all`. None means all where there are at most eight, else the first one.
     """
 
     tags: str | None = None
@@ -117,6 +139,7 @@ class ExportOptions:
     until: Moment = None
     max_points: int | None = None
     tensors: str | None = None
+    ranks: str | None = None
 
     def __post_init__(self) -> None:
         """Validates the options.
@@ -158,6 +181,8 @@ class ExportOptions:
             raise ArgumentError(three_part("max_points", self.max_points, expected))
         if self.tensors is not None and self.tensors not in TENSOR_FILES:
             raise ArgumentError(three_part("tensors", self.tensors, "'npy', or None"))
+        if self.ranks is not None:
+            read_ranks(self.ranks)
 
     @property
     def beginning(self) -> Since:
@@ -176,7 +201,10 @@ class ExportOptions:
 
     def fingerprint(self) -> str:
         """Returns a text that is the same for the same options only."""
-        return json.dumps(dataclasses.asdict(self), sort_keys=True)
+        chosen = dataclasses.asdict(self)
+        if self.ranks is None:  # as versions without this option have it
+            del chosen["ranks"]
+        return json.dumps(chosen, sort_keys=True)
 
 
 def _limit(moment: Moment, any_time: float) -> Since:
@@ -197,9 +225,10 @@ class Selection:
         self._plugins = None if options.plugins is None else frozenset(options.plugins)
         self.since = options.beginning
         self.until = options.ending
+        self._ranks = None if options.ranks is None else read_ranks(options.ranks)
 
     def narrowed(self, run: Run, *, newest: bool = False) -> Run:
-        """Returns a run without the summary files that no selected value can be in.
+        """Returns a run without the ranks, and the summary files, that have no selected value.
 
         No file is opened for that (see `RecordFile.may_hold`).
 
@@ -208,6 +237,13 @@ class Selection:
             newest: Whether the newest summary file of each rank stays in any case: it says when a
                 process recorded for the last time.
         """
+        if self._ranks is not None:
+            files = (
+                file
+                for file in run.files
+                if file.name.kind is not Kind.SUMMARY or self._has(file.name.rank)
+            )
+            run = dataclasses.replace(run, files=tuple(files))
         if self.since.wall_time == -math.inf:
             return run
         last = {file.name.rank: file for file in run.files if file.name.kind is Kind.SUMMARY}
@@ -246,6 +282,20 @@ class Selection:
         if self.until.step is not None:
             wanted &= steps <= self.until.step
         return wanted
+
+    def rank(self, rank: int, ranks: Sequence[int]) -> bool:
+        """Whether a rank is shown by itself, beside what all ranks of its run have in common.
+
+        Args:
+            rank: The rank.
+            ranks: All ranks, ascending.
+        """
+        if self._ranks is None or len(ranks) == 1:
+            return len(ranks) <= MOST_SUB_RUNS or rank == ranks[0]
+        return self._has(rank)
+
+    def _has(self, rank: int) -> bool:
+        return any(first <= rank <= last for first, last in self._ranks or ())
 
     def plugin(self, dashboard: str) -> bool:
         """Whether a dashboard is selected, by one of the names in `DASHBOARDS`."""

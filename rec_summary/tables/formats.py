@@ -121,6 +121,7 @@ def export_tables(
     runs: str | None = None,
     since: int | str | None = None,
     until: int | str | None = None,
+    ranks: str | None = None,
     engine: str = "loky",
     jobs: int | None = None,
     progress: Progress | None = None,
@@ -144,6 +145,7 @@ def export_tables(
         runs: A pattern as of `fnmatch`: only runs whose name matches.
         since: As in `ExportOptions`.
         until: As in `ExportOptions`.
+        ranks: Only what these ranks have recorded, such as `3,7,16-31`; None means all.
         engine: What reads the runs, as in `load`.
         jobs: How many runs are read at the same time, as in `load`.
         progress: Called with the name of the current run, the bytes that were read, and the
@@ -161,7 +163,7 @@ def export_tables(
     source, destination = to_place(source), os.fspath(destination)
     if form not in FORMATS:
         raise ArgumentError(three_part("the format", form, f"one of {', '.join(FORMATS)}"))
-    selection = Selection(ExportOptions(tags=tags, since=since, until=until))
+    selection = Selection(ExportOptions(tags=tags, since=since, until=until, ranks=ranks))
     reader = chosen_engine(engine, jobs)
     check_apart(source, destination, "the directory of the tables")
     if form == "parquet":

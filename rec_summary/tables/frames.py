@@ -86,6 +86,7 @@ def load(
     tags: str | None = None,
     since: int | str | None = None,
     until: int | str | None = None,
+    ranks: str | None = None,
     engine: str = "loky",
     jobs: int | None = None,
 ) -> Records:
@@ -100,6 +101,7 @@ def load(
             and time (`2026-11-01`, `2026-11-01T12:00`) on. Files that were not written to since
             then are not opened.
         until: Only values of this step, or up to this age or date, in the same forms.
+        ranks: Only what these ranks have recorded, such as `3,7,16-31`; None means all.
         engine: What reads the runs: `loky` (processes on this machine), `dask://HOST:PORT`, `ray`
             or `spark`. The workers of a cluster need the records at the same path.
         jobs: How many runs are read at the same time; by default one, and on a cluster as many as
@@ -111,7 +113,7 @@ def load(
         ImportError: pandas is not installed.
     """
     _pandas()
-    selection = Selection(ExportOptions(tags=tags, since=since, until=until))
+    selection = Selection(ExportOptions(tags=tags, since=since, until=until, ranks=ranks))
     reader = chosen_engine(engine, jobs)
     place = to_place(source)
     chosen = chosen_runs(find_runs(place), runs)

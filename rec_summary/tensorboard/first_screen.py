@@ -16,11 +16,11 @@ from rec_summary.records.reading.runs import Run
 from rec_summary.series.batch import SCALAR
 from rec_summary.series.event_reader import read_batches
 from rec_summary.series.overview.rows import METRICS
+from rec_summary.series.ranks.summary import LOSSES
 from rec_summary.series.report import Report
 from rec_summary.tensorboard.dashboards.groups import overview
 
-# The best tag first; of what is measured in several windows, one of the recent examples.
-_LOSS: Final = (r"loss/auto$", r"loss$", r"(?!eval/)(.*/)?[^/]*[lL]oss[^/]*(/auto)?$")
+# The best window first: of what is measured in several, one of the recent examples.
 _WINDOWS: Final = ("last_", "decayed_", "lifetime$")
 _EVALUATION: Final = (r"eval/.*auc", r"eval/")
 _TASKS: Final = 3  # of which metrics are pinned
@@ -56,7 +56,7 @@ def pinned_tags(tags: Iterable[str]) -> list[str]:
         for metric in ("auc", "calibration", "rmse")
         for start in starts[metric == "rmse" :]
     ]
-    for patterns in (_LOSS, *quality, _EVALUATION):
+    for patterns in (LOSSES, *quality, _EVALUATION):
         matching = (tag for each in patterns for tag in known if re.match(each, tag))
         found += itertools.islice(matching, 1)
     return list(dict.fromkeys(overview(tag) or tag for tag in found))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import abc
 import bisect
 import itertools
+import re
 import zlib
 from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar, Final
@@ -22,7 +23,7 @@ from rec_summary.series.batch import Batch, Record, Recorded
 from rec_summary.series.best_values import BestPoint, BestSeries
 from rec_summary.series.limits import MOST_GRAPHS, Checksum
 from rec_summary.series.lineage import lineage_events
-from rec_summary.series.options import Selection
+from rec_summary.series.options import EVERYTHING, Selection
 from rec_summary.series.report import Report
 from rec_summary.series.step_buffer import BufferState, Finished, Restart, StepBuffer
 from rec_summary.series.text import printable, reason
@@ -38,6 +39,7 @@ EVALUATION_RUN: Final = "eval"
 # TensorBoard gives a meaning to tags that begin so: no recorded series may have one.
 _RESERVED: Final = "_hparams_/"
 _PEEKED: Final = 100  # records of lineage
+_RANK: Final = re.compile(r"rank (\d{1,10})")  # in the purpose of a TensorBoard run
 
 
 class Tags:
@@ -354,8 +356,14 @@ class TargetNames(Struct):
 class Names:
     """Assigns the names of TensorBoard runs; each name is used once."""
 
-    def __init__(self, runs: Iterable[str] = ()) -> None:
-        """Reserves the names of recorded runs: no sub-run gets one of them."""
+    def __init__(self, runs: Iterable[str] = (), selection: Selection = EVERYTHING) -> None:
+        """Reserves the names of recorded runs: no sub-run gets one of them.
+
+        Args:
+            runs: The names.
+            selection: Which ranks have a sub-run.
+        """
+        self._selection = selection
         self._runs = set(runs)
         self._taken: set[str] = set()
 
@@ -368,7 +376,7 @@ class Names:
         order = sorted(self._runs)
         for run in runs:
             first, last = (bisect.bisect_left(order, run + end) for end in "/0")  # 0 follows /
-            yield Names([run, *order[first:last]])
+            yield Names([run, *order[first:last]], self._selection)
 
     def claim(self, name: str) -> str:
         """Returns `name`, with underscores added if it is taken."""
@@ -392,7 +400,18 @@ class Names:
         """Whether a run would get the same names now as in an earlier export."""
         if not state.several and is_parallel(run):
             return False
+        if not self.fit_ranks(run, state):
+            return False
         return not any(name != run.name and name in self._runs for name in state.names.values())
+
+    def fit_ranks(self, run: Run, state: TargetNames) -> bool:
+        """Whether all ranks that have a sub-run would get one now."""
+        ranks = filter(None, map(_RANK.match, state.names))
+        return all(self.shows(run, int(each[1])) for each in ranks)
+
+    def shows(self, run: Run, rank: int) -> bool:
+        """Whether a rank is shown by itself, beside what all ranks have in common."""
+        return self._selection.rank(rank, run.ranks)
 
 
 class RunOutputs(abc.ABC):
@@ -429,6 +448,14 @@ class RunOutputs(abc.ABC):
     def evaluation(self) -> RunOutput:
         """Returns the TensorBoard run of the metrics of evaluations."""
         return self._open(self._evaluation_name())
+
+    def fit_ranks(self, run: Run) -> bool:
+        """Whether the ranks that have a sub-run are those that would get one now."""
+        return self._assigned.fit_ranks(run, self.targets)
+
+    def shows(self, rank: int) -> bool:
+        """Whether a rank is shown by itself, beside what all ranks have in common."""
+        return self._assigned.shows(self.run, rank)
 
     def writer(self, rank: int, number: int = 1) -> RunOutput:
         """Returns the TensorBoard run of a rank; its further writers have numbers from 2 on."""

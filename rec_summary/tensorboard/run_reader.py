@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import heapq
 import math
+import operator
 from collections.abc import Iterator
 from typing import Final
 
@@ -14,13 +16,16 @@ from rec_summary.series.exports.reading import FileReader, FilesRead
 from rec_summary.series.limits import Rank, Step
 from rec_summary.series.lineage import EVALUATION, LINEAGE, Lineage, metrics_of, numeric, take
 from rec_summary.series.new_records import NewRecords
-from rec_summary.series.ranks import KIND, Merging, MergingState
+from rec_summary.series.ranks.merging import KIND, Merging, MergingState
+from rec_summary.series.ranks.summary import History, RankPoint, RankSummary, RankSummaryState
 from rec_summary.series.report import Report
-from rec_summary.series.text import reason
+from rec_summary.series.text import printable, reason
 from rec_summary.series.values import Writers
 from rec_summary.tensorboard import dashboards
 from rec_summary.tensorboard.dashboards.graphs.computation import graph_def
 from rec_summary.tensorboard.dashboards.graphs.dataset import dataset_graph_def
+from rec_summary.tensorboard.dashboards.points import Point
+from rec_summary.tensorboard.dashboards.ranks import overview
 from rec_summary.tensorboard.outputs import COMPUTATION, EVALUATION_RUN, RunOutput, RunOutputs
 
 _VERSION: Final = "version"
@@ -35,12 +40,14 @@ class ReadingState(FilesRead, kw_only=True):
         reached: The highest step of a summary.
         furthest: The step that is furthest from zero.
         evaluating_rank: The rank whose evaluations are shown.
+        ranks: What is known of all ranks together; None if that is not known.
     """
 
     merging: MergingState
     reached: Step
     furthest: Step
     evaluating_rank: Rank | None
+    ranks: RankSummaryState | None = None
 
 
 def nothing_read() -> ReadingState:
@@ -53,6 +60,7 @@ def nothing_read() -> ReadingState:
         reached=0,
         furthest=0,
         evaluating_rank=None,
+        ranks=RankSummaryState(),
     )
 
 
@@ -90,13 +98,14 @@ class RunReader(FileReader):
         self._outputs = outputs
         self._lineages = lineages
         self._merging = Merging(run.name, report, state.merging)
+        self._ranks = RankSummary(state.ranks) if outputs.targets.several else None
 
-    def _reaches(self, step: int, output: RunOutput, nbytes: int) -> None:
+    def _reaches(self, step: int, output: RunOutput | None, nbytes: int) -> None:
         """Called before values are passed on.
 
         Args:
             step: Their first step.
-            output: Where they go.
+            output: Where they go; None if their rank is not shown by itself.
             nbytes: The bytes that were read for them.
         """
 
@@ -111,11 +120,41 @@ class RunReader(FileReader):
             Nothing, after each part. Reading can be stopped there.
         """
         yield from self._read_files(final=final)
-        for point in self._merging.points(self._run.files):
-            # They are the run's own: the values of its ranks are in sub-runs.
-            self._outputs.session().take(
-                _values_at(point.step, point.values, point.origin, point.nbytes)
+        # They are the run's own: the values of its ranks are in sub-runs.
+        merged = (
+            (
+                point.start,
+                point.step,
+                _values_at(point.step, point.values, point.origin, point.nbytes),
             )
+            for point in self._merging.points(self._run.files)
+        )
+        in_common = (
+            (point.start, point.step, _summary_at(self._run, point)) for point in self._in_common()
+        )
+        for _, _, record in heapq.merge(merged, in_common, key=operator.itemgetter(0, 1)):
+            self._outputs.session().take(record)
+
+    def _rank_pictures(self, *, final: bool) -> tuple[Point, list[History]] | None:
+        """Returns the overview of all ranks, and what is to be drawn.
+
+        Args:
+            final: Whether that is wanted for a few more points.
+
+        Returns:
+            None if nothing, or nothing more, is known of several ranks.
+        """
+        if self._ranks is None or not self._ranks.is_due(final=final):
+            return None
+        histories = self._ranks.histories()
+        return overview(histories, self._ranks.reached), histories
+
+    def _in_common(self) -> Iterator[RankPoint]:
+        """Yields what can be said of all ranks now and could not before."""
+        if self._ranks is None:
+            return
+        stated = [each.train.run_state.rank_size for each in self._lineages.values() if each.train]
+        yield from self._ranks.points(max(len(self._run.ranks), *stated, 2))
 
     def _last_time(self, file: RecordFile) -> float:
         if file.name.kind is not Kind.LINEAGE:
@@ -137,14 +176,17 @@ class RunReader(FileReader):
                 self._take_lineage(file.name.rank, record)
             elif record.kind == _COMPUTATION_GRAPH:
                 writer = self._state.writers.of(file, record)
-                output = self._outputs.writer(writer.rank, writer.number)
-                self._take_graph(output, record, COMPUTATION)
+                if self._outputs.shows(writer.rank):
+                    output = self._outputs.writer(writer.rank, writer.number)
+                    self._take_graph(output, record, COMPUTATION)
             else:
                 self._report.unknown[record.kind] += 1
 
     def _take_values(self, file: RecordFile, batch: Batch) -> None:
         steps, writer = batch.steps, self._state.writers.of(file, batch)
-        output = self._outputs.writer(writer.rank, writer.number)
+        output = None
+        if self._outputs.shows(writer.rank):
+            output = self._outputs.writer(writer.rank, writer.number)
         self._reaches(int(steps[0]), output, batch.end_offset - batch.offset)
         highest = int(steps[-1])
         self._state.reached = max(self._state.reached, highest)
@@ -153,13 +195,23 @@ class RunReader(FileReader):
             if writer.number == 1:
                 self._merging.take(writer.rank, batch)
             batch = batch.of([each for each in batch.values if each.kind != KIND])
-        output.take(batch)
+        if self._ranks is not None and writer.number == 1:
+            self._ranks.take(writer.rank, batch)
+        if output is not None:
+            output.take(batch)
+            return
+        self._report.left_out += batch.count
+        self._report.note(
+            f"run {printable(self._run.name)}: not each of its {len(self._run.ranks)} ranks is "
+            "shown by itself; --ranks chooses those that are"
+        )
 
     def _take_lineage(self, rank: int, record: Record) -> None:
         kind = record.kind
         lineage = self._lineages.setdefault(rank, Lineage())
         if kind == dashboards.DATASET_GRAPH:
-            self._take_graph(self._outputs.writer(rank), record, kind)
+            if self._outputs.shows(rank):
+                self._take_graph(self._outputs.writer(rank), record, kind)
         elif kind == EVALUATION:
             self._take_evaluation(rank, record, lineage)
         elif kind not in LINEAGE:
@@ -187,13 +239,13 @@ class RunReader(FileReader):
         if self._state.evaluating_rank is None:
             self._state.evaluating_rank = rank
         if self._state.evaluating_rank == rank:
-            own = self._outputs.writer(rank)
+            own = self._outputs.writer(rank) if self._outputs.shows(rank) else None
             values = [
                 Summary.Value(tag=name, scalar_value=number)
                 for name, value in metrics_of(evaluation)
                 # Our collector records metrics as scalars too: they are not exported twice.
                 if (number := numeric(value)) is not None
-                and not own.shows(f"{EVALUATION_RUN}/{name}")
+                and not (own is not None and own.shows(f"{EVALUATION_RUN}/{name}"))
             ]
             self._outputs.evaluation().take(_values_at(step, values, record, record.nbytes))
         self._report.exported[record.kind] += 1
@@ -203,3 +255,10 @@ def _values_at(step: int, values: list[Summary.Value], origin: Record, nbytes: i
     """Returns values of a step as if they had been recorded where `origin` was."""
     event = Event(step=step, wall_time=origin.wall_time, summary=Summary(value=values))
     return MadeRecord(origin.path, origin.offset, nbytes, origin.wall_time, event)
+
+
+def _summary_at(run: Run, point: RankPoint) -> MadeRecord:
+    """Returns what ranks have in common at a step as if it had been recorded."""
+    values = [Summary.Value(tag=tag, scalar_value=value) for tag, value in point.values.items()]
+    event = Event(step=point.step, wall_time=point.wall_time, summary=Summary(value=values))
+    return MadeRecord(run.path, 0, event.ByteSize(), point.wall_time, event)

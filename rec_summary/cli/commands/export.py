@@ -74,6 +74,7 @@ _EVENTS_ONLY: Final = ("plugins", "max_points", "tensors", "projector")
 )
 @options.tags
 @options.runs
+@options.ranks("Show these ranks one by one. By default all of up to eight, else the first")
 @click.option(
     "--plugins",
     metavar="NAMES",
@@ -150,6 +151,8 @@ def _check_combination(form: str, destination: str, given: Mapping[str, Any]) ->
         raise click.UsageError("--every needs --format parquet --follow")
     if is_dataset and called(destination) != destination:
         raise click.UsageError("--format parquet --follow needs a local DEST; copy it from there")
+    if is_dataset and given["ranks"] is not None:
+        raise click.UsageError("--ranks cannot be combined with --format parquet --follow")
     for name in _EVENTS_ONLY if form != "tensorboard" else ():
         if given[name]:
             option = "--" + name.replace("_", "-")
@@ -307,7 +310,9 @@ def _export_tables(
 ) -> TableReport:
     from rec_summary.tables.formats import export_tables
 
-    choice = {name: chosen[name] for name in ("tags", "runs", "since", "until", "engine", "jobs")}
+    choice = {
+        name: chosen[name] for name in ("tags", "runs", "ranks", "since", "until", "engine", "jobs")
+    }
     with _needing_packages(), progress_shown(quiet=quiet, doing="exporting") as progress:
         return export_tables(source, destination, form=form, progress=progress, **choice)
 

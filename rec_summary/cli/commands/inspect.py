@@ -47,6 +47,7 @@ _HEADS: Final = (
 @click.command(cls=RecordsCommand, epilog=EXAMPLES, quiet="Print no progress and no hints.")
 @options.source
 @options.runs
+@options.ranks("Only the values of these ranks")
 @options.since
 @click.option("--all", "every", is_flag=True, help=f"Show all tags, not {_SHOWN} of each run.")
 @options.wide
@@ -54,6 +55,7 @@ _HEADS: Final = (
 def inspect(
     source: str,
     runs: str | None,
+    ranks: str | None,
     since: str | None,
     every: bool,
     wide: bool,
@@ -68,7 +70,7 @@ def inspect(
     from rec_summary.series.options import ExportOptions, Selection
     from rec_summary.series.overview.inspection import inspect_run
 
-    selection = Selection(ExportOptions(since=since))
+    selection = Selection(ExportOptions(since=since, ranks=ranks))
     chosen = choose_runs(source, runs)
     with reading_progress(sum(run.nbytes for run in chosen), quiet=quiet) as begin:
         found = [
@@ -111,7 +113,7 @@ def _facts(summary: RunSummary) -> Iterator[tuple[str, str]]:
         process = "" if summary.pid is None else f", process {summary.pid}"
         yield "host", one_line(summary.host) + process
     if summary.ranks not in ((), (0,)):
-        yield "ranks", ", ".join(map(str, summary.ranks))
+        yield "ranks", _spans(summary.ranks)
     if summary.first_step is not None:
         yield "steps", f"{summary.first_step:,} to {summary.last_step:,}"
     if summary.samples is not None:
@@ -161,3 +163,15 @@ def _cells(summary: TagSummary) -> list[str]:
         f"{summary.not_finite:,}" if summary.not_finite else "",
         size_of(summary.nbytes),
     ]
+
+
+def _spans(ranks: Sequence[int]) -> str:
+    """Returns ranks as a text; three and more in a row are its first and its last one."""
+    spans: list[list[int]] = []
+    for rank in ranks:
+        if spans and spans[-1][-1] == rank - 1:
+            spans[-1].append(rank)
+        else:
+            spans.append([rank])
+    parts = (span if len(span) < 3 else [f"{span[0]}–{span[-1]}"] for span in spans)
+    return ", ".join(str(each) for part in parts for each in part)

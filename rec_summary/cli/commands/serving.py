@@ -65,6 +65,7 @@ _command = functools.partial(
 @options.runs
 @options.group_by
 @options.x
+@options.ranks("Show these ranks one by one. By default all of up to eight, else the first")
 @click.option("--open", "opens", is_flag=True, help="Open the page in a browser.")
 def view(
     source: str,
@@ -75,6 +76,7 @@ def view(
     runs: str | None,
     group_by: str | None,
     x: str,
+    ranks: str | None,
     opens: bool,
     quiet: bool,
 ) -> None:
@@ -97,7 +99,7 @@ def view(
     from rec_summary.tensorboard.provider.board import Board, exposed
     from rec_summary.tensorboard.provider.run_index import RunIndex
 
-    index = RunIndex(source, runs, group_by=group_by, x=x)
+    index = RunIndex(source, runs, ranks=ranks, group_by=group_by, x=x)
     found = matching_runs(awaited_runs(source, quiet=quiet, find=index.find), runs)
     pinned = pinned_tags(recorded_tags(found))
     count = sum(len(run.ranks) for run in found)
@@ -125,8 +127,15 @@ def view(
 @options.runs
 @options.group_by
 @options.x
+@options.ranks("Show these ranks one by one. By default all of up to eight, else the first")
 def serve(
-    source: str, port: int, runs: str | None, group_by: str | None, x: str, quiet: bool
+    source: str,
+    port: int,
+    runs: str | None,
+    ranks: str | None,
+    group_by: str | None,
+    x: str,
+    quiet: bool,
 ) -> None:
     """Serve records to a TensorBoard, by its own protocol.
 
@@ -139,7 +148,7 @@ def serve(
     from rec_summary.tensorboard.provider.grpc_server import GrpcServer
     from rec_summary.tensorboard.provider.run_index import RunIndex
 
-    index = RunIndex(source, runs, group_by=group_by, x=x)
+    index = RunIndex(source, runs, ranks=ranks, group_by=group_by, x=x)
     awaited_runs(source, quiet=quiet, find=index.find)
     server = GrpcServer(CombinedDataProvider(RecordDataProvider(index)), port)
     with _served(index, server):

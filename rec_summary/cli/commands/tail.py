@@ -49,6 +49,7 @@ _HEADS: Final = ("run, tag", "last", "trend", "step", "age", "least", "greatest"
 @options.source
 @options.runs
 @options.tags
+@options.ranks("Show these ranks one by one. By default all of up to eight, else the first")
 @click.option(
     "--since",
     metavar="WHEN",
@@ -62,6 +63,7 @@ def tail(
     source: str,
     runs: str | None,
     tags: str | None,
+    ranks: str | None,
     since: str | None,
     once: bool,
     limit: int | None,
@@ -81,7 +83,7 @@ def tail(
     from rec_summary.series.overview.tail import Tail
 
     patience = 0.0 if once else PATIENCE_SECS
-    reading = Tail(source, runs=runs, tags=tags, since=since, patience=patience)
+    reading = Tail(source, runs=runs, tags=tags, since=since, ranks=ranks, patience=patience)
     # With --once, it is an error if there are no records; else they may come later.
     if once:
         known = choose_runs(source, runs, reading.find)

@@ -108,7 +108,7 @@ class Run:
     path: str
     files: tuple[RecordFile, ...]
 
-    @property
+    @functools.cached_property
     def ranks(self) -> tuple[int, ...]:
         """The ranks that have written files, ascending."""
         return tuple(sorted({rank for _, rank in self._by_rank}))

@@ -15,9 +15,10 @@ from rec_summary.series.batch import SCALAR, SUMMARY, Columns, by_tag, gathered,
 from rec_summary.series.discovery.run_poller import RunPoller
 from rec_summary.series.lineage import lineage_of
 from rec_summary.series.new_records import PATIENCE_SECS, NewRecords
-from rec_summary.series.options import ExportOptions, Selection, matching_runs
+from rec_summary.series.options import MOST_SUB_RUNS, ExportOptions, Selection, matching_runs
 from rec_summary.series.overview.rows import shows_life
 from rec_summary.series.overview.statistics import HEALTH, ScalarSeries
+from rec_summary.series.ranks.summary import RankPoint, RankSummary
 from rec_summary.series.report import Report
 from rec_summary.series.text import valid
 from rec_summary.series.values import Writers
@@ -59,6 +60,7 @@ class Tail:
         runs: str | None = None,
         tags: str | None = None,
         since: int | str | None = None,
+        ranks: str | None = None,
         patience: float = PATIENCE_SECS,
     ) -> None:
         """Begins; nothing is read yet.
@@ -68,6 +70,8 @@ class Tail:
             runs: A pattern as of `fnmatch`: only these runs.
             tags: A regular expression: only tags in which it is found.
             since: Only values from here on, as in `ExportOptions`.
+            ranks: The ranks that are shown one by one, as in `ExportOptions`. Of more than eight
+                ranks, what they have in common is shown with the first one as well.
             patience: As in `NewRecords`.
 
         Raises:
@@ -81,9 +85,10 @@ class Tail:
         self._poller = RunPoller(source)
         self._new = NewRecords(self.report, patience=patience)
         self._writers: dict[str, Writers] = {}  # by the path of the run
+        self._summaries: dict[str, RankSummary] = {}  # of runs of many ranks, by their path
         self._states: dict[str, tuple[Run, RunState]] = {}  # by the names of runs
         self._runs = runs
-        self.selection = Selection(ExportOptions(tags=tags, since=since))
+        self.selection = Selection(ExportOptions(tags=tags, since=since, ranks=ranks))
 
     def find(self) -> list[Run]:
         """Returns all runs that there are now, chosen or not; reading begins with them.
@@ -107,10 +112,19 @@ class Tail:
             writers = self._writers.setdefault(run.path, Writers([], {}))
             files = [file for file in run.files if file.name.kind is Kind.SUMMARY]
             newest = {file.name.rank: file for file in files}  # the last one of each rank
+            if len(newest) > MOST_SUB_RUNS:
+                self._summaries.setdefault(run.path, RankSummary())
+            summary = self._summaries.get(run.path)
             for file in files:
-                for columns in gathered(self._read(file, newest[file.name.rank], writers)):
+                batches = self._read(file, newest[file.name.rank], writers, summary)
+                for columns in gathered(batches):
                     writer = writers.known(file)
-                    place = writer.name(name), writer.rank
+                    if self.selection.rank(writer.rank, run.ranks):
+                        place = writer.name(name), writer.rank
+                        yield NewScalars(*place, self._add(place, columns))
+            if summary is not None:
+                place = name, run.ranks[0]
+                for columns in gathered(map(self._in_common, summary.points(len(newest)))):
                     yield NewScalars(*place, self._add(place, columns))
             if self._new.is_waiting(files):
                 self._poller.again(run)
@@ -132,13 +146,26 @@ class Tail:
         keys = sorted(self.series, key=lambda key: (*key[:2], key[2].startswith(HEALTH), key[2]))
         return [self.series[key] for key in keys]
 
-    def _read(self, file: RecordFile, newest: RecordFile, writers: Writers) -> Iterator[Columns]:
+    def _in_common(self, point: RankPoint) -> Columns:
+        """Returns what ranks have in common at a step, as far as its tags are selected."""
+        found = {tag: value for tag, value in point.values.items() if self.selection.tag(tag)}
+        count = len(found)
+        return Columns(
+            *(tuple(found), np.arange(count), np.full(count, point.step)),
+            *(np.full(count, point.wall_time), np.array(list(found.values()))),
+        )
+
+    def _read(
+        self, file: RecordFile, newest: RecordFile, writers: Writers, summary: RankSummary | None
+    ) -> Iterator[Columns]:
         # The newest file says when a process recorded for the last time.
         after = -math.inf if file == newest else self.selection.since.wall_time
         for batch in self._new.batches((file,), after, newest):
             if batch.kind != SUMMARY:
                 continue
-            writers.of(file, batch)
+            writer = writers.of(file, batch)
+            if summary is not None and writer.number == 1:
+                summary.take(writer.rank, batch)
             yield batch.select(self.selection, (SCALAR,)).scalars()
 
     def _add(self, run: tuple[str, int], columns: Columns) -> Columns:

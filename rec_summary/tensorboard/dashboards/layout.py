@@ -21,6 +21,7 @@ from rec_summary.metrics.report import PREFIX, named_tasks
 from rec_summary.series.limits import MOST_CHARTS
 from rec_summary.tensorboard.dashboards.groups import BEST, DETAIL
 from rec_summary.tensorboard.dashboards.points import Point, plugin, tensor_value
+from rec_summary.tensorboard.dashboards.ranks import measures_of
 
 LAYOUT: Final = plugin("custom_scalars", summary_pb2.DATA_CLASS_TENSOR, reserved=True)
 _LONGEST: Final = 250  # characters of a tag; the patterns take the square of that in time
@@ -70,6 +71,13 @@ def _layout(tags: tuple[str, ...], evaluation: bool) -> bytes:
         content = layout_pb2.MultilineChartContent(tag=[pattern])
         chart = layout_pb2.Chart(title=title, multiline=content)
         layout.category.add(title=title, chart=[chart])
+    if not evaluation:
+        for measure, (line, low, high) in measures_of(tags):
+            band = layout_pb2.MarginChartContent.Series(value=line, lower=low, upper=high)
+            content = layout_pb2.MarginChartContent(series=[band])
+            title = f"Ranks: {measure.replace('_', ' ')}"
+            chart = layout_pb2.Chart(title=title, margin=content)
+            layout.category.add(title=title, chart=[chart])
     serialized: bytes = layout.SerializeToString(deterministic=True)
     return serialized
 

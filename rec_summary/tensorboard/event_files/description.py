@@ -96,6 +96,8 @@ class Description:
             if state.text_rank is None:
                 state.text_rank = rank
             is_first = rank == state.text_rank
+            if not (is_first or self._outputs.shows(rank)):
+                continue
             home = self._outputs.session() if is_first else self._outputs.writer(rank)
             point = lineage_point(lineage)
             text = zlib.crc32(point.value.tensor.string_val[0])

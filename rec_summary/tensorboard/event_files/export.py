@@ -13,7 +13,13 @@ from rec_summary.engines import Engine, check_failures, is_here, need_shared, ru
 from rec_summary.errors import SourceError, three_part, verbatim
 from rec_summary.records.reading.runs import Run, find_runs
 from rec_summary.records.remote import to_place
-from rec_summary.series.options import ArgumentError, ExportOptions, check_apart, chosen_engine
+from rec_summary.series.options import (
+    ArgumentError,
+    ExportOptions,
+    Selection,
+    check_apart,
+    chosen_engine,
+)
 from rec_summary.series.overview.choice import chosen_runs
 from rec_summary.series.overview.each_run import cost_of, need_run
 from rec_summary.series.report import ExportReport, Report
@@ -45,6 +51,7 @@ def export_tensorboard(
     until: int | str | None = None,
     max_points: int | None = None,
     tensors: str | None = None,
+    ranks: str | None = None,
     jobs: int | None = None,
     engine: str = "loky",
     progress: Progress | None = None,
@@ -52,7 +59,8 @@ def export_tensorboard(
     """Makes TensorBoard event files of MindSpore record directories.
 
     Every record directory in `source` becomes a TensorBoard run of the same name; if several
-    ranks wrote to it, each one's values become a sub-run `rank_<n>`. Values keep their tags,
+    ranks wrote to it, each one's values become a sub-run `rank_<n>`, or of more than eight those of
+    the first one, and the run itself has what they have in common. Values keep their tags,
     steps and wall times. Lineage becomes a session of the HParams dashboard and a text
     `lineage`; evaluation results become scalars of the sub-run `eval`. Damaged records are
     skipped and reported. Memory is bounded by the number of different tags and by the
@@ -82,6 +90,7 @@ def export_tensorboard(
         until: As in `ExportOptions`.
         max_points: As in `ExportOptions`.
         tensors: As in `ExportOptions`.
+        ranks: As in `ExportOptions`.
         jobs: How many runs are exported at the same time; by default one, and on a cluster as many
             as it has room for.
         engine: What exports them: `loky` (processes on this machine), `dask://HOST:PORT`, `ray` or
@@ -103,12 +112,12 @@ def export_tensorboard(
         PartialError: Several runs could not be exported; the others are.
     """
     source, logdir = to_place(source), os.fspath(logdir)
-    options = ExportOptions(tags, plugins, since, until, max_points, tensors)
+    options = ExportOptions(tags, plugins, since, until, max_points, tensors, ranks)
     workers = chosen_engine(engine, jobs)
     check_apart(source, logdir, "the log directory")
     found = find_runs(source)
     chosen = chosen_runs(found, runs)
-    names = Names(run.name for run in found)
+    names = Names((run.name for run in found), Selection(options))
     report = Report()
     total = sum(run.nbytes for run in chosen)
     has_records, shown, due = False, "", 0

@@ -12,7 +12,7 @@ from rec_summary.records.reading.runs import Run
 from rec_summary.records.remote import to_place
 from rec_summary.series.discovery.run_poller import RunPoller
 from rec_summary.series.exports.following import INTERVAL_SECS, Follower
-from rec_summary.series.options import ArgumentError, ExportOptions, check_apart
+from rec_summary.series.options import ArgumentError, ExportOptions, Selection, check_apart
 from rec_summary.series.report import ExportReport, Report
 from rec_summary.tensorboard.event_files.experiment import ExperimentFile
 from rec_summary.tensorboard.event_files.logdir import LogDir
@@ -66,7 +66,7 @@ def follow_tensorboard(
         raise ArgumentError(three_part("max_points", options.max_points, expected))
     check_apart(source, logdir, "the log directory")
     with LogDir(logdir) as entered:
-        destination = Destination(Names(), entered, Report(), options)
+        destination = Destination(Names(selection=Selection(options)), entered, Report(), options)
         report, experiment = destination.report, ExperimentFile(entered)
 
         def announced(names: list[str]) -> None:

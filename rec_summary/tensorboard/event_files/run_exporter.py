@@ -12,6 +12,7 @@ from rec_summary.records.reading.runs import Run
 from rec_summary.series.exports.reading import continues, is_replaced
 from rec_summary.series.new_records import NewRecords
 from rec_summary.series.text import printable
+from rec_summary.tensorboard.dashboards.ranks import heat_map
 from rec_summary.tensorboard.event_files.cursor import (
     Cursor,
     load_cursor,
@@ -25,6 +26,8 @@ from rec_summary.tensorboard.outputs import RunOutput, TargetNames, is_parallel
 from rec_summary.tensorboard.run_reader import RunReader, nothing_read
 
 _COMMIT_BYTES: Final = 1 << 26
+_STATES: Final = 8
+_KIND: Final = "ranks"
 
 
 class RunExporter(RunReader):
@@ -95,6 +98,7 @@ class RunExporter(RunReader):
                     f"run {printable(run.name)}: what its hyper-parameters or its status are "
                     "now is in its text only; the HParams dashboard keeps the first ones"
                 )
+        self._draw_ranks(final=final)
         self._targets.settle()
 
     def commit(self) -> None:
@@ -113,6 +117,7 @@ class RunExporter(RunReader):
         if not written:
             return
         self._cursor.outputs = written
+        self._cursor.ranks = None if self._ranks is None else self._ranks.state()
         save_cursor(self._logdir, self._run.name, self._cursor)
 
     def close(self) -> None:
@@ -158,6 +163,8 @@ class RunExporter(RunReader):
         is_complete = all(output.best is not None for output in cursor.outputs.values())
         if not is_complete and self._has_all(cursor):
             return False
+        if cursor.targets.several and cursor.ranks is None and self._has_all(cursor):
+            return False  # nor is what its ranks have in common
         return all(
             is_intact(self._logdir, name, output.file) for name, output in cursor.outputs.items()
         )
@@ -173,13 +180,25 @@ class RunExporter(RunReader):
         # Before anything changes that an old cursor describes.
         remove_cursor(self._logdir, self._run.name)
 
-    def _reaches(self, step: int, output: RunOutput, nbytes: int) -> None:
+    def _reaches(self, step: int, output: RunOutput | None, nbytes: int) -> None:
         # A long export may be killed. Its cursor is saved between two steps.
         self._uncommitted += nbytes
-        is_due = self._uncommitted >= _COMMIT_BYTES and self._options.resumable
-        if is_due and step != output.step:
+        # The state of many ranks is large: it is not worth more than a part of the time.
+        least = max(_COMMIT_BYTES, 0 if self._ranks is None else _STATES * self._ranks.nbytes)
+        is_due = self._uncommitted >= least and self._options.resumable
+        if is_due and (output is None or step != output.step):
             self._uncommitted = 0
             self.commit()
+
+    def _draw_ranks(self, *, final: bool) -> None:
+        """Writes pictures of all ranks, and their overview, if there is much more to see."""
+        found = self._rank_pictures(final=final)
+        if found is not None:
+            text, histories = found
+            points = [text, *(heat_map(each) for each in histories)]
+            wall_time = max(each.wall_time for each in histories)
+            step = max(int(each.steps[-1]) for each in histories)
+            self._targets.session().put(step, wall_time, _KIND, points)
 
     def _describe(self, *, final: bool) -> bool:
         """Writes the texts and the session of the run; returns whether the event file is right."""

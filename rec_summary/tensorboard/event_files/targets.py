@@ -57,7 +57,8 @@ class TensorBoardRuns(RunOutputs):
         self._outputs: dict[str, TensorBoardRun] = {}
         for name, state in outputs.items():
             self._open(name, state=state)
-        for name in (*map(self._writer_name, run.ranks), run.name, self._evaluation_name()):
+        shown = map(self._writer_name, filter(self.shows, run.ranks))
+        for name in (*shown, run.name, self._evaluation_name()):
             destination.logdir.check(name)
 
     def session(self) -> TensorBoardRun:

@@ -21,6 +21,7 @@ from rec_summary.tensorboard.provider.run_index import RunIndex, location
 from rec_summary.tensorboard.provider.served_run import ServedRun
 from rec_summary.tensorboard.provider.served_series import (
     FixedSeries,
+    PictureSeries,
     Reference,
     ScalarSeries,
     Series,
@@ -37,6 +38,7 @@ _IMAGE_BLOBS: Final = 3  # width, height, image
 _NAMED: Final = ("scalars", "histograms", "images")  # as TensorBoard's own loader has it
 _EVERYTHING: Final = 1 << 62
 _POINT_BYTES: Final = 20  # of a scalar, in a message
+_Drawn = StoredSeries | PictureSeries
 _Found = dict[str, dict[str, Any]]
 
 
@@ -215,8 +217,8 @@ class RecordDataProvider(provider.DataProvider):  # type: ignore[misc]
         for run in self._index.served([run_name]):
             with run.lock:
                 series = run.one(plugin_name, tag)
-                place = series.at(step) if isinstance(series, StoredSeries) else None
-            if isinstance(series, StoredSeries) and place is not None:
+                place = series.at(step) if isinstance(series, _Drawn) else None
+            if isinstance(series, _Drawn) and place is not None:
                 tensor = run.tensor(series, place)
                 if tensor is not None and 0 <= number < len(tensor.string_val):
                     return bytes(tensor.string_val[number])
@@ -285,7 +287,7 @@ def _scalars(run: ServedRun, series: Any, most: int, size: _Size) -> ScalarPoint
 
 def _places(series: Series, most: int) -> list[Reference]:
     """Returns where the values of a series are; nowhere if it has one that is in memory."""
-    return series.points(most) if isinstance(series, StoredSeries) else []
+    return series.points(most) if isinstance(series, _Drawn) else []
 
 
 def _tensors(run: ServedRun, series: Series, places: list[Reference], size: _Size) -> Iterator[Any]:
@@ -294,7 +296,7 @@ def _tensors(run: ServedRun, series: Series, places: list[Reference], size: _Siz
         array = make_ndarray(series.value.tensor)
         yield provider.TensorDatum(int(run.shown(series.step)), series.wall_time, array)
         return
-    assert isinstance(series, StoredSeries)  # by its data class
+    assert isinstance(series, _Drawn)  # by its data class
     for place in places:
         tensor = run.tensor(series, place)
         if tensor is not None:

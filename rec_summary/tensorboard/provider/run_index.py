@@ -27,7 +27,7 @@ from rec_summary.series.event_reader import ScannedFile, scan_together
 from rec_summary.series.exports.reading import compacted, continues
 from rec_summary.series.lineage import Lineage, hyper_parameters
 from rec_summary.series.new_records import FilePlace, NewRecords
-from rec_summary.series.options import ArgumentError, matching_runs
+from rec_summary.series.options import ArgumentError, ExportOptions, Selection, matching_runs
 from rec_summary.series.report import Report
 from rec_summary.series.text import printable, reason, valid
 from rec_summary.tensorboard.dashboards.hparams import RUNNING, end_point, ended_status, start_point
@@ -87,6 +87,8 @@ class _Loader(RunReader):
         """Whether what was read is the beginning of what there is now, and has the same names."""
         if self.is_of_several(run) and not self.outputs.targets.several:
             return False
+        if not self.outputs.fit_ranks(run):
+            return False
         if compacted(run, self._state):
             return False  # values that are in no file any more are known by their place
         return not self._state.files or continues(run, self._state, self._records)
@@ -120,6 +122,8 @@ class _Loader(RunReader):
         lineages = {rank: each for rank, each in sorted(self._lineages.items()) if not each.empty}
         for rank, lineage in lineages.items():
             is_first = rank == min(lineages)
+            if not (is_first or self.outputs.shows(rank)):
+                continue
             home = self.outputs.session() if is_first else self.outputs.writer(rank)
             home.show(self._state.reached, lineage.last_time, _KIND, lineage_point(lineage))
         trained = [each for each in lineages.values() if each.describes_training]
@@ -131,6 +135,10 @@ class _Loader(RunReader):
         if trained and abs(furthest) <= _LAST_HPARAMS_STEP:
             # With a step beyond, the page of hyper-parameters fails for all runs.
             self._show_session(trained[0])
+        found = self._rank_pictures(final=True)
+        if found is not None:
+            text, histories = found
+            self.outputs.session().show_ranks(text, histories)
         self.outputs.settle()
         return True
 
@@ -190,6 +198,7 @@ class RunIndex:
         source: str,
         pattern: str | None = None,
         *,
+        ranks: str | None = None,
         group_by: str | None = None,
         x: str = STEP,
     ) -> None:
@@ -198,6 +207,7 @@ class RunIndex:
         Args:
             source: A record directory or a tree of them, a path or a URL; it need not exist yet.
             pattern: A pattern as of `fnmatch`: only runs whose names match.
+            ranks: The ranks that are shown one by one, as in `ExportOptions`.
             group_by: What runs are grouped by, as of `comparison.groups.grouped`; by default their
                 entry `group`. A group of several runs is shown as runs `group/<name>/mean`, `min`
                 and `max`.
@@ -218,7 +228,7 @@ class RunIndex:
         if isinstance(to_place(source), Url):
             self.event_files.set()
         self._poller = RunPoller(source, noticed=self._notice)
-        self._names = Names()
+        self._names = Names(selection=Selection(ExportOptions(ranks=ranks)))
         self._runs: dict[str, str] = {}  # names by path
         self._shown: dict[str, ServedRuns] = {}  # by path, as all that follow
         self._loaders: dict[str, _Loader] = {}  # of runs that do not rest

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from tensorboard.plugins.graph import metadata as graphs
@@ -13,11 +13,14 @@ from rec_summary.series.batch import SCALAR, Batch, Record, Recorded, Series, by
 from rec_summary.series.comparison.samples import SAMPLES, STEP, Totals
 from rec_summary.series.lineage import Plain
 from rec_summary.series.options import EVERYTHING
+from rec_summary.series.ranks.summary import History
 from rec_summary.series.report import Report
 from rec_summary.series.step_buffer import Restart
 from rec_summary.tensorboard.dashboards.graphs.graph_def import tagged_graph
+from rec_summary.tensorboard.dashboards.images import IMAGES
 from rec_summary.tensorboard.dashboards.layout import layout_point
 from rec_summary.tensorboard.dashboards.points import SCALARS, Point
+from rec_summary.tensorboard.dashboards.ranks import heat_map_tag
 from rec_summary.tensorboard.outputs import (
     BEST_KIND,
     COMPUTATION,
@@ -27,8 +30,15 @@ from rec_summary.tensorboard.outputs import (
     TargetNames,
 )
 from rec_summary.tensorboard.provider.served_run import RUN_GRAPH, ServedRun
-from rec_summary.tensorboard.provider.served_series import FixedSeries, ScalarSeries, StoredSeries
+from rec_summary.tensorboard.provider.served_series import (
+    FixedSeries,
+    PictureSeries,
+    ScalarSeries,
+    StoredSeries,
+)
 from rec_summary.tensorboard.run_reader import MadeRecord
+
+_RANKS: Final = "ranks"
 
 
 class ServedOutput(RunOutput):
@@ -91,6 +101,16 @@ class ServedOutput(RunOutput):
             self._run.begin(wall_time)
             tag, _ = self._tags.name(point, kind)
             self._run.of(point.plugin.name)[tag] = FixedSeries(step, wall_time, point)
+
+    def show_ranks(self, text: Point, histories: list[History]) -> None:
+        """Shows what all ranks have in common; a picture is drawn when it is asked for."""
+        step = max(int(each.steps[-1]) for each in histories)
+        wall_time = max(each.wall_time for each in histories)
+        with self._run.lock:
+            self.show(step, wall_time, _RANKS, text)
+            for history in histories:
+                tag, _ = self._tags.name(Point(heat_map_tag(history), IMAGES, None), _RANKS)
+                self._run.of(IMAGES.name)[tag] = PictureSeries(step, wall_time, history)
 
     def _restart(self, restart: Restart) -> None:
         self._run.forget(restart.step)

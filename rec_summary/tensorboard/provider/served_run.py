@@ -23,9 +23,11 @@ from rec_summary.tensorboard.dashboards.graphs.dataset import dataset_graph_def
 from rec_summary.tensorboard.dashboards.graphs.graph_def import tagged_graph
 from rec_summary.tensorboard.dashboards.images import IMAGES
 from rec_summary.tensorboard.dashboards.points import Point, plugin, tensor_value
+from rec_summary.tensorboard.dashboards.ranks import heat_map
 from rec_summary.tensorboard.provider.served_series import (
-    FixedSeries,
+    PictureSeries,
     Reference,
+    ScalarSeries,
     Series,
     StoredSeries,
 )
@@ -90,12 +92,14 @@ class ServedRun:
         """Returns a series; None if there is no such series."""
         return self._series.get(plugin_name, {}).get(tag)
 
-    def tensor(self, series: StoredSeries, place: Reference) -> Any:
+    def tensor(self, series: StoredSeries | PictureSeries, place: Reference) -> Any:
         """Reads a value; returns it as a `TensorProto`, None if it cannot be read any more.
 
         Raises:
             OSError: The file cannot be read.
         """
+        if isinstance(series, PictureSeries):
+            return data_compat.migrate_value(heat_map(series.history).value).tensor
         if place.file == _KEPT:
             value = Summary.Value.FromString(self._kept[place.offset])
             return _tensor_of(series, Recorded(series.kind, series.recorded, value, None))  # type: ignore[arg-type]
@@ -139,7 +143,7 @@ class ServedRun:
         """Forgets what is of a step or of later ones."""
         for by_name in self._series.values():
             for each in by_name.values():
-                if not isinstance(each, FixedSeries):
+                if isinstance(each, ScalarSeries | StoredSeries):
                     each.forget(step)
 
     def number(self, path: str) -> int:

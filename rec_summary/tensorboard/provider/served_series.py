@@ -7,7 +7,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from rec_summary.series.ranks.summary import History
 from rec_summary.series.sampling import ScalarSampler, m4
+from rec_summary.tensorboard.dashboards.images import IMAGES
 from rec_summary.tensorboard.dashboards.points import Plugin, Point
 
 KEPT_SCALARS: Final = 10_000
@@ -214,7 +216,34 @@ class FixedSeries:
         return self.step, self.wall_time
 
 
-Series = ScalarSeries | StoredSeries | FixedSeries
+class PictureSeries:
+    """A series of one picture of all ranks, which is drawn when it is asked for.
+
+    Attributes:
+        plugin: Whose series it is.
+        history: What is drawn.
+    """
+
+    def __init__(self, step: int, wall_time: float, history: History) -> None:
+        """Holds what is drawn, at a step and a wall time in seconds since the epoch."""
+        self.plugin = IMAGES
+        self.history = history
+        self._place = Reference(step, wall_time, -1, 0)
+
+    def last(self) -> tuple[int, float]:
+        """Returns the step and the wall time."""
+        return self._place[:2]
+
+    def points(self, most: int) -> list[Reference]:
+        """Returns the picture's place, unless none is asked for."""
+        return [self._place][:most]
+
+    def at(self, step: int) -> Reference:
+        """Returns the picture's place: it may be newer than the one that was asked for."""
+        return self._place
+
+
+Series = ScalarSeries | StoredSeries | FixedSeries | PictureSeries
 
 
 def _rows(form: np.dtype[Any], *columns: Any) -> bytes:

@@ -10,7 +10,7 @@ from rec_summary.errors import DestinationError
 from rec_summary.records.files import temporary_name
 from rec_summary.series.lineage import Lineage, Metric
 from rec_summary.series.new_records import FilePlace
-from rec_summary.series.ranks import MergingState, Place
+from rec_summary.series.ranks.merging import MergingState, Place
 from rec_summary.series.step_buffer import BufferState
 from rec_summary.series.values import Writer, Writers
 from rec_summary.tensorboard.event_files.cursor import (

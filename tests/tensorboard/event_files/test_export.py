@@ -79,7 +79,9 @@ def test_a_run_that_got_a_second_rank_leaves_no_old_values(source: Path, logdir:
     write_segment(source / "run", event(1, scalar("loss", 1)), rank=1)
     report = export_tensorboard(source, logdir)
     assert report.replaced == ("run",)
-    assert {os.path.dirname(name) for name in files(logdir)} == {"run/rank_0", "run/rank_1"}
+    assert {os.path.dirname(name) for name in files(logdir)} == {
+        *("run", "run/rank_0", "run/rank_1")
+    }
 
 
 def test_files_of_others_are_never_touched(source: Path, logdir: Path) -> None:
@@ -213,8 +215,11 @@ def test_ranks_after_the_first_have_their_own_text_and_no_second_session(
         name: [value.tag for _, _, value in event_files.values(logdir / name)]
         for name in ("run", "run/rank_0", "run/rank_1")
     }
+    in_common = [f"ranks/loss/{name}" for name in ("min", "median", "max", "max_rank", "count")]
+    session = ["_hparams_/session_start_info", "_hparams_/session_end_info"]
+    drawn = ["ranks/overview", "ranks/loss/heat_map"]
     assert tags == {
-        "run": ["lineage", "_hparams_/session_start_info", "_hparams_/session_end_info"],
+        "run": [*in_common, "lineage", *session, *drawn, LAYOUT],
         "run/rank_0": ["loss", LAYOUT],
         "run/rank_1": ["loss", "lineage", LAYOUT],
     }

@@ -19,9 +19,10 @@ from rec_summary._pb import lineage_pb2
 from rec_summary.records.format.framing import frame
 from rec_summary.records.reading.repair import repair
 from rec_summary.records.reading.runs import find_runs
-from rec_summary.series import new_records, ranks
+from rec_summary.series import new_records
 from rec_summary.series.options import ExportOptions
 from rec_summary.series.overview.rows import rows
+from rec_summary.series.ranks import merging
 from rec_summary.series.report import Report
 from rec_summary.tensorboard.dashboards.groups import BEST
 from rec_summary.tensorboard.event_files.cursor import CURSOR_NAME
@@ -271,7 +272,9 @@ def test_a_run_that_got_a_second_rank_leaves_no_old_values(records: Path, logdir
     write_segment(records / "run", event(1, scalar("loss", 1)), rank=1)
     report = export_tensorboard(records, logdir)
     assert "run" in report.replaced
-    assert {os.path.dirname(name) for name in event_bytes(logdir)} == {"run/rank_0", "run/rank_1"}
+    assert {os.path.dirname(name) for name in event_bytes(logdir)} == {
+        *("run", "run/rank_0", "run/rank_1")
+    }
 
 
 def test_a_session_is_running_and_later_finished(records: Path, logdir: Path) -> None:
@@ -510,7 +513,7 @@ def test_states_of_ranks_that_do_not_fit_into_memory_together_are_read_again(
     corpus.merged_ranks(records)
     export_tensorboard(records, logdir)
     expected = event_bytes(logdir)
-    monkeypatch.setattr(ranks, "_KEPT_BYTES", 0)
+    monkeypatch.setattr(merging, "_KEPT_BYTES", 0)
     export_tensorboard(records, logdir.parent / "other")
     assert event_bytes(logdir.parent / "other") == expected
 
@@ -522,7 +525,7 @@ def test_states_for_which_there_is_no_memory_are_a_note(
         raise MemoryError
 
     corpus.merged_ranks(records)
-    monkeypatch.setattr(ranks, "restore", fail)
+    monkeypatch.setattr(merging, "restore", fail)
     report = export_tensorboard(records, logdir)
     assert any("metrics are not merged" in note and "MemoryError" in note for note in report.notes)
     assert report.exported["scalar_value"]

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.support.ports import unused_port
@@ -75,3 +76,11 @@ def test_the_export_shows_a_sub_run_for_each_rank(records, tmp_path):
     assert [step for step, _ in losses[0]] == [1, 2, 3, 4, 5]
     assert [step for step, _ in losses[1]] == [1, 2, 3, 4, 5]
     assert losses[0] != losses[1]  # each rank saw a stream of its own
+    of_all = tmp_path / "logs" / "run"
+    values = np.array([[value for _, value in each] for each in losses])
+    for name, expected in (("min", values.min(0)), ("max", values.max(0)), ("count", [2] * 5)):
+        shown = [value for _, value in event_files.scalars(of_all, f"ranks/loss/{name}")]
+        assert shown == list(expected)
+    highest = event_files.scalars(of_all, "ranks/loss/max_rank")
+    assert [rank for _, rank in highest] == values.argmax(0).tolist()
+    assert len(event_files.scalars(of_all, "ranks/step_time/median")) == 4

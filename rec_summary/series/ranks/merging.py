@@ -90,12 +90,14 @@ class MergedPoint:
     """The metrics of all ranks at a step.
 
     Attributes:
+        start: How often training had begun again before.
         step: The step.
         values: Values of the kinds that a rank records by itself.
         origin: The latest of the records that it was made of.
         nbytes: The size of their payloads.
     """
 
+    start: int
     step: int
     values: list[Summary.Value]
     origin: Record
@@ -195,7 +197,7 @@ class Merging:
         if not encoded or origin is None:
             return None
         values = [Summary.Value.FromString(each) for each in encoded]
-        return MergedPoint(step, values, origin, nbytes)
+        return MergedPoint(start, step, values, origin, nbytes)
 
     def _load(self, place: Place, files: Mapping[str, RecordFile]) -> _Loaded | None:
         if place.file not in files:

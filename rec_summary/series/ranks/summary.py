@@ -1,0 +1,523 @@
+"""What the ranks of a run have in common, and which of them differ.
+
+Of a few measures (`MEASURES`), the run itself gets the minimum, the median and the maximum over
+the ranks at each step, and the rank that has the maximum. A step is summarised as soon as all
+ranks have reached it. A rank that lags for longer than a minute is not waited for: `count` says how
+many ranks a point is made of.
+
+Memory is bounded. Of what is not summarised yet, which is much only while the files of one rank
+after another are read for the first time, steps next to each other are joined: each rank has the
+mean of its values there. What is summarised is kept in a table of at most 96 columns of steps for
+each rank, the same way: it is drawn as a heat map.
+"""
+
+from __future__ import annotations
+
+import bisect
+import functools
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+from rec_summary.series.batch import SCALAR, Batch, Columns, by_tag, concatenated
+from rec_summary.series.limits import Count, Rank, Seconds, Step
+
+PREFIX: Final = "ranks/"
+LOSS: Final = "loss"
+STEP_TIME: Final = "step_time"
+INPUT_STALL: Final = "input_stall"
+GRADIENT_NORM: Final = "gradient_norm"
+
+LOSSES: Final = (r"loss/auto$", r"loss$", r"(?!eval/)(.*/)?[^/]*[lL]oss[^/]*(/auto)?$")
+"""Tags of losses, the best one first."""
+
+MEASURES: Final[Mapping[str, tuple[str, ...]]] = {
+    STEP_TIME: (r"(.*/)?step_(time|seconds)(/auto)?$",),
+    INPUT_STALL: (
+        r"recommender/throughput/input_stall_share$",
+        r"(.*/)?(input|data)_(stall|wait)(_share|_time|_seconds)?(/auto)?$",
+    ),
+    LOSS: LOSSES,
+    GRADIENT_NORM: (r"gradients/norm$", r"(.*/)?(global_)?(grad|gradient)s?_norm(/auto)?$"),
+}
+"""What is summarised, with the tags that it is recorded under, the best one first.
+
+Where no step time is recorded, it is that between two records of the loss, divided by their steps.
+"""
+
+STATISTICS: Final = ("min", "median", "max", "max_rank", "count")
+"""What is recorded of each measure; `max_rank` is the rank with the maximum. NaN is greater than
+every number."""
+
+LAGGING_SECS: Final = 60.0
+"""A rank that has recorded nothing for longer, while others have, lags."""
+
+_DERIVED: Final = (len(LOSSES), "")  # worse than every tag
+_MOST_VALUES: Final = 1 << 18  # of a measure that are not summarised yet
+_LEAST_COLUMNS: Final = 1024  # steps of them, or several together
+_HISTORY: Final = 96  # columns
+_LAGGING_STEPS: Final = 3  # recorded ones: of slow steps, few come in a minute
+_FARTHEST: Final = 1 << 62  # steps
+_LATEST: Final = 1e18  # seconds
+_ROW: Final = np.dtype(
+    [
+        *(("start", "i4"), ("rank", "i4"), ("step", "i8"), ("count", "i8")),
+        *(("sum", "f8"), ("wall_time", "f8")),
+    ]
+)
+_Rows = npt.NDArray[Any]
+Place = tuple[Count, Step]
+"""How often training had begun again before, and the step."""
+
+
+class Reached(Struct):
+    """How far a rank is.
+
+    Attributes:
+        step: Its last step.
+        wall_time: When it recorded that, in seconds since the epoch.
+    """
+
+    step: Step
+    wall_time: Seconds
+
+
+class TableState(Struct):
+    """What a later table needs to continue.
+
+    Attributes:
+        width: How many steps are joined.
+        rows: The values.
+    """
+
+    width: Count = 1
+    rows: bytes = b""
+
+    def __post_init__(self) -> None:
+        if self.width < 1 or self.width > _FARTHEST or len(self.rows) % _ROW.itemsize:
+            raise ValueError("a table of ranks with another form")
+        rows = np.frombuffer(self.rows, _ROW)
+        sound = (rows["start"] >= 0) & (rows["rank"] >= 0) & (rows["count"] > 0)
+        sound &= (np.abs(rows["step"]) <= _FARTHEST) & (np.abs(rows["wall_time"]) < _LATEST)
+        if not sound.all():
+            raise ValueError("a table of ranks with impossible numbers")
+
+
+class MeasureState(Struct):
+    """What is known of a measure.
+
+    Attributes:
+        tag: The place of its tag among those of the measure, and the tag; empty if it is derived.
+        waiting: What is not summarised yet.
+        history: What is summarised.
+        done: What was summarised last.
+        last: The last value of each rank.
+    """
+
+    tag: tuple[Count, str]
+    waiting: TableState
+    history: TableState
+    done: Place | None
+    last: dict[Rank, Reached]
+
+
+class RankSummaryState(Struct):
+    """What a later `RankSummary` needs to continue.
+
+    Attributes:
+        reached: How far each rank is.
+        restarts: When training began again: the times of the last record before that and of the
+            first one after it, ascending.
+        measures: What is known of each measure.
+        count: How many points there were.
+        drawn: How many there were when pictures were drawn last.
+    """
+
+    reached: dict[Rank, Reached] = {}
+    restarts: list[tuple[Seconds, Seconds]] = []
+    measures: dict[str, MeasureState] = {}
+    count: Count = 0
+    drawn: Count = 0
+
+    def __post_init__(self) -> None:
+        if not self.measures.keys() <= MEASURES.keys():
+            raise ValueError("a measure that is not known")
+
+
+class RankPoint(NamedTuple):
+    """What is known of all ranks at a step.
+
+    Attributes:
+        start: How often training had begun again before.
+        step: The step.
+        wall_time: When the last rank recorded it, in seconds since the epoch.
+        values: Numbers by tag.
+    """
+
+    start: int
+    step: int
+    wall_time: float
+    values: dict[str, float]
+
+
+class History(NamedTuple):
+    """A measure over ranks and time.
+
+    Attributes:
+        measure: Its name.
+        ranks: The ranks, ascending, of shape [r].
+        steps: The last step of each column, ascending, of shape [c].
+        wall_time: When the last value was recorded, in seconds since the epoch.
+        values: The means, of shape [r, c]; NaN where a rank recorded none.
+        missing: Where a rank recorded none, of shape [r, c].
+    """
+
+    measure: str
+    ranks: npt.NDArray[np.int64]
+    steps: npt.NDArray[np.int64]
+    wall_time: float
+    values: npt.NDArray[np.float64]
+    missing: npt.NDArray[np.bool_]
+
+
+class _Table:
+    """Values by start, step and rank, in at most so many columns of steps."""
+
+    def __init__(self, most: int, state: TableState) -> None:
+        self.most = most
+        self._width = state.width
+        self._parts = [np.frombuffer(state.rows, _ROW)]
+        self._held = self._joined = len(self._parts[0])
+
+    @property
+    def nbytes(self) -> int:
+        return self._held * _ROW.itemsize
+
+    def extend(self, rows: _Rows) -> None:
+        self._parts.append(rows)
+        self._held += len(rows)
+        if self._held > 2 * self._joined + 2 * self.most:
+            self.rows()
+
+    def rows(self) -> _Rows:
+        """Returns the values by start, column and rank, joined."""
+        if len(self._parts) > 1:
+            rows = self._join(np.concatenate(self._parts))
+            while len(_begins(rows, self.columns(rows))) > self.most:
+                self._width *= 2
+                rows = self._join(rows)
+            self.replace(rows)
+        return self._parts[0]
+
+    def columns(self, rows: _Rows) -> tuple[Any, ...]:
+        """Returns what the rows of one column have in common."""
+        return rows["start"], rows["step"] // self._width
+
+    def replace(self, rows: _Rows) -> None:
+        """Takes other rows instead of those that `rows` has returned."""
+        self._parts = [rows]
+        self._held = self._joined = len(rows)
+        if not len(rows):
+            self._width = 1
+
+    def state(self) -> TableState:
+        return TableState(self._width, self.rows().tobytes())
+
+    def _join(self, rows: _Rows) -> _Rows:
+        start, column = self.columns(rows)
+        rows = rows[np.lexsort((rows["step"], rows["rank"], column, start))]
+        begins = _begins(rows, (*self.columns(rows), rows["rank"]))
+        if len(begins) == len(rows):
+            return rows
+        joined = rows[begins]
+        with np.errstate(all="ignore"):
+            for name in ("count", "sum"):
+                joined[name] = np.add.reduceat(rows[name], begins)
+        for name in ("step", "wall_time"):
+            joined[name] = np.maximum.reduceat(rows[name], begins)
+        return joined
+
+
+class _Restarts:
+    """When training began again. All ranks do so together, but not all need go back by a step."""
+
+    def __init__(self, times: list[tuple[float, float]]) -> None:
+        self.times = times
+
+    def before(self, wall_times: npt.ArrayLike) -> npt.NDArray[np.int64]:
+        """Returns how often training had begun again before each of these times."""
+        return np.searchsorted([before for before, _ in self.times], wall_times)
+
+    def place(self, reached: Reached) -> Place:
+        return int(self.before(reached.wall_time)), reached.step
+
+    def add(self, before: float, after: float) -> None:
+        """Takes a restart as one rank has seen it."""
+        same = [each for each in self.times if each[0] < after and before < each[1]]
+        for each in same:
+            self.times.remove(each)
+            before, after = max(before, each[0]), min(after, each[1])
+        self.times.append((before, after))
+        self.times.sort()
+
+
+class _Measure:
+    """One measure of all ranks."""
+
+    def __init__(self, name: str, state: MeasureState) -> None:
+        self.name = name
+        self.tag = state.tag
+        self.done = state.done
+        self.last = state.last
+        self.waiting = _Table(_LEAST_COLUMNS, state.waiting)
+        self.history = _Table(_HISTORY, state.history)
+
+    def state(self) -> MeasureState:
+        tables = self.waiting.state(), self.history.state()
+        return MeasureState(self.tag, *tables, self.done, self.last)
+
+    def take(self, rank: int, starts: npt.NDArray[np.int64], columns: Columns) -> None:
+        """Takes values of a rank, at least one, each with the number of restarts before it."""
+        self.last[rank] = Reached(int(columns.steps[-1]), float(columns.wall_times[-1]))
+        self.waiting.most = max(_LEAST_COLUMNS, _MOST_VALUES // len(self.last))
+        rows = np.zeros(len(columns.steps), _ROW)
+        rows["start"], rows["rank"], rows["count"] = starts, rank, 1
+        rows["step"], rows["sum"] = columns.steps, columns.values
+        rows["wall_time"] = columns.wall_times
+        if self.done is not None:  # of a rank that was not waited for
+            start, step = self.done
+            rows = rows[(starts > start) | ((starts == start) & (columns.steps > step))]
+        self.waiting.extend(rows)
+
+    def restart(self, restarts: _Restarts) -> None:
+        """Counts the restarts before each value again."""
+        rows = self.waiting.rows().copy()
+        rows["start"] = restarts.before(rows["wall_time"])
+        self.waiting.replace(rows[:0])
+        self.waiting.extend(rows)
+
+    def forget(self, rank: int, start: int, step: int) -> None:
+        """Drops the values of a rank that a restart supersedes, as far as they wait."""
+        rows = self.waiting.rows()
+        of_others = (rows["rank"] != rank) | (rows["start"] >= start)
+        self.waiting.replace(rows[of_others | (rows["step"] < step)])
+
+    def points(self, reached: Mapping[int, Reached], restarts: _Restarts) -> Iterator[RankPoint]:
+        """Yields what can be summarised now and could not before."""
+        rows = self.waiting.rows()
+        begins = _begins(rows, self.waiting.columns(rows))
+        if not len(begins):
+            return
+        steps = np.maximum.reduceat(rows["step"], begins)
+        places = list(zip(rows["start"][begins].tolist(), steps.tolist(), strict=True))
+        walls = np.maximum.reduceat(rows["wall_time"], begins).tolist()
+        limit = self._limit(places, walls, reached, restarts)
+        count = bisect.bisect_right(places, limit)
+        if not count:
+            return
+        places, end = places[:count], begins[count] if count < len(begins) else len(rows)
+        if self.done is not None and places[0][0] > self.done[0]:
+            summarised = self.history.rows()
+            self.history.replace(summarised[summarised["step"] < places[0][1]])
+        found = rows[:end].copy()
+        tags = [f"{PREFIX}{self.name}/{name}" for name in STATISTICS]
+        numbers = _summary(found, begins[:count]).tolist()
+        for place, wall_time, values in zip(places, walls, numbers, strict=False):
+            yield RankPoint(*place, wall_time, dict(zip(tags, values, strict=True)))
+        self.done = places[-1]
+        found["start"] = 0  # what a restart supersedes is dropped already
+        self.history.extend(found)
+        self.waiting.replace(rows[end:])
+
+    def _limit(
+        self,
+        places: list[Place],
+        walls: list[float],
+        reached: Mapping[int, Reached],
+        restarts: _Restarts,
+    ) -> Place:
+        """Returns the last place up to which all ranks have recorded this measure."""
+        newest = max(each.wall_time for each in reached.values())
+        limits = []
+        for rank, each in reached.items():
+            start, step = restarts.place(each)
+            is_there = rank in self.last and self.last[rank].step == each.step
+            limit = (start, step if is_there else step - 1)
+            missing = bisect.bisect_right(places, limit)
+            is_late = missing < len(places) and newest - walls[missing] > LAGGING_SECS
+            if not (is_late and len(places) - missing >= _LAGGING_STEPS):
+                limits.append(limit)
+        return min(limits)
+
+    def read(self) -> History | None:
+        """Returns what is summarised; None without values."""
+        rows = self.history.rows()
+        if not len(rows):
+            return None
+        ranks, rank = np.unique(rows["rank"], return_inverse=True)
+        _, column = np.unique(self.history.columns(rows)[1], return_inverse=True)
+        values = np.full((len(ranks), column.max() + 1), np.nan)
+        missing = np.ones(values.shape, np.bool_)
+        steps = np.full(values.shape[1], -_FARTHEST)
+        values[rank, column] = rows["sum"] / rows["count"]
+        missing[rank, column] = False
+        np.maximum.at(steps, column, rows["step"])
+        return History(
+            *(self.name, ranks.astype(np.int64), steps, float(rows["wall_time"].max())),
+            *(values, missing),
+        )
+
+
+class RankSummary:
+    """Summarises the measures of all ranks of one run.
+
+    Attributes:
+        reached: How far each rank is.
+    """
+
+    def __init__(self, state: RankSummaryState | None = None) -> None:
+        """Begins, or continues with what `state` of an earlier one returned."""
+        state = state or RankSummaryState()
+        self.reached = dict(state.reached)
+        self._restarts = _Restarts(list(state.restarts))
+        self._measures = {name: _Measure(name, each) for name, each in state.measures.items()}
+        self._count, self._drawn = state.count, state.drawn
+
+    def state(self) -> RankSummaryState:
+        """Returns what a later summary needs to continue."""
+        measures = {name: each.state() for name, each in self._measures.items()}
+        times = self._restarts.times
+        return RankSummaryState(self.reached, times, measures, self._count, self._drawn)
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the state, in bytes."""
+        return sum(each.waiting.nbytes + each.history.nbytes for each in self._measures.values())
+
+    def is_due(self, *, final: bool) -> bool:
+        """Whether pictures are to be drawn again: there is more, by a fifth unless it is final."""
+        is_more = self._count > self._drawn and (final or self._count >= 1.2 * self._drawn)
+        if is_more:
+            self._drawn = self._count
+        return is_more
+
+    def take(self, rank: int, batch: Batch) -> None:
+        """Takes recorded values of a rank."""
+        spans = {tag: span for (kind, tag), span in batch.series().items() if kind == SCALAR}
+        if not spans:
+            return
+        for tag in spans:
+            name, place = _measure_of(tag)
+            if name:
+                self._choose(name, (place, tag))
+        measures = {each.tag[1]: each for each in self._measures.values()}
+        wanted = {(SCALAR, tag) for tag in measures.keys() & spans.keys()}
+        for tag, columns in by_tag(concatenated([batch.only(wanted).scalars()])):
+            own = measures[tag]
+            last = own.last.get(rank)
+            if last is not None:
+                self._compare(rank, last, columns)
+            starts = self._restarts.before(columns.wall_times)
+            own.take(rank, starts, columns)
+            if own.name == LOSS:
+                self._derive(rank, last, columns)
+        highest = max(span.last_step for span in spans.values())
+        self.reached[rank] = Reached(highest, float(batch.wall_times.max()))
+
+    def points(self, expected: int = 2) -> Iterator[RankPoint]:
+        """Yields what can be summarised now and could not before, by start and step.
+
+        Args:
+            expected: How many ranks there will be, as far as that is known.
+        """
+        times = [each.wall_time for each in self.reached.values()]
+        if len(times) < 2 or (len(times) < expected and max(times) - min(times) < LAGGING_SECS):
+            return
+        found: dict[Place, RankPoint] = {}
+        for measure in self._measures.values():
+            for point in measure.points(self.reached, self._restarts):
+                before = found.setdefault(point[:2], point)
+                if before is not point:
+                    before.values.update(point.values)
+        self._count += len(found)
+        for _, point in sorted(found.items()):
+            yield point
+
+    def histories(self) -> list[History]:
+        """Returns what is summarised of each measure, in the order of `MEASURES`."""
+        found = (self._measures[name].read() for name in MEASURES if name in self._measures)
+        return [each for each in found if each is not None]
+
+    def _compare(self, rank: int, last: Reached, columns: Columns) -> None:
+        """Compares the last value of a rank with its next ones: training may have begun again."""
+        first = Reached(int(columns.steps[0]), float(columns.wall_times[0]))
+        start, _ = self._restarts.place(first)
+        if self._restarts.place(last) > (start, first.step):
+            self._restarts.add(last.wall_time, first.wall_time)
+            for each in self._measures.values():
+                each.restart(self._restarts)
+            start, _ = self._restarts.place(first)
+        if start > self._restarts.place(last)[0]:
+            for each in self._measures.values():
+                each.forget(rank, start, first.step)
+
+    def _choose(self, name: str, tag: tuple[int, str]) -> None:
+        """Takes a tag for a measure, if there is no better one."""
+        known = self._measures.get(name)
+        if known is None or tag < known.tag:
+            done = None if known is None else known.done
+            state = MeasureState(tag, TableState(), TableState(), done, {})
+            self._measures[name] = _Measure(name, state)
+
+    def _derive(self, rank: int, last: Reached | None, columns: Columns) -> None:
+        """Takes the time of steps, in seconds: that between records, divided by their steps."""
+        self._choose(STEP_TIME, _DERIVED)
+        own = self._measures[STEP_TIME]
+        if own.tag != _DERIVED:
+            return
+        steps, walls = columns.steps, columns.wall_times
+        if last is not None:
+            steps = np.concatenate([[last.step], steps])
+            walls = np.concatenate([[last.wall_time], walls])
+        starts = self._restarts.before(walls)
+        rising = np.flatnonzero((np.diff(steps) > 0) & (np.diff(starts) == 0))
+        if len(rising):
+            seconds = np.diff(walls)[rising] / np.diff(steps)[rising]
+            codes, ends = np.zeros(len(rising), np.int64), rising + 1
+            own.take(rank, starts[ends], Columns(("",), codes, steps[ends], walls[ends], seconds))
+
+
+@functools.lru_cache(1024)
+def _measure_of(tag: str) -> tuple[str, int]:
+    """Returns the measure that is recorded under a tag, and the place of the tag; else nothing."""
+    for name, patterns in MEASURES.items():
+        for place, pattern in enumerate(patterns):
+            if re.match(pattern, tag):
+                return name, place
+    return "", 0
+
+
+def _begins(rows: _Rows, keys: tuple[Any, ...]) -> npt.NDArray[np.int64]:
+    """Returns where rows, which are ordered by keys, have other keys than the row before."""
+    changes = np.zeros(len(rows), np.bool_)
+    changes[:1] = True
+    for key in keys:
+        changes[1:] |= key[1:] != key[:-1]
+    return np.flatnonzero(changes)
+
+
+def _summary(rows: _Rows, begins: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    """Returns the `STATISTICS` of each column, of shape [columns, statistics]."""
+    sizes = np.diff(begins, append=len(rows))
+    with np.errstate(all="ignore"):
+        values = rows["sum"] / rows["count"]
+        # NaN comes last; of equal ranks, the lowest one.
+        order = np.lexsort((-rows["rank"], values, np.repeat(np.arange(len(begins)), sizes)))
+        values, ends = values[order], begins + sizes - 1
+        median = (values[begins + (sizes - 1) // 2] + values[begins + sizes // 2]) / 2
+    ranks = rows["rank"][order][ends]
+    return np.stack([values[begins], median, values[ends], ranks, sizes], axis=1)

@@ -1,0 +1,252 @@
+"""What all ranks have in common, compared with plain NumPy on all values."""
+
+import itertools
+
+import numpy as np
+import pytest
+from msgspec import ValidationError, convert, to_builtins
+
+from rec_summary.series.batch import Record
+from rec_summary.series.ranks.summary import (
+    MEASURES,
+    STATISTICS,
+    RankSummary,
+    RankSummaryState,
+    TableState,
+)
+from tests.support.corpus import START, event, scalar
+from tests.support.many_ranks import SECS, SLOW, STALL, events, value
+
+TAGS = {"loss": "loss", "input_stall": STALL, "gradient_norm": "gradients/norm"}
+
+
+def give(summary, rank, messages):
+    for message in messages:
+        summary.take(rank, Record("file", 0, 10, message.wall_time, message))
+
+
+def points(summary, expected=2):
+    return {(each.start, each.step): each.values for each in summary.points(expected)}
+
+
+def saved(summary):
+    """Returns the summary that a later process continues with."""
+    raw = to_builtins(summary.state(), str_keys=True)
+    return RankSummary(convert(raw, RankSummaryState, str_keys=True))
+
+
+def naive(ranks, steps):
+    """Returns the statistics of all measures but the step time, of the recorded values."""
+    found = {}
+    for step in steps:
+        at_step = found[0, step] = {}
+        for measure, tag in TAGS.items():
+            column = [value(rank, step, tag) for rank in ranks]
+            numbers = (
+                *(min(column), np.median(column), max(column)),
+                *(ranks[int(np.argmax(column))], len(column)),
+            )
+            for name, number in zip(STATISTICS, numbers, strict=True):
+                at_step[f"ranks/{measure}/{name}"] = number
+    return found
+
+
+def without_time(found):
+    return {
+        place: {tag: each for tag, each in values.items() if "/step_time/" not in tag}
+        for place, values in found.items()
+    }
+
+
+def test_all_values_of_256_ranks_at_each_step():
+    ranks, steps = range(256), range(10, 60, 10)
+    summary = RankSummary()
+    for rank in ranks:
+        give(summary, rank, events(rank, steps))
+    found = points(summary)
+    assert without_time(found) == naive(ranks, steps)
+    assert {values["ranks/input_stall/max_rank"] for values in found.values()} == {SLOW}
+    times = [values.get("ranks/step_time/median") for values in found.values()]
+    assert times == [None, *[SECS] * 4]
+    assert points(summary) == {}  # each step once
+
+
+@pytest.mark.parametrize("saves", [False, True])
+def test_a_live_reader_gets_the_same_points(saves):
+    ranks, steps = range(5), range(1, 40)
+    summary, found = RankSummary(), {}
+    given = dict.fromkeys(ranks, 0)
+    of_rank = {rank: events(rank, steps) for rank in ranks}
+    for turn in itertools.count():
+        for rank in ranks:  # each at a pace of its own
+            more = (turn * (rank + 1) + rank) % 4
+            give(summary, rank, of_rank[rank][given[rank] : given[rank] + more])
+            given[rank] += more
+        new = points(summary, 5)
+        assert not new.keys() & found.keys()
+        found.update(new)
+        if saves:
+            summary = saved(summary)
+        if all(count >= len(steps) for count in given.values()):
+            break
+    assert without_time(found) == naive(ranks, steps)
+    assert list(found) == sorted(found)
+    [history] = [each for each in summary.histories() if each.measure == "loss"]
+    expected = [[value(rank, step, "loss") for step in steps] for rank in ranks]
+    assert np.array_equal(history.values, expected)
+    assert history.steps.tolist() == list(steps)
+
+
+def test_steps_of_which_ranks_are_missing_say_how_many_there_are():
+    summary = RankSummary()
+    give(summary, 0, events(0, range(1, 401)))
+    give(summary, 1, events(1, range(1, 31)))  # it ends there
+    give(summary, 2, [each for each in events(2, range(1, 401)) if each.step % 2])
+    found = points(summary)
+    counts = [found[0, step]["ranks/loss/count"] for step in (29, 30, 31, 32)]
+    assert counts == [3, 2, 2, 1]
+    assert found[0, 31]["ranks/loss/max_rank"] in (0, 2)
+    assert max(found) == (0, 399)  # the last record of rank 2: more may come
+
+
+def test_a_rank_that_lags_is_waited_for_a_minute_and_for_three_records():
+    summary = RankSummary()
+    give(summary, 0, events(0, range(1, 200)))  # 50 s
+    give(summary, 1, events(1, range(1, 5)))
+    assert max(points(summary)) == (0, 4)
+    give(summary, 0, events(0, range(200, 300)))
+    assert max(points(summary)) == (0, 299)
+    give(summary, 1, events(1, range(5, 301)))  # what comes too late is left out
+    give(summary, 0, events(0, [300]))
+    assert {place: each["ranks/loss/count"] for place, each in points(summary).items()} == {
+        (0, 300): 2
+    }
+    slow = RankSummary()  # a record each ten minutes
+    for rank, steps in ((0, (1, 2, 3)), (1, (1,))):
+        give(slow, rank, [event(step, scalar("loss", 1), at=START + 600 * step) for step in steps])
+    assert max(points(slow)) == (0, 1)
+
+
+def test_nothing_is_summarised_before_all_expected_ranks_have_begun():
+    summary = RankSummary()
+    for rank in range(3):
+        give(summary, rank, events(rank, range(1, 5)))
+    assert points(summary, expected=4) == {}
+    give(summary, 3, events(3, range(1, 5)))
+    assert len(points(summary, expected=4)) == 4
+
+
+def test_one_rank_alone_is_no_summary():
+    summary = RankSummary()
+    give(summary, 0, events(0, range(1, 50)))
+    assert points(summary) == {}
+    assert summary.histories() == []
+
+
+@pytest.mark.parametrize("is_live", [False, True])
+def test_a_restart_supersedes_what_is_behind_it(is_live):
+    summary, found = RankSummary(), {}
+    before = {rank: events(rank, range(1, 51)) for rank in (0, 1)}
+    after = {rank: events(rank, range(31, 81), after=100) for rank in (0, 1)}
+    for rank in (0, 1):
+        give(summary, rank, before[rank])
+        if not is_live:
+            give(summary, rank, after[rank])
+    found.update(points(summary))
+    if is_live:
+        assert max(found) == (0, 50)
+        give(summary, 0, after[0])
+        assert points(summary) == {}  # rank 1 has not begun again
+        give(summary, 1, after[1])
+        found.update(points(summary))
+    in_force = {step: values for (_, step), values in sorted(found.items())}
+    expected = {step: values for (_, step), values in naive((0, 1), range(1, 81)).items()}
+    assert without_time(in_force) == expected
+    assert {place for place in found if place[0] == 1} == {(1, step) for step in range(31, 81)}
+    histories = {each.measure: each for each in summary.histories()}
+    assert histories["loss"].steps.tolist() == list(range(1, 81))
+
+
+def test_ranks_that_do_not_go_back_at_a_restart_do_not_hold_up_the_others():
+    summary = RankSummary()
+    give(summary, 0, events(0, range(1, 51)))
+    give(summary, 0, events(0, range(31, 81), after=100))
+    give(summary, 1, events(1, range(1, 31)))  # it lost the rest
+    give(summary, 1, events(1, range(31, 81), after=100))
+    give(summary, 2, events(2, range(31, 81), after=100))  # it is new
+    found = points(summary)
+    assert [found[1, step]["ranks/loss/count"] for step in (31, 80)] == [3, 3]
+
+
+def test_nan_is_the_greatest_and_names_its_rank():
+    summary = RankSummary()
+    for rank in range(4):
+        number = float("nan") if rank == 2 else rank
+        give(summary, rank, [event(1, scalar("loss", number))])
+    [values] = points(summary).values()
+    assert np.isnan(values["ranks/loss/max"])
+    assert (values["ranks/loss/max_rank"], values["ranks/loss/min"]) == (2, 0)
+    assert values["ranks/loss/median"] == 2
+
+
+def test_the_best_tag_is_taken_for_a_measure():
+    summary = RankSummary()
+    for rank in (0, 1):
+        tags = ("task/loss", "loss/auto", "eval/loss", "perf/step_time", "recommender/log_loss/x")
+        give(summary, rank, [event(1, *(scalar(tag, len(tag)) for tag in tags))])
+        give(summary, rank, [event(2, *(scalar(tag, len(tag)) for tag in tags))])
+    found = points(summary)
+    assert found[0, 2]["ranks/loss/max"] == len("loss/auto")
+    assert found[0, 2]["ranks/step_time/max"] == len("perf/step_time")
+    assert {tag.split("/")[1] for tag in found[0, 2]} == {"loss", "step_time"}
+    assert set(MEASURES) >= {"loss", "step_time"}
+
+
+def test_memory_is_bounded(monkeypatch):
+    """Of what waits for other ranks, neighbouring steps are joined."""
+    monkeypatch.setattr("rec_summary.series.ranks.summary._LEAST_COLUMNS", 16)
+    monkeypatch.setattr("rec_summary.series.ranks.summary._MOST_VALUES", 512)
+    summary, sizes = RankSummary(), []
+    for rank in range(12):
+        give(summary, rank, [event(step, scalar("loss", step)) for step in range(1, 4000, 8)])
+        sizes.append(summary.nbytes)
+    assert max(sizes) < 512 * 40 * 2 * 4
+    found = points(summary)
+    assert found
+    for (_, step), values in found.items():
+        assert values["ranks/loss/min"] == values["ranks/loss/max"] <= step
+        assert values["ranks/loss/count"] == 12
+    [_, history] = summary.histories()
+    assert history.values.shape[0] == 12
+    assert history.values.shape[1] == len(found)
+
+
+def test_joined_steps_have_the_mean_of_each_rank(monkeypatch):
+    monkeypatch.setattr("rec_summary.series.ranks.summary._LEAST_COLUMNS", 16)
+    monkeypatch.setattr("rec_summary.series.ranks.summary._MOST_VALUES", 32)
+    summary = RankSummary()
+    for rank in (0, 1, 2):
+        give(summary, rank, [event(step, scalar("loss", step + rank)) for step in range(64)])
+    found = points(summary)
+    assert len(found) == 16
+    means = [values["ranks/loss/median"] for values in found.values()]
+    assert means == [np.mean(range(first, first + 4)) + 1 for first in range(0, 64, 4)]
+    assert [step for _, step in found] == list(range(3, 64, 4))
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [b"short", bytes(40), (b"\xff" * 40), b"\0" * 16 + b"\1" + b"\0" * 15 + b"\xff" * 8],
+)
+def test_a_state_with_impossible_numbers_is_refused(rows):
+    with pytest.raises((ValidationError, ValueError)):
+        convert(to_builtins({"width": 1, "rows": rows}), TableState)
+
+
+def test_a_state_of_a_measure_that_is_not_known_is_refused():
+    summary = RankSummary()
+    give(summary, 0, events(0, [1]))
+    raw = to_builtins(summary.state(), str_keys=True)
+    raw["measures"]["other"] = raw["measures"]["loss"]
+    with pytest.raises(ValidationError, match="measure"):
+        convert(raw, RankSummaryState, str_keys=True)
