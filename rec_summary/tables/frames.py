@@ -248,6 +248,16 @@ class Records:
         yield from each_run(work, self._runs, self._engine, lambda _: report)
         self._take_problems(report)
 
+    def parts(self, large: int) -> Iterator[Records]:
+        """Yields the same records run by run, and of a run of `large` bytes and more by rank.
+
+        Each can be sent to another process, where it is read.
+        """
+        for run in self._runs:
+            is_large = len(run.ranks) > 1 and run.nbytes >= large
+            for part in run.by_rank() if is_large else [run]:
+                yield Records(self.source, [part], self._selection)
+
     def histograms(self) -> pd.DataFrame:
         """Returns all histograms, a row for each.
 

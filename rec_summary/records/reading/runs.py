@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import logging
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -121,6 +122,12 @@ class Run:
     def of(self, kind: Kind, rank: int) -> tuple[RecordFile, ...]:
         """The files of one kind and rank, in the order of creation."""
         return tuple(self._by_rank.get((kind, rank), ()))
+
+    def by_rank(self) -> Iterator[Run]:
+        """Yields a part of the run for each rank: the files of this rank."""
+        for rank in self.ranks:
+            files = tuple(file for file in self.files if file.name.rank == rank)
+            yield dataclasses.replace(self, files=files)
 
     def file(self, path: str) -> RecordFile:
         """Returns the record file with a path."""

@@ -1,0 +1,56 @@
+"""Scalars of records as a Dask DataFrame: `rec_summary.dask.read_scalars("s3://bucket/records")`."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from rec_summary.errors import required
+from rec_summary.tables import arrow
+
+if TYPE_CHECKING:
+    import dask.dataframe
+    import pandas as pd
+
+    from rec_summary.tables.frames import Records
+
+
+def read_scalars(source: str | os.PathLike[str], **choice: Any) -> dask.dataframe.DataFrame:
+    """Returns all scalars of a tree, in a partition for each run; of large runs, for each rank.
+
+    The runs are found here, and read by the workers when a result is computed. A worker needs the
+    same version of this package, and the same path or URL must lead to the records there.
+
+    Args:
+        source: A record directory or a tree of them, or a URL.
+        choice: `runs`, `tags`, `since`, `until` and `ranks`, as in `rec_summary.load`.
+
+    Returns:
+        The rows of `rec_summary.load(...).scalars()`: `run`, `rank`, `tag`, `step`, `wall_time`,
+        `value`. Texts are Arrow strings.
+
+    Raises:
+        ArgumentError: A choice is invalid, or no run or no tag matches.
+        SourceError: There are no records.
+        ImportError: Dask, pandas or pyarrow is not installed.
+    """
+    frames = required("dask.dataframe", "rec_summary.dask.read_scalars", "dask,tables")
+    found = arrow.parts(source, **choice)
+    meta = _frame(arrow.schema().empty_table())
+    scalars: dask.dataframe.DataFrame = frames.from_map(
+        _read, found, meta=meta, label="rec_summary", enforce_metadata=False
+    )
+    return scalars
+
+
+def _read(part: Records) -> pd.DataFrame:
+    return _frame(arrow.read(part))
+
+
+def _frame(table: Any) -> pd.DataFrame:
+    import pandas as pd
+    import pyarrow as pa
+
+    texts = {pa.string(): pd.StringDtype("pyarrow")}
+    frame: pd.DataFrame = table.to_pandas(types_mapper=texts.get)
+    return frame

@@ -1,0 +1,143 @@
+"""Readers for Dask, Ray and Spark: the rows of `load`, read by two workers."""
+
+from __future__ import annotations
+
+import functools
+import pickle
+import sys
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import rec_summary.dask
+import rec_summary.ray
+import rec_summary.spark
+from rec_summary import load
+from rec_summary.errors import SourceError
+from rec_summary.series.options import ArgumentError
+from rec_summary.tables import arrow
+from tests.support import corpus
+from tests.support.corpus import event, losses, put, scalar
+from tests.support.many_ranks import many_ranks
+
+READERS = (
+    rec_summary.dask.read_scalars,
+    rec_summary.ray.read_scalars,
+    functools.partial(rec_summary.spark.read_scalars, None),
+)
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("engines")
+    many_ranks(folder / "group" / "ranks", 3, range(1, 40))
+    corpus.two_writers(folder / "two_writers")
+    corpus.restart_in_file(folder / "restart")
+    put(folder / "empty", event(1))
+    put(folder / "späte läufe", *losses(range(1, 9)), event(10, scalar("größe", float("nan"))))
+    return folder
+
+
+def plain(frame: pd.DataFrame) -> pd.DataFrame:
+    """Returns a table with Python's texts, in the order of `load`."""
+    return frame.astype({"run": object, "tag": object}).reset_index(drop=True)
+
+
+def is_same(found: pd.DataFrame, source: Path, **choice: Any) -> None:
+    expected = plain(load(source, **choice).scalars())
+    order = ["run", "rank", "tag", "step", "wall_time"]
+    both = (plain(each).sort_values(order, ignore_index=True) for each in (found, expected))
+    pd.testing.assert_frame_equal(*both)
+
+
+@pytest.mark.parametrize("large", [0, 1 << 30])
+def test_parts_are_the_rows_of_load_in_the_same_order(records: Path, large: int) -> None:
+    found = [pickle.loads(pickle.dumps(each)) for each in load(records).parts(large)]
+    assert len(found) == (7 if large == 0 else 5)
+    tables = [arrow.read(each) for each in found]
+    assert {each.schema for each in tables} == {arrow.schema()}
+    rows = pd.concat([each.to_pandas() for each in tables], ignore_index=True)
+    pd.testing.assert_frame_equal(plain(rows), plain(load(records).scalars()))
+
+
+def test_dask_reads_what_load_reads(records: Path) -> None:
+    distributed = pytest.importorskip("distributed")
+    cluster = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    with distributed.Client(**cluster) as client:
+        found = rec_summary.dask.read_scalars(records)
+        assert found.npartitions == 5
+        is_same(found.compute(scheduler=client), records)
+        mean = found[found["tag"] == "loss"].groupby("run")["value"].count()
+        table = load(records, tags="^loss$").scalars()
+        expected = table.groupby("run", observed=True)["value"].count()
+        assert mean.compute(scheduler=client).to_dict() == expected.to_dict()
+        chosen = {"runs": "group/*", "tags": "loss", "since": 3, "until": 20, "ranks": "1-2"}
+        found = rec_summary.dask.read_scalars(records, **chosen)
+        is_same(found.compute(scheduler=client), records, **chosen)
+
+
+def test_ray_reads_what_load_reads(records: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ray = pytest.importorskip("ray")
+    pytest.importorskip("ray.data")
+    monkeypatch.setenv("RAY_raylet_start_wait_time_s", "120")  # a machine may be slow
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    try:
+        found = rec_summary.ray.read_scalars(records)
+        blocks = ray.get(found.to_arrow_refs())
+        assert sum(each.num_rows > 0 for each in blocks) == 4  # one run has no scalars
+        is_same(pa.concat_tables(blocks).to_pandas(), records)
+    finally:
+        ray.shutdown()
+
+
+def test_spark_reads_what_load_reads(records: Path) -> None:
+    sql = pytest.importorskip("pyspark.sql")
+    session = sql.SparkSession.builder.master("local[2]").getOrCreate()
+    try:
+        is_same(rec_summary.spark.read_scalars(session, records).toPandas(), records)
+    finally:
+        session.stop()
+
+
+def test_spark_gets_batches_of_whole_parts(records: Path) -> None:
+    """What `mapInArrow` calls, where no Spark is installed."""
+    rows = [pickle.dumps(part) for part in arrow.parts(records)]
+    batches = [pa.RecordBatch.from_arrays([pa.array(rows[:2])], ["part"])]
+    batches += [pa.RecordBatch.from_arrays([pa.array(rows[2:])], ["part"])]
+    found = pa.Table.from_batches(list(rec_summary.spark._read(batches)), arrow.schema())
+    is_same(found.to_pandas(), records)
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("package", ["dask", "ray", "pyspark"])
+def test_a_package_that_is_missing_is_named(
+    reader: Any, package: str, records: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("dask", "dask.dataframe", "ray", "ray.data", "pyspark", "pyspark.sql"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(ImportError, match=r"read_scalars needs \w+, which is not installed: pip"):
+        reader(records)
+
+
+def test_bad_input_is_an_error_where_it_is_asked_for(records: Path, tmp_path: Path) -> None:
+    with pytest.raises(SourceError):
+        arrow.parts(tmp_path)
+    with pytest.raises(ArgumentError):
+        arrow.parts(records, runs="nothing*")
+    with pytest.raises(ArgumentError):
+        arrow.parts(records, ranks="x")
+
+
+def test_a_damaged_run_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
+    put(tmp_path / "good", *losses(range(1, 9)))
+    path = put(tmp_path / "bad", *losses(range(1, 9)))
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    path.write_bytes(data)
+    with pytest.warns(UserWarning, match="problems"):
+        rows = [arrow.read(each) for each in arrow.parts(tmp_path)]
+    bad, good = (each.num_rows for each in rows)
+    assert (0 < bad < good, good) == (True, 8)
