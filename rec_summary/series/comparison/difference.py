@@ -203,8 +203,7 @@ def _graph(run: Run, report: Report) -> Counter[str]:
     for file in run.of(Kind.SUMMARY, run.ranks[0])[:1]:
         for batch in read_batches(file, report):
             if batch.kind == _GRAPH:
-                [record] = batch.records()
-                graph = record.event.graph_def
+                graph = next(iter(batch.records())).event.graph_def
                 names = [_NUMBER.sub("", full_name(node)) for node in graph.node]
                 return Counter([*names, *map(_parameter, graph.parameters)])
     return Counter()

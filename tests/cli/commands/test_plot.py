@@ -236,7 +236,7 @@ def test_smoothing_as_tensorboard_has_it() -> None:
 
 
 def test_options_are_checked() -> None:
-    with pytest.raises(ArgumentError, match="one of step, time, relative"):
+    with pytest.raises(ArgumentError, match="one of step, samples, time, relative"):
         PlotOptions(x="y")
 
 
