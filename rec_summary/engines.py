@@ -41,6 +41,7 @@ _REMEDIES: Final = {
 }
 _LIMIT: Final = "REC_SUMMARY_ENGINE_SECS"
 _LIMIT_SECS: Final = 30.0
+_RESTART: Final = 4  # times as long may pass until killed workers have been replaced
 _POLL_SECS: Final = 0.5
 _SHOWN: Final = 5  # failures in a message
 _TRIES: Final = 3  # of a unit whose worker was killed; the second and third time it runs alone
@@ -304,8 +305,8 @@ class _Run:
                 return done
             if self._pool.is_alive():
                 since = time.monotonic()
-            elif time.monotonic() - since > _limit():
-                raise self._gone(TimeoutError(f"no worker for {_limit():.0f} seconds"))
+            elif time.monotonic() - since > _RESTART * _limit():
+                raise self._gone(TimeoutError(f"no worker for {_RESTART * _limit():.0f} seconds"))
 
     def _again(self, index: int) -> None:
         (self._blocks.appendleft if self._in_order else self._blocks.append)([index])

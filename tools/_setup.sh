@@ -9,6 +9,7 @@
 # setup_pinned VENV PYTHON REQUIREMENT...
 #                       makes another environment with these requirements alone.
 # setup_browser         installs Chromium from Debian's packages if there is no Chromium.
+# setup_java            installs a Java runtime in the same way if there is none.
 # setup_prometheus      installs Prometheus in the same way; its service is not started.
 
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
@@ -84,6 +85,16 @@ setup_browser() {
     _say "installing Chromium for the browser tests"
     $sudo apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
         $sudo apt-get install -y -qq --no-install-recommends chromium chromium-driver >/dev/null
+}
+
+setup_java() {
+    command -v java >/dev/null && return
+    local sudo=""
+    [ "$(id -u)" = 0 ] || sudo="sudo"
+    command -v apt-get >/dev/null || { _say "no Java runtime, and no apt-get to install it"; return 1; }
+    _say "installing a Java runtime for Spark"
+    $sudo apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
+        $sudo apt-get install -y -qq --no-install-recommends default-jre-headless >/dev/null
 }
 
 setup_prometheus() {

@@ -23,7 +23,8 @@ from rec_summary.compaction.rewriting import (
     rewrite_lineage,
     weight_of,
 )
-from rec_summary.errors import RecSummaryError, three_part, verbatim
+from rec_summary.engines import check_failures, need_shared, run_units
+from rec_summary.errors import RecSummaryError, os_errors_as, three_part, verbatim
 from rec_summary.records.files import copy_status, write_atomically
 from rec_summary.records.format.names import Kind, parse_name
 from rec_summary.records.liveness import is_held, open_record_files
@@ -33,8 +34,9 @@ from rec_summary.records.remote import SOURCE, Url, open_binary, to_place
 from rec_summary.records.writing.retention import MOST_FILES, rank_bytes, segment_bytes
 from rec_summary.series.batch import SUMMARY
 from rec_summary.series.event_reader import EventReader
-from rec_summary.series.options import ArgumentError, check_apart
+from rec_summary.series.options import ArgumentError, check_apart, chosen_engine
 from rec_summary.series.overview.choice import chosen_runs
+from rec_summary.series.overview.each_run import cost_of, need_run
 from rec_summary.series.report import Report
 from rec_summary.series.values import Writers
 
@@ -177,6 +179,8 @@ def compact(
     runs: str | None = None,
     output: str | os.PathLike[str] | None = None,
     dry_run: bool = False,
+    engine: str = "loky",
+    jobs: int | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> list[RunCompaction]:
     """Compacts record directories that nobody writes, of any recorder.
@@ -192,6 +196,10 @@ def compact(
         output: A directory that is empty or does not exist, for compacted copies of the runs;
             None replaces the files in `source`.
         dry_run: Whether only the sizes are found out, and nothing is changed.
+        engine: What compacts runs: `loky` (processes on this machine), `dask://HOST:PORT`, `ray` or
+            `spark`. The workers of a cluster need the records, and `output`, at the same paths.
+        jobs: How many runs are compacted at the same time; by default one, and on a cluster as
+            many as it has room for.
         progress: Gets the current run, the bytes of finished runs, and the bytes in all.
 
     Returns:
@@ -203,7 +211,10 @@ def compact(
         BudgetError: The budget is too small for what always stays. Nothing of that rank
             was changed.
         CompactionError: Something cannot be read or written; the old files stay.
+        EngineError: The engine is not installed, or cannot be reached.
+        PartialError: Several runs could not be compacted; the others are.
     """
+    workers = chosen_engine(engine, jobs)
     source = to_place(source)
     if isinstance(total_bytes, bool) or not isinstance(total_bytes, int) or total_bytes < 1:
         raise ArgumentError(three_part("total_bytes", total_bytes, "an int of at least 1"))
@@ -216,26 +227,57 @@ def compact(
             expected = "an empty directory, or one that does not exist"
             raise ArgumentError(three_part("the output", output, expected))
     chosen = chosen_runs(find_runs(source), runs)
-    total, done = sum(run.nbytes for run in chosen), 0
-    found = []
+    before = [run.nbytes for run in chosen]
+    total, done = sum(before), 0
+    units, found, failed = [], list[RunCompaction](), dict[str, Exception]()
     for run in chosen:
+        target = None
+        if output is not None:
+            target = os.path.join(output, relative_path(run.path, source))
+        if target is not None and workers.is_cluster and not dry_run:
+            what = "the output"  # made here, so that a worker sees whether it shares it
+            with os_errors_as(CompactionError, what, target, "a directory that can be made"):
+                os.makedirs(target, exist_ok=True)
+        units.append((run, target))
+    if progress is not None and chosen:
+        progress(chosen[0].name, 0, total)
+    work = functools.partial(_compact_one, total_bytes, dry_run, workers.is_cluster)
+    sizes = [cost_of(run) for run in chosen]
+    for outcome in run_units(workers, work, units, sizes=sizes, in_order=True):
+        run = chosen[outcome.place]
+        done += before[outcome.place]
         if progress is not None:
             progress(run.name, done, total)
-        done += run.nbytes
-        target = None
-        try:
-            if output is not None:
-                target = os.path.join(output, relative_path(run.path, source))
-                if not dry_run:
-                    os.makedirs(target, exist_ok=True)
-            found.append(compact_run(run, total_bytes, output=target, dry_run=dry_run))
-        except OSError as error:
-            received = verbatim(f"{run.path}: {error.strerror or error}")
-            expected = "files that can be read and written, and that no other process compacts"
-            raise CompactionError(three_part("the run", received, expected)) from error
-    if progress is not None:
-        progress("", done, done)
+        if outcome.error is not None:
+            failed[run.name] = outcome.error
+        else:
+            found.append(outcome.result)
+    check_failures(failed, len(chosen), "compacted")
     return found
+
+
+def _compact_one(
+    total_bytes: int, dry_run: bool, is_shared: bool, unit: tuple[Run, str | None]
+) -> RunCompaction:
+    """Compacts one run, here or on a worker.
+
+    Raises:
+        BudgetError: The budget is too small for what always stays.
+        CompactionError: Something cannot be read or written.
+    """
+    run, target = unit
+    if is_shared:
+        need_run(run)
+        if target is not None and not dry_run:
+            need_shared(target, "the output")
+    try:
+        if target is not None and not dry_run:
+            os.makedirs(target, exist_ok=True)
+        return compact_run(run, total_bytes, output=target, dry_run=dry_run)
+    except OSError as error:
+        received = verbatim(f"{run.path}: {error.strerror or error}")
+        expected = "files that can be read and written, and that no other process compacts"
+        raise CompactionError(three_part("the run", received, expected)) from error
 
 
 def compact_run(

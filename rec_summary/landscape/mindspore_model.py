@@ -175,6 +175,19 @@ def device_target() -> str:
     return str(mindspore.get_context("device_target"))
 
 
+def sendable(callback: Callable[[], Any] | str) -> Callable[[], Any]:
+    """Returns a function that is sent with its module: workers on other machines may lack it.
+
+    Other modules that it imports, and packages, must be on the workers.
+    """
+    function = imported(callback) if isinstance(callback, str) else callback
+    module = sys.modules.get(getattr(function, "__module__", ""))
+    path = getattr(module, "__file__", None) or ""
+    if path and "site-packages" not in path and module is not sys.modules["__main__"]:
+        importlib.import_module("cloudpickle").register_pickle_by_value(module)
+    return function
+
+
 def imported(place: str) -> Callable[[], Any]:
     """Returns the function `module:function`; modules of the working directory are found too.
 

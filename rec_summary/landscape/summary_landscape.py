@@ -104,7 +104,7 @@ class SummaryLandscape:
         """
         old_mindspore.check()
         try:
-            from rec_summary.landscape.mindspore_model import ModelMaker, device_target
+            from rec_summary.landscape.mindspore_model import ModelMaker, device_target, sendable
         except ModuleNotFoundError as error:
             if error.name is None or error.name.partition(".")[0] != "mindspore":
                 raise
@@ -116,6 +116,8 @@ class SummaryLandscape:
         metadata = changed(read_metadata(self._summary_dir), collect_landscape or {})
         target = "CPU" if device_ids is None else device_target()
         rows = os.path.join(metadata.folder, REPLAY_NAME)
+        if parse_engine(engine, jobs).is_cluster:
+            callback_fn = sendable(callback_fn)
         make = ModelMaker(
             callback_fn,
             metadata.num_samples,

@@ -26,6 +26,7 @@ from rec_summary.cli.output import (
 )
 
 if TYPE_CHECKING:
+    from rec_summary.records.reading.runs import Run
     from rec_summary.series.overview.inspection import RunSummary
     from rec_summary.series.overview.statistics import TagSummary
 
@@ -51,6 +52,7 @@ _HEADS: Final = (
 @options.since
 @click.option("--all", "every", is_flag=True, help=f"Show all tags, not {_SHOWN} of each run.")
 @options.wide
+@options.on_engine
 @options.as_json()
 def inspect(
     source: str,
@@ -59,6 +61,8 @@ def inspect(
     since: str | None,
     every: bool,
     wide: bool,
+    engine: str,
+    jobs: int | None,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -67,17 +71,21 @@ def inspect(
     SRC is a record directory or a tree of them, or a URL. With --since, tags, steps and records
     are those since then; the status is that of the whole run.
     """
-    from rec_summary.series.options import ExportOptions, Selection
+    from rec_summary.series.options import ExportOptions, Selection, chosen_engine
+    from rec_summary.series.overview.each_run import each_run
     from rec_summary.series.overview.inspection import inspect_run
 
+    reader, failed = chosen_engine(engine, jobs), list[str]()
     selection = Selection(ExportOptions(since=since, ranks=ranks))
     chosen = choose_runs(source, runs)
     with reading_progress(sum(run.nbytes for run in chosen), quiet=quiet) as begin:
-        found = [
-            each
-            for run in chosen
-            for each in inspect_run(run, functools.partial(begin, run.name), selection)
-        ]
+        work = functools.partial(inspect_run, selection=selection)
+
+        def fail(run: Run, error: Exception) -> None:
+            failed.append(f"{run.path}: the run is left out: {error}")
+
+        found = [each for _, each in each_run(work, chosen, reader, begin, fail)]
+    print_problems(failed, len(failed))
     if as_json:
         print_json({"runs": found})
         return

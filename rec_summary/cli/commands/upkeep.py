@@ -25,6 +25,7 @@ from rec_summary.errors import three_part
 
 if TYPE_CHECKING:
     from rec_summary.compaction.directory import RunCompaction
+    from rec_summary.records.reading.runs import Run
     from rec_summary.series.overview.verify import FileReport
 
 VERIFY_EXAMPLES = """\b
@@ -49,28 +50,44 @@ Examples:
 @options.source
 @options.runs
 @click.option("--strict", is_flag=True, help="Exit with 1 for warnings as well.")
+@options.on_engine
 @options.as_json()
-def verify(source: str, runs: str | None, strict: bool, as_json: bool, quiet: bool) -> None:
+def verify(
+    source: str,
+    runs: str | None,
+    strict: bool,
+    engine: str,
+    jobs: int | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
     """Check the checksums, contents and order of records; nothing is changed.
 
     SRC is a record directory, a tree of them, a single record file, or a URL. Exits with 0 if
     there is no damage, with 1 if there is. An unfinished record at the end of a file is a
     warning: a running training leaves one.
     """
-    from rec_summary.series.overview.verify import DAMAGE, verify_file
+    from rec_summary.series.options import chosen_engine
+    from rec_summary.series.overview.each_run import each_run
+    from rec_summary.series.overview.verify import DAMAGE, FileReport, verify_run
 
-    reports, unreadable = [], []
-    files = _files(source, runs)
-    with reading_progress(sum(files.values()), quiet=quiet) as begin:
-        for path in files:
-            try:
-                reports.append(verify_file(path, begin(path)))
-            except OSError as error:
-                unreadable.append((path, error.strerror or str(error)))
+    reader = chosen_engine(engine, jobs)
+    reports, unreadable = list[FileReport](), list[tuple[str, str]]()
+    chosen = _runs(source, runs)
+
+    def fail(run: Run, error: Exception) -> None:
+        unreadable.append((run.path, str(error)))
+
+    with reading_progress(sum(run.nbytes for run in chosen), quiet=quiet) as begin:
+        for _, found in each_run(verify_run, chosen, reader, begin, fail):
+            if isinstance(found, FileReport):
+                reports.append(found)
+            else:
+                unreadable.append(found)
     damaged = sum(report.damaged for report in reports) + len(unreadable)
     if as_json:
-        found = [{**dataclasses.asdict(each), "damaged": each.damaged} for each in reports]
-        print_json({"files": found, "unreadable": unreadable})
+        files = [{**dataclasses.asdict(each), "damaged": each.damaged} for each in reports]
+        print_json({"files": files, "unreadable": unreadable})
     else:
         for report in reports:
             where = f"{one_line(report.path)}, offset"
@@ -85,23 +102,25 @@ def verify(source: str, runs: str | None, strict: bool, as_json: bool, quiet: bo
         sys.exit(1)
 
 
-def _files(source: str, pattern: str | None) -> dict[str, int]:
-    """Returns the record files of a source, which may be one itself, and their sizes."""
+def _runs(source: str, pattern: str | None) -> list[Run]:
+    """Returns the runs of a source, which may be a record file itself."""
     from rec_summary.records.format.names import parse_name
+    from rec_summary.records.reading.runs import RecordFile, Run
     from rec_summary.records.remote import Url
     from rec_summary.series.options import ArgumentError
+    from rec_summary.series.overview.verify import UNNAMED
 
     is_named = parse_name(os.path.basename(source)) is not None
     if isinstance(source, Url) and is_named:
-        return {source: 0}  # its size is only known when it is opened
+        return [Run(source, source, (RecordFile(source, UNNAMED),))]
     if not isinstance(source, Url) and os.path.isfile(source):
         path = os.path.realpath(source)  # you have named the file, so it may be a link
         nbytes = os.path.getsize(path)
         if not nbytes and not is_named:
             expected = "a record file; this one is empty, and its name is not that of a record file"
             raise ArgumentError(three_part("the source of records", source, expected))
-        return {path: nbytes}
-    return {file.path: file.nbytes for run in choose_runs(source, pattern) for file in run.files}
+        return [Run(path, os.path.dirname(path), (RecordFile(path, UNNAMED),))]
+    return choose_runs(source, pattern)
 
 
 def _print_summary(reports: Sequence[FileReport], damaged: int) -> None:
@@ -179,6 +198,7 @@ def repair(source: str, destination: str, as_json: bool, quiet: bool) -> None:
 )
 @click.option("--dry-run", is_flag=True, help="Only print what would be replaced.")
 @options.runs
+@options.on_engine
 @options.as_json()
 def compact(
     source: str,
@@ -186,6 +206,8 @@ def compact(
     output: str | None,
     dry_run: bool,
     runs: str | None,
+    engine: str,
+    jobs: int | None,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -203,7 +225,14 @@ def compact(
 
     with progress_shown(quiet=quiet or as_json, doing="compacting") as progress:
         found = compact_all(
-            source, total_bytes, runs=runs, output=output, dry_run=dry_run, progress=progress
+            source,
+            total_bytes,
+            runs=runs,
+            output=output,
+            dry_run=dry_run,
+            engine=engine,
+            jobs=jobs,
+            progress=progress,
         )
     if as_json:
         print_json(found)

@@ -13,16 +13,19 @@ import numpy as np
 from rec_summary.records.format.bounds import MOST_PARTS
 from rec_summary.records.format.names import Kind, RecordName, parse_name
 from rec_summary.records.reading.reader import BadLength, LostRecord
-from rec_summary.records.reading.runs import RecordFile
+from rec_summary.records.reading.runs import RecordFile, Run
 from rec_summary.series.batch import SUMMARY, UNKNOWN, Batch, Floats, Integers, Record
 from rec_summary.series.event_reader import Damage, EventReader, Flaw, hint
+from rec_summary.series.overview.each_run import NewReport
 from rec_summary.series.report import Report
 
 DAMAGE: Final = "damage"
 WARNING: Final = "warning"
 _VERSION: Final = "MindSpore.Event:"
 _VERSION_RECORD: Final = "version"
-_UNNAMED: Final = RecordName(0, 0, "", Kind.SUMMARY)  # what a file of any other name holds
+UNNAMED: Final = RecordName(0, 0, "", Kind.SUMMARY)
+"""What a file of any other name holds."""
+
 _KEPT: Final = 1000
 
 
@@ -75,6 +78,15 @@ class FileReport:
         return any(finding.severity == DAMAGE for finding in self.findings)
 
 
+def verify_run(run: Run, new_report: NewReport) -> Iterator[FileReport | tuple[str, str]]:
+    """Yields what is in each record file of a run; of one that cannot be read, its path and why."""
+    for file in run.files:
+        try:
+            yield verify_file(file.path, new_report())
+        except OSError as error:
+            yield file.path, error.strerror or str(error)
+
+
 def verify_file(path: str | os.PathLike[str], report: Report | None = None) -> FileReport:
     """Reads a record file from end to end.
 
@@ -89,7 +101,7 @@ def verify_file(path: str | os.PathLike[str], report: Report | None = None) -> F
         OSError: The file cannot be read.
     """
     path = os.fspath(path)
-    name = parse_name(os.path.basename(path)) or _UNNAMED
+    name = parse_name(os.path.basename(path)) or UNNAMED
     check = _Check(name.kind)
     with EventReader(RecordFile(path, name), Report() if report is None else report) as reader:
         for item in reader.items():

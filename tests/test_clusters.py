@@ -1,0 +1,176 @@
+"""Real clusters of two workers on this machine: Dask, Ray, and Spark where it is installed.
+
+`tools/check engines` installs Spark, and kills workers of all of them.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import json
+import logging
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rec_summary import engines, export_tensorboard, load
+from rec_summary.compaction.directory import compact
+from rec_summary.engines import SourceError, WorkerError, parse_engine, run_units
+from tests.support import units
+from tests.support.observing import run
+from tests.support.quadratic import Maker, Options, compute
+from tests.support.record_dirs import event, scalar, tree, write_segment
+
+KILLS = bool(os.environ.get("REC_SUMMARY_CLUSTERS"))
+in_check_only = pytest.mark.skipif(not KILLS, reason="takes long; run by tools/check engines")
+
+
+def _dask() -> Iterator[str]:
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=logging.CRITICAL
+    ) as cluster:
+        yield cluster.scheduler_address.replace("tcp://", "dask://")
+
+
+def _ray() -> Iterator[str]:
+    ray = pytest.importorskip("ray")
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    path = os.pathsep.join(each for each in sys.path if each)  # tests, as here
+    ray.init(
+        num_cpus=2,
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level=logging.ERROR,
+        runtime_env={"env_vars": {"PYTHONPATH": path}},
+    )
+    yield "ray"
+    ray.shutdown()
+
+
+def _spark() -> Iterator[str]:
+    pyspark = pytest.importorskip("pyspark")
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    conf = pyspark.SparkConf().setAppName("tests").setMaster("local[2]")
+    conf.set("spark.ui.enabled", "false").set("spark.driver.host", "127.0.0.1")
+    conf.set("spark.executorEnv.PYTHONPATH", os.pathsep.join(each for each in sys.path if each))
+    context = pyspark.SparkContext(conf=conf)
+    context.setLogLevel("OFF")
+    yield "spark"
+    context.stop()
+
+
+_CLUSTERS = {"dask": _dask, "ray": _ray, "spark": _spark}
+
+
+@pytest.fixture(scope="module", params=_CLUSTERS)
+def cluster(request: pytest.FixtureRequest) -> Iterator[str]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REC_SUMMARY_ENGINE_SECS", "300")  # a busy machine starts workers slowly
+        yield from _CLUSTERS[request.param]()
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> Path:
+    for number in range(5):
+        values = (event(step, scalar("loss", number + 1 / step)) for step in range(1, 60))
+        write_segment(tmp_path / "records" / f"run-{number}", *values)
+    damaged = tmp_path / "records" / "run-2" / "events.out.events.summary.1.1.host_MS"
+    damaged.write_bytes(b"?" * 99)
+    return tmp_path / "records"
+
+
+def shown(folder: Path) -> dict[str, bytes]:
+    """Returns what is in a folder without the cursors, which name inodes."""
+    return {name: data for name, data in tree(folder).items() if not name.endswith(".json")}
+
+
+def test_a_cluster_gives_what_this_process_gives(
+    records: Path, tmp_path: Path, cluster: str
+) -> None:
+    here = export_tensorboard(records, tmp_path / "here")
+    there = export_tensorboard(records, tmp_path / "there", engine=cluster)
+    assert shown(tmp_path / "there") == shown(tmp_path / "here")
+    assert sorted(there.runs) == sorted(here.runs)
+    assert there.problems == here.problems
+    assert len(here.problems) == 1
+    with pytest.warns(UserWarning, match="1 problems"):
+        expected = load(records).scalars()
+    with pytest.warns(UserWarning, match="1 problems"):
+        found = load(records, engine=cluster).scalars()
+    assert found.equals(expected)
+    for command in (["lineage"], ["inspect"], ["verify"]):
+        done = [run(*command, records, "--json", *more) for more in ((), ("--engine", cluster))]
+        assert done[1] == done[0]
+        assert json.loads(done[0].out)
+    shutil.rmtree(records / "run-2")
+    small = [compact(records, 600, output=tmp_path / "small", engine=cluster)]
+    small.append(compact(records, 600, output=tmp_path / "same"))
+    assert [each.bytes_after for each in small[0]] == [each.bytes_after for each in small[1]]
+    assert tree(tmp_path / "small") == tree(tmp_path / "same")
+
+
+def test_units_of_a_cluster_fail_and_are_retried(tmp_path: Path, cluster: str) -> None:
+    engine = parse_engine(cluster)
+    work = functools.partial(units.fails_first, str(tmp_path), [2], "raise")
+    found = {each.place: each for each in run_units(engine, work, range(6))}
+    assert {place: each.result for place, each in found.items()} == {n: n for n in range(6)}
+    work = functools.partial(units.fails_always, {1: "raise", 4: "odd"})
+    found = {each.place: each for each in run_units(engine, work, range(6), in_order=True)}
+    assert [place for place, each in found.items() if each.error is not None] == [1, 4]
+    assert str(found[1].error) == "unit 1"
+
+
+def test_what_workers_do_not_have_is_said(tmp_path: Path, cluster: str) -> None:
+    work = functools.partial(engines.need_shared, what="the run a")
+    [outcome] = run_units(parse_engine(cluster), work, [str(tmp_path / "none")], tries=1)
+    assert isinstance(outcome.error, SourceError)
+    assert "a path on a file system that all workers share, or a URL" in str(outcome.error)
+
+
+def test_a_module_that_workers_do_not_have_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cluster: str
+) -> None:
+    (tmp_path / "only_here.py").write_text("def work(unit):\n    return unit\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(engines, "_REFUSALS", 1)
+    only_here: Any = importlib.import_module("only_here")
+    with pytest.raises(WorkerError, match=r"No module named 'only_here'.*the same modules as here"):
+        list(run_units(parse_engine(cluster), only_here.work, range(9)))
+
+
+def test_a_landscape_on_a_cluster(tmp_path: Path, cluster: str) -> None:
+    here = compute(tmp_path / "here")
+    there = compute(tmp_path / "there", Options(engine=cluster), Maker())
+    assert here.keys() == there.keys()
+    for tag, landscape in here.items():
+        assert (landscape.z == there[tag].z).all()
+
+
+@in_check_only
+def test_killed_workers_change_nothing(tmp_path: Path, cluster: str) -> None:
+    work = functools.partial(units.fails_first, str(tmp_path), [2, 5], "die")
+    outcomes = list(run_units(parse_engine(cluster), work, range(12)))
+    assert {each.place: each.result for each in outcomes} == {n: n for n in range(12)}
+    work = functools.partial(units.fails_always, {4: "die"})
+    found = {each.place: each for each in run_units(parse_engine(cluster), work, range(8))}
+    assert {place: each.result for place, each in found.items()} == {
+        **{n: n for n in range(8)},
+        4: None,
+    }
+    assert isinstance(found[4].error, WorkerError)
+
+
+@in_check_only
+def test_workers_with_another_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cluster: str
+) -> None:
+    monkeypatch.setattr(engines, "_version", lambda: "0.0.7")
+    monkeypatch.setattr(engines, "_REFUSALS", 1)
+    with pytest.raises(WorkerError, match=r"rec_summary 0\.\d.*Expected: rec_summary 0\.0\.7"):
+        list(run_units(parse_engine(cluster), units.square, range(4)))
