@@ -23,11 +23,11 @@ from typing import Annotated, Final
 import numpy as np
 from msgspec import Meta, Struct
 
-from rec_summary.records.format.names import parse_name
+from rec_summary.records.format.names import Kind, parse_name
 from rec_summary.records.reading.compacted import compaction_of
 from rec_summary.records.reading.reader import RecordReader
 from rec_summary.records.reading.repair import find_record
-from rec_summary.records.reading.runs import FileStatus, RecordFile
+from rec_summary.records.reading.runs import FileStatus, RecordFile, Run
 from rec_summary.records.remote import open_binary
 from rec_summary.series.batch import Batch
 from rec_summary.series.event_reader import Damage, EventReader, Flaw, ScannedFile
@@ -98,9 +98,14 @@ class NewRecords:
         self._unreadable: dict[str, int] = {}  # reported places
         self._sizes: dict[str, tuple[int, int, float]] = {}
 
-    def skip(self, file: RecordFile) -> None:
-        """Skips the records that a file has now; an incomplete record is read later."""
-        self._places[file.path] = FilePlace(file.nbytes)
+    def skip(self, file: RecordFile, offset: int | None = None) -> None:
+        """Skips the records that a file has now; an incomplete record is read later.
+
+        Args:
+            file: The file.
+            offset: Only records that end at this offset or before are skipped.
+        """
+        self._places[file.path] = FilePlace(file.nbytes if offset is None else offset)
         self._times[file.path] = file.changed
         self._inside.add(file.path)
 
@@ -127,7 +132,7 @@ class NewRecords:
             if nbytes <= place.offset or not file.may_hold(changed_after):
                 continue
             if file.path in self._inside:
-                place.offset = _boundary(file.path, place.offset)
+                place.offset = boundary(file.path, place.offset)
                 self._inside.discard(file.path)
             for batch in self.read(file, place, newest=file == newest):
                 self._times[file.path] = float(batch.wall_times[-1])
@@ -279,15 +284,40 @@ def behind(file: RecordFile, after: float) -> int:
         return reader.offset
 
 
-def _boundary(path: str, offset: int) -> int:
+def newest_part(run: Run, nbytes: int) -> dict[RecordFile, int]:
+    """Returns where the newest part of a run begins in each of its summary files, in bytes.
+
+    Args:
+        run: The run.
+        nbytes: The size of that part, of all ranks together.
+
+    Returns:
+        0 for a file that is part of it, and its size for one that is not.
+    """
+    begins = {}
+    for rank in run.ranks:
+        left = nbytes // len(run.ranks)
+        for file in reversed(run.of(Kind.SUMMARY, rank)):
+            size = file.nbytes
+            begins[file] = max(size - left, 0)
+            left = max(left - size, 0)
+    return begins
+
+
+def boundary(path: str, offset: int) -> int:
     """Returns where the first record begins that does not end at an offset or before.
 
     Walking over all headers takes a second for a million records, so the walk starts nearby.
     """
+    distance = _SEARCHED_BYTES
     try:
         with RecordReader(path) as reader:
-            near = find_record(path, offset - _SEARCHED_BYTES) if offset > _SEARCHED_BYTES else 0
-            reader.offset = near if near is not None and near <= offset else 0
+            while distance < offset:
+                near = find_record(path, offset - distance)
+                if near is not None and near <= offset:
+                    reader.offset = near
+                    break
+                distance *= 16  # a record may be large
             reader.skip_to(offset)
             return reader.offset
     except OSError:  # it is reported when the file is read

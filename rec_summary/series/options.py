@@ -19,7 +19,7 @@ import numpy.typing as npt
 from rec_summary.engines import Engine, parse_engine
 from rec_summary.errors import three_part, verbatim
 from rec_summary.records.format.names import Kind
-from rec_summary.records.reading.runs import Run
+from rec_summary.records.reading.runs import RecordFile, Run
 from rec_summary.records.remote import overlap, to_place
 from rec_summary.series import DASHBOARDS
 from rec_summary.series.text import printable, utc
@@ -230,7 +230,7 @@ class Selection:
     def narrowed(self, run: Run, *, newest: bool = False) -> Run:
         """Returns a run without the ranks, and the summary files, that have no selected value.
 
-        No file is opened for that (see `RecordFile.may_hold`).
+        No file is opened for that (see `may_hold`).
 
         Args:
             run: The run.
@@ -244,7 +244,7 @@ class Selection:
                 if file.name.kind is not Kind.SUMMARY or self._has(file.name.rank)
             )
             run = dataclasses.replace(run, files=tuple(files))
-        if self.since.wall_time == -math.inf:
+        if self.since.wall_time == -math.inf and self.until.wall_time == math.inf:
             return run
         last = {file.name.rank: file for file in run.files if file.name.kind is Kind.SUMMARY}
         kept = tuple(
@@ -252,9 +252,13 @@ class Selection:
             for file in run.files
             if file.name.kind is not Kind.SUMMARY
             or (newest and file is last[file.name.rank])
-            or file.may_hold(self.since.wall_time)
+            or self.may_hold(file)
         )
         return dataclasses.replace(run, files=kept)
+
+    def may_hold(self, file: RecordFile) -> bool:
+        """Whether values of selected times may be in a file (see `RecordFile.may_hold`)."""
+        return file.may_hold(self.since.wall_time, self.until.wall_time)
 
     def tag(self, tag: str) -> bool:
         """Whether values of a tag are selected."""

@@ -381,7 +381,7 @@ class RunDataset(FileReader):
         self._cursor = cursor
         self._held = 0
         self._scalars: dict[tuple[int, int], _Scalars] = {}
-        super().__init__(run, report, records, cursor, self._options.beginning.wall_time)
+        super().__init__(run, report, records, cursor, Selection(self._options))
         for each in cursor.buffers:
             self._open(Writer(each.rank, each.number, 0.0), each.steps)
 

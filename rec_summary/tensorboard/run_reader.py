@@ -16,6 +16,7 @@ from rec_summary.series.exports.reading import FileReader, FilesRead
 from rec_summary.series.limits import Rank, Step
 from rec_summary.series.lineage import EVALUATION, LINEAGE, Lineage, metrics_of, numeric, take
 from rec_summary.series.new_records import NewRecords
+from rec_summary.series.options import EVERYTHING, Selection
 from rec_summary.series.ranks.merging import KIND, Merging, MergingState
 from rec_summary.series.ranks.summary import History, RankPoint, RankSummary, RankSummaryState
 from rec_summary.series.report import Report
@@ -79,7 +80,7 @@ class RunReader(FileReader):
         records: NewRecords,
         state: ReadingState,
         lineages: dict[int, Lineage],
-        after: float = -math.inf,
+        selection: Selection = EVERYTHING,
     ) -> None:
         """Begins, or continues where an earlier reader stopped.
 
@@ -90,10 +91,10 @@ class RunReader(FileReader):
             records: Reads the files, with their frames.
             state: How far it was read; kept up to date.
             lineages: What is known of each rank; kept up to date.
-            after: Files without values of this time or later are not opened, apart from the first
-                one of each rank; in seconds since the epoch.
+            selection: Files without values of the selected times are not opened, apart from the
+                first one of each rank.
         """
-        super().__init__(run, report, records, state, after)
+        super().__init__(run, report, records, state, selection)
         self._state: ReadingState = state
         self._outputs = outputs
         self._lineages = lineages

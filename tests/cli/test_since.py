@@ -120,3 +120,24 @@ def test_a_time_of_modification_before_that_in_the_name_is_not_trusted(hours: Pa
     [found] = json.loads(run("inspect", hours, "--json", "--since", "90m").stdout)["runs"]
     assert 630 <= found["first_step"] <= 650
     assert found["last_step"] == 719
+
+
+def test_a_query_of_the_first_hours_reads_their_files_only(
+    hours: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    until = ("--until", "10.5h")
+    for command in (
+        ("plot", hours, "-o", tmp_path / "loss.png"),
+        ("export", hours, tmp_path / "tables", "--format", "csv"),
+        ("export", hours, tmp_path / "logs"),
+    ):
+        _, read, _ = read_by(monkeypatch, *command, *until)
+        assert read == {0, 1}, command
+    rows = (tmp_path / "tables" / "scalars.csv").read_text().splitlines()[1:]
+    steps = [int(row.split(",")[3]) for row in rows]
+    assert steps == list(range(len(steps)))
+    assert 90 <= len(steps) <= 110  # some time has passed
+    _, read, _ = read_by(
+        monkeypatch, *command[:2], tmp_path / "x", "--since", "9.5h", *until[:1], "8.5h"
+    )
+    assert read == {0, 2, 3}  # the graph is in the first file

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import shutil
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Final
+
+import pytest
 
 from rec_summary.compaction import commit
 from rec_summary.compaction.directory import keep_within
@@ -15,6 +21,9 @@ from tests.faults.children import left_in, start
 from tests.faults.ledger import Ledger, times
 from tests.support.compacting import BUDGET, check, compact, write_records
 from tests.support.waiting import eventually
+
+_PAGE: Final = 4096  # of a file system in memory
+_MOST_ROOM: Final = 3  # pages: fewer than a compacted file needs
 
 
 def test_a_killed_compaction_loses_nothing_and_shows_nothing_twice(
@@ -35,6 +44,45 @@ def test_a_killed_compaction_loses_nothing_and_shows_nothing_twice(
         check(killed)
         ledger.survived(fault, 1, 1)
         shutil.rmtree(killed)
+
+
+def test_a_disk_that_is_full_while_records_are_compacted_costs_none(
+    tmp_path: Path, ledger: Ledger
+) -> None:
+    records = write_records(tmp_path / "run")
+    pages = sum(-(-path.stat().st_size // _PAGE) for path in records.iterdir())
+    chance = random.Random(18)
+    fault = "disk full while records are compacted"
+    for number in range(times(2, 50)):
+        disk = tmp_path / f"disk-{number}"
+        disk.mkdir()
+        with mounted(disk, _PAGE * (pages + chance.randint(0, _MOST_ROOM))) as grow:
+            ledger.tried(fault)
+            folder = shutil.copytree(records, disk / "run")
+            with pytest.raises(OSError, match="No space left"):
+                keep_within(str(folder), 0, BUDGET, grace=0.0)
+            check(folder, complete=True)
+            grow()
+            assert keep_within(str(folder), 0, BUDGET, grace=0.0)
+            check(folder)
+            ledger.survived(fault, 1, 1)
+
+
+@contextlib.contextmanager
+def mounted(folder: Path, nbytes: int) -> Iterator[Callable[[], None]]:
+    """Mounts a file system with little room; yields what makes it larger."""
+
+    def mount(options: str) -> None:
+        subprocess.run(["mount", "-t", "tmpfs", "-o", options, "none", str(folder)], check=True)
+
+    try:
+        mount(f"size={nbytes}")
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("no file system can be mounted here")
+    try:
+        yield lambda: mount(f"remount,size={2 * nbytes}")
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
 
 
 def test_a_collector_that_is_killed_while_it_compacts_loses_nothing(

@@ -9,8 +9,8 @@ import pytest
 from rec_summary.records.format.framing import frame
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.reader import RecordReader
-from rec_summary.records.reading.runs import list_files
-from rec_summary.series.new_records import NewRecords
+from rec_summary.records.reading.runs import Run, list_files
+from rec_summary.series.new_records import NewRecords, newest_part
 from rec_summary.series.report import Report
 from tests.support.growing_file import rewrite
 from tests.support.record_dirs import event, scalar, summary_name, write_segment
@@ -102,6 +102,26 @@ def test_where_a_follower_begins_in_a_large_file(
     assert steps(records, source) == [step for step, each in enumerate(ends, 1) if each > size]
     is_in_the_large_one = offsets[-2] < size - (1 << 16) < size < offsets[-1]
     assert (walked[0] > 1 << 16) == is_in_the_large_one
+
+
+def test_the_newest_part_of_a_run(source: Path) -> None:
+    for first in (1, 21, 41):
+        for rank in (0, 1):
+            events = (event(step, scalar("loss", 1)) for step in range(first, first + 20))
+            path, _ = write_segment(source, *events, rank=rank)
+    size, files = path.stat().st_size, list_files(str(source))
+    run = Run("run", str(source), files)
+    for nbytes, least, most in ((0, 0, 0), (2, 20, 20), (3, 25, 35), (6, 60, 60), (99, 60, 60)):
+        begins = newest_part(run, nbytes * size)
+        assert sum(begins.values()) == max(6 - nbytes, 0) * size
+        records = NewRecords(Report())
+        for file, begin in begins.items():
+            records.skip(file, begin)
+        for rank in (0, 1):
+            batches = records.batches(run.of(Kind.SUMMARY, rank))
+            found = [step for batch in batches if batch.count for step in batch.steps.tolist()]
+            assert found == list(range(61 - len(found), 61))
+            assert least <= len(found) <= most
 
 
 def zeroed(first: int, last: int) -> bytes:

@@ -15,7 +15,7 @@ from rec_summary.records.format.framing import frame
 from rec_summary.records.reading.runs import Run, find_runs
 from rec_summary.series import event_reader, values
 from rec_summary.series.batch import rows_of
-from rec_summary.series.options import EVERYTHING, ExportOptions, Selection
+from rec_summary.series.options import EVERYTHING, ExportOptions, Selection, Since
 from rec_summary.series.overview.inspection import inspect_run
 from rec_summary.series.overview.tail import Tail
 from rec_summary.series.report import Report
@@ -82,6 +82,19 @@ def test_what_a_restart_supersedes_does_not_count_in_any_kind(tmp_path: Path) ->
     assert {each.tag: each.values for each in next(inspect_run(run)).tags} == {"a": 5, "w": 5}
     late = Selection(ExportOptions(since=4, tags="^w"))
     assert read(run, late) == {("run", "histogram"): [4, 8]}
+
+
+def test_up_to_a_time_a_run_is_as_it_was_before_a_later_process(tmp_path: Path) -> None:
+    write(tmp_path / "run", 1, 2, 3, 4, 5, 6)
+    write(tmp_path / "run", 4, 8, stamp=90, began=START + 90)
+    run = only(tmp_path / "run")
+    for until, expected in (
+        (29.0, [1, 2, 3, 4, 5, 6]),
+        (90.5, [1, 2, 3, 4]),
+        (95, [1, 2, 3, 4, 8]),
+    ):
+        selection = Selection(ExportOptions(until=Since(wall_time=START + until)))
+        assert read(run, selection) == {("run", kind): expected for kind in KINDS}
 
 
 def test_a_restart_that_goes_back_behind_an_earlier_one(tmp_path: Path) -> None:

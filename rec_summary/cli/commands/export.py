@@ -120,7 +120,7 @@ def export(source: str, destination: str, **chosen: Any) -> None:
     _check_combination(form, destination, chosen)
     every = chosen.pop("every")
     if chosen["tags"] is not None and not chosen["follow"]:
-        selection = Selection(ExportOptions(since=chosen["since"]))
+        selection = Selection(ExportOptions(since=chosen["since"], until=chosen["until"]))
         runs = map(selection.narrowed, _matching(source, chosen["runs"]))
         check_tags(runs, chosen["tags"], scalars=False)
     report: ExportReport | TableReport
@@ -267,18 +267,18 @@ def _event_summary(
             f"  {runs} replaced: restart a running TensorBoard, "
             "or it may still show the old event files"
         )
-    yield from _first_screen(source, logdir, chosen["runs"], chosen["tags"], chosen["since"])
+    yield from _first_screen(source, logdir, chosen)
 
 
-def _first_screen(
-    source: str, logdir: str, pattern: str | None, tags: str | None, since: str | None
-) -> Iterator[str]:
+def _first_screen(source: str, logdir: str, chosen: Mapping[str, Any]) -> Iterator[str]:
     """Yields how to see the event files, with the most important tags at the top."""
     from rec_summary.series.options import ExportOptions, Selection
     from rec_summary.tensorboard.first_screen import page, pinned_tags, recorded_tags
 
-    selection = Selection(ExportOptions(tags=tags, since=since))
-    recorded = recorded_tags(map(selection.narrowed, _matching(source, pattern)))
+    selection = Selection(
+        ExportOptions(tags=chosen["tags"], since=chosen["since"], until=chosen["until"])
+    )
+    recorded = recorded_tags(map(selection.narrowed, _matching(source, chosen["runs"])))
     pinned = pinned_tags(tag for tag in recorded if selection.tag(tag))
     if pinned:
         yield f"To see it: tensorboard --logdir {shlex.quote(one_line(called(logdir)))}"

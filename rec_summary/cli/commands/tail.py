@@ -22,6 +22,7 @@ from rec_summary.cli.output import (
     print_json,
     print_problems,
     progress_shown,
+    size_of,
 )
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ Examples:
   rec-summary tail records --once --since 2h
   rec-summary tail records --json | jq 'select(.tag == "loss").value'
 """
+_NEWEST_BYTES: Final = 1 << 25  # of a run that --once reads: in less than a second
 _SPARK: Final = 24
 _LEAST_NAME: Final = 36  # characters of the name of a run or a tag
 _HEADS: Final = ("run, tag", "last", "trend", "step", "age", "least", "greatest")
@@ -53,7 +55,8 @@ _HEADS: Final = ("run, tag", "last", "trend", "step", "age", "least", "greatest"
 @click.option(
     "--since",
     metavar="WHEN",
-    help=f"Begin with {options.WHEN}.  [default: new records; with --once: all]",
+    help=f"Begin with {options.WHEN}.  [default: new records; with --once: the last 32 MiB of "
+    "each run]",
 )
 @click.option("--once", is_flag=True, help="Show what is there, and exit.")
 @click.option("--limit", metavar="N", type=click.IntRange(1), help="Only the first N series.")
@@ -76,6 +79,8 @@ def tail(
     SRC is a record directory or a tree of them, or a URL; it need not exist yet. On a
     terminal, a table is kept up to date. Elsewhere, and with --json, each new value is a line.
     With --since or --once, the last recorded value of each tag comes first. Ctrl-C ends it.
+    Of a run of more than 32 MiB, --once shows what is recorded in the last 32 MiB; all of it
+    with --since 0, or where that part has no tag that is chosen.
     """
     from rec_summary.series.new_records import PATIENCE_SECS
     from rec_summary.series.options import matching_runs
@@ -89,15 +94,20 @@ def tail(
         known = choose_runs(source, runs, reading.find)
     else:
         known = matching_runs(awaited_runs(source, quiet=quiet, find=reading.find), runs)
-    if once:
-        check_tags(map(reading.selection.narrowed, known), tags)
     if once or since is not None:
-        known = [reading.selection.narrowed(run, newest=True) for run in known]
-        size = sum(run.nbytes for run in known)
+        if since is None:
+            reading.skip(_NEWEST_BYTES)
+        narrowed = [reading.selection.narrowed(run, newest=True) for run in known]
+        size = sum(run.nbytes - reading.skipped.get(run.path, 0) for run in narrowed)
         with progress_shown(quiet=quiet) as progress:
             for _ in reading.poll():
                 done = reading.report.bytes_read
                 progress(source, done, max(size, done))
+        if once and not reading.series:
+            check_tags(map(reading.selection.narrowed, known), tags)
+        if reading.skipped and not quiet:
+            older = size_of(sum(reading.skipped.values()))
+            click.echo(f"Of the newest {size_of(size)}; --since 0 reads {older} more.", err=True)
     elif known:
         reading.skip()
         if not quiet:

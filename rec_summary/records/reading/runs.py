@@ -82,15 +82,19 @@ class RecordFile:
         except OSError:
             return -math.inf
 
-    def may_hold(self, after: float) -> bool:
-        """Whether records of a time or later may be in the file; it is not opened.
+    def may_hold(self, after: float, until: float = math.inf) -> bool:
+        """Whether records from one time to another may be in the file; it is not opened.
 
-        A file that was last written to before that time has none. Its time of modification is not
-        trusted if it is before the time in its name: a copy or an archive has set it.
+        A file that was last written to before that has none. Its time of modification is not
+        trusted if it is before the time in its name: a copy or an archive has set it. Nor has a
+        file that was begun later, by its name.
 
         Args:
-            after: The time, in seconds since the epoch.
+            after: The first time, in seconds since the epoch.
+            until: The last time.
         """
+        if self.name.stamp > until + _CLOCKS_SECS:
+            return False
         changed = self.changed + _CLOCKS_SECS
         return changed >= after or changed < self.name.end
 

@@ -15,6 +15,7 @@ from rec_summary.records.reading.runs import RecordFile, Run
 from rec_summary.series.batch import Batch
 from rec_summary.series.limits import Seconds
 from rec_summary.series.new_records import FilePlace, NewRecords, behind
+from rec_summary.series.options import EVERYTHING, Selection
 from rec_summary.series.report import Report
 from rec_summary.series.values import Writers
 
@@ -96,7 +97,7 @@ class FileReader:
         report: Report,
         records: NewRecords,
         state: FilesRead,
-        after: float = -math.inf,
+        selection: Selection = EVERYTHING,
     ) -> None:
         """Begins, or continues where an earlier reader stopped.
 
@@ -105,14 +106,14 @@ class FileReader:
             report: Counts what is read, and takes problems.
             records: Reads the files.
             state: How far it was read; kept up to date.
-            after: Files without values of this time or later are not opened, apart from the first
-                one of each rank; in seconds since the epoch.
+            selection: Files without values of the selected times are not opened, apart from the
+                first one of each rank.
         """
         self._run = run
         self._report = report
         self._records = records
         self._state = state
-        self._after = after
+        self._selection = selection
 
     @property
     def is_waiting(self) -> bool:
@@ -142,7 +143,7 @@ class FileReader:
                 for file in files:
                     # The graph is in the first summary file.
                     is_read = kind is Kind.LINEAGE or file is files[0]
-                    if not is_read and not file.may_hold(self._after):
+                    if not is_read and not self._selection.may_hold(file):
                         continue
                     yield from self._read(file, newest=file is files[-1], final=final)
 

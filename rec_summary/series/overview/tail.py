@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -14,7 +14,7 @@ from rec_summary.records.reading.runs import RecordFile, Run
 from rec_summary.series.batch import SCALAR, SUMMARY, Columns, by_tag, gathered, rows_of
 from rec_summary.series.discovery.run_poller import RunPoller
 from rec_summary.series.lineage import lineage_of
-from rec_summary.series.new_records import PATIENCE_SECS, NewRecords
+from rec_summary.series.new_records import PATIENCE_SECS, NewRecords, newest_part
 from rec_summary.series.options import MOST_SUB_RUNS, ExportOptions, Selection, matching_runs
 from rec_summary.series.overview.rows import shows_life
 from rec_summary.series.overview.statistics import HEALTH, ScalarSeries
@@ -50,6 +50,7 @@ class Tail:
         last: When the last record of each run came, by its name, in seconds since the epoch.
         report: How much was read, and what could not be read.
         selection: Which values are read.
+        skipped: How many bytes of each run `skip` has left out, by its path.
         ignored: How many values were ignored because there are too many tags.
     """
 
@@ -82,6 +83,7 @@ class Tail:
         self.last: dict[str, float] = {}
         self.report = Report()
         self.ignored = 0
+        self.skipped: dict[str, int] = {}
         self._poller = RunPoller(source)
         self._new = NewRecords(self.report, patience=patience)
         self._writers: dict[str, Writers] = {}  # by the path of the run
@@ -98,41 +100,39 @@ class Tail:
         """
         return self._poller.find()
 
-    def skip(self) -> None:
-        """Skips the scalars that are there now, without reading them."""
-        for run in matching_runs(self._poller.poll(), self._runs):
-            for file in run.files:
-                if file.name.kind is Kind.SUMMARY:
-                    self._new.skip(file)
+    def skip(self, newest: int = 0) -> None:
+        """Skips the scalars that are there now, without reading them.
+
+        Args:
+            newest: The size of the newest part of each run that is not skipped, in bytes. If it has
+                no scalar that is chosen, all of the run is read.
+        """
+        found = self.find() if newest else self._poller.poll()  # what is found is read then
+        for run in matching_runs(found, self._runs):
+            for file, begin in newest_part(run, newest).items():
+                if begin:
+                    self._new.skip(file, begin)
+                    self.skipped[run.path] = self.skipped.get(run.path, 0) + begin
 
     def poll(self) -> Iterator[NewScalars]:
         """Reads what is new, while it is iterated over; yields new scalars."""
         for run in matching_runs(self._poller.poll(), self._runs):
-            name = valid(run.name)
-            writers = self._writers.setdefault(run.path, Writers([], {}))
             files = [file for file in run.files if file.name.kind is Kind.SUMMARY]
-            newest = {file.name.rank: file for file in files}  # the last one of each rank
-            if len(newest) > MOST_SUB_RUNS:
-                self._summaries.setdefault(run.path, RankSummary())
-            summary = self._summaries.get(run.path)
-            for file in files:
-                batches = self._read(file, newest[file.name.rank], writers, summary)
-                for columns in gathered(batches):
-                    writer = writers.known(file)
-                    if self.selection.rank(writer.rank, run.ranks):
-                        place = writer.name(name), writer.rank
-                        yield NewScalars(*place, self._add(place, columns))
-            if summary is not None:
-                place = name, run.ranks[0]
-                for columns in gathered(map(self._in_common, summary.points(len(newest)))):
-                    yield NewScalars(*place, self._add(place, columns))
+            yield from self._scalars(run, files)
+            if run.path in self.skipped and not self._has_scalars(run):
+                del self.skipped[run.path], self._writers[run.path]
+                self._summaries.pop(run.path, None)
+                for file in files:
+                    self._new.skip(file, 0)
+                yield from self._scalars(run, files)
             if self._new.is_waiting(files):
                 self._poller.again(run)
             # Lineage files are small, and the last record counts.
+            name, writers = valid(run.name), self._writers[run.path].writers
             lineage = lineage_of(run, Report())
             state = RunState() if lineage.train is None else lineage.train.run_state
-            last = max((writer.last for writer in writers.writers), default=0.0)
-            for each in (name, *(writer.name(name) for writer in writers.writers)):
+            last = max((writer.last for writer in writers), default=0.0)
+            for each in (name, *(writer.name(name) for writer in writers)):
                 self.status[each] = RunState.Status.Name(lineage.status)
                 self.last[each] = max(last, lineage.last_time)
                 self._states[each] = run, state
@@ -154,6 +154,29 @@ class Tail:
             *(tuple(found), np.arange(count), np.full(count, point.step)),
             *(np.full(count, point.wall_time), np.array(list(found.values()))),
         )
+
+    def _has_scalars(self, run: Run) -> bool:
+        names = {each.name(valid(run.name)) for each in self._writers[run.path].writers}
+        return any(name in names for name, *_ in self.series)
+
+    def _scalars(self, run: Run, files: Sequence[RecordFile]) -> Iterator[NewScalars]:
+        """Yields the new scalars of the summary files of a run."""
+        name, writers = valid(run.name), self._writers.setdefault(run.path, Writers([], {}))
+        newest = {file.name.rank: file for file in files}  # the last one of each rank
+        if len(newest) > MOST_SUB_RUNS:
+            self._summaries.setdefault(run.path, RankSummary())
+        summary = self._summaries.get(run.path)
+        for file in files:
+            batches = self._read(file, newest[file.name.rank], writers, summary)
+            for columns in gathered(batches):
+                writer = writers.known(file)
+                if self.selection.rank(writer.rank, run.ranks):
+                    place = writer.name(name), writer.rank
+                    yield NewScalars(*place, self._add(place, columns))
+        if summary is not None:
+            place = name, run.ranks[0]
+            for columns in gathered(map(self._in_common, summary.points(len(newest)))):
+                yield NewScalars(*place, self._add(place, columns))
 
     def _read(
         self, file: RecordFile, newest: RecordFile, writers: Writers, summary: RankSummary | None

@@ -11,6 +11,7 @@ from msgspec import structs
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.exports.reading import continues, is_replaced
 from rec_summary.series.new_records import NewRecords
+from rec_summary.series.options import Selection
 from rec_summary.series.text import printable
 from rec_summary.tensorboard.dashboards.ranks import heat_map
 from rec_summary.tensorboard.event_files.cursor import (
@@ -141,8 +142,10 @@ class RunExporter(RunReader):
         self._targets = TensorBoardRuns(run, self._destination, cursor.targets, cursor.outputs)
         self._description = Description(self._targets, self._report, cursor.description)
         lineages = cursor.description.lineages
-        after = self._options.beginning.wall_time
-        super().__init__(run, self._targets, self._report, self._records, cursor, lineages, after)
+        selection = Selection(self._options)
+        super().__init__(
+            run, self._targets, self._report, self._records, cursor, lineages, selection
+        )
         self._uncommitted = 0
 
     def _begin_again(self) -> None:

@@ -15,7 +15,6 @@ from typing import Final
 
 from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary.records.format.names import Kind
-from rec_summary.records.reading.repair import Budget, find_record
 from rec_summary.records.reading.runs import RecordFile, Run
 from rec_summary.records.remote import Url, to_place
 from rec_summary.scrubbing import scrubbed
@@ -26,7 +25,7 @@ from rec_summary.series.discovery.run_poller import RunPoller
 from rec_summary.series.event_reader import ScannedFile, scan_together
 from rec_summary.series.exports.reading import compacted, continues
 from rec_summary.series.lineage import Lineage, hyper_parameters
-from rec_summary.series.new_records import FilePlace, NewRecords
+from rec_summary.series.new_records import FilePlace, NewRecords, boundary, newest_part
 from rec_summary.series.options import ArgumentError, ExportOptions, Selection, matching_runs
 from rec_summary.series.report import Report
 from rec_summary.series.text import printable, reason, valid
@@ -51,7 +50,7 @@ _FEW_FILES: Final = 8
 _RESTING_SECS: Final = 60.0
 _SMALL: Final = 1 << 20  # bytes that are soon read again
 _LARGE: Final = 1 << 26  # bytes of a run that take so long that its newest files are shown first
-_NEWEST_BYTES: Final = 1 << 24  # of them, at most, at their end
+_NEWEST_BYTES: Final = 1 << 24  # of them, at their end
 _NEWEST: Final = 8  # files whose time of modification is that of their run
 _KIND: Final = "lineage"
 _EVENT_FILE: Final = "tfevents"  # in its name, as TensorBoard has it
@@ -94,11 +93,8 @@ class _Loader(RunReader):
         return not self._state.files or continues(run, self._state, self._records)
 
     def begin_at(self, file: RecordFile, offset: int) -> None:
-        """Leaves out the records of a file that begin before an offset."""
-        found = None
-        with contextlib.suppress(OSError):  # reading reports it
-            found = find_record(file.path, offset, Budget(_NEWEST_BYTES))
-        place = FilePlace(file.nbytes if found is None else found)
+        """Leaves out the records of a file that end at an offset or before."""
+        place = FilePlace(boundary(file.path, offset))
         self._state.files[os.path.basename(file.path)] = place
 
     def is_of_several(self, run: Run) -> bool:
@@ -421,23 +417,16 @@ class RunIndex:
 
     def _show_newest(self, run: Run, *, several: bool) -> None:
         """Shows the end of the newest summary files of each rank, until all has been read."""
-        newest = [file for file in run.files if file.name.kind is Kind.LINEAGE]
-        begins: dict[RecordFile, int] = {}
-        for rank in run.ranks:
-            nbytes, most = 0, _NEWEST_BYTES // len(run.ranks)
-            for file in reversed(run.of(Kind.SUMMARY, rank)):
-                if nbytes < min(_SMALL, most):
-                    begins[file] = max(file.nbytes - (most - nbytes), 0)
-                    nbytes += file.nbytes
-        files = tuple(file for file in run.files if file in begins or file in newest)
-        if len(files) == len(run.files) and not any(begins.values()):
+        begins = newest_part(run, _NEWEST_BYTES)
+        if not any(begins.values()):
             return
-        part = dataclasses.replace(run, files=files)
+        files = (file for file in run.files if begins.get(file, 0) < file.nbytes)
+        part = dataclasses.replace(run, files=tuple(files))
         loader = _Loader(part, self._names, Report(), {}, several=several, x=self._x)
         try:
-            for file, begin in begins.items():
-                if begin:
-                    loader.begin_at(file, begin)
+            for file in part.files:
+                if begins.get(file):
+                    loader.begin_at(file, begins[file])
             while not loader.update(part, time.monotonic() + _PORTION_SECS):
                 if self._stop.is_set():
                     return

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from rec_summary._pb import lineage_pb2
+from rec_summary._pb.summary_pb2 import Summary
 from rec_summary.records.format.framing import frame
 from rec_summary.records.writing.run_writer import RunWriter
 from rec_summary.records.writing.task import MessageRecord
@@ -48,6 +49,25 @@ def test_the_last_values_in_json(source: Path) -> None:
         ("b", "auc", 4, "NaN"),
         ("b", "loss", 4, 0.25),
     ]
+
+
+def test_of_a_large_run_the_newest_part_is_shown(tmp_path: Path) -> None:
+    """Of any run, if what is chosen ended before."""
+    image = Summary.Image(height=1, width=1, colorspace=1, encoded_image=bytes(1 << 20))
+    large = Summary.Value(tag="large", image=image)
+    for name, ended in (("a", 5), ("b", 40)):
+        values = [(scalar("old" if step <= ended else "new", step), large) for step in range(1, 41)]
+        write_segment(tmp_path / "r" / name, *(event(n, *each) for n, each in enumerate(values, 1)))
+    done = run("tail", tmp_path / "r", "--once")
+    assert done.stdout.splitlines() == ["a  new  step 40  40", "b  old  step 40  40"]
+    assert done.stderr == "Of the newest 67.1 MB; --since 0 reads 16.8 MB more.\n"
+    for options in (("--tags", "old"), ("--since", "0", "--tags", "old"), ("--tags", "old", "-q")):
+        done = run("tail", tmp_path / "r", "--once", *options)
+        assert done.stdout.splitlines() == ["a  old  step 5  5", "b  old  step 40  40"]
+        assert ("--since 0" in done.stderr) == (options == ("--tags", "old"))
+    done = run("tail", tmp_path / "r", "--once", "--tags", "other")
+    assert done.returncode == 2
+    assert "there are: old, new" in flat(done.stderr)
 
 
 def test_new_values_steps_and_runs_come_in_lines(source: Path) -> None:

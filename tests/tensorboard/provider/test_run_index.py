@@ -306,11 +306,11 @@ def test_of_a_large_run_the_newest_files_are_shown_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ranks: int
 ) -> None:
     monkeypatch.setattr(run_index, "_LARGE", 1000)
-    monkeypatch.setattr(run_index, "_SMALL", 10)
     for first in (1, 11, 21):
         for rank in range(ranks):
             steps = [event(step, scalar("loss", step)) for step in range(first, first + 10)]
-            write_segment(tmp_path / "run", *steps, rank=rank)
+            path, _ = write_segment(tmp_path / "run", *steps, rank=rank)
+    monkeypatch.setattr(run_index, "_NEWEST_BYTES", ranks * path.stat().st_size)
     names = ["run"] if ranks == 1 else ["run/rank_0", "run/rank_1"]
     index = RunIndex(str(tmp_path))
     pages = Pages(RecordDataProvider(index), tmp_path)
