@@ -231,8 +231,11 @@ class Compactor:
 
     def _fit_disk(self) -> None:
         """Makes the budget smaller where the disk has no room for it: nothing helps a full disk."""
+        path = Path(self._directory).absolute()
+        while not path.exists() and path != path.parent:  # it is made with the first record
+            path = path.parent
         try:
-            disk = os.statvfs(self._directory)
+            disk = os.statvfs(path)
         except OSError:
             return
         room = self._nbytes() + disk.f_bavail * disk.f_frsize

@@ -218,19 +218,23 @@ def test_where_nothing_helps_the_writer_does_not_wait_again(
     assert troubles.counts == {"retention": 2}
 
 
+@pytest.mark.parametrize("below", ["", "new/run"])
 def test_a_disk_smaller_than_the_budget_is_the_budget(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, below: str
 ) -> None:
+    """Also before there is a directory: the first record has to fit as well."""
     disk = os.statvfs(tmp_path)
     size = 4096 * 1000
 
-    def small(path: str) -> os.statvfs_result:
+    def small(path: Path) -> os.statvfs_result:
+        assert path.exists()
         return os.statvfs_result((4096, 4096, 1000, 900, 900, *disk[5:]))
 
     monkeypatch.setattr(os, "statvfs", small)
     budget = 1000 * size
-    compactor = Compactor(str(tmp_path), 0, budget, None, Troubles())
+    compactor = Compactor(str(tmp_path / below), 0, budget, None, Troubles())
     assert LEAST_BYTES < compactor.total_bytes < size
+    assert not compactor.takes(size)
     for _ in range(2):
         compactor._fit_disk()
     assert caplog.text.count("the disk of") == 1
