@@ -187,6 +187,12 @@ def test_a_server_that_is_not_there_is_reported_without_credentials(records: str
     assert "AKIA0123456789ABCDEF" not in done.stdout + done.stderr
 
 
+def test_the_last_values_at_a_url(records: str) -> None:
+    done = run("tail", records, "--once")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "loss" in done.stdout
+
+
 def test_following_a_server_that_is_not_there_ends(records: str) -> None:
     environment = {**os.environ, **NO_SERVER}
     done = run("tail", records, env=environment)
