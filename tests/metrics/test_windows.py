@@ -8,7 +8,7 @@ from rec_summary.metrics.quality.log_loss import LogLoss
 from rec_summary.metrics.quality.ratings import RatingErrors
 from rec_summary.metrics.quality.score_histogram import ScoreHistogram
 from rec_summary.metrics.quality.score_order import ScoreOrder
-from rec_summary.metrics.windows import Decayed, LastExamples, Lifetime
+from rec_summary.metrics.windows import Decayed, LastExamples, Lifetime, count_together
 from tests.support.click_streams import calibrated, exact_auc, states_equal
 
 
@@ -66,6 +66,19 @@ def test_prepared_batches_count_to_the_same_bit(stream, window, weighted):
     for one, other in zip(counted, updated, strict=True):
         assert states_equal(one, other)
         assert states_equal(one.total(), other.total())
+
+
+def test_windows_that_count_together_count_as_alone(stream):
+    quality = ClickQuality(64)
+    alone = [Lifetime(quality), LastExamples(quality, 1200, buckets=4), Decayed(quality, 640)]
+    together = [each.copy() for each in alone]
+    for start, end in ((0, 1), (1, 900), (900, 4900), (4900, 5000)):
+        batch = quality.prepare(clean(*(each[start:end] for each in stream)))
+        count_together(together, batch)
+        for window in alone:
+            window.count(batch)
+    for one, other in zip(together, alone, strict=True):
+        assert states_equal(one, other)
 
 
 def test_ranks_add_the_last_examples_of_each(stream):

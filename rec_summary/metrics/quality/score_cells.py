@@ -24,9 +24,6 @@ _HALF = np.array(0.5).view(np.int64)[()]
 MOST_CODE = np.uint64(4 * int(_HALF) + 1)
 """The code of the score 1."""
 
-TOP = 63
-"""Above the level of every cell."""
-
 
 def keys_of(scores: Floats) -> Keys:
     """Returns the key of each score; scores are in [0, 1]."""

@@ -80,6 +80,19 @@ def test_cells_become_one_when_there_are_too_many():
     assert order.positives.sum() + order.negatives.sum() == 40_960
 
 
+def test_a_copy_to_be_read_has_few_cells_and_leaves_the_state_as_it_was():
+    scores, labels = calibrated(np.random.default_rng(1), 1500, -1, 3)
+    order = counted(scores, labels, cells=64)
+    few, exact = order.copy(), counted(scores[:200], labels[:200], cells=64)
+    few.shorten()
+    exact.shorten()
+    assert len(few.positives) <= 64
+    assert abs(few.auc().value - exact_auc(scores, labels)) <= few.auc().error_bound
+    assert states_equal(order, counted(scores, labels, cells=64))
+    assert exact.auc().value == pytest.approx(exact_auc(scores[:200], labels[:200]))
+    assert exact.auc().error_bound == 0
+
+
 @settings(deadline=None, max_examples=30)
 @given(seed=st.integers(0, 2**32), parts=st.integers(1, 5))
 def test_merged_states_are_within_their_bound(seed, parts):
