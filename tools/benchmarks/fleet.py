@@ -62,7 +62,7 @@ def fleet(settings: Settings) -> tuple[str, list[Row]]:
     settings = settings.once()
     sizes = [settings.size(each, each // 20) for each in (1_000, 3_000, 10_000)]
     groups, ranks = settings.size(50, 3), settings.size(256, 16)
-    idle = settings.size(15, 2)
+    idle = settings.size(10, 2)
     rows: list[Row] = []
     with temporary_directory() as base:
         found: Found = {}
@@ -89,7 +89,10 @@ def fleet(settings: Settings) -> tuple[str, list[Row]]:
         _measure("make", {"folder": records, "runs": groups, "ranks": ranks, "starts": 1})
         rows += _rows(f"{groups} runs of {ranks} ranks", _commands(settings, records, idle))
         rows += _engines(settings, str(base / f"runs_{sizes[1]}"), f"{sizes[1]:,} runs")
-        rows += _store(settings, base / f"runs_{sizes[0]}", sizes[0], idle)
+        stored = settings.size(300, 50)
+        records = str(base / "stored")
+        _measure("make", {"folder": records, "runs": stored, "ranks": 1, "starts": _STARTS})
+        rows += _store(settings, records, stored, idle)
     setting = (
         f"Trees of runs of {_STEPS} steps with four scalars, restarted once: four files a run; and "
         "runs of many ranks, with two files a rank. Each measurement is made once, in a process of "
@@ -160,7 +163,7 @@ def _engines(settings: Settings, records: str, what: str) -> list[Row]:
     return rows
 
 
-def _store(settings: Settings, records: Path, runs: int, idle: float) -> list[Row]:
+def _store(settings: Settings, records: str, runs: int, idle: float) -> list[Row]:
     """Measures commands on records in a store, and what they ask of it."""
     if any(importlib.util.find_spec(name) is None for name in ("moto", "s3fs")):
         settings.say("the store is left out: moto or s3fs is not installed")
@@ -168,7 +171,7 @@ def _store(settings: Settings, records: Path, runs: int, idle: float) -> list[Ro
     rows = []
     for name, words in {**_COMMANDS, "watch": _LASTING["watch"]}.items():
         settings.say(f"{name} from a store")
-        arguments = {"records": str(records), "words": words, "idle": idle}
+        arguments = {"records": records, "words": words, "idle": idle}
         found = _measure_in(settings, "fleet:from_store", arguments)
         what = f"{runs:,} runs in a store: {name}"
         rows.append(Row(what, "s", [found["seconds"]]))
