@@ -403,7 +403,7 @@ def test_a_digest_is_that_of_the_file(records: Path) -> None:
     assert event_file(path)["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def test_a_long_text_is_told_by_its_digest() -> None:
+def test_a_long_text_is_pinned_by_its_digest() -> None:
     assert text("a\nb") == ["a", "b"]
     assert text("x\n" * 5000) != text("x\n" * 4999 + "y\n")
 

@@ -81,7 +81,7 @@ def test_every_program_records_its_loss(records):
     assert losses["value"].between(0, 20).all()
 
 
-def test_the_programs_with_a_collector_tell_how_they_ended(records):
+def test_the_programs_with_a_collector_record_how_they_ended(records):
     statuses = records.lineage()["status"].to_dict()
     endless = ("wide_deep", "one_table", "two_optimizers")
     assert {statuses[name] for name in endless} == {"STOPPED"}  # their stream has no end

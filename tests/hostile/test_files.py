@@ -64,7 +64,7 @@ def test_a_linked_record_file_is_not_loaded_copied_or_tabulated(
     assert tables.problem_count == 1
 
 
-def test_the_commands_tell_of_a_link(source: Path) -> None:
+def test_the_commands_report_a_link(source: Path) -> None:
     assert LINK in run("verify", source).stdout
     assert LINK in run("inspect", source).stderr
     done = run("inspect", source)

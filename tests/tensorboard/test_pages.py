@@ -231,7 +231,7 @@ def test_evaluations_are_scalars_and_metrics(server: TensorBoardServer) -> None:
     assert "curve" not in server.get("plugin/scalars/tags")["finished/eval"]
 
 
-def test_the_text_tells_everything(server: TensorBoardServer) -> None:
+def test_the_text_has_everything(server: TensorBoardServer) -> None:
     [point] = server.texts("finished", "lineage")
     text = point["text"]
     for cells in (

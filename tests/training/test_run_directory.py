@@ -243,7 +243,7 @@ def test_a_damaged_file_is_replaced(training: Training, content: bytes) -> None:
     assert training.once(OTHER).path == f"{training.named}-2"
 
 
-def test_a_second_writer_is_told_who_the_first_is(training: Training) -> None:
+def test_a_second_writer_is_warned_of_the_first(training: Training) -> None:
     assert training.begin(SETTINGS).other is None
     second = training.begin(SETTINGS)
     assert second.path == str(training.named)

@@ -177,7 +177,7 @@ class Compactor:
             is_new = not self._is_running()  # one that runs may be done already
             if is_new:
                 self._start(own)
-            self._tell(HURRY)
+            self._send(HURRY)
             while self._is_running() and not self._has_room(nbytes):
                 if time.monotonic() > deadline:
                     break
@@ -201,7 +201,7 @@ class Compactor:
         Trainings that are shorter than that would never join their files, so one of them waits.
         """
         if self._is_running() and self._are_many():
-            self._tell(HURRY)
+            self._send(HURRY)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 assert self._process is not None
                 self._process.wait(_JOIN_SECS)
@@ -209,7 +209,7 @@ class Compactor:
         self._end()
 
     def _end(self) -> None:
-        self._tell(ENDED)  # the input alone may not end: processes that the training forked have it
+        self._send(ENDED)  # the input alone may not end: processes that the training forked have it
         process, self._process = self._process, None
         if process is None:
             return
@@ -301,7 +301,7 @@ class Compactor:
         self._end()
         return False
 
-    def _tell(self, what: bytes) -> None:
+    def _send(self, what: bytes) -> None:
         process = self._process
         if process is not None and process.stdin is not None:
             with contextlib.suppress(OSError):

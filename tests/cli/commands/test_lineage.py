@@ -27,7 +27,7 @@ def test_lineage_answers_which_run_was_best(three_runs: Path) -> None:
     ]
 
 
-def test_lineage_tells_once_what_all_runs_share(three_runs: Path) -> None:
+def test_lineage_shows_once_what_all_runs_share(three_runs: Path) -> None:
     first, *rest = run("lineage", three_runs).stdout.splitlines()
     assert first.startswith("The same in all runs: status FINISHED, network DeepFM")
     found = ["run", "loss", "step", "auc", "best/auc", "learning_rate", "last_record"]

@@ -134,7 +134,7 @@ def test_the_area_is_exact_as_long_as_each_score_has_a_cell():
     assert math.isnan(average_precision(counted([0.5], [0])))
 
 
-def test_calibration_error_tells_the_calibrated_from_the_overconfident():
+def test_calibration_error_distinguishes_the_calibrated_from_the_overconfident():
     rng = np.random.default_rng(7)
     scores, labels = calibrated(rng, 200_000, -2)
     assert expected_calibration_error(counted(scores, labels)) < 0.005

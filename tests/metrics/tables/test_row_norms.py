@@ -99,7 +99,7 @@ def test_a_row_that_is_not_finite_is_counted_and_left_out() -> None:
     assert (found.relative_change, found.cosine) == (expected.relative_change, expected.cosine)
 
 
-def test_what_one_snapshot_cannot_tell() -> None:
+def test_what_one_snapshot_does_not_show() -> None:
     found = state(ROWS, TABLES[:1]).report()
     assert np.isnan([found.unchanged_share, found.relative_change, found.cosine]).all()
     assert found.dead_share == 0

@@ -122,7 +122,7 @@ def test_the_files_of_many_starts_are_joined(tmp_path: Path) -> None:
             writer.close()
     process = writer._compactor and writer._compactor._process  # type: ignore[union-attr]
     assert process is not None
-    writer._compactor._tell(HURRY)  # type: ignore[union-attr]
+    writer._compactor._send(HURRY)  # type: ignore[union-attr]
     process.wait(PATIENCE_SECS)
     files = list_files(str(tmp_path))
     assert sum(file.name.kind is Kind.SUMMARY for file in files) < 10
@@ -211,7 +211,7 @@ def test_where_nothing_helps_the_writer_does_not_wait_again(
     compactor.begun({10})
     asked: list[bytes] = []
     with monkeypatch.context() as patch:
-        patch.setattr(compactor, "_tell", asked.append)
+        patch.setattr(compactor, "_send", asked.append)
         compactor.begun({10})
     compactor.close()
     assert asked == []  # it is not asked to hurry

@@ -402,7 +402,7 @@ def test_a_watch_of_a_directory_that_is_not_at_its_path_is_replaced(source: Path
     assert len(watch) == 0
 
 
-def test_which_file_systems_are_local_is_found_out_anew(
+def test_which_file_systems_are_local_is_found_out_again(
     source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in "abc":

@@ -183,7 +183,7 @@ def lifetime(found):
     }
 
 
-def test_ranks_merge_to_what_one_process_tells(tmp_path) -> None:
+def test_ranks_merge_to_what_one_process_reports(tmp_path) -> None:
     one, _ = engine(tmp_path / "one-state")
     single = RunWriter(tmp_path / "one" / "run")
     for step in range(1, 21):
