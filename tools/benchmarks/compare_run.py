@@ -101,7 +101,9 @@ def killed(work: str, who: str, seconds: float) -> dict[str, float]:
 
 
 def _child(function: str, arguments: dict[str, Any]) -> dict[str, float]:
-    done = subprocess.run(_command(function, arguments), capture_output=True, text=True, check=True)
+    done = subprocess.run(_command(function, arguments), capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"{function} ended with {done.returncode}:\n{done.stderr}")
     [line] = [line for line in done.stdout.splitlines() if line.startswith(RESULT)]
     found: dict[str, float] = json.loads(line[len(RESULT) :])
     return found
