@@ -316,7 +316,7 @@ class _Run:
             raise self._killed(error) from error
         for index in block:
             self._losses[index] += 1
-            if self._losses[index] < _TRIES:
+            if self._losses[index] < self._pool.tries:
                 self._suspects.append(index)
             else:
                 yield Outcome(index, None, self._killed(error))
@@ -455,6 +455,8 @@ def end_with_parent() -> None:
 class _Loky:
     """Processes on this machine; one that is killed breaks the pool."""
 
+    tries = _TRIES
+
     def __init__(self, engine: Engine, units: int, stack: contextlib.ExitStack) -> None:
         self.workers = min(engine.workers, units)
         self.renew()
@@ -475,6 +477,7 @@ class _Cluster:
     """What clusters have in common: they are reached in time, or not at all."""
 
     workers: int
+    tries = _TRIES
 
     def __init__(self, engine: Engine, units: int, stack: contextlib.ExitStack) -> None:
         package = _PACKAGES[engine.name]
@@ -514,6 +517,8 @@ class _Cluster:
 
 
 class _Dask(_Cluster):
+    tries = 2  # of four workers each: the scheduler tries it again by itself
+
     def _connect(self, module: Any, engine: Engine, stack: contextlib.ExitStack) -> None:
         address = f"tcp://{engine.address}" if engine.address else None
         client = module.Client(address, timeout=_limit(), set_as_default=False)

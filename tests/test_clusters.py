@@ -153,6 +153,16 @@ def test_a_landscape_on_a_cluster(tmp_path: Path, cluster: str) -> None:
 
 
 @in_check_only
+def test_workers_with_another_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cluster: str
+) -> None:
+    monkeypatch.setattr(engines, "_version", lambda: "0.0.7")
+    monkeypatch.setattr(engines, "_REFUSALS", 1)
+    with pytest.raises(WorkerError, match=r"rec_summary 0\.\d.*Expected: rec_summary 0\.0\.7"):
+        list(run_units(parse_engine(cluster), units.square, range(4)))
+
+
+@in_check_only
 def test_killed_workers_change_nothing(tmp_path: Path, cluster: str) -> None:
     work = functools.partial(units.fails_first, str(tmp_path), [2, 5], "die")
     outcomes = list(run_units(parse_engine(cluster), work, range(12)))
@@ -164,13 +174,3 @@ def test_killed_workers_change_nothing(tmp_path: Path, cluster: str) -> None:
         4: None,
     }
     assert isinstance(found[4].error, WorkerError)
-
-
-@in_check_only
-def test_workers_with_another_version(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cluster: str
-) -> None:
-    monkeypatch.setattr(engines, "_version", lambda: "0.0.7")
-    monkeypatch.setattr(engines, "_REFUSALS", 1)
-    with pytest.raises(WorkerError, match=r"rec_summary 0\.\d.*Expected: rec_summary 0\.0\.7"):
-        list(run_units(parse_engine(cluster), units.square, range(4)))

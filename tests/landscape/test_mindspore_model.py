@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import cloudpickle
 import numpy as np
 import pytest
 
@@ -15,7 +16,7 @@ mindspore = pytest.importorskip("mindspore")
 
 from rec_summary import SummaryCollector, SummaryLandscape  # noqa: E402
 from rec_summary.landscape.evaluate import ModelError  # noqa: E402
-from rec_summary.landscape.mindspore_model import ModelMaker, imported  # noqa: E402
+from rec_summary.landscape.mindspore_model import ModelMaker, imported, sendable  # noqa: E402
 from rec_summary.tables.frames import load  # noqa: E402
 from rec_summary.values.landscape import Landscape  # noqa: E402
 from tests.support.click_landscape import SAMPLES, parts  # noqa: E402
@@ -111,6 +112,19 @@ def test_the_command_does_the_same_where_the_directory_has_been_moved_to(
 def test_models_that_cannot_be_found(callback: str, match: str) -> None:
     with pytest.raises(ModelError, match=match):
         imported(callback)
+
+
+def test_the_module_of_a_model_is_sent_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "only_here.py").write_text("FACTOR = 7\n\ndef model():\n    return 6 * FACTOR\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    sent = cloudpickle.dumps(sendable("only_here:model"))
+    there = "import pickle, sys; print(pickle.load(sys.stdin.buffer)())"
+    done = subprocess.run(
+        [sys.executable, "-c", there], input=sent, capture_output=True, cwd="/", check=False
+    )
+    assert done.stdout == b"42\n", done.stderr
 
 
 def test_models_that_do_not_fit(run: Path) -> None:
