@@ -44,7 +44,7 @@ _BENCHMARKS = {name: place for group in _GROUPS.values() for name, place in grou
 _COUNT = click.IntRange(min=1)
 _JSON = ROOT / "docs" / "performance.json"
 _PAGE = ROOT / "docs" / "performance.md"
-_COMPARISON = ROOT / "docs" / "comparison.md"
+_COMPARISON = ROOT / "docs" / "other_loggers.md"
 _WIDTH = 160  # of the table in a log
 _IMAGES = ROOT / "docs" / "images"
 

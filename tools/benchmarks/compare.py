@@ -1,4 +1,4 @@
-"""Loggers side by side, for docs/comparison.md: cost, disk, reading, what a kill loses."""
+"""Loggers side by side, for docs/other_loggers.md: cost, disk, reading, what a kill loses."""
 
 from __future__ import annotations
 
