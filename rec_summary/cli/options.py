@@ -35,20 +35,25 @@ interval: Final = option(
 group_by: Final = click.option(
     "--group-by",
     metavar="NAME",
-    help="Put runs together that differ in nothing but the hyper-parameter NAME, such as seed; "
-    "several names with commas. group: those with the same entry `group` of the lineage.",
+    help="Group runs that differ only in the hyper-parameter NAME, such as seed; separate several "
+    "names with commas. With the NAME group: runs with the same entry `group` in their lineage.",
 )
 x: Final = option(
     "--x",
     type=click.Choice(("step", "samples")),
     default="step",
-    help="Show series over steps, or over the examples that were seen in training.",
+    help="Show series over steps, or over the examples seen in training.",
 )
 
 
 def ranks(what: str) -> Decorator:
     """Returns the option `--ranks`, with its help."""
-    return click.option("--ranks", metavar="LIST", help=f"{what} (3,7,16-31, or all).")
+    return click.option("--ranks", metavar="LIST", help=f"{what}: 3,7,16-31, or all.")
+
+
+separate_ranks: Final = ranks(
+    "Show these ranks separately (by default all; if there are more than eight, the first)"
+)
 
 
 wide: Final = click.option(
@@ -62,15 +67,13 @@ def on_engine(command: Callable[..., Any]) -> Callable[..., Any]:
         "--engine",
         metavar="NAME",
         default="loky",
-        help="What works on the runs: loky (processes on this machine), dask://HOST:PORT, ray or "
-        "spark.",
+        help="Who does the work: loky (processes on this machine), dask://HOST:PORT, ray or spark.",
     )
     jobs = click.option(
         "--jobs",
         metavar="N",
         type=click.IntRange(1),
-        help="Work on N runs at the same time. [default: 1; on a cluster, as many as it has room "
-        "for]",
+        help="Process N runs at the same time. [default: 1; on a cluster, as many as fit]",
     )
     return engine(jobs(command))
 

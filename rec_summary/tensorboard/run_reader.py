@@ -203,8 +203,8 @@ class RunReader(FileReader):
             return
         self._report.left_out += batch.count
         self._report.note(
-            f"run {printable(self._run.name)}: not each of its {len(self._run.ranks)} ranks is "
-            "shown by itself; --ranks chooses those that are"
+            f"run {printable(self._run.name)}: only some of its {len(self._run.ranks)} ranks are "
+            "shown separately; --ranks chooses them"
         )
 
     def _take_lineage(self, rank: int, record: Record) -> None:

@@ -52,7 +52,7 @@ def test_the_run_has_what_its_ranks_have_in_common_and_one_rank_is_shown(
     assert set(report.runs) == {"job", "job/rank_0"}
     assert report.left_out == len(STEPS) * 3 * (len(RANKS) - 1)
     assert report.notes == (
-        "run job: not each of its 11 ranks is shown by itself; --ranks chooses those that are",
+        "run job: only some of its 11 ranks are shown separately; --ranks chooses them",
     )
     for name, statistic in (("min", np.min), ("median", np.median), ("max", np.max)):
         shown = event_files.scalars(tmp_path / "job", f"ranks/input_stall/{name}")

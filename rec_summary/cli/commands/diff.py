@@ -62,17 +62,16 @@ def diff(
 ) -> None:
     """Show what differs between two runs, and where their curves part.
 
-    Each RUN is the record directory of one training, or a URL. Versions, data, hyper-parameters,
-    settings and results of the lineage are compared, the operators of the graph by their names,
-    and all scalars but those that measure time or the telemetry itself. Times, hosts and names
-    always differ: they are not compared.
+    Each RUN is the record directory of one training, or a URL. The command compares versions,
+    data, hyper-parameters, settings and results of the lineage, the operators of the graph by name,
+    and all scalars except those that measure time or the telemetry itself. It does not compare
+    times, hosts and names of runs.
 
-    Curves part at the first step where their difference is more than the noise before it explains.
-    Differences are averaged over windows of a fiftieth of the common steps, at least five. The
-    noise is the scatter of single differences until then, as far as it shows in a mean, or the
-    level of the mean differences before they last changed their sign, if that is greater. More
-    than three times of it, twice in a row, is no noise. --tags, --since and --until choose curves
-    and steps.
+    Curves part at the first step at which they differ by more than the noise before it. The
+    differences are averaged over windows of a fiftieth of the common steps, or of five steps if
+    there are few. The curves part where this mean is more than three times the noise in two windows
+    in a row. The noise is the standard error of a mean, or the level of the earlier means if that
+    is greater. --tags, --since and --until choose curves and steps.
     """
     from rec_summary.series.comparison.difference import difference
     from rec_summary.series.options import ExportOptions, Selection

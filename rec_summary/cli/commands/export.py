@@ -63,18 +63,18 @@ _EVENTS_ONLY: Final = ("plugins", "max_points", "tensors", "projector")
 @click.option(
     "--follow",
     is_flag=True,
-    help="Go on with new records, until Ctrl-C. Parquet is then a dataset of the scalars, with a "
-    "partition for each run and day.",
+    help="Keep exporting new records until Ctrl-C. With --format parquet, write the scalars as a "
+    "dataset with a partition for each run and day.",
 )
 @click.option(
     "--every",
     metavar="SECS",
     type=click.FloatRange(0, min_open=True),
-    help="With --format parquet --follow: write new values after so many seconds.  [default: 60]",
+    help="With --format parquet --follow: the time between two new files.  [default: 60]",
 )
 @options.tags
 @options.runs
-@options.ranks("Show these ranks one by one. By default all of up to eight, else the first")
+@options.separate_ranks
 @click.option(
     "--plugins",
     metavar="NAMES",

@@ -65,7 +65,7 @@ _command = functools.partial(
 @options.runs
 @options.group_by
 @options.x
-@options.ranks("Show these ranks one by one. By default all of up to eight, else the first")
+@options.separate_ranks
 @click.option("--open", "opens", is_flag=True, help="Open the page in a browser.")
 def view(
     source: str,
@@ -127,7 +127,7 @@ def view(
 @options.runs
 @options.group_by
 @options.x
-@options.ranks("Show these ranks one by one. By default all of up to eight, else the first")
+@options.separate_ranks
 def serve(
     source: str,
     port: int,

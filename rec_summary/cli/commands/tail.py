@@ -51,7 +51,7 @@ _HEADS: Final = ("run, tag", "last", "trend", "step", "age", "least", "greatest"
 @options.source
 @options.runs
 @options.tags
-@options.ranks("Show these ranks one by one. By default all of up to eight, else the first")
+@options.separate_ranks
 @click.option(
     "--since",
     metavar="WHEN",
@@ -107,7 +107,8 @@ def tail(
             check_tags(map(reading.selection.narrowed, known), tags)
         if reading.skipped and not quiet:
             older = size_of(sum(reading.skipped.values()))
-            click.echo(f"Of the newest {size_of(size)}; --since 0 reads {older} more.", err=True)
+            read = f"Only the newest {size_of(size)} are read"
+            click.echo(f"{read}; --since 0 also reads the older {older}.", err=True)
     elif known:
         reading.skip()
         if not quiet:

@@ -46,8 +46,8 @@ class RecordsLoader(base_plugin.TBLoader):  # type: ignore[misc]
                 "--rec_summary_group_by",
                 metavar="NAME",
                 default="group",
-                help="Show the mean of runs that differ in nothing but the hyper-parameter NAME, "
-                "such as seed; group (default): of those with the same entry `group`.",
+                help="Show the mean of runs that differ only in the hyper-parameter NAME, such as "
+                "seed; with group (default), of runs with the same entry `group`.",
             )
 
     def fix_flags(self, flags: Any) -> None:

@@ -60,7 +60,9 @@ def test_of_a_large_run_the_newest_part_is_shown(tmp_path: Path) -> None:
         write_segment(tmp_path / "r" / name, *(event(n, *each) for n, each in enumerate(values, 1)))
     done = run("tail", tmp_path / "r", "--once")
     assert done.stdout.splitlines() == ["a  new  step 40  40", "b  old  step 40  40"]
-    assert done.stderr == "Of the newest 67.1 MB; --since 0 reads 16.8 MB more.\n"
+    assert (
+        done.stderr == "Only the newest 67.1 MB are read; --since 0 also reads the older 16.8 MB.\n"
+    )
     for options in (("--tags", "old"), ("--since", "0", "--tags", "old"), ("--tags", "old", "-q")):
         done = run("tail", tmp_path / "r", "--once", *options)
         assert done.stdout.splitlines() == ["a  old  step 5  5", "b  old  step 40  40"]
