@@ -84,7 +84,7 @@ class SlicedBatch:
             start: The place of the first example in `batch`.
         """
         self._slicing, self._batch, self._start = slicing, batch, start
-        self._parts: dict[bytes, list[tuple[str | None, int, Any]]] = {}
+        self._parts: dict[tuple[str, ...], list[tuple[str | None, int, Any]]] = {}
 
     @property
     def size(self) -> int:
@@ -116,27 +116,27 @@ class SlicedBatch:
             known: The names that have a state of their own. All others are together, as None.
         """
         codes, names = self._slicing
-        own = list(dict.fromkeys(name for name in self.names.values() if name in known))
+        own = tuple(dict.fromkeys(name for name in self.names.values() if name in known))
+        if own in self._parts:
+            return self._parts[own]
         places = np.full(len(names) + 1, len(own))
         for code, name in self.names.items():
             if name in known:
                 places[code] = own.index(name)
         places[-1] = -1  # of the code -1, which is no slice
-        key = places.tobytes()
-        if key not in self._parts:
-            slices = places[codes]
-            examples = np.arange(self.size).reshape(-1, *(1,) * (codes.ndim - 1))
-            marked = (slices * self.size + examples)[slices >= 0]
-            # An example with a slice twice, or with two of the others, counts once.
-            marked = np.sort(marked) if codes.ndim == 1 else np.unique(marked)
-            groups, at = np.divmod(marked, self.size)
-            starts = starts_of(groups)
-            sizes = np.diff(starts, append=len(groups))
-            found = [(*own, None)[place] for place in groups[starts].tolist()]
-            dense = np.repeat(np.arange(len(starts)), sizes)
-            split = self._batch.split(at + self._start, dense, len(starts)) if len(at) else []
-            self._parts[key] = list(zip(found, sizes.tolist(), split, strict=True))
-        return self._parts[key]
+        slices = places[codes]
+        examples = np.arange(self.size).reshape(-1, *(1,) * (codes.ndim - 1))
+        marked = (slices * self.size + examples)[slices >= 0]
+        # An example with a slice twice, or with two of the others, counts once.
+        marked = np.sort(marked) if codes.ndim == 1 else np.unique(marked)
+        groups, at = np.divmod(marked, self.size)
+        starts = starts_of(groups)
+        sizes = np.diff(starts, append=len(groups))
+        found = [(*own, None)[place] for place in groups[starts].tolist()]
+        dense = np.repeat(np.arange(len(starts)), sizes)
+        split = self._batch.split(at + self._start, dense, len(starts)) if len(at) else []
+        self._parts[own] = list(zip(found, sizes.tolist(), split, strict=True))
+        return self._parts[own]
 
 
 @register

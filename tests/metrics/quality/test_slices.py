@@ -214,3 +214,24 @@ def test_a_value_called_other_is_not_the_rest() -> None:
     sizes = {row[0]: row[1] for row in found.table[1:]}
     assert sizes == {"'other'": "40", "''other''": "30", "x": "20", "y": "10", "other": "3"}
     assert found.table[-1][0] == "other"
+
+
+@pytest.mark.parametrize("first", ["A", "AB"])
+def test_states_that_know_different_values_share_a_batch(first) -> None:
+    names, scores, labels = (
+        np.array(["A", "B", "A"]),
+        np.full(3, 0.5),
+        np.array([True, False, True]),
+    )
+    states = {"A": Slices(LogLoss(), 1), "AB": Slices(LogLoss(), 2)}
+    for known, state in states.items():
+        values = np.array(list(f"{known}{known}C"))  # of which the last one is too many
+        state.update(*(np.resize(each, 2040) for each in (values, scores, labels)))
+        assert state.closed
+        assert [name for name, _, _ in state.slices()] == list(known)
+    alone = {known: state.copy() for known, state in states.items()}
+    batch = SlicedBatch(Slicing(np.array([0, 1, 0]), ["A", "B"]), Columns((scores, labels)))
+    for known in sorted(states, key=lambda each: each != first):
+        states[known].count(batch)
+        alone[known].update(names, scores, labels)
+        assert_equal_states(states[known], alone[known])
