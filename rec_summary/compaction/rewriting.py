@@ -114,7 +114,9 @@ class Piece:
         low, high = self.steps
         wanted = (self.scalar_bytes + self.records * _RECORD_BYTES) / reduction
         shift = 0
-        while shift < 62 and self._estimate(high - low, shift) > wanted:
+        # One bucket holds all of its steps, or is so wide that it hardly ever cuts them.
+        most = min((low ^ high).bit_length(), (high - low).bit_length() + 3, 62)
+        while shift < most and self._estimate(high - low, shift) > wanted:
             shift += 1
         return Widths(shift, reduction)
 
@@ -268,6 +270,7 @@ def rewrite(
     history = History(run)
     measured = measure(run.files, pace)
     wanted = float(target)
+    widest_before = _widest_bucket(run.files, measured.pieces)
     for _ in range(_MOST_TRIES):
         out.seek(0)
         out.truncate()
@@ -277,7 +280,8 @@ def rewrite(
             for piece, reduction in zip(pieces, reductions(pieces, wanted, newer), strict=True)
         ]
         compaction = _compaction(run.files, measured.weight, measured.last_time)
-        compaction.bucket_steps = 1 << max((each.scalars for each in widths), default=0)
+        widest = 1 << max((each.scalars for each in widths), default=0)
+        compaction.bucket_steps = max(widest, widest_before)
         _write_head(out, measured.began, compaction)
         thinner = Thinner(measured.intervals)
         for batch, number in _in_force(run, history, measured.piece_bytes, pace):
@@ -360,6 +364,14 @@ def _compaction(files: Sequence[RecordFile], weight: int, last_time: float) -> C
         recorded_bytes=weight,
         last_time=last_time,
     )
+
+
+def _widest_bucket(files: Sequence[RecordFile], pieces: Sequence[Piece]) -> int:
+    """Returns the widest bucket that files state, which is no wider than what holds all steps."""
+    stated = [found.bucket_steps for found in map(compaction_of, files) if found is not None]
+    steps = [step for piece in pieces for step in piece.steps or ()]
+    held = 1 << (min(steps, default=0) ^ max(steps, default=0)).bit_length()
+    return min(max(stated, default=1), held)
 
 
 def _write_head(out: IO[bytes], began: float, compaction: Compaction) -> None:

@@ -189,6 +189,32 @@ def test_a_budget_with_room_keeps_everything(tmp_path: Path) -> None:
     assert compaction.last_time == messages[-1].wall_time
 
 
+def test_a_file_states_the_width_of_its_widest_bucket(tmp_path: Path) -> None:
+    messages = [event(step, scalar("loss", math.sin(step))) for step in range(1, 9_001)]
+    # A file of three records is a piece of its own, of which not even one bucket has room.
+    run = write_files(tmp_path / "run", messages[:4_000], messages[4_000:4_003], messages[4_003:])
+    made, compaction = rewritten(run, 100_000, "made")
+    steps = sorted(values_of(made)["scalar_value", "loss"])
+    gap = max(later - one for one, later in itertools.pairwise(steps))
+    assert gap < compaction.bucket_steps < 4 * gap
+    again, joined = rewritten(made, 10**6, "again")
+    assert values_of(again) == values_of(made)
+    assert joined.bucket_steps == compaction.bucket_steps
+
+
+@pytest.mark.parametrize(("stated", "expected"), [(0, 1), (1, 1), (16, 16), (1 << 62, 128)])
+def test_no_bucket_is_stated_to_be_wider_than_all_steps(
+    tmp_path: Path, stated: int, expected: int
+) -> None:
+    head = Event(wall_time=1.0, version="MindSpore.Event:1")
+    head.compaction.bucket_steps = stated
+    steps = [event(step, scalar("loss", step)) for step in range(1, 99)]
+    name = tmp_path / "run" / f"events.compacted-20-0001.out.{summary_name(10).split('.out.')[1]}"
+    write_payloads(name, *(each.SerializeToString() for each in [head, *steps]))
+    run = Run("run", str(name.parent), list_files(str(name.parent)))
+    assert rewrite(run, io.BytesIO(), 10**6, 0).bucket_steps == expected
+
+
 def test_the_newest_part_is_complete_and_the_oldest_the_coarsest(tmp_path: Path) -> None:
     messages = [event(step, scalar("loss", math.sin(step))) for step in range(1, 20_001)]
     run = write_files(tmp_path / "run", messages)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from rec_summary._pb.summary_pb2 import Event
+from tests.support.record_dirs import summary_name, write_payloads
 from tools.benchmarks import event_files, exports, landscape, made_records, report, soak
 from tools.benchmarks.contest import Contestant, MeasurementFailed, Settings, alternate, measure
 from tools.benchmarks.results import Row, Target, cost, merge, rows_from, speed
@@ -169,3 +170,17 @@ def test_by_how_much_a_picture_is_moved(kept: list[int], moved: int) -> None:
     assert soak._moved(full, soak._extents(places, values[places], 8, 4)) == moved
     more = soak._extents(places, values[places] + 10, 8, 4)
     assert soak._moved(full, more) == 2
+
+
+def test_a_year_is_not_compared_by_one_column(tmp_path: Path) -> None:
+    folder = tmp_path / "year"
+    path = folder / f"events.compacted-20-0001.out.{summary_name(10).split('.out.')[1]}"
+    head = Event(wall_time=1.0, version="MindSpore.Event:1")
+    payloads = list(soak._payloads(1_000, 1000.0))
+    head.compaction.bucket_steps = 16
+    write_payloads(path, head.SerializeToString(), *payloads)
+    assert soak.check("", str(folder), 1_000)["columns"] == 62  # of 1,000 steps, a tenth
+    head.compaction.bucket_steps = 512
+    write_payloads(path, head.SerializeToString(), *payloads)
+    with pytest.raises(RuntimeError, match="buckets of 512 steps in tenth 0"):
+        soak.check("", str(folder), 1_000)

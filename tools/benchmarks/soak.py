@@ -357,8 +357,12 @@ def check(work: str, folder: str, records: int) -> dict[str, float]:
     for tenth in range(_TENTHS):
         first, last = records * tenth // _TENTHS, records * (tenth + 1) // _TENTHS
         kept = slice(*np.searchsorted(places, (first, last)))
-        width = max(_widest(folder, first, last) / _INTERVAL, (last - first) / _PIXELS)
-        columns = min(max(int((last - first) / width), 1), _PIXELS)
+        widest = _widest(folder, first, last)
+        columns = min((last - first) * _INTERVAL // widest, _PIXELS)
+        if columns < 2:
+            raise RuntimeError(
+                f"buckets of {widest:,} steps in tenth {tenth} leave {columns} columns to compare"
+            )
         full = _extents(np.arange(last - first), everything[first:last], last - first, columns)
         drawn = _extents(places[kept] - first, values[kept], last - first, columns)
         moved = max(moved, _moved(full, drawn))
