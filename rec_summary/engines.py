@@ -9,6 +9,7 @@ A unit is repeatable: done twice, it leaves the same. One whose worker was kille
 
 from __future__ import annotations
 
+import bisect
 import concurrent.futures
 import contextlib
 import functools
@@ -245,8 +246,8 @@ class _Run:
     def outcomes(self) -> Iterator[Outcome]:
         held: dict[int, Outcome] = {}
         while self._blocks or self._suspects or self._flying:
-            while self._blocks and len(self._flying) < self._room and not self._is_ahead():
-                self._submit(self._blocks.popleft())
+            while self._may_send() and self._submit(self._blocks[0]):
+                self._blocks.popleft()
             if not self._flying:
                 self._submit([self._suspects.popleft()])
             for outcome in self._landed():
@@ -258,18 +259,28 @@ class _Run:
                     yield held.pop(self._due)
                     self._due += 1
 
-    def _is_ahead(self) -> bool:
-        """Whether what is done of the next block would be held for long."""
+    def _may_send(self) -> bool:
+        """Whether there is room for a next block, and what is done of it is not held for long."""
+        if not self._blocks or len(self._flying) >= self._room:
+            return False
         first = self._blocks[0]
-        return self._in_order and first[0] > self._due + self._room * len(first)
+        return not self._in_order or first[0] <= self._due + self._room * len(first)
 
-    def _submit(self, block: list[int]) -> None:
+    def _submit(self, block: list[int]) -> bool:
+        """Returns whether the block is on its way: a broken pool first loses what it has."""
         payload = pickle.dumps((_run_block, self._work, [self._units[each] for each in block]))
         try:
-            future = self._pool.submit(_begin, _version(), payload)
+            try:
+                future = self._pool.submit(_begin, _version(), payload)
+            except concurrent.futures.BrokenExecutor:  # since the last outcome
+                if self._flying:
+                    return False
+                self._pool.renew()
+                future = self._pool.submit(_begin, _version(), payload)
         except Exception as error:
             raise self._gone(error) from error
         self._flying[future] = block
+        return True
 
     def _landed(self) -> Iterator[Outcome]:
         """Waits, and yields the outcomes of units that need no further try."""
@@ -309,7 +320,10 @@ class _Run:
                 raise self._gone(TimeoutError(f"no worker for {_RESTART * _limit():.0f} seconds"))
 
     def _again(self, index: int) -> None:
-        (self._blocks.appendleft if self._in_order else self._blocks.append)([index])
+        if self._in_order:
+            bisect.insort(self._blocks, [index])  # the unit that all others wait for is the first
+        else:
+            self._blocks.append([index])
 
     def _lost(self, block: list[int], error: BaseException) -> Iterator[Outcome]:
         if self._losses_in_a_row >= _MOST_LOSSES:

@@ -30,7 +30,7 @@ from rec_summary.tensorboard.event_files import export
 from tests.support import units
 from tests.support.landscape_workers import landscape
 from tests.support.record_dirs import event, scalar, write_segment
-from tests.support.waiting import PATIENCE_SECS
+from tests.support.waiting import PATIENCE_SECS, eventually
 
 _EVALUATING = """
 import sys
@@ -136,6 +136,32 @@ def test_the_rest_is_done_when_units_fail_each_time() -> None:
     assert isinstance(found[1].error, ValueError)
     assert isinstance(found[4].error, WorkerError)
     assert str(found[6].error) == "Odd: unit 6"  # of a class that cannot be sent
+
+
+def test_blocks_of_units_that_all_fail_are_reported_in_order() -> None:
+    work = functools.partial(units.fails_always, dict.fromkeys(range(40), "raise"))
+    outcomes = list(run_units(_TWO, work, range(40), sizes=[1 << 20] * 40, in_order=True))
+    assert [(each.place, str(each.error)) for each in outcomes] == [
+        (n, f"unit {n}") for n in range(40)
+    ]
+
+
+def test_a_worker_is_killed_while_an_outcome_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    pools: list[Any] = []
+
+    def begin(*arguments: Any) -> Any:
+        pools.append(engines._Loky(*arguments))
+        return pools[0]
+
+    monkeypatch.setitem(engines._POOLS, "loky", begin)
+    outcomes = run_units(_TWO, units.process, range(12))
+    found = [next(outcomes)]
+    psutil.Process(found[0].result).kill()
+    broken = pools[0]._pool
+    eventually(lambda: broken._flags.broken)
+    found += outcomes
+    assert sorted(each.place for each in found) == list(range(12))
+    assert not any(each.error for each in found)
 
 
 def test_the_error_of_several_units() -> None:
