@@ -94,13 +94,15 @@ def parting(one: Curve, other: Curve) -> Parting | None:
     mean, measured by their changes from step to step; and the root mean square of the mean
     differences before the difference last changed its sign, of the latter half of these windows.
     If nothing differs before, the first difference counts. A value that is not finite beside one
-    that is parts the curves as well.
+    that is parts the curves as well; two that are not finite do not differ.
     """
     steps, (ours, theirs) = aligned([one, other])
     common = np.isfinite(ours) & np.isfinite(theirs)
     broken = _broken(one, other)
     if not common.any():
-        return None if broken is None else Parting(broken, broken, np.nan, broken)
+        for first in np.intersect1d(one.places, other.places)[:1]:
+            return Parting(broken, broken, np.nan, int(first) if broken is None else broken)
+        return None
     steps, ours, theirs = steps[common], ours[common], theirs[common]
     differences = theirs - ours
     rounding = _ROUNDING * np.maximum(abs(ours), abs(theirs))
@@ -138,7 +140,8 @@ def _parting_window(differences: Floats, means: Floats, size: int) -> int | None
             behind = means[window + 1 : window + 2] * np.sign(mean)
             parts = abs(mean) > noise and bool((behind > noise).all())
         else:
-            parts = bool(differences[window * size : (window + 1) * size].any())
+            end = None if window == len(means) - 1 else (window + 1) * size  # with the remainder
+            parts = bool(differences[window * size : end].any())
         if parts:
             return window
     return None

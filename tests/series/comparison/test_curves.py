@@ -91,7 +91,22 @@ def test_a_value_that_is_not_finite_parts_curves() -> None:
     found = parting(Curve(STEPS, ours), Curve(STEPS, nothing))
     assert found is not None
     assert (found.differs_at, found.parts_at) == (0, 0)
-    assert parting(Curve(STEPS, nothing), Curve(STEPS, nothing)) is None
+
+
+def test_curves_without_a_finite_value_do_not_differ() -> None:
+    nothing = Curve(STEPS, np.full(len(STEPS), np.nan))
+    found = parting(nothing, nothing)
+    assert found is not None
+    assert (found.same, found.parts_at) == (True, None)
+    assert parting(nothing, Curve(STEPS + 1, nothing.values)) is None
+
+
+@pytest.mark.parametrize("place", [100, 103])
+def test_a_first_difference_in_the_last_steps_parts_curves(place: int) -> None:
+    steps = np.arange(104)
+    found = parting(Curve(steps, np.ones(104)), Curve(steps, 1.0 + (steps == place)))
+    assert found is not None
+    assert (found.differs_at, found.parts_at) == (place, place)
 
 
 def test_one_common_step_is_enough_to_differ() -> None:
