@@ -339,12 +339,17 @@ class RunDataset(FileReader):
             return
         staged = _Staged(self._dataset, self._place, self._cursor.commits + 1, self._report)
         begun = {each.number for each in self._cursor.buffers}
+        # Writers of records that are gone, or of a dataset without a cursor.
+        left = set() if begun else self._writer_partitions()
         for number in sorted({number for _, number in self._scalars}):
             name = Writer(0, number, 0.0).name(self._run.name)
             scalars = [each for key, each in self._scalars.items() if key[1] == number]
             partition = self._dataset.partition(name, self._run.path)
             # What is there from before the cursor does not count.
             staged.add(partition, scalars, fresh=number not in begun)
+            left.discard(partition)
+        for partition in sorted(left):
+            staged.add(partition, [], fresh=True)
         self._held = 0
         self._cursor.commits += 1
         self._cursor.moves = staged.moves
@@ -384,6 +389,12 @@ class RunDataset(FileReader):
         super().__init__(run, report, records, cursor, Selection(self._options))
         for each in cursor.buffers:
             self._open(Writer(each.rank, each.number, 0.0), each.steps)
+
+    def _writer_partitions(self) -> set[str]:
+        """Returns the partitions of further writers; those with a cursor are runs themselves."""
+        pattern = re.compile(rf"{re.escape(self._place)}%2Fwriter_\d+")
+        found = self._dataset.names("", pattern)
+        return {each for each in found if not read_cursor(self._dataset, each)}
 
     def _is_own(self, cursor: DatasetCursor) -> bool:
         """Whether a cursor names nothing but parts of this run, and files beside it."""

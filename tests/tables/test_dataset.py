@@ -19,6 +19,7 @@ import pytest
 
 from rec_summary.errors import DestinationError
 from rec_summary.records.writing.run_writer import RunWriter
+from rec_summary.series.discovery.run_poller import RunPoller
 from rec_summary.series.exports import following
 from rec_summary.series.exports.cursor import CURSOR_NAME
 from rec_summary.series.options import ArgumentError, ExportOptions
@@ -26,7 +27,7 @@ from rec_summary.series.report import ExportReport
 from rec_summary.tables import dataset
 from rec_summary.tables.dataset import follow_dataset
 from rec_summary.tables.frames import load
-from tests.support.corpus import put
+from tests.support.corpus import losses, put, two_writers
 from tests.support.following import write
 from tests.support.record_dirs import START, event, histo, scalar, write_segment
 from tests.support.waiting import PATIENCE_SECS, eventually
@@ -263,6 +264,29 @@ def test_other_options_or_another_training_make_a_run_again(records: Path, out: 
     write_segment(records / "run", event(1, scalar("loss", 9), at=START + 1000))
     once(records, out, options=ExportOptions(until=2))
     assert steps(out) == [(1, 9)]
+
+
+def test_writers_of_records_that_are_gone_are_removed(records: Path, out: Path) -> None:
+    two_writers(records / "run")
+    write_segment(records / "run" / "writer_5", event(1, scalar("loss", 1)))  # a run of its own
+    once(records, out)
+    assert {row[0] for row in rows(out)} == {"run", "run/writer_2", "run/writer_5"}
+    for file in (records / "run").glob("*.*"):
+        file.unlink()
+    put(records / "run", *losses(range(1, 4), after=1000), stamp=1000, at=1000)
+    once(records, out)
+    assert rows(out) == loaded(records)
+    assert {row[0] for row in rows(out)} == {"run", "run/writer_5"}
+
+
+def test_it_can_be_stopped_before_its_first_look(records: Path, out: Path) -> None:
+    write_segment(records / "run", event(1, scalar("loss", 1)))
+    with contextlib.closing(RunPoller(os.fspath(records))) as poller:
+        assert poller.find()
+        stop = threading.Event()
+        stop.set()
+        follow_dataset(records, out, stop=stop, poller=poller)
+    assert rows(out) == loaded(records)
 
 
 def test_files_that_make_room_stay_in_the_dataset(records: Path, out: Path) -> None:

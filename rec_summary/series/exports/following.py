@@ -119,14 +119,7 @@ class Follower:
     def poll(self) -> bool:
         """Exports what is new; returns whether there was anything new."""
         now = time.monotonic()
-        changed = self._watch.poll()
-        # First of all, so that no sub-run gets the name of a run.
-        for run in changed:
-            if run.path not in self._followed:
-                name = self._named(run.name)
-                self._followed[run.path] = _Followed(dataclasses.replace(run, name=name))
-        changed = matching_runs(changed, self._pattern)
-        self._announced([self._followed[run.path].run.name for run in changed])
+        changed = self._chosen(self._watch.poll())
         paths = {run.path for run in changed}
         again = [each.run for each in self._followed.values() if each.retry_at <= now]
         for run in (*changed, *(run for run in again if run.path not in paths)):
@@ -138,7 +131,8 @@ class Follower:
         """Exports everything for the last time, unless a long update was interrupted."""
         if self._interrupted:
             return  # in the middle of a run: the next export completes it
-        for run in matching_runs(self._watch.runs(), self._pattern):
+        # Stopped before the first poll, it knows none of the runs that the poller has found.
+        for run in self._chosen(self._watch.runs()):
             self._update(run, final=True)
         self._commit_until(sys.float_info.max)
 
@@ -147,6 +141,17 @@ class Follower:
         for followed in self._followed.values():
             if followed.exporter is not None:
                 followed.exporter.close()
+
+    def _chosen(self, found: list[Run]) -> list[Run]:
+        """Names the runs that are new, and returns those that are exported."""
+        # First of all, so that no sub-run gets the name of a run.
+        for run in found:
+            if run.path not in self._followed:
+                name = self._named(run.name)
+                self._followed[run.path] = _Followed(dataclasses.replace(run, name=name))
+        found = matching_runs(found, self._pattern)
+        self._announced([self._followed[run.path].run.name for run in found])
+        return found
 
     def _update(self, run: Run, *, final: bool) -> None:
         if self._interrupted:
