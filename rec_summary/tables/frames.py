@@ -23,7 +23,7 @@ from rec_summary.series.comparison.samples import SAMPLES, STEP, check_axis, tot
 from rec_summary.series.limits import MOST_CELLS
 from rec_summary.series.lineage import parameters_of
 from rec_summary.series.options import ArgumentError, ExportOptions, Selection, chosen_engine
-from rec_summary.series.overview.choice import check_tags, chosen_runs
+from rec_summary.series.overview.choice import check_ranks, check_tags, chosen_runs
 from rec_summary.series.overview.each_run import NewReport, each_run
 from rec_summary.series.overview.rows import column_names, rows
 from rec_summary.series.report import Problem, Report
@@ -117,6 +117,7 @@ def load(
     reader = chosen_engine(engine, jobs)
     place = to_place(source)
     chosen = chosen_runs(find_runs(place), runs)
+    check_ranks(chosen, ranks)
     check_tags(map(selection.narrowed, chosen), tags, scalars=False)
     return Records(place, chosen, selection, reader)
 

@@ -114,15 +114,16 @@ def export(source: str, destination: str, **chosen: Any) -> None:
     never changes event files of other programs.
     """
     from rec_summary.series.options import ExportOptions, Selection
-    from rec_summary.series.overview.choice import check_tags
+    from rec_summary.series.overview.choice import check_ranks, check_tags
 
     form, quiet, as_json = (chosen.pop(name) for name in ("form", "quiet", "as_json"))
     _check_combination(form, destination, chosen)
     every = chosen.pop("every")
-    if chosen["tags"] is not None and not chosen["follow"]:
+    if (chosen["tags"] or chosen["ranks"]) is not None and not chosen["follow"]:
         selection = Selection(ExportOptions(since=chosen["since"], until=chosen["until"]))
-        runs = map(selection.narrowed, _matching(source, chosen["runs"]))
-        check_tags(runs, chosen["tags"], scalars=False)
+        runs = _matching(source, chosen["runs"])
+        check_ranks(runs, chosen["ranks"])
+        check_tags(map(selection.narrowed, runs), chosen["tags"], scalars=False)
     report: ExportReport | TableReport
     if form == "parquet" and chosen["follow"]:
         report = _follow_dataset(source, destination, every, quiet=quiet, **chosen)

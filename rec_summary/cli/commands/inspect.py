@@ -72,12 +72,14 @@ def inspect(
     are those since then; the status is that of the whole run.
     """
     from rec_summary.series.options import ExportOptions, Selection, chosen_engine
+    from rec_summary.series.overview.choice import check_ranks
     from rec_summary.series.overview.each_run import each_run
     from rec_summary.series.overview.inspection import inspect_run
 
     reader, failed = chosen_engine(engine, jobs), list[str]()
     selection = Selection(ExportOptions(since=since, ranks=ranks))
     chosen = choose_runs(source, runs)
+    check_ranks(chosen, ranks)
     with reading_progress(sum(run.nbytes for run in chosen), quiet=quiet) as begin:
         work = functools.partial(inspect_run, selection=selection)
 

@@ -84,7 +84,7 @@ def tail(
     """
     from rec_summary.series.new_records import PATIENCE_SECS
     from rec_summary.series.options import matching_runs
-    from rec_summary.series.overview.choice import check_tags
+    from rec_summary.series.overview.choice import check_ranks, check_tags
     from rec_summary.series.overview.tail import Tail
 
     patience = 0.0 if once else PATIENCE_SECS
@@ -92,6 +92,7 @@ def tail(
     # With --once, it is an error if there are no records; else they may come later.
     if once:
         known = choose_runs(source, runs, reading.find)
+        check_ranks(known, ranks)
     else:
         known = matching_runs(awaited_runs(source, quiet=quiet, find=reading.find), runs)
     if once or since is not None:

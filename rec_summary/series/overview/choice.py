@@ -11,7 +11,7 @@ from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.batch import SCALAR
 from rec_summary.series.event_reader import read_batches
-from rec_summary.series.options import ArgumentError, compiled, matching_runs
+from rec_summary.series.options import ArgumentError, compiled, matching_runs, read_ranks
 from rec_summary.series.report import Report
 from rec_summary.series.text import printable
 
@@ -68,6 +68,24 @@ def check_tags(runs: Iterable[Run], pattern: str | None, *, scalars: bool = True
     matching = [run.name for run in runs if _finds(pattern, run.name)]
     hint = f" Runs match it, not tags: {_named(matching)}. Use --runs (in Python, runs=)."
     raise ArgumentError(message + (hint if matching else ""))
+
+
+def check_ranks(runs: Iterable[Run], ranks: str | None) -> None:
+    """Checks that a run has one of the chosen ranks.
+
+    Args:
+        runs: The runs.
+        ranks: The ranks, as in `ExportOptions`; None means any.
+
+    Raises:
+        ArgumentError: There are ranks, and none of them is chosen.
+    """
+    if ranks is None:
+        return
+    spans, others = read_ranks(ranks), sorted({rank for run in runs for rank in run.ranks})
+    if others and not any(first <= rank <= last for first, last in spans for rank in others):
+        expected = f"ranks that a run has; there are: {_named([*map(str, others)])}"
+        raise ArgumentError(three_part("the choice of ranks", ranks, expected))
 
 
 def _named(names: Sequence[str]) -> str:

@@ -32,8 +32,15 @@ STEP_TIME: Final = "step_time"
 INPUT_STALL: Final = "input_stall"
 GRADIENT_NORM: Final = "gradient_norm"
 
-LOSSES: Final = (r"loss/auto$", r"loss$", r"(?!eval/)(.*/)?[^/]*[lL]oss[^/]*(/auto)?$")
-"""Tags of losses, the best one first."""
+_NOT_TRAINED: Final = r"(?!(.*/)?(eval|evaluation|val|valid|validation|test|best)[/_.A-Z-])"
+_NO_LOSS: Final = r"(?![^/]*(?i:loss_?(scal(e|er|ing)|weight)s?)(?![a-z]))"
+_LOSS: Final = rf"(.*/)?{_NO_LOSS}[^/]*[lL]oss(es)?(?![a-z])[^/]*(/auto)?$"
+LOSSES: Final = (
+    *(r"loss/auto$", r"loss$"),
+    rf"{_NOT_TRAINED}(?=(.*/)?train(ing)?[/_.A-Z-]){_LOSS}",
+    rf"{_NOT_TRAINED}{_LOSS}",
+)
+"""Tags of losses that are not of an evaluation, the best one first."""
 
 MEASURES: Final[Mapping[str, tuple[str, ...]]] = {
     STEP_TIME: (r"(.*/)?step_(time|seconds)(/auto)?$",),
@@ -56,7 +63,7 @@ every number."""
 LAGGING_SECS: Final = 60.0
 """A rank that has recorded nothing for longer, while others have, lags."""
 
-_DERIVED: Final = (len(LOSSES), "")  # worse than every tag
+_DERIVED: Final = (3, "")  # worse than every tag of a step time; the same in older states
 _MOST_VALUES: Final = 1 << 18  # of a measure that are not summarised yet
 _LEAST_COLUMNS: Final = 1024  # steps of them, or several together
 _HISTORY: Final = 96  # columns
@@ -250,7 +257,8 @@ class _Restarts:
 
     def before(self, wall_times: npt.ArrayLike) -> npt.NDArray[np.int64]:
         """Returns how often training had begun again before each of these times."""
-        return np.searchsorted([before for before, _ in self.times], wall_times)
+        # In the middle: one rank may have ended long before the others, or begun before them.
+        return np.searchsorted([(before + after) / 2 for before, after in self.times], wall_times)
 
     def place(self, reached: Reached) -> Place:
         return int(self.before(reached.wall_time)), reached.step

@@ -82,9 +82,9 @@ def overview(histories: Sequence[History], reached: Mapping[int, Reached]) -> Po
     lines += [f"* {each}" for each in (*_late(reached), *_stalled(histories))] or ["* none lags"]
     lines += ["", "| of late | min | median | max | highest ranks |", "|" + " --- |" * 5]
     for history in histories:
-        recent = _recent(history)
+        ranks, recent = _recent(history)
         order = np.argsort(np.where(np.isnan(recent), -np.inf, -recent), kind="stable")
-        highest = (f"{history.ranks[i]}: {recent[i]:.4g}" for i in order[:_NAMED])
+        highest = (f"{ranks[i]}: {recent[i]:.4g}" for i in order[:_NAMED])
         numbers = np.sort(recent)
         statistics = (f"{number:.4g}" for number in (numbers[0], _median(recent), numbers[-1]))
         cells = (history.measure.replace("_", " "), *statistics, ", ".join(highest))
@@ -100,14 +100,15 @@ def measures_of(tags: Sequence[str]) -> Iterator[tuple[str, tuple[str, str, str]
             yield measure, (line, low, high)
 
 
-def _recent(history: History) -> npt.NDArray[np.float64]:
-    """Returns the mean of the recent values of each rank, of shape [r]; NaN without any."""
+def _recent(history: History) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """Returns the ranks that have recent values, and the mean of those of each."""
     columns = history.values.shape[1]
     part = slice(columns - max(columns // _RECENT, 1), columns)
     values, there = history.values[:, part], ~history.missing[:, part]
+    has = there.any(1)
     with np.errstate(all="ignore"):
-        means: npt.NDArray[np.float64] = np.where(there, values, 0.0).sum(1) / there.sum(1)
-    return means
+        means = np.where(there, values, 0.0).sum(1)[has] / there.sum(1)[has]
+    return history.ranks[has], means
 
 
 def _median(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
@@ -144,12 +145,12 @@ def _stalled(histories: Sequence[History]) -> Iterator[str]:
     for history in histories:
         if history.measure != INPUT_STALL:
             continue
-        recent = _recent(history)
+        ranks, recent = _recent(history)
         usual = float(_median(recent))
         order = [i for i in np.argsort(-recent, kind="stable") if recent[i] > usual + _STALLED]
         for i in order[:_NAMED]:
             yield (
-                f"**rank {history.ranks[i]}** waits for data {recent[i]:.0%} of its time; "
+                f"**rank {ranks[i]}** waits for data {recent[i]:.0%} of its time; "
                 f"the median of all ranks is {usual:.0%}"
             )
         if len(order) > _NAMED:

@@ -3,10 +3,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from rec_summary import load
+from rec_summary.cli import cli
 from rec_summary.records.reading.runs import find_runs
 from rec_summary.series.options import ArgumentError
-from rec_summary.series.overview.choice import check_tags, chosen_runs
+from rec_summary.series.overview.choice import check_ranks, check_tags, chosen_runs
 from tests.support.record_dirs import event, scalar, write_segment
 
 
@@ -29,6 +32,23 @@ def test_a_choice_that_leaves_something(source: Path) -> None:
 def test_a_pattern_of_runs_that_matches_tags_says_so(source: Path, pattern: str) -> None:
     with pytest.raises(ArgumentError, match=r"there are: dcn, deepfm.*Tags match.*Use --tags"):
         chosen_runs(find_runs(source), pattern)
+
+
+def test_ranks_that_no_run_has(source: Path) -> None:
+    write_segment(source / "dcn", event(1, scalar("loss/auto", 1)), rank=12)
+    runs = find_runs(source)
+    for ranks in (None, "all", "0", "3,8-12"):
+        check_ranks(runs, ranks)
+    check_ranks([], "3")
+    with pytest.raises(ArgumentError, match=r"'1-11,13'.*there are: 0, 12.$"):
+        check_ranks(runs, "1-11,13")
+    for command in (["tail", "--once"], ["inspect"], ["export"]):
+        to = [str(source / "to")] * (command == ["export"])
+        done = CliRunner().invoke(cli, [*command, str(source), *to, "--ranks", "7"])
+        assert done.exit_code != 0
+        assert "there are: 0, 12" in done.stderr
+    with pytest.raises(ArgumentError, match="there are: 0, 12"):
+        load(source, ranks="7")
 
 
 def test_a_pattern_that_matches_nothing(source: Path) -> None:

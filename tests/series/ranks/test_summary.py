@@ -178,6 +178,22 @@ def test_ranks_that_do_not_go_back_at_a_restart_do_not_hold_up_the_others():
     assert [found[1, step]["ranks/loss/count"] for step in (31, 80)] == [3, 3]
 
 
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1)])
+def test_a_rank_that_ended_before_the_others_restarts_with_them(order):
+    """The last record of the first rank that is read again does not decide what is superseded."""
+    summary, found = RankSummary(), {}
+    for rank in range(3):
+        give(summary, rank, events(rank, range(1, 9 if rank == 2 else 11)))
+    found.update(points(summary, 3))
+    for rank in order:
+        give(summary, rank, events(rank, range(5, 16), after=30))
+        found.update(points(summary, 3))
+    in_force = {step: values for (_, step), values in sorted(found.items())}
+    expected = {step: values for (_, step), values in naive(range(3), range(1, 16)).items()}
+    assert without_time(in_force) == expected
+    assert [start for start, step in found if step > 10] == [1] * 5
+
+
 def test_nan_is_the_greatest_and_names_its_rank():
     summary = RankSummary()
     for rank in range(4):
@@ -200,6 +216,27 @@ def test_the_best_tag_is_taken_for_a_measure():
     assert found[0, 2]["ranks/step_time/max"] == len("perf/step_time")
     assert {tag.split("/")[1] for tag in found[0, 2]} == {"loss", "step_time"}
     assert set(MEASURES) >= {"loss", "step_time"}
+
+
+@pytest.mark.parametrize(
+    ("tags", "taken"),
+    [
+        (("loss_scale", "train_loss"), "train_loss"),
+        (("scale/loss_scale/auto", "lossScale", "z/logloss"), "z/logloss"),
+        (("test/loss", "train/loss"), "train/loss"),
+        (("aux_loss", "training/ctr_loss/auto"), "training/ctr_loss/auto"),
+        (("val_loss", "valLoss", "task/valid/loss", "validation_loss", "zLoss"), "zLoss"),
+        (("best/loss", "best_loss", "ctr/eval/loss", "z/losses"), "z/losses"),
+        (("train/lossless", "auc_loss_weight", "glossary", "value_loss"), "value_loss"),
+        (("lossless", "loss_weights", "train/loss_scaler", "eval/loss"), None),
+    ],
+)
+def test_the_loss_is_that_of_the_training(tags, taken):
+    summary = RankSummary()
+    for rank in (0, 1):
+        give(summary, rank, [event(1, *(scalar(tag, i) for i, tag in enumerate(tags)))])
+    found = [values["ranks/loss/max"] for values in points(summary).values()]
+    assert [tags[int(number)] for number in found] == ([] if taken is None else [taken])
 
 
 def test_memory_is_bounded(monkeypatch):
