@@ -24,7 +24,7 @@ import sys
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -135,6 +135,7 @@ def run_units(
     tries: int = 2,
     in_order: bool = False,
     kept: str = "it goes on where this one stopped",
+    ahead: Callable[[list[Any]], Iterable[Any]] = iter,
 ) -> Iterator[Outcome]:
     """Yields what becomes of units, each as soon as it is done.
 
@@ -148,6 +149,7 @@ def run_units(
         tries: How often a unit is tried by workers before its error counts.
         in_order: Whether they are yielded in the order of the units; few are held until then.
         kept: What a later run does with what is finished, for a message.
+        ahead: Prepares units that are sent together, and yields them; it is sent along.
 
     Raises:
         EngineError: The engine is not installed, cannot be reached, or has been lost.
@@ -167,7 +169,7 @@ def run_units(
     with contextlib.ExitStack() as stack:
         pool = _POOLS[engine.name](engine, len(units), stack)
         blocks = _blocks(len(units), costs, pool.workers, in_order)
-        run = _Run(engine, pool, work, units, blocks, tries, in_order, kept)
+        run = _Run(engine, pool, (work, ahead), units, blocks, tries, in_order, kept)
         stack.callback(run.cancel)
         yield from run.outcomes()
 
@@ -420,12 +422,13 @@ def _begin(version: str, payload: bytes) -> tuple[str, str, Any]:
 _begin.__module__ = "__main__"  # so that every pickler sends it whole
 
 
-def _run_block(work: Callable[[Any], Any], units: list[Any]) -> list[tuple[Any, Exception | None]]:
+def _run_block(work: tuple[Any, Any], units: list[Any]) -> list[tuple[Any, Exception | None]]:
     """Does units; an error of one is its outcome."""
+    do, ahead = work
     outcomes: list[tuple[Any, Exception | None]] = []
-    for unit in units:
+    for unit in ahead(units):
         try:
-            outcomes.append((work(unit), None))
+            outcomes.append((do(unit), None))
         except Exception as error:  # noqa: BLE001 - it is the caller's
             outcomes.append((None, _portable(error)))
     return outcomes
@@ -506,7 +509,7 @@ class _Cluster:
                 host, _, port = engine.address.rpartition(":")
                 socket.create_connection((host.strip("[]"), int(port)), _limit()).close()
             self._connect(module, engine, stack)
-            nothing = pickle.dumps((_run_block, pickle.dumps(None), []))
+            nothing = pickle.dumps((_run_block, pickle.dumps((None, iter)), []))
             self.submit(_begin, _version(), nothing).result(_limit())
         except RecSummaryError:
             raise

@@ -5,26 +5,37 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import json
 import logging
 import os
+import re
 import shutil
+import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+import pyarrow as pa
 import pytest
 
+import rec_summary.dask
+import rec_summary.ray
+import rec_summary.spark
 from rec_summary import engines, export_tensorboard, load
 from rec_summary.compaction.directory import compact
 from rec_summary.engines import SourceError, WorkerError, parse_engine, run_units
-from tests.support import units
+from tests.support import command, units
 from tests.support.observing import run
 from tests.support.quadratic import Maker, Options, compute
 from tests.support.record_dirs import event, scalar, tree, write_segment
+from tests.support.scalar_rows import is_same, several_runs
+from tests.support.waiting import eventually
 
 KILLS = bool(os.environ.get("REC_SUMMARY_CLUSTERS"))
 in_check_only = pytest.mark.skipif(not KILLS, reason="takes long; run by tools/check engines")
@@ -40,29 +51,61 @@ def _dask() -> Iterator[str]:
 
 def _ray() -> Iterator[str]:
     ray = pytest.importorskip("ray")
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    path = os.pathsep.join(each for each in sys.path if each)  # tests, as here
-    ray.init(
-        num_cpus=2,
-        include_dashboard=False,
-        log_to_driver=False,
-        logging_level=logging.ERROR,
-        runtime_env={"env_vars": {"PYTHONPATH": path}},
-    )
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     yield "ray"
     ray.shutdown()
 
 
 def _spark() -> Iterator[str]:
+    """Starts a standalone cluster: a master, and two workers with an executor each."""
     pyspark = pytest.importorskip("pyspark")
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    conf = pyspark.SparkConf().setAppName("tests").setMaster("local[2]")
-    conf.set("spark.ui.enabled", "false").set("spark.driver.host", "127.0.0.1")
-    conf.set("spark.executorEnv.PYTHONPATH", os.pathsep.join(each for each in sys.path if each))
-    context = pyspark.SparkContext(conf=conf)
-    context.setLogLevel("OFF")
-    yield "spark"
+    with contextlib.ExitStack() as stack:
+        deploy = "org.apache.spark.deploy"
+        asked = (f"{deploy}.master.Master", "--port", "0", "--webui-port", "0")
+        master = _spark_daemon(stack, *asked, says=r"Starting Spark master at (spark://\S+)")
+        for _ in range(2):
+            folder = stack.enter_context(tempfile.TemporaryDirectory())
+            room = ("--cores", "2", "--memory", "2g", "--work-dir", folder, "--webui-port", "0")
+            asked = (f"{deploy}.worker.Worker", *room, master)
+            _spark_daemon(stack, *asked, says=r"Successfully registered with master (\S+)")
+        conf = pyspark.SparkConf().setAppName("tests").setMaster(master)
+        conf.set("spark.ui.enabled", "false").set("spark.executor.memory", "512m")
+        conf.set("spark.cores.max", "2")  # one of each worker: there is room for another program
+        context = pyspark.SparkContext(conf=conf)
+        stack.callback(_end_spark, context)
+        context.setLogLevel("OFF")
+        known = context._jsc.sc().getExecutorMemoryStatus
+        eventually(lambda: known().size(), lambda count: count == 3)  # this process is one
+        yield master
+
+
+def _spark_daemon(stack: contextlib.ExitStack, *asked: str, says: str) -> str:
+    """Starts a program of Spark's, and returns what it says when it is ready."""
+    pyspark = importlib.import_module("pyspark")
+    program = Path(pyspark.__file__).parent / "bin" / "spark-class"
+    log = stack.enter_context(tempfile.TemporaryFile("a+"))  # noqa: SIM115
+    process = subprocess.Popen([program, *asked], stdout=log, stderr=log)
+    stack.callback(process.wait)
+    stack.callback(process.kill)
+
+    def said() -> str:
+        log.seek(0)
+        return log.read()
+
+    text = eventually(said, lambda text: re.search(says, text) or process.poll() is not None)
+    found = re.search(says, text)
+    assert found is not None, text
+    return found[1]
+
+
+def _end_spark(context: Any) -> None:
+    """Stops Spark, and the process of Java that would stay as long as this one."""
+    gateway = context._gateway
     context.stop()
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait()
+    type(context)._gateway = type(context)._jvm = None
 
 
 _CLUSTERS = {"dask": _dask, "ray": _ray, "spark": _spark}
@@ -72,6 +115,12 @@ _CLUSTERS = {"dask": _dask, "ray": _ray, "spark": _spark}
 def cluster(request: pytest.FixtureRequest) -> Iterator[str]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REC_SUMMARY_ENGINE_SECS", "300")  # a busy machine starts workers slowly
+        patch.setenv("RAY_raylet_start_wait_time_s", "300")
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        # Workers have the modules of this process, tests among them.
+        patch.setenv("PYTHONPATH", os.pathsep.join(each for each in sys.path if each))
         yield from _CLUSTERS[request.param]()
 
 
@@ -104,8 +153,8 @@ def test_a_cluster_gives_what_this_process_gives(
     with pytest.warns(UserWarning, match="1 problems"):
         found = load(records, engine=cluster).scalars()
     assert found.equals(expected)
-    for command in (["lineage"], ["inspect"], ["verify"]):
-        done = [run(*command, records, "--json", *more) for more in ((), ("--engine", cluster))]
+    for words in (["lineage"], ["inspect"], ["verify"]):
+        done = [run(*words, records, "--json", *more) for more in ((), ("--engine", cluster))]
         assert done[1] == done[0]
         assert json.loads(done[0].out)
     shutil.rmtree(records / "run-2")
@@ -152,6 +201,42 @@ def test_a_landscape_on_a_cluster(tmp_path: Path, cluster: str) -> None:
         assert (landscape.z == there[tag].z).all()
 
 
+def _read_dask(cluster: str, source: Path) -> pd.DataFrame:
+    distributed = importlib.import_module("distributed")
+    with distributed.Client(cluster.replace("dask://", "tcp://")) as client:
+        found = rec_summary.dask.read_scalars(source)
+        assert found.npartitions == 5
+        count = found[found["tag"] == "loss"].groupby("run")["value"].count()
+        table = load(source, tags="^loss$").scalars()
+        expected = table.groupby("run", observed=True)["value"].count()
+        assert count.compute(scheduler=client).to_dict() == expected.to_dict()
+        chosen = {"runs": "group/*", "tags": "loss", "since": 3, "until": 20, "ranks": "1-2"}
+        some = rec_summary.dask.read_scalars(source, **chosen)
+        is_same(some.compute(scheduler=client), source, **chosen)
+        return found.compute(scheduler=client)
+
+
+def _read_ray(cluster: str, source: Path) -> pd.DataFrame:
+    pytest.importorskip("ray.data")
+    refs = rec_summary.ray.read_scalars(source).to_arrow_refs()
+    blocks = importlib.import_module("ray").get(refs)
+    assert sum(each.num_rows > 0 for each in blocks) == 4  # one run has no scalars
+    return pa.concat_tables(blocks).to_pandas()
+
+
+def _read_spark(cluster: str, source: Path) -> pd.DataFrame:
+    session = importlib.import_module("pyspark.sql").SparkSession.builder.getOrCreate()
+    return rec_summary.spark.read_scalars(session, source).toPandas()
+
+
+_READERS = {"dask": _read_dask, "ray": _read_ray, "spark": _read_spark}
+
+
+def test_readers_read_what_load_reads(tmp_path: Path, cluster: str) -> None:
+    source = several_runs(tmp_path)
+    is_same(_READERS[parse_engine(cluster).name](cluster, source), source)
+
+
 @in_check_only
 def test_workers_with_another_version(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cluster: str
@@ -160,6 +245,17 @@ def test_workers_with_another_version(
     monkeypatch.setattr(engines, "_REFUSALS", 1)
     with pytest.raises(WorkerError, match=r"rec_summary 0\.\d.*Expected: rec_summary 0\.0\.7"):
         list(run_units(parse_engine(cluster), units.square, range(4)))
+
+
+@in_check_only
+def test_a_command_reaches_a_cluster_by_its_address(records: Path, cluster: str) -> None:
+    """A process of its own has no connection yet."""
+    if not parse_engine(cluster).address:
+        pytest.skip("the cluster is found without an address")
+    words = ("lineage", "--json", records)
+    here, there = (command.run(*words, *more) for more in ((), ("--engine", cluster)))
+    assert (there.returncode, there.stdout) == (here.returncode, here.stdout), there.stderr
+    assert json.loads(here.stdout)
 
 
 @in_check_only

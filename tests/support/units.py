@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 
 class Odd(Exception):
@@ -17,6 +17,16 @@ class Odd(Exception):
 def square(unit: int) -> int:
     """Returns the square of a number."""
     return unit * unit
+
+
+def counted(units: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yields units, each with how many there are together."""
+    return ((unit, len(units)) for unit in units)
+
+
+def same(unit: object) -> object:
+    """Returns the unit."""
+    return unit
 
 
 def process(unit: object) -> int:

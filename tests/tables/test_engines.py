@@ -1,4 +1,4 @@
-"""Readers for Dask, Ray and Spark: the rows of `load`, read by two workers."""
+"""Readers for Dask, Ray and Spark: what they send to workers; test_clusters.py runs them."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ from rec_summary import load
 from rec_summary.errors import SourceError
 from rec_summary.series.options import ArgumentError
 from rec_summary.tables import arrow
-from tests.support import corpus
-from tests.support.corpus import event, losses, put, scalar
-from tests.support.many_ranks import many_ranks
+from tests.support.corpus import losses, put
+from tests.support.scalar_rows import is_same, plain, several_runs
 
 READERS = (
     rec_summary.dask.read_scalars,
@@ -32,25 +31,7 @@ READERS = (
 
 @pytest.fixture(scope="module")
 def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("engines")
-    many_ranks(folder / "group" / "ranks", 3, range(1, 40))
-    corpus.two_writers(folder / "two_writers")
-    corpus.restart_in_file(folder / "restart")
-    put(folder / "empty", event(1))
-    put(folder / "späte läufe", *losses(range(1, 9)), event(10, scalar("größe", float("nan"))))
-    return folder
-
-
-def plain(frame: pd.DataFrame) -> pd.DataFrame:
-    """Returns a table with Python's texts, in the order of `load`."""
-    return frame.astype({"run": object, "tag": object}).reset_index(drop=True)
-
-
-def is_same(found: pd.DataFrame, source: Path, **choice: Any) -> None:
-    expected = plain(load(source, **choice).scalars())
-    order = ["run", "rank", "tag", "step", "wall_time"]
-    both = (plain(each).sort_values(order, ignore_index=True) for each in (found, expected))
-    pd.testing.assert_frame_equal(*both)
+    return several_runs(tmp_path_factory.mktemp("engines"))
 
 
 @pytest.mark.parametrize("large", [0, 1 << 30])
@@ -61,45 +42,6 @@ def test_parts_are_the_rows_of_load_in_the_same_order(records: Path, large: int)
     assert {each.schema for each in tables} == {arrow.schema()}
     rows = pd.concat([each.to_pandas() for each in tables], ignore_index=True)
     pd.testing.assert_frame_equal(plain(rows), plain(load(records).scalars()))
-
-
-def test_dask_reads_what_load_reads(records: Path) -> None:
-    distributed = pytest.importorskip("distributed")
-    cluster = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
-    with distributed.Client(**cluster) as client:
-        found = rec_summary.dask.read_scalars(records)
-        assert found.npartitions == 5
-        is_same(found.compute(scheduler=client), records)
-        mean = found[found["tag"] == "loss"].groupby("run")["value"].count()
-        table = load(records, tags="^loss$").scalars()
-        expected = table.groupby("run", observed=True)["value"].count()
-        assert mean.compute(scheduler=client).to_dict() == expected.to_dict()
-        chosen = {"runs": "group/*", "tags": "loss", "since": 3, "until": 20, "ranks": "1-2"}
-        found = rec_summary.dask.read_scalars(records, **chosen)
-        is_same(found.compute(scheduler=client), records, **chosen)
-
-
-def test_ray_reads_what_load_reads(records: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ray = pytest.importorskip("ray")
-    pytest.importorskip("ray.data")
-    monkeypatch.setenv("RAY_raylet_start_wait_time_s", "120")  # a machine may be slow
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
-    try:
-        found = rec_summary.ray.read_scalars(records)
-        blocks = ray.get(found.to_arrow_refs())
-        assert sum(each.num_rows > 0 for each in blocks) == 4  # one run has no scalars
-        is_same(pa.concat_tables(blocks).to_pandas(), records)
-    finally:
-        ray.shutdown()
-
-
-def test_spark_reads_what_load_reads(records: Path) -> None:
-    sql = pytest.importorskip("pyspark.sql")
-    session = sql.SparkSession.builder.master("local[2]").getOrCreate()
-    try:
-        is_same(rec_summary.spark.read_scalars(session, records).toPandas(), records)
-    finally:
-        session.stop()
 
 
 def test_spark_gets_batches_of_whole_parts(records: Path) -> None:

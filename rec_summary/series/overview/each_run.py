@@ -53,7 +53,7 @@ def each_run(
         begin: Returns the report for a run, by its name.
         failed: Takes runs that cannot be read, and why; by default that is a problem in their
             report. If none can be read, that is an error.
-        ahead: Prepares runs that are read here, several at a time, and yields them.
+        ahead: Prepares runs, several at a time, and yields them. It is sent to workers by its name.
 
     Raises:
         EngineError: The engine is not installed, cannot be reached, or has been lost.
@@ -80,7 +80,7 @@ def each_run(
                 fail(run, error)
         return
     work = functools.partial(_read, read)
-    for outcome in run_units(engine, work, runs, sizes=sizes, in_order=True):
+    for outcome in run_units(engine, work, runs, sizes=sizes, in_order=True, ahead=ahead):
         run = runs[outcome.place]
         if outcome.error is not None:
             fail(run, outcome.error)
