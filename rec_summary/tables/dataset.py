@@ -55,6 +55,7 @@ from rec_summary.tables.formats import require_pyarrow, scalar_arrays
 EVERY_SECS: Final = 60.0
 _MOST_ROWS: Final = 1 << 20  # of a part
 _MOST_PARTS: Final = 256  # of a day that has not ended
+_LONGEST_NAME: Final = 255  # bytes, of a directory
 _GROUP_ROWS: Final = 1 << 17
 _HELD_ROWS: Final = 1 << 20
 _DAY_SECS: Final = 86_400
@@ -181,9 +182,16 @@ class Dataset(ExportDirectory):
             owner: The path of its records.
 
         Raises:
-            DestinationError: Another run has it.
+            DestinationError: Another run has it, or the name is too long for a directory.
         """
         partition = f"run={quote(valid(name), safe='')}"
+        if len(partition) > _LONGEST_NAME:
+            length = f"{len(partition):,} bytes as {partition}"
+            received = verbatim(f"{printable(name)}, {length}")
+            expected = f"a name that has at most {_LONGEST_NAME} bytes like this"
+            raise DestinationError(
+                three_part("the length of the name of a run", received, expected)
+            )
         if self._owners.setdefault(partition, owner) != owner:
             other = printable(self._owners[partition])
             received = verbatim(f"{printable(name)}, which {other} has in the dataset as well")
@@ -198,16 +206,26 @@ class Dataset(ExportDirectory):
         return sorted(filter(pattern.fullmatch, found), key=lambda name: (len(name), name))
 
     @contextlib.contextmanager
-    def part(self, path: str) -> Iterator[Any]:
-        """Yields a part, open."""
+    def part(self, path: str, run: str) -> Iterator[Any]:
+        """Yields a part, open.
+
+        Args:
+            path: Its path.
+            run: The directory with the cursor of its run, for an error's advice.
+
+        Raises:
+            DestinationError: It cannot be read.
+        """
         arrow, parquet = require_pyarrow()
         place, _, name = path.rpartition("/")
         with self.opened(place) as fd, open(open_plain(name, dir_fd=fd), "rb") as file:
             try:
                 yield parquet.ParquetFile(file)
             except (arrow.ArrowException, KeyError) as error:
-                received = verbatim(f"{printable(path)}: {error}")
-                expected = "a part that this package wrote: remove it"
+                received = verbatim(f"{printable(path)}: {str(error).rstrip('.')}")
+                expected = (
+                    f"a part that this package wrote: remove {run}, it is then exported again"
+                )
                 raise DestinationError(three_part("a part", received, expected)) from error
 
     def write(self, path: str, table: Any) -> int:
@@ -479,28 +497,34 @@ class _Staged:
         """Writes new values of a day, and what is left of the others."""
         parts = self._dataset.names(place, _PART)
         merges = ended or len(parts) >= _MOST_PARTS
-        small: dict[str, Any] = {}
-        changed: dict[str, Any] = {}
+        paths = _paths(place, _number(parts[-1]) + 1 if parts else 0)
+        group: dict[str, Any] = {}  # what becomes one part: more is never in memory
+        changed = False
         for part in parts:
             path = f"{place}/{part}"
-            with self._dataset.part(path) as opened:
+            with self._dataset.part(path, self._place) as opened:
                 rows = opened.metadata.num_rows
                 concerned = [each for each in superseding if _may_hold(opened.metadata, each)]
                 is_small = merges and rows <= _MOST_ROWS // 2
                 if not concerned and not is_small:
                     continue
                 left = _in_force(opened.read(list(_COLUMNS)).cast(_schema()), concerned)
-            if left.num_rows < rows:
-                changed[path] = left
-            if is_small:
-                small[path] = left
-        if len(small) + bool(new) < 2:
-            small.clear()
-        for path in changed.keys() - small.keys():
-            self._stage(path, changed[path])
-        paths = itertools.chain(small, _paths(place, _number(parts[-1]) + 1 if parts else 0))
-        used = self._stage_all(paths, [*small.values(), *new])
-        for path in list(small)[used:]:
+            if not is_small:
+                if left.num_rows < rows:
+                    self._stage(path, left)
+                continue
+            if sum(table.num_rows for table in group.values()) + left.num_rows > _MOST_ROWS:
+                self._merge(group, paths, [])
+                group, changed = {}, False
+            group[path] = left
+            changed |= left.num_rows < rows
+        if changed or len(group) > 1 or new:
+            self._merge(group, paths, new)
+
+    def _merge(self, group: dict[str, Any], paths: Iterator[str], new: list[Any]) -> None:
+        """Writes the values of parts, and new ones, to their paths and further ones."""
+        used = self._stage_all(itertools.chain(group, paths), [*group.values(), *new])
+        for path in list(group)[used:]:
             self.moves.append(("", path))
 
     def _stage_all(self, paths: Iterator[str], tables: list[Any]) -> int:

@@ -7,6 +7,7 @@ import contextlib
 import functools
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -233,6 +234,34 @@ def test_parts_have_bounded_rows(records: Path, out: Path, monkeypatch: pytest.M
     assert rows(out) == loaded(records)
 
 
+def test_a_merge_holds_one_part_in_memory(
+    records: Path, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    number, size = 12, 400
+    for part in range(number):
+        events = (event(part * size + n, scalar("loss", n), at=START + part) for n in range(size))
+        write_segment(records / "run", *events)
+        once(records, out)
+    assert len(parts(out)) == number
+    whole = arrow.Table.from_pandas(pandas.read_parquet(out)[COLUMNS[1:]]).nbytes
+    before, most = arrow.total_allocated_bytes(), 0
+    plain = dataset.Dataset.write
+
+    def write(*arguments: Any) -> int:
+        nonlocal most
+        most = max(most, arrow.total_allocated_bytes() - before)
+        return plain(*arguments)
+
+    monkeypatch.setattr(dataset.Dataset, "write", write)
+    monkeypatch.setattr(dataset, "_MOST_ROWS", 2 * size)
+    write_segment(records / "run", event(number * size, scalar("loss", 1), at=START + DAY))
+    once(records, out)
+    assert rows(out) == loaded(records)
+    assert len(parts(out)) == number // 2 + 1
+    assert 0 < most < whole / 2
+
+
 @pytest.mark.parametrize("name", ["a=b", "..%2F%", "ü n*[?", "7", "day=2026-01-01"])
 def test_names_of_runs_are_escaped_and_read_back(records: Path, out: Path, name: str) -> None:
     write_segment(records / name / "x", event(1, scalar("loss", 1)))
@@ -377,6 +406,29 @@ def test_a_cursor_of_somebody_else_moves_nothing(records: Path, out: Path, tmp_p
         once(records, out)
         assert victim.read_text() == "mine"
         assert rows(out) == loaded(records)
+
+
+def test_a_damaged_part_is_reported_with_what_repairs_it(records: Path, out: Path) -> None:
+    put(records / "run", *losses(range(1, 10)))
+    once(records, out)
+    [part] = out.glob("*/*/*")
+    os.truncate(part, 50)
+    put(records / "run", *losses(range(5, 8), after=50), stamp=50, at=50)
+    [problem] = once(records, out).problems
+    assert ".. Expected" not in problem.text
+    assert "remove run=run, it is then exported again" in problem.text
+    shutil.rmtree(out / "run=run")
+    once(records, out)
+    assert rows(out) == loaded(records)
+
+
+def test_a_name_that_is_too_long_for_a_directory_is_reported(records: Path, out: Path) -> None:
+    write_segment(records / ("\u6a21" * 30), event(1, scalar("loss", 1)))
+    write_segment(records / "run", event(1, scalar("loss", 1)))
+    [problem] = once(records, out).problems
+    assert "the length of the name of a run" in problem.text
+    assert "274 bytes" in problem.text
+    assert {row[0] for row in rows(out)} == {"run"}
 
 
 def test_what_cannot_be_written_is_reported_and_tried_again(
