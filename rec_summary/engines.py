@@ -35,6 +35,7 @@ NAMED: Final = "loky, sequential, dask://HOST:PORT, ray or spark"
 _DEFAULT_PORTS: Final = {"dask": 8786, "ray": 10001, "spark": 7077}
 _PACKAGES: Final = {"dask": "distributed", "ray": "ray", "spark": "pyspark"}
 _REMEDIES: Final = {
+    "loky": "processes that go on: use fewer --jobs and run it again",
     "dask": "a scheduler with workers: `dask scheduler` and `dask worker HOST:PORT` start them",
     "ray": "a cluster of Ray, which `ray start --head` starts, or room to start one here",
     "spark": "a master with workers, or a Java runtime to run Spark here "
@@ -356,14 +357,18 @@ class _Run:
     def _killed(self, error: BaseException) -> WorkerError:
         received = "one that was killed, as the system does when memory runs out"
         if not isinstance(error, concurrent.futures.BrokenExecutor):
-            received += f" ({type(error).__name__}: {str(error).partition(chr(10))[0][:200]})"
+            received += f" ({type(error).__name__}: {_first_line(error)[:200]})"
         expected = f"processes that can finish: use fewer --jobs and run it again; {self._kept}"
         return WorkerError(three_part("a worker process", verbatim(received), expected))
 
     def _gone(self, error: BaseException) -> EngineError:
-        received = verbatim(f"{self._engine}: it has been lost: {error}")
-        expected = f"{_REMEDIES.get(self._engine.name, 'one that goes on')}; {self._kept}"
+        received = verbatim(f"{self._engine}: it has been lost: {_first_line(error)}")
+        expected = f"{_REMEDIES[self._engine.name]}; {self._kept}"
         return EngineError(three_part("the engine", received, expected))
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().partition("\n")[0]
 
 
 def _error_of(future: concurrent.futures.Future[Any]) -> BaseException | None:
@@ -506,19 +511,48 @@ class _Cluster:
             raise EngineError(three_part("the engine", received, expected)) from error
         try:
             if engine.address:
-                host, _, port = engine.address.rpartition(":")
-                socket.create_connection((host.strip("[]"), int(port)), _limit()).close()
-            self._connect(module, engine, stack)
+                self._reach(module, engine, stack)
+            else:
+                self._connect(module, engine, stack)
             nothing = pickle.dumps((_run_block, pickle.dumps((None, iter)), []))
             self.submit(_begin, _version(), nothing).result(_limit())
         except RecSummaryError:
             raise
         except Exception as error:
-            reason = str(error).strip().partition("\n")[0] or f"no answer in {_limit():.0f} seconds"
+            reason = _first_line(error) or f"no answer in {_limit():.0f} seconds"
             received = verbatim(f"{engine}: {type(error).__name__}: {reason}")
             raise EngineError(three_part("the engine", received, _REMEDIES[engine.name])) from error
         if engine.jobs > 0:
             self.workers = min(self.workers, engine.jobs)
+
+    def _reach(self, module: Any, engine: Engine, stack: contextlib.ExitStack) -> None:
+        """Connects in time; an attempt that takes longer is left to a thread, which undoes it.
+
+        What starts a cluster here does it in the caller's thread: processes of Ray end with theirs.
+        """
+        host, _, port = engine.address.rpartition(":")
+        socket.create_connection((host.strip("[]"), int(port)), _limit()).close()
+        attempt: concurrent.futures.Future[contextlib.ExitStack] = concurrent.futures.Future()
+
+        def connect() -> None:
+            with contextlib.ExitStack() as own:
+                failure: Exception | None = None
+                try:
+                    self._connect(module, engine, own)
+                except Exception as error:  # noqa: BLE001 - it is the caller's
+                    failure = error
+                if not attempt.set_running_or_notify_cancel():
+                    return
+                if failure is not None:
+                    attempt.set_exception(failure)
+                else:
+                    attempt.set_result(own.pop_all())
+
+        threading.Thread(target=connect, name="rec_summary-connect", daemon=True).start()
+        concurrent.futures.wait([attempt], _limit())
+        if attempt.cancel():
+            raise TimeoutError
+        stack.enter_context(attempt.result())
 
     def _connect(self, module: Any, engine: Engine, stack: contextlib.ExitStack) -> None:
         raise NotImplementedError
@@ -634,4 +668,8 @@ def _cores() -> int:
 
 
 def _limit() -> float:
-    return float(os.environ.get(_LIMIT) or _LIMIT_SECS)
+    text = os.environ.get(_LIMIT) or str(_LIMIT_SECS)
+    with contextlib.suppress(ValueError):
+        if 0 < float(text) <= threading.TIMEOUT_MAX:
+            return float(text)
+    raise EngineError(three_part(_LIMIT, text, "a number of seconds above 0"))

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -192,6 +193,33 @@ def test_an_engine_that_is_not_there(engine: str, reason: str, monkeypatch: Any)
     message = rf"the engine is invalid\. Received: {engine}: .*({reason}).*Expected: "
     with pytest.raises(EngineError, match=message):
         list(run_units(parse_engine(engine), units.square, [1]))
+
+
+def test_an_address_that_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("distributed")
+    monkeypatch.setenv("REC_SUMMARY_ENGINE_SECS", "0.5")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(EngineError, match=r"dask://127.*Expected: a scheduler with workers"):
+            list(run_units(Engine("dask", address), units.square, [1]))
+
+
+@pytest.mark.parametrize("text", ["abc", "0", "-1", "nan", "inf"])
+def test_a_limit_that_is_no_number_of_seconds(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("distributed")
+    monkeypatch.setenv("REC_SUMMARY_ENGINE_SECS", text)
+    message = f"^REC_SUMMARY_ENGINE_SECS is invalid.*{text}.*a number of seconds above 0"
+    with pytest.raises(EngineError, match=message):
+        list(run_units(Engine("dask", "localhost:1"), units.square, [1]))
+
+
+def test_a_pool_that_takes_nothing_is_reported_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def submit(*_: Any) -> Any:
+        raise RuntimeError("no process\nand much more")
+
+    monkeypatch.setattr(engines._Loky, "submit", submit)
+    with pytest.raises(EngineError, match=r"lost: no process\. Expected: .*fewer --jobs.*goes on"):
+        list(run_units(_TWO, units.square, [1, 2]))
 
 
 def _die(*_: Any) -> Any:
