@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import glob
+import itertools
 import os
 import threading
+import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -16,8 +19,11 @@ import numpy.typing as npt
 from rec_summary.engines import Engine, need_shared, run_units
 from rec_summary.errors import RecSummaryError, three_part, verbatim
 from rec_summary.landscape.store import read_plane
+from rec_summary.records.files import read_plain
+from rec_summary.records.format.names import this_host
 
 _AT_ONCE: Final = 1 << 20  # numbers
+_LONGEST_CLAIM: Final = 1 << 10  # bytes
 _MOST_BLOCKS: Final = 128  # of points: none of them takes long
 
 
@@ -54,11 +60,13 @@ class EvaluationTask:
         make: Creates the model, once in each process.
         folder: The store with the plane. Workers on other machines must have access to it.
         devices: The devices for the workers, one each; empty on a CPU.
+        token: Names the computation: a function that is sent by value never equals itself.
     """
 
     make: ModelFactory
     folder: str
     devices: tuple[int, ...] = ()
+    token: str = field(default_factory=lambda: uuid.uuid4().hex)
 
 
 def evaluate(
@@ -110,7 +118,7 @@ _lock = threading.Lock()  # the threads of a worker share the model and its para
 def _evaluate(task: EvaluationTask, points: npt.NDArray[np.float64]) -> list[float]:
     with _lock:
         evaluator = _evaluators.get(task.folder)
-        if evaluator is None or evaluator.task != task:
+        if evaluator is None or evaluator.task.token != task.token:
             _evaluators.clear()  # one at a time: a model may be large
             evaluator = _evaluators[task.folder] = _Evaluator(task)
         return [evaluator.at(float(x), float(y)) for x, y in points]
@@ -167,17 +175,39 @@ def _model_error(what: str, error: Exception, expected: str) -> ModelError:
 
 
 def _claim_device(task: EvaluationTask) -> int | None:
-    """Returns a device that no other worker has claimed; None if there are no devices."""
+    """Returns a device that no other worker has claimed; None if there are no devices.
+
+    A claim names its process. If that is gone, the next claim of the device counts: no file is
+    replaced, which two workers could do at once.
+    """
     for device in task.devices:
-        path = os.path.join(task.folder, f"device_{device}.claim")
-        with contextlib.suppress(FileExistsError):
-            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-            return device
+        for turn in itertools.count():
+            path = os.path.join(task.folder, f"device_{device}.{turn}.claim")
+            try:
+                with open(path, "x") as file:
+                    file.write(f"{os.getpid()} {this_host()}")
+                return device
+            except FileExistsError:
+                if not _is_abandoned(path):
+                    break
     return task.devices[0] if task.devices else None
+
+
+def _is_abandoned(path: str) -> bool:
+    """Whether the process of a claim was on this host, and is gone."""
+    try:
+        process, _, host = read_plain(path, _LONGEST_CLAIM).decode().partition(" ")
+        if host == this_host():
+            os.kill(int(process), 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, ValueError, OverflowError):  # of another user, or not written yet
+        return False
+    return False
 
 
 def release_devices(task: EvaluationTask) -> None:
     """Releases all devices, including those of workers that were killed."""
-    for device in task.devices:
+    for path in glob.glob(os.path.join(glob.escape(task.folder), "device_*.claim")):
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(os.path.join(task.folder, f"device_{device}.claim"))
+            os.unlink(path)

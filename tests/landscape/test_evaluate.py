@@ -1,17 +1,24 @@
 from __future__ import annotations
 
 import concurrent.futures
+import os
+import subprocess
+import sys
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from rec_summary.engines import Engine
 from rec_summary.landscape.evaluate import (
     EvaluationTask,
     _claim_device,
     _evaluate,
+    evaluate,
     forget,
     release_devices,
 )
@@ -26,6 +33,29 @@ def test_each_worker_gets_a_device_of_its_own(tmp_path: Path) -> None:
     release_devices(task)
     assert _claim_device(task) == 3
     assert _claim_device(EvaluationTask(Maker(), str(tmp_path))) is None
+
+
+def test_a_device_of_a_process_that_is_gone_is_claimed_again(tmp_path: Path) -> None:
+    script = (
+        "from rec_summary.landscape.evaluate import EvaluationTask, _claim_device;"
+        f"print(_claim_device(EvaluationTask(None, {str(tmp_path)!r}, (3, 5))))"
+    )
+    gone = [
+        subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+        for _ in range(2)
+    ]
+    assert [each.stdout for each in gone] == ["3\n", "3\n"]
+    task = EvaluationTask(Maker(), str(tmp_path), devices=(3, 5))
+    assert [_claim_device(task) for _ in range(3)] == [3, 5, 3]
+    release_devices(task)
+    assert not os.listdir(tmp_path)
+
+
+def test_a_device_of_another_machine_is_not_claimed(tmp_path: Path) -> None:
+    (tmp_path / "device_3.0.claim").write_text("1 elsewhere")
+    (tmp_path / "device_5.0.claim").write_text("")  # its owner is about to write
+    task = EvaluationTask(Maker(), str(tmp_path), devices=(3, 5, 7))
+    assert _claim_device(task) == 7
 
 
 @pytest.fixture
@@ -56,6 +86,35 @@ def test_losses_are_there_after_they_were_saved(store: Store) -> None:
 def test_damaged_losses_are_computed_again(store: Store, damage: bytes) -> None:
     (Path(store.folder) / "losses.npz").write_bytes(damage)
     assert not store._resume('{"n": 1}')
+
+
+@dataclass(frozen=True)
+class Counting:
+    """Creates models of which it counts how many there are, and has a function that is sent."""
+
+    file: str
+    function: Callable[[], int]
+    fingerprint = "counting"
+
+    def __call__(self, device: int | None) -> Slow:
+        with open(self.file, "a") as lines:
+            lines.write(f"{os.getpid()} {device}\n")
+        return Slow()
+
+
+def test_each_worker_makes_a_model_once_of_a_function_that_is_sent(
+    store: Store, tmp_path: Path
+) -> None:
+    made = tmp_path / "made"
+    make = Counting(str(made), lambda: 1)  # a new object in each block
+    for devices in ((3,), (5,)):  # the second computation makes a model of its own
+        task = EvaluationTask(make, store.folder, devices)
+        found = list(evaluate(task, store.points, range(9), Engine("loky", jobs=2)))
+        assert sorted(index for indices, _ in found for index in indices) == list(range(9))
+        release_devices(task)
+    lines = made.read_text().splitlines()
+    assert len(set(lines)) == len(lines)
+    assert {line.split()[1] for line in lines} == {"3", "5"}
 
 
 class Slow:
