@@ -575,7 +575,13 @@ class _Dask(_Cluster):
         client = module.Client(address, timeout=_limit(), set_as_default=False)
         stack.callback(client.close)
         client.wait_for_workers(1, timeout=_limit())
-        self._client = client
+        self._client, self._engine = client, engine
+        self._choose()
+        stack.callback(lambda: self._pool.shutdown(wait=False))
+
+    def _choose(self) -> None:
+        """Takes the workers that are there now and can do the units."""
+        client, engine = self._client, self._engine
         found = client.get_versions(packages=["rec_summary"])["workers"]
         ours = (_version(), sys.version_info[:2])
         alike: list[Any] = []
@@ -592,15 +598,22 @@ class _Dask(_Cluster):
                 raise WorkerError(message)
             logger.warning("%s It gets no units.", message)
         chosen = {"workers": [address for address, _ in alike]} if other else {}
+        self._chosen = set(chosen.get("workers", ()))
         self._pool = client.get_executor(pure=False, **chosen)
-        stack.callback(self._pool.shutdown, wait=False)
         self.workers = sum(client.nthreads(**chosen).values())
 
     def submit(self, *call: Any) -> Any:
         return self._pool.submit(*call)
 
     def is_alive(self) -> bool:
-        return bool(self._client.status == "running" and self._client.nthreads())
+        there = self._client.nthreads() if self._client.status == "running" else {}
+        if there and self._chosen and self._chosen.isdisjoint(there):
+            before = self._pool
+            with contextlib.suppress(WorkerError, OSError):  # others may come
+                self._choose()
+                before.shutdown(wait=False)  # cancels what waits for workers that are gone
+            return before is not self._pool
+        return bool(there)
 
 
 class _Ray(_Cluster):

@@ -270,3 +270,27 @@ def test_killed_workers_change_nothing(tmp_path: Path, cluster: str) -> None:
         4: None,
     }
     assert isinstance(found[4].error, WorkerError)
+
+
+@in_check_only
+def test_the_only_worker_of_this_version_is_killed_and_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.setenv("REC_SUMMARY_ENGINE_SECS", "300")
+    get_versions = distributed.Client.get_versions
+    other: list[str] = []
+
+    def one_is_other(client: Any, **asked: Any) -> Any:
+        found = get_versions(client, **asked)
+        other.extend(() if other else [min(found["workers"])])
+        found["workers"][other[0]]["packages"]["rec_summary"] = "0.0.9"
+        return found
+
+    monkeypatch.setattr(distributed.Client, "get_versions", one_is_other)
+    work = functools.partial(units.fails_first, str(tmp_path), [1], "die")
+    room = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    with distributed.LocalCluster(**room) as cluster:
+        engine = parse_engine(cluster.scheduler_address.replace("tcp://", "dask://"))
+        outcomes = list(run_units(engine, work, range(6)))
+    assert {each.place: each.result for each in outcomes} == {n: n for n in range(6)}
