@@ -65,7 +65,8 @@ class Request(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
     actions: Annotated[tuple[Action, ...], Meta(max_length=8)] = ()
     steps: Annotated[int, Meta(ge=1, le=1 << 53)] | None = None
     at_step: Annotated[int, Meta(ge=0, le=1 << 53)] | None = None
-    note: Line = ""
+    # A person's 1,000 characters, and the time that they are about.
+    note: Annotated[str, Meta(max_length=1100)] = ""
     note_step: Annotated[int, Meta(ge=0, le=1 << 53)] | None = None
     alerts: Annotated[dict[Key, Literal[0, 1]], Meta(max_length=32)] = {}
 

@@ -209,13 +209,13 @@ def note(source: str, text: str, at: str | None, wait: float, as_json: bool, qui
     from rec_summary.series.options import read_since
     from rec_summary.series.text import utc
 
+    if not text.strip() or len(text) > LONGEST_NOTE:
+        raise click.UsageError(f"A note has from 1 to {LONGEST_NOTE:,} characters.")
     step = None
     if at is not None:
         moment = read_since(at, time.time())
         step = moment.step
         text = text if step is not None else f"{utc(moment.wall_time)}: {text}"
-    if not text.strip() or len(text) > LONGEST_NOTE:
-        raise click.UsageError(f"A note has from 1 to {LONGEST_NOTE:,} characters.")
     run, known = run_of(source)
     if _has_ended(run, known):
         request = _new_request(None, note=text, note_step=step)

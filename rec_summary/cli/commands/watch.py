@@ -211,7 +211,7 @@ def _delivering(
             sinks.append(file.write)
         if record or stop_run:
             _check_local(poller.source)
-            teller = _Teller(poller, record=record, stop_run=stop_run)
+            teller = _Teller(poller, record=record, stop_run=stop_run, once=once)
             sinks.append(teller)
         runner = None
         if command is not None:
@@ -247,11 +247,12 @@ class _Teller:
     """Asks running trainings to record alerts, and to end.
 
     A training of several ranks can be asked to end when it is known where all of them are. Until
-    then, it is asked again and again, as long as the alert fires.
+    then, it is asked again and again, as long as the alert fires; with `once`, it is not.
     """
 
-    def __init__(self, poller: RunPoller, *, record: bool, stop_run: bool) -> None:
+    def __init__(self, poller: RunPoller, *, record: bool, stop_run: bool, once: bool) -> None:
         self._poller, self._record, self._stop_run = poller, record, stop_run
+        self._once = once
         self._waiting: dict[object, Transition] = {}
         self._next = 0.0
 
@@ -292,6 +293,9 @@ class _Teller:
                     author = f"rec-summary watch: {title}"
                     add_request(run.path, request_to(run, state, author, **what))
         except NotYetError as error:
+            if self._once:
+                _complain(f"{error} The training was not asked to end.")
+                return
             self._waiting[_key(transition)] = transition
             self._next = time.monotonic() + _ASK_SECS
             if not again:

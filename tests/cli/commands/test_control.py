@@ -207,6 +207,10 @@ def test_a_stop_that_is_refused_is_asked_for_again(tmp_path: Path) -> None:
     values(tmp_path, 0, 9)
     values(tmp_path, 1, 1)
     rules = ("--rule", "low: loss > -1", "--stop-run", "--history", "--interval", "0.1")
+    once = command.run("watch", tmp_path, *rules[:3], "--once", "-q")
+    assert once.returncode == 1  # the alert fires
+    assert "The training was not asked to end." in once.stderr
+    assert "again while" not in once.stderr
     watching = command.start("watch", tmp_path, *rules, "-q")
     assert watching.stderr is not None
     line = watching.stderr.readline()
@@ -271,6 +275,17 @@ def test_notes_and_alerts_are_written_into_the_run(training: Any) -> None:
     assert statuses(folder)[-1] == "STOPPED"
     watching.terminate()
     watching.communicate(timeout=PATIENCE_SECS)
+
+
+def test_a_time_before_a_note_is_none_of_its_characters(tmp_path: Path) -> None:
+    written(tmp_path, host=this_host(), pid=gone())
+    about = ("--at", "2026-11-01T12:00")
+    for text in ("", " ", "x" * 1001):
+        assert command.run("note", tmp_path, text, *about).returncode == 2
+    done = command.run("note", tmp_path, "x" * 1000, *about)
+    assert done.returncode == 0, done.stderr
+    [text] = notes(tmp_path)
+    assert text.endswith(": " + "x" * 1000)
 
 
 def test_a_training_that_dies_before_it_applies_a_request(training: Any) -> None:
