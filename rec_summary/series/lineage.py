@@ -14,6 +14,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+import numpy as np
+
 from rec_summary._pb.lineage_pb2 import (
     EvaluationLineage,
     LineageEvent,
@@ -24,8 +26,8 @@ from rec_summary._pb.lineage_pb2 import (
 from rec_summary.errors import three_part
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import Run
-from rec_summary.series.batch import Record
-from rec_summary.series.best_values import best_place
+from rec_summary.series.batch import Columns, Record
+from rec_summary.series.best_values import BestSeries
 from rec_summary.series.event_reader import read_batches
 from rec_summary.series.limits import LONGEST_METRICS, LONGEST_TAG, LONGEST_TEXT, MOST_ENTRIES
 from rec_summary.series.report import Report
@@ -89,6 +91,8 @@ class Lineage:
         valid_dataset: The path and size in samples of the last evaluation's data.
         metrics: The last value of each metric, numeric or not, by name.
         notes: The last notes, at most `MOST_NOTES`.
+        best: The best values of each metric so far. An evaluation supersedes those of its step and
+            of later ones: training was restarted.
     """
 
     train: TrainLineage | None = None
@@ -99,6 +103,7 @@ class Lineage:
     valid_dataset: tuple[str, int] | None = None
     metrics: dict[str, Metric] = field(default_factory=dict)
     notes: list[Note] = field(default_factory=list)
+    best: dict[str, BestSeries] = field(default_factory=dict)
 
     @property
     def describes_training(self) -> bool:
@@ -165,21 +170,24 @@ class Lineage:
 
     def take_evaluation(self, evaluation: EvaluationLineage, step: int, wall_time: float) -> None:
         """Adds an evaluation made at `step`."""
-        found = {}
-        for name, value in metrics_of(evaluation):
-            known = self.metrics.get(name, Metric(step, ""))
-            both = ((known.best, known.best_step), (numeric(value), step))
-            best = best_place(name, [math.nan if each is None else each for each, _ in both])
-            found[name] = Metric(step, _shown(value), *(() if best is None else both[best]))
+        found = {name: (numeric(value), _shown(value)) for name, value in metrics_of(evaluation)}
         self.last_time = wall_time
         self.evaluations += 1
         data = evaluation.valid_dataset
         size = max(evaluation.valid_dataset_size64, data.valid_dataset_size)
         if data.valid_dataset_path or size:
             self.valid_dataset = (valid(data.valid_dataset_path), size)
-        for name, metric in found.items():
+        # MindSpore does not record the step; its evaluations count in their order.
+        place = np.array([step or self.evaluations])
+        for name, (number, text) in found.items():
             if name in self.metrics or len(self.metrics) < MOST_ENTRIES:
-                self.metrics[name] = metric
+                values = np.array([math.nan if number is None else number])
+                series = self.best.setdefault(name, BestSeries())
+                series.extend(
+                    name, Columns((name,), np.zeros(1, np.int64), place, np.zeros(1), values)
+                )
+                at, _, best = (series.points or [(None, 0.0, None)])[-1]
+                self.metrics[name] = Metric(step, text, best, at if step else None)
 
 
 def metrics_of(evaluation: EvaluationLineage) -> Iterator[tuple[str, Any]]:

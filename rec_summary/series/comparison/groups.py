@@ -78,12 +78,20 @@ def grouped(parameters: Mapping[str, Facts], by: str) -> dict[str, list[str]]:
     differing = [
         name for name in all_names if len({repr(facts.get(name)) for facts in others.values()}) > 1
     ]
-    return _collected(
-        {
-            run: ", ".join(f"{name}={facts.get(name, 'none')}" for name in differing) or _ONLY
-            for run, facts in others.items()
-        }
-    )
+    members: dict[tuple[str, ...], list[str]] = {}
+    for run, facts in others.items():
+        members.setdefault(tuple(repr(facts.get(name)) for name in differing), []).append(run)
+    found = {
+        ", ".join(f"{name}={others[runs[0]].get(name, 'none')}" for name in differing)
+        or _ONLY: runs
+        for runs in members.values()
+    }
+    if len(found) == len(members):
+        return found
+    # 1 and "1" read alike, as do "none" and no value.
+    return {
+        ", ".join(map("{}={}".format, differing, values)): runs for values, runs in members.items()
+    }
 
 
 def _collected(names: Mapping[str, str]) -> dict[str, list[str]]:

@@ -25,6 +25,18 @@ def test_several_hyper_parameters_may_differ() -> None:
     assert grouped(RUNS, "seed, learning_rate") == {"all": ["a1", "a2", "b1", "other"]}
 
 
+def test_values_that_read_alike_are_two_groups() -> None:
+    rates = {"a": 1, "b": "1", "c": 1, "d": 2, "e": "none"}
+    runs = {run: {"seed": 1, "lr": rate} for run, rate in rates.items()} | {"f": {"seed": 2}}
+    assert grouped(runs, "seed") == {
+        "lr=1": ["a", "c"],
+        "lr='1'": ["b"],
+        "lr=2": ["d"],
+        "lr='none'": ["e"],
+        "lr=None": ["f"],
+    }
+
+
 def test_runs_state_their_group() -> None:
     assert grouped(RUNS, "group") == {"a": ["a1", "a2"], "b": ["b1"]}
 

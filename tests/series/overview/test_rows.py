@@ -123,6 +123,22 @@ def test_what_a_restart_supersedes_does_not_count(tmp_path: Path) -> None:
     assert (row[AUC], row[f"best/{AUC}"], row["step"]) == (0.25, 0.25, 4)
 
 
+def test_an_evaluation_that_a_restart_supersedes_is_not_the_best(tmp_path: Path) -> None:
+    put(tmp_path, *(evaluation(START + n, f'{{"auc": 0.{n}}}', 10 * n) for n in (7, 8, 9)))
+    again = (
+        evaluation(START + 90 + n, f'{{"auc": 0.{n}}}', step) for n, step in ((5, 80), (6, 90))
+    )
+    put(tmp_path, *again, stamp=1)
+    row = row_of(tmp_path)
+    assert (row["auc"], row["best/auc"], row["best_step/auc"]) == (0.6, 0.7, 70)
+
+
+def test_of_evaluations_without_a_step_all_count(tmp_path: Path) -> None:
+    put(tmp_path, *(evaluation(START + n, f'{{"auc": 0.{n}}}', 0) for n in (7, 9, 8)))
+    row = row_of(tmp_path)
+    assert (row["auc"], row["best/auc"], "best_step/auc" in row) == (0.8, 0.9, False)
+
+
 def test_a_second_writer_has_a_row_with_its_own_lineage(tmp_path: Path) -> None:
     put(tmp_path / "run", *losses(range(1, 200)), finished(50, 199))
     put(tmp_path / "run", *losses(range(1, 99), salt=1, after=0.5), finished(51, 98), stamp=1)
