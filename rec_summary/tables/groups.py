@@ -14,7 +14,7 @@ from rec_summary.series.comparison.samples import STEP
 if TYPE_CHECKING:
     import pandas as pd
 
-_COLUMNS: Final = ("runs", "mean", "std", "min", "max")
+_COLUMNS: Final = ("members", "mean", "std", "min", "max")
 
 
 class Groups:
@@ -57,8 +57,8 @@ class Groups:
             x: `samples` brings them to the same numbers of examples seen in training, instead.
 
         Returns:
-            `group` and `tag` (categories), `step` (or `samples`), `runs` (how many members have a
-            value there), `mean`, `std` (the standard deviation; NaN for a single run), `min`,
+            `group` and `tag` (categories), `step` (or `samples`), `members` (how many have a
+            value there), `mean`, `std` (the standard deviation; NaN for a single one), `min`,
             `max`.
 
         Raises:

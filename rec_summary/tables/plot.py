@@ -290,6 +290,7 @@ class _Curve:
         run: The name of the line.
         tag: The tag.
         group: The group that it is drawn with; None if it is drawn alone.
+        recorded: The name of the recorded run.
         x: Where the values are: steps, hours, or times as `datetime64`.
         pale: The values as recorded, NaN where none can be drawn.
         y: The same, smoothed.
@@ -297,6 +298,7 @@ class _Curve:
 
     def __init__(self, line: Line, options: PlotOptions) -> None:
         self.run, self.tag, self.group = line.run, line.tag, line.group
+        self.recorded = line.recorded
         self.x = _x(line, options.x)
         drawable = np.isfinite(line.value)
         if options.log in ("y", "both"):
@@ -324,16 +326,21 @@ def _figure(panels: Mapping[str, Sequence[_Curve]], options: PlotOptions) -> Fig
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(options.width, options.height), layout="constrained")
-    every = (curve for curves in panels.values() for curve in curves)
+    every = [curve for curves in panels.values() for curve in curves]
     names = list(dict.fromkeys(curve.group or curve.run for curve in every))
     colours = colormaps["tab10" if len(names) <= 10 else "tab20"].colors  # type: ignore[attr-defined]
     colour = {name: colours[index % len(colours)] for index, name in enumerate(names)}
+    recorded: dict[str, set[str]] = {}
+    for curve in every:
+        if curve.group is not None:
+            recorded.setdefault(curve.group, set()).add(curve.recorded)
     handles: dict[str, Any] = {}
     for axis, (tag, curves) in zip(_grid(figure, len(panels)), panels.items(), strict=True):
         alone = [each for each in curves if each.group is None]
         for group in dict.fromkeys(each.group for each in curves if each.group is not None):
             members = [each for each in curves if each.group == group]
-            handles[f"{group} ({_runs(members)})"] = _draw_group(axis, members, colour[group])
+            label = f"{group} ({_runs(len(recorded[group]))})"
+            handles[label] = _draw_group(axis, members, colour[group])
         if len(alone) > _MOST_LINES:
             handles.update(_draw_band(axis, alone))
         else:
@@ -382,15 +389,19 @@ def _draw(axis: Axes, curve: _Curve, colour: Any) -> Any:
     return drawn
 
 
-def _runs(curves: Sequence[_Curve]) -> str:
-    return f"{len(curves)} run{'' if len(curves) == 1 else 's'}"
+def _runs(count: int) -> str:
+    return f"{count} run{'' if count == 1 else 's'}"
 
 
 def _draw_group(axis: Axes, curves: Sequence[_Curve], colour: Any) -> Any:
     """Draws the mean of a group in a band from its least to its greatest value."""
     places, _, mean, _, least, greatest = band([Curve(c.x, c.y) for c in curves], _BAND_POINTS)
     axis.fill_between(places, least, greatest, color=colour, alpha=0.2, linewidth=0)
-    [drawn] = axis.plot(places, mean, color=colour, linewidth=1.5)
+    marker = ""
+    if len(places) == 1:  # a band without a width does not show
+        marker = "."
+        axis.vlines(places, least, greatest, color=colour, alpha=0.4)
+    [drawn] = axis.plot(places, mean, color=colour, linewidth=1.5, marker=marker)
     return drawn
 
 

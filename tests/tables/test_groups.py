@@ -37,11 +37,11 @@ def test_the_members_of_a_group_are_brought_to_the_same_steps(records: Records) 
     table = groups.scalars()
     first = table[table["group"] == "learning_rate=0.5"]
     assert first["step"].tolist() == [1, 2, 3, 4, 5]
-    assert first["runs"].tolist() == [1, 2, 2, 2, 1]
+    assert first["members"].tolist() == [1, 2, 2, 2, 1]
     assert first["mean"].tolist() == [1.5, 2.5, 3.0, 3.5, 3.5]
     assert first["min"].tolist() == [1.5, 2.0, 2.5, 3.0, 3.5]
     assert first["max"].tolist() == [1.5, 3.0, 3.5, 4.0, 3.5]
-    assert list(table.columns) == ["group", "tag", "step", "runs", "mean", "std", "min", "max"]
+    assert list(table.columns) == ["group", "tag", "step", "members", "mean", "std", "min", "max"]
 
 
 def test_groups_of_the_lineage_and_of_other_tables(records: Records) -> None:

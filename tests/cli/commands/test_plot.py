@@ -265,6 +265,26 @@ def test_a_group_is_its_mean_in_a_band_and_other_runs_are_lines(tmp_path: Path) 
     assert "what runs are grouped by is invalid. Received: 'speed'" in flat(done.stderr)
 
 
+def test_a_legend_counts_the_runs_of_a_group_once_and_single_values_show(tmp_path: Path) -> None:
+    step, at = np.array([1]), np.array([1.7e9])
+    lines = [
+        Line(f"{name} rank {rank}", tag, step, at, np.array([rank + n / 2]), None, name, "all")
+        for n, name in enumerate("ab")
+        for rank in (0, 1)
+        for tag in ("loss", "auc")
+        if (name, tag) != ("b", "auc")
+    ]
+    matplotlib = pytest.importorskip("matplotlib")
+    with matplotlib.rc_context({"svg.fonttype": "none"}):
+        assert plot(lines, str(tmp_path / "all.svg"), PlotOptions()) == ["loss", "auc"]
+    root = ElementTree.parse(tmp_path / "all.svg").getroot()
+    assert " ".join(root.itertext()).count("all (") == 1
+    assert " ".join(root.itertext()).count("all (2 runs)") == 1
+    # Each panel has a marker for the mean and a line from the least to the greatest value.
+    ids = [each.get("id", "") for each in root.iter()]
+    assert sum(each.startswith("LineCollection_") for each in ids) == 2
+
+
 def test_a_picture_over_examples_and_a_run_that_does_not_state_them(tmp_path: Path) -> None:
     values = [event(step, scalar("loss", step)) for step in range(1, 9)]
     write_segment(tmp_path / "records" / "known", lineage(train_lineage=train()), *values)
