@@ -186,8 +186,9 @@ class Lineage:
                 series.extend(
                     name, Columns((name,), np.zeros(1, np.int64), place, np.zeros(1), values)
                 )
-                at, _, best = (series.points or [(None, 0.0, None)])[-1]
-                self.metrics[name] = Metric(step, text, best, at if step else None)
+                self.metrics[name] = Metric(step, text)
+                for at, _, best in series.points[-1:]:
+                    self.metrics[name] = Metric(step, text, best, at if step else None)
 
 
 def metrics_of(evaluation: EvaluationLineage) -> Iterator[tuple[str, Any]]:

@@ -84,7 +84,8 @@ def unknown_samples(run: str) -> str:
     """Returns the message about a run that does not state how many examples it has seen."""
     expected = (
         f"runs whose lineage has a batch size; {printable(run)} has none: leave it out with --runs "
-        "(in Python, runs=), take steps, or record it with SummaryCollector"
+        "(in Python, runs=), take steps (TensorBoard: --rec_summary_x step), or record it with "
+        "SummaryCollector"
     )
     return three_part("x", SAMPLES, expected)
 

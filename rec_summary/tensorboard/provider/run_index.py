@@ -20,7 +20,13 @@ from rec_summary.records.remote import Url, to_place
 from rec_summary.scrubbing import scrubbed
 from rec_summary.series.batch import Record
 from rec_summary.series.comparison.groups import GROUP, grouped
-from rec_summary.series.comparison.samples import SAMPLES, STEP, check_axis, unknown_samples
+from rec_summary.series.comparison.samples import (
+    SAMPLES,
+    STEP,
+    Totals,
+    check_axis,
+    unknown_samples,
+)
 from rec_summary.series.discovery.run_poller import RunPoller
 from rec_summary.series.event_reader import ScannedFile, scan_together
 from rec_summary.series.exports.reading import compacted, continues
@@ -79,6 +85,7 @@ class _Loader(RunReader):
     ) -> None:
         self.outputs = ServedRuns(run, names, TargetNames(several, {}), report, x)
         self._x = x
+        self._totals: dict[int, Totals] = {}  # by rank
         records = NewRecords(report, scanned=scanned)
         super().__init__(run, self.outputs, report, records, nothing_read(), {})
 
@@ -140,8 +147,10 @@ class _Loader(RunReader):
 
     def _take_lineage(self, rank: int, record: Record) -> None:
         super()._take_lineage(rank, record)
-        if record.kind == _TRAIN and rank == self._run.ranks[0]:
-            self.outputs.totals.take(record.event.train_lineage)
+        if record.kind == _TRAIN:
+            self._totals.setdefault(rank, Totals()).take(record.event.train_lineage)
+            known = [each for _, each in sorted(self._totals.items()) if each.known]
+            self.outputs.totals = (known or [self.outputs.totals])[0]
 
     def _show_session(self, lineage: Lineage) -> None:
         session, began = self.outputs.session(), self._state.began

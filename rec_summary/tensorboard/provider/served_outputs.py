@@ -225,7 +225,7 @@ class ServedRuns(RunOutputs):
     Attributes:
         served: The TensorBoard runs, by name.
         parameters: The hyper-parameters, as far as they are known.
-        totals: The examples that training has seen.
+        totals: The examples that training has seen; of the lowest rank that states them.
     """
 
     def __init__(
@@ -274,7 +274,7 @@ class ServedRuns(RunOutputs):
     def _open(self, name: str, rank: int | None = None) -> ServedOutput:
         output = self._outputs.get(name)
         if output is None:
-            totals = self.totals if self._x == SAMPLES else None
+            totals = (lambda: self.totals) if self._x == SAMPLES else None
             served = ServedRun(name, lambda path: self.run.file(path), totals)
             self.served[name] = served
             output = ServedOutput(

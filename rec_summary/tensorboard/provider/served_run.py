@@ -53,14 +53,18 @@ class ServedRun:
     """
 
     def __init__(
-        self, name: str, file: Callable[[str], RecordFile], totals: Totals | None = None
+        self,
+        name: str,
+        file: Callable[[str], RecordFile],
+        totals: Callable[[], Totals] | None = None,
     ) -> None:
         """Begins empty.
 
         Args:
             name: The run's name.
             file: Returns the record file with a path.
-            totals: Pages show these totals of examples in the place of steps; None for steps.
+            totals: Returns the totals of examples that pages show in the place of steps; None for
+                steps.
         """
         self.name = name
         self.lock = threading.RLock()
@@ -74,7 +78,7 @@ class ServedRun:
 
     def shown(self, steps: Any) -> Any:
         """Returns what pages show in the place of steps, of the same shape."""
-        return steps if self._totals is None else self._totals.at(steps)
+        return steps if self._totals is None else self._totals().at(steps)
 
     def plugins(self) -> list[str]:
         """Returns the names of the plugins that have series."""

@@ -122,6 +122,16 @@ def test_groups_are_aligned_by_examples(tmp_path: Path) -> None:
     assert points(pages, "group/a/mean") == {20: 2, 40: 4}
 
 
+def test_another_rank_states_the_examples(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    train = lineage(START, train_lineage=described(status=1, step=1, batch_size=10))
+    write_segment(tmp_path / "run", event(4, scalar("loss", 1)), rank=0)
+    write_segment(tmp_path / "run", train, event(4, scalar("loss", 1)), rank=1)
+    index, _ = record_pages(tmp_path, x="samples")
+    index.poll()
+    assert {int(run.shown(4)) for run in index.served()} == {40}
+    assert not caplog.records
+
+
 def test_a_run_without_a_batch_size_is_not_shown_over_examples_and_named_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
