@@ -185,12 +185,12 @@ def test_what_workers_do_not_have_is_said(tmp_path: Path, cluster: str) -> None:
 def test_a_module_that_workers_do_not_have_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cluster: str
 ) -> None:
-    (tmp_path / "only_here.py").write_text("def work(unit):\n    return unit\n")
+    (tmp_path / "of_this_process.py").write_text("def work(unit):\n    return unit\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(engines, "_REFUSALS", 1)
-    only_here: Any = importlib.import_module("only_here")
-    with pytest.raises(WorkerError, match=r"No module named 'only_here'.*the same modules as here"):
-        list(run_units(parse_engine(cluster), only_here.work, range(9)))
+    of_this_process: Any = importlib.import_module("of_this_process")
+    with pytest.raises(WorkerError, match=r"No module named 'of_this_process'.*the same modules as here"):
+        list(run_units(parse_engine(cluster), of_this_process.work, range(9)))
 
 
 def test_a_landscape_on_a_cluster(tmp_path: Path, cluster: str) -> None:

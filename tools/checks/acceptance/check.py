@@ -8,7 +8,8 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-from rec_summary.tensorboard.dashboards.groups import BEST
+from rec_summary.series.ranks import summary
+from rec_summary.tensorboard.dashboards.groups import BEST, OVERVIEW
 from rec_summary.tensorboard.event_files.experiment import EXPERIMENT_RUN
 from rec_summary.tensorboard.first_screen import metric_rank
 from tests.support.tensorboard_servers import installed
@@ -111,8 +112,11 @@ def _seen(name: str, server: TensorBoardServer) -> list[tuple[Any, Any]]:
 
 
 def _is_made(key: tuple[object, ...]) -> bool:
-    """Whether something is made for HParams: best values, or the description of an experiment."""
-    made = (BEST, f"{EXPERIMENT_RUN}/")
+    """Whether something is shown beside the records; tests of its own modules check it.
+
+    That is what is made for HParams, the overview, and what all ranks have in common.
+    """
+    made = (BEST, f"{EXPERIMENT_RUN}/", OVERVIEW, summary.PREFIX)
     return any(isinstance(each, str) and each.startswith(made) for each in key)
 
 

@@ -146,7 +146,10 @@ def _custom_scalars(server: TensorBoardServer) -> Shown:
     layout, runs = server.get("plugin/custom_scalars/layout") or {}, server.get("runs")
     for category in layout.get("category", ()):
         for chart in category["chart"]:
-            for pattern in chart["multiline"]["tag"]:
+            lines = chart.get("multiline", {}).get("tag", [])
+            for band in chart.get("margin", {}).get("series", ()):
+                lines += [re.escape(band[each]) + "$" for each in ("lower", "value", "upper")]
+            for pattern in lines:
                 found = False
                 for run in runs:
                     answer = server.get("plugin/custom_scalars/scalars", run=run, tag=pattern)
