@@ -189,7 +189,9 @@ def test_a_module_that_workers_do_not_have_is_said(
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(engines, "_REFUSALS", 1)
     of_this_process: Any = importlib.import_module("of_this_process")
-    with pytest.raises(WorkerError, match=r"No module named 'of_this_process'.*the same modules as here"):
+    with pytest.raises(
+        WorkerError, match=r"No module named 'of_this_process'.*the same modules as here"
+    ):
         list(run_units(parse_engine(cluster), of_this_process.work, range(9)))
 
 
