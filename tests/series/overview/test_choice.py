@@ -3,13 +3,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from rec_summary import load
-from rec_summary.cli import cli
 from rec_summary.records.reading.runs import find_runs
 from rec_summary.series.options import ArgumentError
 from rec_summary.series.overview.choice import check_ranks, check_tags, chosen_runs
+from tests.support import command
 from tests.support.record_dirs import event, scalar, write_segment
 
 
@@ -42,11 +41,11 @@ def test_ranks_that_no_run_has(source: Path) -> None:
     check_ranks([], "3")
     with pytest.raises(ArgumentError, match=r"'1-11,13'.*there are: 0, 12.$"):
         check_ranks(runs, "1-11,13")
-    for command in (["tail", "--once"], ["inspect"], ["export"]):
-        to = [str(source / "to")] * (command == ["export"])
-        done = CliRunner().invoke(cli, [*command, str(source), *to, "--ranks", "7"])
-        assert done.exit_code != 0
-        assert "there are: 0, 12" in done.stderr
+    for arguments in (["tail", "--once"], ["inspect"], ["export"]):
+        to = [str(source / "to")] * (arguments == ["export"])
+        done = command.run(*arguments, source, *to, "--ranks", "7")
+        assert done.returncode != 0
+        assert "there are: 0, 12" in command.flat(done.stderr)
     with pytest.raises(ArgumentError, match="there are: 0, 12"):
         load(source, ranks="7")
 
