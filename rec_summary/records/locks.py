@@ -23,6 +23,8 @@ from rec_summary.records.files import refuse_link, refuse_lock
 KINDS: Final = ("flock", "soft")
 ENVIRONMENT: Final = "REC_SUMMARY_LOCK"
 _MODE: Final = 0o600
+# Some releases of filelock take the soft lock of a dead holder at their second attempt only.
+_STALE_SECS: Final = 0.1
 
 
 def check_kind(name: str, value: str | None) -> str:
@@ -48,7 +50,7 @@ def file_lock(path: str, *, timeout: float, kind: str | None = None) -> filelock
     Args:
         path: The lock file (mode 0600).
         timeout: How long to wait for another holder, in seconds; then `filelock.Timeout`,
-            which is an OSError, is raised.
+            which is an OSError, is raised. A soft lock waits for 0.1 s at least.
         kind: One of `KINDS`; None asks the environment.
 
     Raises:
@@ -59,6 +61,7 @@ def file_lock(path: str, *, timeout: float, kind: str | None = None) -> filelock
     if kind == "soft":
         # Another name: the file of a flock stays, and would look like a holder.
         refuse_link(f"{path}.soft")
-        return filelock.SoftFileLock(f"{path}.soft", timeout=timeout, mode=_MODE)
+        least = max(timeout, _STALE_SECS)
+        return filelock.SoftFileLock(f"{path}.soft", timeout=least, mode=_MODE)
     refuse_lock(path)
     return filelock.FileLock(path, timeout=timeout, mode=_MODE)

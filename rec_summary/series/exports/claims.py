@@ -27,7 +27,6 @@ _NAME: Final = re.compile(
     r"\.rec_summary-export\.(?P<token>[0-9a-f]{16})\.(?:runs|lock|lock\.soft)"
 )
 _WAIT_SECS: Final = 60.0  # for an exporter that describes many runs
-_STALE_SECS: Final = 0.1  # filelock takes the soft lock of a dead holder at its second attempt
 _MOST_BYTES: Final = 1 << 28
 _APPENDED: Final = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -107,7 +106,7 @@ class Claims:
         """Yields what other exporters have claimed; removes the files of those that are gone."""
         found = (_NAME.fullmatch(name) for name in os.listdir(self._fd))
         for token in sorted({match["token"] for match in found if match} - {self._token}):
-            lock = file_lock(self._place(token, "lock"), timeout=_STALE_SECS)
+            lock = file_lock(self._place(token, "lock"), timeout=0)
             try:
                 lock.acquire()
             except NotImplementedError:

@@ -36,8 +36,7 @@ _DETAIL: Final = re.compile(
 )
 _TELEMETRY: Final = re.compile(r"rec_summary/")
 _HEADLINE: Final = re.compile(
-    r"recommender/(?P<task>(?!table/|slice/|feature/)[^/]+/)?(?P<metric>auc|calibration|rmse)/"
-    r"(?P<window>last_[^/]+)"
+    rf"recommender/(?P<task>{OF_TASK})(?P<metric>auc|calibration|rmse)/(?P<window>last_[^/]+)"
 )
 
 
@@ -56,5 +55,5 @@ def overview(tag: str) -> str | None:
     found = _HEADLINE.fullmatch(tag)
     if found is None:
         return None
-    names = (found["metric"], (found["task"] or "").rstrip("/"), found["window"])
+    names = (found["metric"], found["task"].rstrip("/"), found["window"])
     return OVERVIEW + " ".join(filter(None, names))
