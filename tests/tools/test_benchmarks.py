@@ -9,9 +9,11 @@ import pytest
 
 from rec_summary._pb.summary_pb2 import Event
 from tests.support.record_dirs import summary_name, write_payloads
-from tools.benchmarks import event_files, exports, landscape, made_records, report, soak
+from tools.benchmarks import made_records, report
 from tools.benchmarks.contest import Contestant, MeasurementFailed, Settings, alternate, measure
+from tools.benchmarks.reading import event_files, exports, readers
 from tools.benchmarks.results import Row, Target, cost, merge, rows_from, speed
+from tools.benchmarks.writing import landscape, soak
 
 
 def test_a_speed_is_the_peers_time_by_ours_round_by_round() -> None:
@@ -87,7 +89,7 @@ def test_the_page_shows_every_row_with_its_target(tmp_path: Path) -> None:
 def test_every_second_round_goes_backwards_in_fresh_processes() -> None:
     told: list[str] = []
     contestants = [
-        Contestant(name, "readers:run", {"command": ["-c", "pass"]}) for name in ("a", "b")
+        Contestant(name, readers.run, {"command": ["-c", "pass"]}) for name in ("a", "b")
     ]
     found = alternate(contestants, Settings(2, quick=True, say=told.append))
     assert [text[-1] for text in told] == ["a", "b", "b", "a"]
@@ -97,7 +99,7 @@ def test_every_second_round_goes_backwards_in_fresh_processes() -> None:
 
 
 def test_a_failing_measurement_shows_what_the_process_said() -> None:
-    contestant = Contestant("x", "event_files:floor", {"records": "/nowhere", "count": 1})
+    contestant = Contestant("x", event_files.floor, {"records": "/nowhere", "count": 1})
     with pytest.raises(MeasurementFailed, match="ValueError"):
         measure(contestant)
 
@@ -132,9 +134,9 @@ def test_images_have_the_size_that_the_benchmark_speaks_of() -> None:
 
 
 def test_a_benchmark_gives_rows_with_all_rounds() -> None:
-    setting, [row] = exports.export_jobs(Settings(1, quick=True, say=lambda text: None))
-    assert "6 runs" in setting
-    assert len(row.ours) == len(row.peer) == len(row.ratio) == 1
+    setting, [row] = exports.export_images(Settings(1, quick=True, say=lambda text: None))
+    assert "100 events" in setting
+    assert len(row.ours) == len(row.peer) == len(row.ratio) == 3
 
 
 @pytest.mark.mindspore

@@ -66,7 +66,7 @@ def main() -> None:
     """Measures once."""
     module, _, name = sys.argv[1].partition(":")
     function: Callable[..., dict[str, float]]
-    function = getattr(importlib.import_module(f"tools.benchmarks.{module}"), name)
+    function = getattr(importlib.import_module(module), name)
     result = function(**json.loads(sys.argv[2]))
     print(f"\n{RESULT}{json.dumps(result)}", flush=True)
 

@@ -19,6 +19,9 @@ from .child import RESULT
 
 ROOT = Path(__file__).parents[2]
 
+Measuring = Callable[..., dict[str, Any]]
+"""A function of a module: its process is given the module's name and its own."""
+
 Found = dict[str, list[dict[str, float]]]
 """What was measured: for each contestant, a dictionary of numbers for each round."""
 
@@ -29,14 +32,14 @@ class Contestant:
 
     Attributes:
         name: What it is called.
-        function: `module:function` in this package; takes `work`, an empty directory that
-            is removed afterwards, and `arguments`; returns a dictionary of numbers.
+        function: Takes `work`, an empty directory that is removed afterwards, and
+            `arguments`; returns a dictionary of numbers.
         arguments: Of the function; must fit into JSON.
         python: The interpreter that measures it; this one by default.
     """
 
     name: str
-    function: str
+    function: Measuring
     arguments: dict[str, Any] = field(default_factory=dict)
     python: str = sys.executable
 
@@ -98,13 +101,19 @@ def measure(contestant: Contestant) -> dict[str, float]:
     return result
 
 
+def command(contestant: Contestant, arguments: dict[str, Any]) -> list[str]:
+    """Returns the command that calls a contestant's function in a process of its own."""
+    place = f"{contestant.function.__module__}:{contestant.function.__name__}"
+    child = "tools.benchmarks.child"
+    return [contestant.python, "-m", child, place, json.dumps(arguments)]
+
+
 def _run(contestant: Contestant) -> dict[str, float]:
     with temporary_directory() as work:
         arguments = {"work": str(work), **contestant.arguments}
-        command = [contestant.python, "-m", "tools.benchmarks.child", contestant.function]
         environment = {**os.environ, "GLOG_v": "3", "TF_CPP_MIN_LOG_LEVEL": "3"}
         done = subprocess.run(
-            [*command, json.dumps(arguments)],
+            command(contestant, arguments),
             cwd=ROOT,
             env=environment,
             capture_output=True,

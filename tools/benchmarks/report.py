@@ -85,14 +85,14 @@ def write_page(path: Path, stored: dict[str, Any], order: Sequence[str], images:
         path: The page; what stands around the results is kept.
         stored: The results of all benchmarks, as in the JSON file.
         order: In which order they come.
-        images: Where pictures are; `performance-<benchmark>-*.png` are shown.
+        images: Where pictures are; `performance-<benchmark>*.png` are shown.
     """
     parts = []
     for name in (name for name in order if name in stored):
         entry = stored[name]
         parts.append(f"## {name}\n\n{entry['setting']}\n")
         parts.append(table(rows_from(entry["rows"])) + "\n")
-        for picture in sorted(images.glob(f"performance-{name}-*.png")):
+        for picture in sorted(images.glob(f"performance-{name}*.png")):
             title = picture.stem.removeprefix("performance-").replace("-", " ")
             parts.append(f"![{title}]({images.name}/{picture.name})\n")
         parts.append(f"{entry['date']}; {in_words(entry['machine'])}.\n")

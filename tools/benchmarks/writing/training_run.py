@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import resource
 import statistics
 import time
@@ -17,14 +16,13 @@ from mindspore import Tensor, nn
 from mindspore.dataset import BatchDataset, NumpySlicesDataset
 from mindspore.train import Callback, Model
 
-from .child import disk_usage, peak_memory
-from .event_files import check, frames
-from .loggers import LoggingCallback
+from ..child import disk_usage, peak_memory
+from ..comparison.loggers import LoggingCallback
+from ..reading.event_files import check, frames
 
 BATCH, FIELDS = 64, 26
 BLOCK = 200  # steps between two switches of the collector
 WARM_UP = 10  # steps whose times do not count: the graph is compiled in the first
-_LAYERS_WIDTH = 64
 
 
 class WideDeep(nn.Cell):
@@ -45,24 +43,6 @@ class WideDeep(nn.Cell):
         deep = self.hidden(self.deep_embedding(ids).reshape(self._deep))
         wide = self.wide_embedding(ids).reshape((-1, FIELDS)).sum(axis=1, keepdims=True)
         return self.head(deep) + wide
-
-
-class Deep(nn.Cell):
-    """Many layers with one weight of 64 x 64 each: ids (batch, FIELDS) to logits (batch, 1)."""
-
-    def __init__(self, layers: int) -> None:
-        super().__init__()
-        self.first = nn.Dense(FIELDS, _LAYERS_WIDTH, has_bias=False)
-        self.layers = nn.CellList(
-            [nn.Dense(_LAYERS_WIDTH, _LAYERS_WIDTH, has_bias=False) for _ in range(layers)]
-        )
-        self.head = nn.Dense(_LAYERS_WIDTH, 1, has_bias=False)
-
-    def construct(self, ids: Tensor) -> Tensor:
-        values = self.first(ids.astype(mindspore.float32) / 1000.0)
-        for layer in self.layers:
-            values = mindspore.ops.tanh(layer(values))
-        return self.head(values)
 
 
 class First(Callback):
@@ -103,72 +83,13 @@ def wide_deep(
         steps: How many.
         collect_freq: Of the collector.
     """
-    return _train(work, who, lambda: WideDeep(rows, width), rows, steps, collect_freq, ".*")
-
-
-def in_turns(
-    work: str, who: str, rows: int, width: int, steps: int, collect_freq: int
-) -> dict[str, float]:
-    """Trains the click network, with the collector's hooks called in every second block of steps.
-
-    Two processes differ by more than a good collector costs: which thread runs on which core is
-    settled when they begin. The blocks of one process do not.
-
-    Args:
-        work: A directory for the records.
-        who: `ours` or `mindspore`.
-        rows: Of the embedding tables.
-        width: Of the deep one.
-        steps: How many.
-        collect_freq: Of the collector.
-    """
-    model, data = model_and_data(lambda: WideDeep(rows, width), rows, steps * BATCH)
-    collector, last = _collector(who, Path(work, "records"), collect_freq, ".*"), Last()
-    for name in ("on_train_step_begin", "on_train_step_end"):
-        setattr(collector, name, _every_second_block(getattr(collector, name), last.ends))
-    model.train(1, data, callbacks=[collector, last], dataset_sink_mode=False)
-    _check_troubles(collector)
-    times = np.diff(last.ends) * 1000  # of the second step, and so on
-    starts = range(2 * BLOCK, steps - BLOCK, BLOCK)  # without the compilation
-    blocks = [float(times[start - 1 : start - 1 + BLOCK].mean()) for start in starts]
-    # Each block without hooks is compared with those beside it: a machine's pace changes.
-    beside = zip(blocks[1::2], blocks[0::2], blocks[2::2], strict=False)
-    return {
-        "without": statistics.median(blocks[1::2]),
-        "added": statistics.median((one + other) / 2 - off for off, one, other in beside),
-    }
-
-
-def _every_second_block(hook: Callable[[Any], None], ends: list[float]) -> Callable[[Any], None]:
-    def switched(run_context: Any) -> None:
-        if len(ends) // BLOCK % 2 == 0:
-            hook(run_context)
-
-    return switched
-
-
-def histograms(work: str, layers: int, chosen: int, steps: int) -> dict[str, float]:
-    """Trains a network of `layers` layers; the weights of `chosen` of them become histograms."""
-    names = "|".join(re.escape(f"layers.{number}.weight") for number in range(chosen))
-    return _train(work, "ours", lambda: Deep(layers), 1000, steps, 1, f"({names})$")
-
-
-def _train(
-    work: str,
-    who: str,
-    network: Callable[[], nn.Cell],
-    rows: int,
-    steps: int,
-    collect_freq: int,
-    histogram_regular: str,
-) -> dict[str, float]:
-    model, data = model_and_data(network, rows, steps * BATCH)
+    model, data = model_and_data(rows, width, steps * BATCH)
     records = Path(work, "records")
     hooks: list[float] = []
     first, last = First(), Last()
     collectors = []
     if who != "none":
-        collectors = [_collector(who, records, collect_freq, histogram_regular)]
+        collectors = [_collector(who, records, collect_freq)]
         _time_hook(collectors[0], hooks)
     before = _cpu()
     model.train(1, data, callbacks=[first, *collectors, last], dataset_sink_mode=False)
@@ -197,15 +118,54 @@ def _train(
     return result
 
 
-def model_and_data(
-    network: Callable[[], nn.Cell], rows: int, samples: int
-) -> tuple[Model, BatchDataset]:
+def in_turns(
+    work: str, who: str, rows: int, width: int, steps: int, collect_freq: int
+) -> dict[str, float]:
+    """Trains the click network, with the collector's hooks called in every second block of steps.
+
+    Two processes differ by more than a good collector costs: which thread runs on which core is
+    settled when they begin. The blocks of one process do not.
+
+    Args:
+        work: A directory for the records.
+        who: `ours` or `mindspore`.
+        rows: Of the embedding tables.
+        width: Of the deep one.
+        steps: How many.
+        collect_freq: Of the collector.
+    """
+    model, data = model_and_data(rows, width, steps * BATCH)
+    collector, last = _collector(who, Path(work, "records"), collect_freq), Last()
+    for name in ("on_train_step_begin", "on_train_step_end"):
+        setattr(collector, name, _every_second_block(getattr(collector, name), last.ends))
+    model.train(1, data, callbacks=[collector, last], dataset_sink_mode=False)
+    _check_troubles(collector)
+    times = np.diff(last.ends) * 1000  # of the second step, and so on
+    starts = range(2 * BLOCK, steps - BLOCK, BLOCK)  # without the compilation
+    blocks = [float(times[start - 1 : start - 1 + BLOCK].mean()) for start in starts]
+    # Each block without hooks is compared with those beside it: a machine's pace changes.
+    beside = zip(blocks[1::2], blocks[0::2], blocks[2::2], strict=False)
+    return {
+        "without": statistics.median(blocks[1::2]),
+        "added": statistics.median((one + other) / 2 - off for off, one, other in beside),
+    }
+
+
+def _every_second_block(hook: Callable[[Any], None], ends: list[float]) -> Callable[[Any], None]:
+    def switched(run_context: Any) -> None:
+        if len(ends) // BLOCK % 2 == 0:
+            hook(run_context)
+
+    return switched
+
+
+def model_and_data(rows: int, width: int, samples: int) -> tuple[Model, BatchDataset]:
     """Returns a model in graph mode, and clicks to train it with."""
     mindspore.set_context(mode=mindspore.GRAPH_MODE)
     mindspore.set_seed(1)
-    made = network()
-    optimizer = nn.Adam(made.trainable_params(), 1e-3)
-    return Model(made, nn.BCEWithLogitsLoss(), optimizer), clicks(rows, samples)
+    network = WideDeep(rows, width)
+    optimizer = nn.Adam(network.trainable_params(), 1e-3)
+    return Model(network, nn.BCEWithLogitsLoss(), optimizer), clicks(rows, samples)
 
 
 def clicks(rows: int, samples: int) -> BatchDataset:
@@ -215,7 +175,7 @@ def clicks(rows: int, samples: int) -> BatchDataset:
     return NumpySlicesDataset((ids, labels), ["ids", "label"], shuffle=False).batch(BATCH)
 
 
-def _collector(who: str, records: Path, collect_freq: int, histogram_regular: str) -> Any:
+def _collector(who: str, records: Path, collect_freq: int) -> Any:
     if who == "ours":
         from rec_summary import SummaryCollector
     elif who == "mindspore":
@@ -230,7 +190,7 @@ def _collector(who: str, records: Path, collect_freq: int, histogram_regular: st
             "collect_graph": True,
             "collect_train_lineage": True,
             "collect_dataset_graph": True,
-            "histogram_regular": histogram_regular,
+            "histogram_regular": ".*",
         },
         keep_default_action=False,  # no landscape, which MindSpore's has on by default
     )

@@ -17,9 +17,9 @@ from rec_summary._pb.summary_pb2 import Event, Summary
 from rec_summary.records.writing.run_writer import RunWriter
 from rec_summary.records.writing.task import MessageRecord
 
-from .child import idle_share
-from .contest import Contestant, Settings, alternate, column
-from .results import Row, Target
+from ..child import idle_share
+from ..contest import Contestant, Settings, alternate, column
+from ..results import Row, Target
 
 _SETTLE_SECS = 3.0
 
@@ -80,7 +80,7 @@ def follow(settings: Settings) -> tuple[str, list[Row]]:
     runs, seconds = 100, settings.size(20, 3)
     records = settings.size(40, 10)
     arguments = {"runs": runs, "seconds": seconds, "records": records}
-    found = alternate([Contestant("ours", "follow:measured", arguments)], settings)
+    found = alternate([Contestant("ours", measured, arguments)], settings)
     setting = (
         f"`rec-summary export --follow` on {runs} runs: its CPU time while nothing is written "
         f"for {seconds} s, then {records} records, one by one, from their flush to their bytes "

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .contest import Contestant, Found, Settings, alternate, column
-from .results import Row, Target, cost
+from ..contest import Contestant, Found, Settings, alternate, column
+from ..results import Row, Target, cost
+from . import training_run
 
 _TABLES = ((1_000, 8), (100_000, 16))
 _FREQUENCIES = (1, 10)
@@ -29,12 +30,12 @@ def training(settings: Settings) -> tuple[str, list[Row]]:
     rows: list[Row] = []
     for size, width in _TABLES:
         arguments = {"rows": size, "width": width, "steps": steps}
-        contestants = [Contestant(_NONE, "training_run:wide_deep", {"who": "none", **arguments})]
+        contestants = [Contestant(_NONE, training_run.wide_deep, {"who": "none", **arguments})]
         for frequency in _FREQUENCIES:
             contestants += [
                 Contestant(
                     f"{who} {frequency}",
-                    "training_run:wide_deep",
+                    training_run.wide_deep,
                     {"who": who, "collect_freq": frequency, **arguments},
                 )
                 for who in _WHO
@@ -45,7 +46,7 @@ def training(settings: Settings) -> tuple[str, list[Row]]:
         contestants = [
             Contestant(
                 f"{who} in turns",
-                "training_run:in_turns",
+                training_run.in_turns,
                 {"who": who, "collect_freq": 10, **arguments},
             )
             for who in _WHO

@@ -25,13 +25,14 @@ from rec_summary.scrubbing import scrubbed
 from rec_summary.tensorboard.provider.run_index import RunIndex
 from rec_summary.values.recommender import encode_state
 
-from .contest import Settings, temporary_directory
-from .results import Row
+from .. import made_records
+from ..contest import Settings, temporary_directory
+from ..results import Row
 
 _BEGUN = 1_700_000_000
 
 
-def curves(settings: Settings) -> tuple[str, list[Row]]:
+def growth(settings: Settings) -> tuple[str, list[Row]]:
     """Measures each case, and prints its exponent."""
     rows = []
     for name, (least, make, run) in _CASES.items():
@@ -156,8 +157,16 @@ def _scrub(records: Path, logs: Path) -> None:
         scrubbed(path.read_text())
 
 
+def _tags(folder: Path, count: int) -> None:
+    """One run with ten scalars of each tag."""
+    made_records.write_scalars(folder, 10 * count, count)
+
+
 _Case = tuple[int, Callable[[Path, int], None], Callable[[Path, Path], None]]
 _CASES: dict[str, _Case] = {
+    "scalars of four tags": (200_000, made_records.write_scalars, _export),
+    "tags": (5_000, _tags, _export),
+    "runs": (500, _runs, _export),
     "runs, two jobs": (1_000, _runs, _export_jobs),
     "ranks in one directory": (1_000, _ranks, _export),
     "metric states of two ranks": (1_000, _states, _export),

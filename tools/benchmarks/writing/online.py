@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from .contest import Contestant, Settings, alternate, column
-from .results import Row
+from ..contest import Contestant, Settings, alternate, column
+from ..results import Row
 
 _VOCABULARY, _WIDTH, _BATCH = 1000, 8, 32
 _SAMPLES = 20  # of memory and disk
@@ -18,7 +18,7 @@ _MIB = 1 << 20
 def online(settings: Settings) -> tuple[str, list[Row]]:
     """Trains once, for a million steps."""
     steps = settings.size(1_000_000, 4_000)
-    found = alternate([Contestant("ours", "online:train", {"steps": steps})], settings.once())
+    found = alternate([Contestant("ours", train, {"steps": steps})], settings.once())
     setting = (
         f"{steps:,} steps of `online_train` with collect_freq=10, record files of 4 MiB and at "
         f"most 32 MiB of them; {_SAMPLES} samples, memory without the first tenth of them."

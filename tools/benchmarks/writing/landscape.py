@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from .contest import Contestant, Settings, alternate, column, measure, temporary_directory
-from .results import Row
+from ..contest import Contestant, Settings, alternate, column, measure, temporary_directory
+from ..results import Row
 
 _STEPS = [2, 4, 6, 8, 10]
 _ROWS, _WIDTH, _SAMPLES = 1000, 8, 512
@@ -24,9 +24,9 @@ def landscape(settings: Settings) -> tuple[str, list[Row]]:
     size = settings.size(8, 3)
     points = size**2 + len(_STEPS)
     with temporary_directory() as base:
-        measure(Contestant("training", "landscape:train", {"run": str(base / "run"), "size": size}))
+        measure(Contestant("training", train, {"run": str(base / "run"), "size": size}))
         both = [
-            Contestant(who, "landscape:compute", {"run": str(base / "run"), "who": who})
+            Contestant(who, compute, {"run": str(base / "run"), "who": who})
             for who in ("ours", "mindspore")
         ]
         found = alternate(both, settings)
@@ -35,13 +35,15 @@ def landscape(settings: Settings) -> tuple[str, list[Row]]:
     rows = [Row(f"{size} × {size} grid", "points/s", ours, theirs, _PEER, ratio, "speed")]
     times = settings.size(30, 5)
     thread = [
-        Contestant(f"checkpoint of {rows_:,} × {width}", "landscape:checkpoint", arguments)
+        Contestant(f"checkpoint of {rows_:,} × {width}", checkpoint, arguments)
         for rows_, width in _TABLES
         for arguments in [{"rows": rows_, "width": width, "times": times}]
     ]
     thread += [
         Contestant(
-            f"replay buffer, {kind}", "landscape:replay", {"kind": kind, "times": 50 * times}
+            f"replay buffer, {kind}",
+            replay,
+            {"kind": kind, "times": 50 * times},
         )
         for kind in ("first", "reservoir")
     ]
@@ -72,7 +74,7 @@ def train(work: str, run: str, size: int) -> dict[str, float]:
     """Trains for a few steps, and keeps the checkpoints."""
     from rec_summary import SummaryCollector
 
-    from .training_run import BATCH, WideDeep, model_and_data
+    from .training_run import BATCH, model_and_data
 
     options = {
         "landscape_size": size,
@@ -82,7 +84,7 @@ def train(work: str, run: str, size: int) -> dict[str, float]:
         "create_landscape": {"train": True, "result": False},
     }
     collector = SummaryCollector(run, collect_specified_data={"collect_landscape": options})
-    model, data = model_and_data(lambda: WideDeep(_ROWS, _WIDTH), _ROWS, BATCH * _STEPS[-1])
+    model, data = model_and_data(_ROWS, _WIDTH, BATCH * _STEPS[-1])
     model.train(1, data, callbacks=[collector], dataset_sink_mode=False)
     return {}
 

@@ -18,10 +18,11 @@ from typing import Any
 
 import psutil
 
-from .child import idle_share, peak_memory
-from .contest import Contestant, Found, Settings, alternate, column, measure, temporary_directory
-from .made_records import write_scalars
-from .results import Row, Target, cost
+from ..child import idle_share, peak_memory
+from ..contest import Contestant, Found, Settings, alternate, column, measure, temporary_directory
+from ..made_records import write_scalars
+from ..results import Row, Target, cost
+from . import readers
 
 _TAGS = 4
 _STEPS = 100
@@ -88,11 +89,11 @@ def _contest(
         records, logs = str(base / "records"), str(base / "logs")
         settings.say(f"making records: {runs:,} runs of {steps:,} steps of {series} tags")
         shape = {"runs": runs, "series": series, "steps": steps}
-        measure(Contestant("records", "provider:make", {"folder": records, **shape}))
+        measure(Contestant("records", make, {"folder": records, **shape}))
         command = ["-m", "rec_summary.cli", "export", "-q", records, logs]
-        export = measure(Contestant("export", "readers:run", {"command": command}))["seconds"]
+        export = measure(Contestant("export", readers.run, {"command": command}))["seconds"]
         contestants = [
-            Contestant(name, "provider:load", {"logdir": logdir, "way": name, **shape, **arguments})
+            Contestant(name, load, {"logdir": logdir, "way": name, **shape, **arguments})
             for name, logdir in ((_OURS, records), (_PEER, logs))
         ]
         return alternate(contestants, settings), export

@@ -15,8 +15,8 @@ import google_crc32c
 
 from rec_summary.records.reading.reader import RecordReader
 
-from . import made_records
-from .child import Stopwatch, peak_memory
+from .. import made_records
+from ..child import Stopwatch, peak_memory
 
 _WARM_UP = 8  # values
 

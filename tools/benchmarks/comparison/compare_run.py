@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from .child import RESULT, Stopwatch, disk_usage
+from ..child import Stopwatch, disk_usage
+from ..contest import Contestant, Measuring, command, measure
 from .loggers import LOGGERS, logger
 
 _WARM_UP = 8  # values
@@ -27,8 +26,8 @@ def scalars(work: str, who: str, count: int) -> dict[str, float]:
 
     A run of Aim stays locked until the process that has written it is gone.
     """
-    written = _child("write", {"work": work, "who": who, "count": count})
-    found = _child("read", {"work": work, "who": who})
+    written = _measured(write, {"work": work, "who": who, "count": count})
+    found = _measured(read, {"work": work, "who": who})
     if found["count"] != count:
         raise RuntimeError(f"{found['count']} values were read, not {count}")
     return {**written, "read": found["seconds"]}
@@ -76,7 +75,7 @@ def killed(work: str, who: str, seconds: float) -> dict[str, float]:
     """Kills `endless` after some seconds of it, and reads what is left."""
     progress = Path(work, _PROGRESS)
     child = subprocess.Popen(
-        _command("endless", {"work": work, "who": who}),
+        command(Contestant(who, endless), {"work": work, "who": who}),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
@@ -91,7 +90,7 @@ def killed(work: str, who: str, seconds: float) -> dict[str, float]:
     child.wait()
     lines = [line.split() for line in progress.read_text().splitlines()]
     times = {int(step): float(at) for step, at in lines}
-    found = _child("read", {"work": work, "who": who})
+    found = _measured(read, {"work": work, "who": who})
     began = min(times.values())
     return {
         "lost": len(times) - found["count"],
@@ -100,18 +99,8 @@ def killed(work: str, who: str, seconds: float) -> dict[str, float]:
     }
 
 
-def _child(function: str, arguments: dict[str, Any]) -> dict[str, float]:
-    done = subprocess.run(_command(function, arguments), capture_output=True, text=True)
-    if done.returncode:
-        raise RuntimeError(f"{function} ended with {done.returncode}:\n{done.stderr}")
-    [line] = [line for line in done.stdout.splitlines() if line.startswith(RESULT)]
-    found: dict[str, float] = json.loads(line[len(RESULT) :])
-    return found
-
-
-def _command(function: str, arguments: dict[str, Any]) -> list[str]:
-    place = f"{__package__}.child", f"compare_run:{function}"
-    return [sys.executable, "-m", *place, json.dumps(arguments)]
+def _measured(function: Measuring, arguments: dict[str, Any]) -> dict[str, float]:
+    return measure(Contestant(function.__name__, function, arguments))
 
 
 def version(work: str, package: str) -> dict[str, str]:

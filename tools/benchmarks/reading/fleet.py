@@ -17,21 +17,22 @@ from typing import Any
 
 import psutil
 
-from .child import idle_share, peak_memory
-from .contest import (
+from ..child import idle_share, peak_memory
+from ..contest import (
     ROOT,
     Contestant,
     Found,
+    Measuring,
     Settings,
     alternate,
     column,
     measure,
     temporary_directory,
 )
-from .made_records import write_fleet
-from .plots import Panel, draw
+from ..made_records import write_fleet
+from ..plots import Panel, draw
+from ..results import Row, Target, speed
 from .readers import run
-from .results import Row, Target, speed
 
 _STEPS = 100
 _STARTS = 2  # of a run: two pairs of files for each rank
@@ -54,7 +55,7 @@ _TARGETS = {
     ("lineage", "memory"): Target("ours", "<", 300),
     ("watch", "idle"): Target("ours", "<", 5),
 }
-_IMAGE = ROOT / "docs" / "images" / "performance-growth-fleet.png"
+_IMAGE = ROOT / "docs" / "images" / "performance-fleet.png"
 
 
 def fleet(settings: Settings) -> tuple[str, list[Row]]:
@@ -69,7 +70,7 @@ def fleet(settings: Settings) -> tuple[str, list[Row]]:
         for size in sizes:
             settings.say(f"making records: {size:,} runs")
             records = str(base / f"runs_{size}")
-            _measure("make", {"folder": records, "runs": size, "ranks": 1, "starts": _STARTS})
+            _measure(make, {"folder": records, "runs": size, "ranks": 1, "starts": _STARTS})
             here = _commands(settings, records, idle)
             found[str(size)] = [
                 {f"{name} {what}": each[what] for name, each in here.items() for what in each}
@@ -86,12 +87,12 @@ def fleet(settings: Settings) -> tuple[str, list[Row]]:
             draw(_IMAGE, "runs", sizes, panels)
         settings.say(f"making records: {groups} runs of {ranks} ranks")
         records = str(base / "ranks")
-        _measure("make", {"folder": records, "runs": groups, "ranks": ranks, "starts": 1})
+        _measure(make, {"folder": records, "runs": groups, "ranks": ranks, "starts": 1})
         rows += _rows(f"{groups} runs of {ranks} ranks", _commands(settings, records, idle))
         rows += _engines(settings, str(base / f"runs_{sizes[1]}"), f"{sizes[1]:,} runs")
         stored = settings.size(300, 50)
         records = str(base / "stored")
-        _measure("make", {"folder": records, "runs": stored, "ranks": 1, "starts": _STARTS})
+        _measure(make, {"folder": records, "runs": stored, "ranks": 1, "starts": _STARTS})
         rows += _store(settings, records, stored, idle)
     setting = (
         f"Trees of runs of {_STEPS} steps with four scalars, restarted once: four files a run; and "
@@ -111,11 +112,11 @@ def _commands(settings: Settings, records: str, idle: float) -> dict[str, dict[s
     found = {}
     for name, words in _COMMANDS.items():
         settings.say(f"{name} of {Path(records).name}")
-        found[name] = _measure_in(settings, "readers:run", {"command": _words(words, records)})
+        found[name] = _measure_in(settings, run, {"command": _words(words, records)})
     for name, words in _LASTING.items():
         settings.say(f"{name} of {Path(records).name}")
         arguments = {"command": _words(words, records), "idle": idle}
-        found[name] = _measure_in(settings, "fleet:last", arguments)
+        found[name] = _measure_in(settings, last, arguments)
     return found
 
 
@@ -142,18 +143,18 @@ def _engines(settings: Settings, records: str, what: str) -> list[Row]:
     for name, words in _COMMANDS.items():
         ways = {
             _ONE: Contestant(
-                _ONE, "readers:run", {"command": _words(f"{words} --engine sequential", records)}
+                _ONE,
+                run,
+                {"command": _words(f"{words} --engine sequential", records)},
             ),
-            _TWO: Contestant(
-                _TWO, "readers:run", {"command": _words(f"{words} --jobs 2", records)}
-            ),
+            _TWO: Contestant(_TWO, run, {"command": _words(f"{words} --jobs 2", records)}),
         }
         for engine, package in _CLUSTERS.items():
             if importlib.util.find_spec(package) is None:
                 settings.say(f"{engine} is left out: {package} is not installed")
                 continue
             arguments = {"engine": engine, "command": _words(words, records)}
-            ways[engine] = Contestant(engine, "fleet:on_cluster", arguments)
+            ways[engine] = Contestant(engine, on_cluster, arguments)
         found = alternate(list(ways.values()), settings)
         one = column(found, _ONE)
         for way in list(ways)[1:]:
@@ -172,7 +173,7 @@ def _store(settings: Settings, records: str, runs: int, idle: float) -> list[Row
     for name, words in {**_COMMANDS, "watch": _LASTING["watch"]}.items():
         settings.say(f"{name} from a store")
         arguments = {"records": records, "words": words, "idle": idle}
-        found = _measure_in(settings, "fleet:from_store", arguments)
+        found = _measure_in(settings, from_store, arguments)
         what = f"{runs:,} runs in a store: {name}"
         rows.append(Row(what, "s", [found["seconds"]]))
         rows.append(Row(f"{what}, memory", "MB", [found["memory"]]))
@@ -302,11 +303,13 @@ def _words(words: str, records: str) -> list[str]:
     return [records if word == "{}" else word for word in command]
 
 
-def _measure(function: str, arguments: dict[str, Any]) -> dict[str, float]:
-    return measure(Contestant(function, f"fleet:{function}", arguments))
+def _measure(function: Measuring, arguments: dict[str, Any]) -> dict[str, float]:
+    return measure(Contestant(function.__name__, function, arguments))
 
 
-def _measure_in(settings: Settings, function: str, arguments: dict[str, Any]) -> dict[str, float]:
-    found = measure(Contestant(function, function, arguments))
+def _measure_in(
+    settings: Settings, function: Measuring, arguments: dict[str, Any]
+) -> dict[str, float]:
+    found = measure(Contestant(function.__name__, function, arguments))
     settings.disturbance.append(found["others"])
     return found

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from typing import Final
 
-from .contest import (
+from ..contest import (
     ROOT,
     Contestant,
     Found,
     MeasurementFailed,
+    Measuring,
     Settings,
     alternate,
     column,
     measure,
 )
-from .results import Row
+from ..results import Row
+from ..writing import training_run
+from . import compare_run
 
 _OWN: Final = str(ROOT / ".venv-compare" / "bin" / "python")  # what W&B and Aim need is in there
 # By the name in `LOGGERS`: the title, the package, and the interpreter if it is another one.
@@ -28,7 +31,7 @@ _WHO: Final = {
 }
 _NONE: Final = "none"
 _ROUNDS: Final = 3  # at most: all of it takes six minutes
-# Of `training_run:wide_deep`: what is measured, its unit, its key, a factor, and whether the
+# Of `training_run.wide_deep`: what is measured, its unit, its key, a factor, and whether the
 # training without a callback is subtracted.
 _TRAINING: Final = (
     ("hook on the training thread, mean of all steps", "ms", "hook_mean", 1.0, False),
@@ -56,7 +59,7 @@ def compare(settings: Settings) -> tuple[str, list[Row]]:
     few = settings.at_most(_ROUNDS)
     steps, count = settings.size(300, 60), settings.size(20_000, 200)
     network = {"rows": 100_000, "width": 16, "steps": steps, "collect_freq": 10}
-    train = "training_run:wide_deep"
+    train = training_run.wide_deep
     found = alternate(
         [Contestant(_NONE, train, {"who": _NONE, **network}), *_all(who, train, network)], few
     )
@@ -68,10 +71,10 @@ def compare(settings: Settings) -> tuple[str, list[Row]]:
             for each in who
         }
         rows += _rows(what, unit, values)
-    found = alternate(_all(who, "compare_run:scalars", {"count": count}), few)
+    found = alternate(_all(who, compare_run.scalars, {"count": count}), few)
     rows += _measured(_SCALARS, found)
     seconds = settings.size(10, 2)
-    found = alternate(_all(who, "compare_run:killed", {"seconds": seconds}), settings.once())
+    found = alternate(_all(who, compare_run.killed, {"seconds": seconds}), settings.once())
     rows += _measured(_KILLED, found)
     setting = (
         f"{versions}. Training: a Wide & Deep network with 26 fields and two tables of 100,000 "
@@ -91,7 +94,7 @@ def _installed(settings: Settings) -> tuple[list[str], str]:
     """Returns those who can be measured, and the versions of all in words."""
     who, words = [], []
     for name, (title, package, _) in _WHO.items():
-        asking = _contestant(name, "compare_run:version", {"package": package})
+        asking = _contestant(name, compare_run.version, {"package": package})
         try:
             words.append(f"{title} {measure(asking)['version']}")
             who.append(name)
@@ -101,12 +104,12 @@ def _installed(settings: Settings) -> tuple[list[str], str]:
     return who, ", ".join(words)
 
 
-def _contestant(name: str, function: str, arguments: dict[str, object]) -> Contestant:
+def _contestant(name: str, function: Measuring, arguments: dict[str, object]) -> Contestant:
     python = _WHO[name][2]
     return Contestant(name, function, arguments, **({"python": python} if python else {}))
 
 
-def _all(who: list[str], function: str, arguments: dict[str, object]) -> list[Contestant]:
+def _all(who: list[str], function: Measuring, arguments: dict[str, object]) -> list[Contestant]:
     return [_contestant(name, function, {"who": name, **arguments}) for name in who]
 
 

@@ -20,10 +20,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .child import Stopwatch, peak_memory
-from .contest import ROOT, Contestant, Settings, alternate, column, measure, temporary_directory
-from .plots import tidied
-from .results import Row, Target
+from ..child import Stopwatch, peak_memory
+from ..contest import ROOT, Contestant, Settings, alternate, column, measure, temporary_directory
+from ..plots import tidied
+from ..results import Row, Target
 
 _STEPS = 1_000_000_000
 _BUDGET = 1 << 30
@@ -73,14 +73,14 @@ def soak(settings: Settings) -> tuple[str, list[Row]]:
         folder = str(base / "records" / "year")
         place = {"folder": folder, "records": records}
         settings.say(f"writing {records:,} records under {budget / _MB:,.0f} MB")
-        found = measure(Contestant("year", "soak:write", {**place, "budget": budget}))
+        found = measure(Contestant("year", write, {**place, "budget": budget}))
         settings.disturbance.append(found["others"])
-        checked = measure(Contestant("check", "soak:check", place))
+        checked = measure(Contestant("check", check, place))
         readers = [
-            Contestant("view", "soak:view", place),
-            Contestant("load", "soak:load", place),
-            Contestant("tail", "soak:tail", place),
-            Contestant("tail --since 1d", "soak:tail", {**place, "since": "1d"}),
+            Contestant("view", view, place),
+            Contestant("load", load, place),
+            Contestant("tail", tail, place),
+            Contestant("tail --since 1d", tail, {**place, "since": "1d"}),
         ]
         read = alternate(readers, settings)
         if not settings.quick:

@@ -9,13 +9,13 @@ from typing import Any
 
 import rec_summary
 
-from . import made_records
-from .contest import Contestant, Settings, alternate, column, temporary_directory
-from .results import Row, Target, speed
+from .. import made_records
+from ..contest import Contestant, Measuring, Settings, alternate, column, temporary_directory
+from ..results import Row, Target, speed
+from . import event_files, readers
 
 _X, _TORCH = "tensorboardX", "torch.utils.tensorboard"
 _WARM_UP = 8  # events
-_RUNS = 6  # for `--jobs`
 
 
 def export_scalars(settings: Settings) -> tuple[str, list[Row]]:
@@ -28,9 +28,9 @@ def export_scalars(settings: Settings) -> tuple[str, list[Row]]:
         "serialises and frames TensorBoard's, and checks nothing. Imports are not counted."
     )
     rivals = (
-        _Rival(f"{_X} add_scalar", "peer_scalars", 10, {"package": _X}),
-        _Rival(f"{_TORCH} add_scalar", "peer_scalars", 10, {"package": _TORCH}),
-        _Rival("bare loop in Python", "floor", 0.6),
+        _Rival(f"{_X} add_scalar", event_files.peer_scalars, 10, {"package": _X}),
+        _Rival(f"{_TORCH} add_scalar", event_files.peer_scalars, 10, {"package": _TORCH}),
+        _Rival("bare loop in Python", event_files.floor, 0.6),
     )
     return setting, _beside(settings, "scalars", made_records.write_scalars, count, rivals)
 
@@ -44,7 +44,7 @@ def export_histograms(settings: Settings) -> tuple[str, list[Row]]:
         "ours reads them from a record directory. Imports are not counted."
     )
     rivals = [
-        _Rival(f"{package} add_histogram_raw", "peer_histograms", 5, {"package": package})
+        _Rival(f"{package} add_histogram_raw", event_files.peer_histograms, 5, {"package": package})
         for package in (_X, _TORCH)
     ]
     write = made_records.write_histograms
@@ -59,17 +59,17 @@ def export_images(settings: Settings) -> tuple[str, list[Row]]:
         "with `cp` and then takes the CRC-32C of its bytes once; ours checks the one in the "
         "records and computes the one of the event file."
     )
-    rivals = [_Rival("cp and CRC-32C", "copy_and_checksum", 0.6)]
+    rivals = [_Rival("cp and CRC-32C", event_files.copy_and_checksum, 0.6)]
     write = made_records.write_images
     return setting, _beside(settings.more(3), "images", write, count, rivals)
 
 
 @dataclass(frozen=True)
 class _Rival:
-    """What we are compared with: a function of `event_files`, and how fast we must be beside it."""
+    """What we are compared with: what does it, and how fast we must be beside it."""
 
     name: str
-    function: str
+    function: Measuring
     target: float
     arguments: dict[str, Any] = field(default_factory=dict)
 
@@ -86,10 +86,9 @@ def _beside(
         write(base / "records", count)
         write(base / "few", _WARM_UP)
         records = {"records": str(base / "records"), "count": count}
-        ours = Contestant("ours", "event_files:ours", {**records, "warm_up": str(base / "few")})
+        ours = Contestant("ours", event_files.ours, {**records, "warm_up": str(base / "few")})
         others = [
-            Contestant(each.name, f"event_files:{each.function}", {**records, **each.arguments})
-            for each in rivals
+            Contestant(each.name, each.function, {**records, **each.arguments}) for each in rivals
         ]
         found = alternate([ours, *others], settings)
     own = column(found, "ours")
@@ -103,7 +102,7 @@ def export_memory(settings: Settings) -> tuple[str, list[Row]]:
         settings.say(f"making {nbytes / 1e6:,.0f} MB of records")
         made_records.write_mixture(base / "records", nbytes)
         arguments = {"records": str(base / "records"), "count": 1}
-        found = alternate([Contestant("ours", "event_files:ours", arguments)], settings)
+        found = alternate([Contestant("ours", event_files.ours, arguments)], settings)
     setting = (
         f"{nbytes / 1e6:,.0f} MB of records: scalars, histograms, and a PNG every twentieth "
         "step. The most that the process had resident, interpreter and imports included."
@@ -113,34 +112,6 @@ def export_memory(settings: Settings) -> tuple[str, list[Row]]:
         Row("peak memory", "MB", column(found, "ours", "memory"), target=target),
         Row("seconds for it", "s", column(found, "ours")),
     ]
-
-
-def export_jobs(settings: Settings) -> tuple[str, list[Row]]:
-    """Several runs: two processes beside one."""
-    nbytes = settings.size(100_000_000, 10_000_000)
-    with temporary_directory() as base:
-        for number in range(_RUNS):
-            made_records.write_mixture(base / "records" / f"run_{number}", nbytes)
-        made_records.write_scalars(base / "few", _WARM_UP)
-        arguments: dict[str, Any] = {
-            "records": str(base / "records"),
-            "count": 1,
-            "warm_up": str(Path(base, "few")),
-        }
-        found = alternate(
-            [
-                Contestant(f"{jobs} jobs", "event_files:ours", {**arguments, "jobs": jobs})
-                for jobs in (1, 2)
-            ],
-            settings,
-        )
-    setting = (
-        f"{_RUNS} runs with {nbytes / 1e6:,.0f} MB of scalars, histograms and images each; the "
-        "start of the processes is counted. "
-        "Here the peer is ours with one process."
-    )
-    two, one = column(found, "2 jobs"), column(found, "1 jobs")
-    return setting, [speed(f"{_RUNS} runs, jobs=2", two, one, "jobs=1", 1.7)]
 
 
 def load(settings: Settings) -> tuple[str, list[Row]]:
@@ -159,10 +130,13 @@ def load(settings: Settings) -> tuple[str, list[Row]]:
         contestants = [
             Contestant(
                 name,
-                f"event_files:load_{name}",
+                function,
                 {"source": f"{base}/records{end}", "few": f"{base}/few{end}", "count": count},
             )
-            for name, end in (("ours", ""), ("tbparse", "-logs"))
+            for name, function, end in (
+                ("ours", event_files.load_ours, ""),
+                ("tbparse", event_files.load_tbparse, "-logs"),
+            )
         ]
         found = alternate(contestants, settings)
     own, peer = column(found, "ours"), column(found, "tbparse")
@@ -182,7 +156,7 @@ def start(settings: Settings) -> tuple[str, list[Row]]:
         bare: ["-c", "pass"],
     }
     contestants = [
-        Contestant(name, "readers:run", {"command": command, "warm_up": True})
+        Contestant(name, readers.run, {"command": command, "warm_up": True})
         for name, command in commands.items()
     ]
     found = alternate(contestants, settings.more(3))

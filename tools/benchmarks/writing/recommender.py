@@ -11,8 +11,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from .contest import ROOT, Contestant, Settings, alternate, column
-from .results import Row, Target
+from ..contest import ROOT, Contestant, Settings, alternate, column
+from ..results import Row, Target
 
 _ROWS, _TABLES, _BATCH = 100_000, 26, 4096
 _WARM = 600  # steps that are left out
@@ -27,9 +27,9 @@ def recommender(settings: Settings) -> tuple[str, list[Row]]:
     """Measures the step hook for a large batch, and the steps of the demo."""
     times, steps = settings.size(300, 20), settings.size(12_000, 2_000)
     reports = settings.size(500, 100)
-    batches = Contestant("batch", "recommender:batch", {"times": times})
-    demo = Contestant("demo", "recommender:demo", {"steps": steps, "report_steps": reports})
-    found = alternate([batches, demo], settings)
+    large = Contestant("batch", batch, {"times": times})
+    trained = Contestant("demo", demo, {"steps": steps, "report_steps": reports})
+    found = alternate([large, trained], settings)
     setting = (
         f"Batch: {_BATCH:,} × {_TABLES} ids, predictions, labels and users, passed to the step "
         f"hook {times} times as a training would, with {_TABLES} tables of {_ROWS:,} rows; the "
@@ -127,9 +127,9 @@ def beside_torchrec(settings: Settings) -> tuple[str, list[Row]]:
     steps, long = settings.size(1000, 200), settings.size(4000, 800)
     found = alternate(
         [
-            Contestant("ours", "recommender:two_tasks", {"steps": steps}),
-            Contestant("TorchRec", "recommender:torchrec_module", {"steps": steps}, str(_TORCHREC)),
-            Contestant("step", "recommender:five_ms", {"steps": long}),
+            Contestant("ours", two_tasks, {"steps": steps}),
+            Contestant("TorchRec", torchrec_module, {"steps": steps}, str(_TORCHREC)),
+            Contestant("step", five_ms, {"steps": long}),
         ],
         settings,
     )

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import google_crc32c
 
-from .child import Stopwatch, peak_memory
-from .contest import Contestant, Settings, alternate, column, measure, temporary_directory
-from .results import Row, cost
+from ..child import Stopwatch, peak_memory
+from ..contest import Contestant, Settings, alternate, column, measure, temporary_directory
+from ..results import Row, cost
 
 _SCALARS, _STEPS = 10_000_000, 1_000_000
 _LOAD = "import sys, rec_summary; assert len(rec_summary.load(sys.argv[1]).scalars())"
@@ -44,13 +44,13 @@ def read(settings: Settings) -> tuple[str, list[Row]]:
             made = {"kind": kind, "folder": records, "count": count}
             measure(Contestant("records", "made_records:write", made))
             export = {"command": _command("export", records, str(base))}
-            measure(Contestant("event files", "readers:run", export))
+            measure(Contestant("event files", run, export))
             contestants = [
-                Contestant(name, "readers:run", {"command": _command(name, records, "{work}")})
+                Contestant(name, run, {"command": _command(name, records, "{work}")})
                 for name in _READERS
             ]
-            contestants.append(Contestant(_BARE, "readers:bare_loop", {"records": records}))
-            contestants.append(Contestant(_RUSTBOARD, "readers:rustboard", {"logs": logs}))
+            contestants.append(Contestant(_BARE, bare_loop, {"records": records}))
+            contestants.append(Contestant(_RUSTBOARD, rustboard, {"logs": logs}))
             found = alternate(contestants, settings)
         what = f"{count:,} scalars" if kind == "scalars" else f"{count:,} steps of a mix"
         base_cpu, base_memory = (column(found, "export", each) for each in ("cpu", "memory"))

@@ -1,0 +1,1 @@
+"""Other packages for the same purpose, beside ours."""

@@ -1,0 +1,1 @@
+"""What reading costs: exports, readers, followers, TensorBoard, fleets."""

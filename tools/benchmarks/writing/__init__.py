@@ -1,0 +1,1 @@
+"""What recording costs: trainings, metrics, landscapes, runs without an end."""
