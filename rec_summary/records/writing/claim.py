@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from rec_summary.records.format.names import (
@@ -51,7 +51,10 @@ def begin_segments(
     Raises:
         OSError: The files cannot be created.
     """
-    with _directory_lock(directory, lock):
+    with contextlib.ExitStack() as stack:
+        path = os.path.join(directory, LOCK_NAME)
+        with contextlib.suppress(OSError, NotImplementedError):  # a timeout is an OSError
+            stack.enter_context(file_lock(path, timeout=_LOCK_SECS, kind=lock))
         stamp = max(int(time.time()), _last_stamp(directory, rank) + 1)
         while True:
             try:
@@ -79,17 +82,3 @@ def _create(directory: str, names: Sequence[RecordName]) -> dict[Kind, SegmentWr
             os.unlink(writer.path)
         raise
     return created
-
-
-@contextlib.contextmanager
-def _directory_lock(directory: str, kind: str | None) -> Iterator[None]:
-    try:
-        lock = file_lock(os.path.join(directory, LOCK_NAME), timeout=_LOCK_SECS, kind=kind)
-        lock.acquire()
-    except (OSError, NotImplementedError):  # Timeout is an OSError
-        yield
-        return
-    try:
-        yield
-    finally:
-        lock.release()

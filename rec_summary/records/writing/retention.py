@@ -14,7 +14,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -100,9 +100,8 @@ class Retention:
         """
         ranks: dict[int, int] = {}
         for name, size in _sizes(directory):
-            parsed = parse_name(name)
-            if parsed is not None and parsed.kind is Kind.LINEAGE:
-                ranks[parsed.rank] = ranks.get(parsed.rank, 0) + size
+            if name.kind is Kind.LINEAGE:
+                ranks[name.rank] = ranks.get(name.rank, 0) + size
         least = _LINEAGE_SHARE * max(ranks.values(), default=0)
         if self.total_bytes < least:
             received = verbatim(f"{self.total_bytes} for {directory}, which has records")
@@ -112,19 +111,17 @@ class Retention:
 
 def rank_bytes(directory: str, rank: int) -> int:
     """Returns the size of all record files of a rank, those included that were just replaced."""
-    total = 0
-    for name, size in _sizes(directory):
-        parsed = parse_name(name) or replaced_name(name)
-        if parsed is not None and parsed.rank == rank:
-            total += size
-    return total
+    return sum(size for name, size in _sizes(directory, replaced=True) if name.rank == rank)
 
 
-def _sizes(directory: str) -> Iterable[tuple[str, int]]:
+def _sizes(directory: str, *, replaced: bool = False) -> Iterator[tuple[RecordName, int]]:
+    """Yields names and sizes of record files, with those that were just replaced or without."""
     with contextlib.suppress(OSError), os.scandir(directory) as entries:
         for entry in entries:
-            with contextlib.suppress(OSError):
-                yield entry.name, entry.stat(follow_symlinks=False).st_size
+            name = parse_name(entry.name) or (replaced_name(entry.name) if replaced else None)
+            if name is not None:
+                with contextlib.suppress(OSError):
+                    yield name, entry.stat(follow_symlinks=False).st_size
 
 
 class Compactor:
@@ -169,25 +166,26 @@ class Compactor:
         self._fit_disk()
         if not self._is_running() and self._is_due():
             self._start(own)
-        deadline = time.monotonic() + _ROOM_SECS
-        if time.monotonic() < self._rests_until:
-            deadline = -math.inf
-        while not self._has_room(nbytes) and time.monotonic() < deadline:
-            before = self._nbytes()
-            is_new = not self._is_running()  # one that runs may be done already
-            if is_new:
-                self._start(own)
-            self._send(HURRY)
-            while self._is_running() and not self._has_room(nbytes):
-                if time.monotonic() > deadline:
-                    break
-                time.sleep(_POLL_SECS)
-            if is_new and not self._is_running() and self._nbytes() >= before:
-                self._rests_until = time.monotonic() + _REST_SECS
-                break  # nothing helps
+        if not self._has_room(nbytes) and time.monotonic() >= self._rests_until:
+            self._wait_for_room(own, nbytes)
         if not self._has_room(nbytes):
             text = f"the files of rank {self._rank} in {self._directory} are beyond their budget"
             self._troubles.report("retention", text)
+
+    def _wait_for_room(self, own: Collection[int], nbytes: int) -> None:
+        deadline = time.monotonic() + _ROOM_SECS
+        least = math.inf  # the size of the files when a process was last started
+        self._send(HURRY)
+        while not self._has_room(nbytes) and time.monotonic() < deadline:
+            if not self._is_running():  # so no file is renamed, and the size is exact
+                present = self._nbytes()
+                if present >= least:  # nothing helps
+                    self._rests_until = time.monotonic() + _REST_SECS
+                    return
+                least = present
+                self._start(own)
+                self._send(HURRY)
+            time.sleep(_POLL_SECS)
 
     def takes(self, nbytes: int) -> bool:
         """Whether a record of a size is small enough; a disk that was full may have room again."""
@@ -208,21 +206,19 @@ class Compactor:
             self._is_running()  # a failure is reported
         self._end()
 
-    def _end(self) -> None:
-        self._send(ENDED)  # the input alone may not end: processes that the training forked have it
+    def _end(self) -> str:
+        """Ends the process; returns what it says about a failure."""
         process, self._process = self._process, None
         if process is None:
-            return
-        assert process.stdin is not None
-        with contextlib.suppress(OSError):
-            process.stdin.close()
-        try:
-            process.wait(_END_SECS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        if process.stderr is not None:
-            process.stderr.close()
+            return ""
+        with process:  # at its end, the pipes are closed and the process is waited for
+            try:
+                # The input alone may not end: processes that the training forked have it.
+                _, errors = process.communicate(ENDED, _END_SECS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                return ""
+        return errors.decode("utf-8", "replace").strip()
 
     def _has_room(self, nbytes: int) -> bool:
         # For a full file; another one, which may be a little larger, is made meanwhile.
@@ -264,11 +260,8 @@ class Compactor:
         small = sum(size <= small_bytes(self.total_bytes) for size in sizes)
         return len(sizes) > MOST_FILES or small > MOST_SMALL + 1  # one is being written
 
-    def _files(self) -> Iterator[tuple[RecordName, int]]:
-        for name, size in _sizes(self._directory):
-            parsed = parse_name(name)
-            if parsed is not None and parsed.rank == self._rank:
-                yield parsed, size
+    def _files(self) -> list[tuple[RecordName, int]]:
+        return [each for each in _sizes(self._directory) if each[0].rank == self._rank]
 
     def _start(self, own: Collection[int]) -> None:
         stamps = {name.stamp for name, _ in self._files() if name.stamp in own}
@@ -289,16 +282,12 @@ class Compactor:
 
     def _is_running(self) -> bool:
         process = self._process
-        if process is None:
-            return False
-        if process.poll() is None:
-            return True
-        assert process.stderr is not None
-        text = process.stderr.read().decode("utf-8", "replace").strip()
+        if process is None or process.poll() is None:
+            return process is not None
+        errors = self._end()
         if process.returncode:
-            last = text.splitlines()[-1][:_LONGEST_ERROR] if text else ""
+            last = errors.splitlines()[-1][:_LONGEST_ERROR] if errors else ""
             self._troubles.report("retention", f"exit code {process.returncode}: {last}")
-        self._end()
         return False
 
     def _send(self, what: bytes) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import errno
+import math
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -76,14 +77,6 @@ class Rotation:
     retention: Retention | None = None
 
 
-@dataclass
-class _Finished:
-    """A full file that may be dropped."""
-
-    path: str
-    size: int
-
-
 class RunWriter:
     """Writes one rank's records of one run into files of its own.
 
@@ -130,8 +123,7 @@ class RunWriter:
         self._durability = durability or Durability()
         self._troubles = troubles or Troubles()
         self._gone_bytes = 0  # of files that are closed
-        self._finished: collections.deque[_Finished] = collections.deque()
-        self._finished_bytes = 0
+        self._finished: collections.deque[SegmentWriter] = collections.deque()
         self._keeps = False  # the current summary file has a record that must stay
         self._stamps: set[int] = set()  # of the files that this writer has created
         self._compactor: Compactor | None = None
@@ -140,19 +132,18 @@ class RunWriter:
         if retention is not None:
             total, lock = retention.total_bytes, self._durability.lock
             self._compactor = Compactor(self.directory, rank, total, lock, self._troubles)
-        pair = self._begin(Kind.SUMMARY, Kind.LINEAGE)
-        self._summary, self._lineage = pair[Kind.SUMMARY], pair[Kind.LINEAGE]
+        self._open = self._begin(Kind.SUMMARY, Kind.LINEAGE)
         self.flush()
 
     @property
     def paths(self) -> tuple[str, ...]:
         """The files being written."""
-        return (self._summary.path, self._lineage.path)
+        return tuple(segment.path for segment in self._open.values())
 
     @property
     def bytes_written(self) -> int:
         """How many bytes were passed to the operating system, in all files so far."""
-        return self._gone_bytes + self._summary.bytes_written + self._lineage.bytes_written
+        return self._gone_bytes + sum(segment.bytes_written for segment in self._open.values())
 
     def write(self, record: Record) -> None:
         """Encodes a record and appends it to the file of its kind.
@@ -170,20 +161,15 @@ class RunWriter:
         try:
             with self._room_made():
                 self._replace_lost()
-                if record.kind is Kind.SUMMARY and self._is_full():
-                    self._rotate()
-                elif record.kind is Kind.LINEAGE and self._is_lineage_full():
-                    self._rotate_lineage()
-                elif self._compactor is not None and not self._is_checked:
-                    self._make_room(self._compactor)
-                if self._compactor is not None and len(payload) > (self._full_size() or 0):
-                    self._make_room(self._compactor, len(payload))
+                if self._is_full(record.kind):
+                    self._rotate(record.kind)
+                elif not self._is_checked:
+                    self._make_room()
+                if len(payload) > (self._full_size(Kind.SUMMARY) or math.inf):
+                    self._make_room(len(payload))
         finally:  # the current file takes the record in any case
-            if record.kind is Kind.LINEAGE:
-                self._lineage.write(payload)
-            else:
-                self._keeps = self._keeps or record.once
-                self._summary.write(payload)
+            self._keeps = self._keeps or record.once
+            self._open[record.kind].write(payload)
 
     def flush(self) -> None:
         """Passes all records to the operating system.
@@ -206,7 +192,7 @@ class RunWriter:
         """
         try:
             # A deleted file without waiting records is not created again.
-            if any(each.is_lost and each.has_pending for each in (self._summary, self._lineage)):
+            if any(each.is_lost and each.has_pending for each in self._open.values()):
                 self._replace_lost()
             if self._durability.fsync != "never":
                 self._both(SegmentWriter.flush, SegmentWriter.sync)
@@ -218,7 +204,7 @@ class RunWriter:
     def _both(self, *actions: Callable[[SegmentWriter], None]) -> None:
         # A failure of one file must not affect the other.
         failure: OSError | None = None
-        for segment in (self._summary, self._lineage):
+        for segment in self._open.values():
             try:
                 for action in actions:
                     action(segment)
@@ -227,25 +213,24 @@ class RunWriter:
         if failure is not None:
             raise failure
 
-    def _full_size(self) -> int | None:
+    def _full_size(self, kind: Kind) -> int | None:
         """Returns the size in bytes at which a file is full; None for never."""
-        if self._compactor is None:
-            return self._rotation.max_file_size
-        return segment_bytes(self._compactor.total_bytes)
+        if self._compactor is not None:
+            return segment_bytes(self._compactor.total_bytes)
+        return self._rotation.max_file_size if kind is Kind.SUMMARY else None
 
-    def _is_full(self) -> bool:
-        limit = self._full_size()
-        return limit is not None and self._summary.size >= limit and self._summary.records > 1
+    def _is_full(self, kind: Kind) -> bool:
+        limit, segment = self._full_size(kind), self._open[kind]
+        return limit is not None and segment.size >= limit and segment.records > 1
 
-    def _rotate(self) -> None:
-        """Creates the next summary file; if that fails, the current one goes on growing."""
-        self._summary.flush()  # on a full disk, its records wait here
-        following = self._begin(Kind.SUMMARY)[Kind.SUMMARY]
-        full, self._summary = self._summary, following
+    def _rotate(self, kind: Kind) -> None:
+        """Creates the next file of a kind; if that fails, the current one goes on growing."""
+        full = self._open[kind]
+        full.flush()  # on a full disk, its records wait here
+        self._open |= self._begin(kind)
         self._gone_bytes += full.bytes_written
-        if not self._keeps and self._compactor is None:
-            self._finished.append(_Finished(full.path, full.size))
-            self._finished_bytes += full.size
+        if self._compactor is None and not self._keeps:
+            self._finished.append(full)
         self._keeps = False
         try:
             if self._durability.fsync != "never":
@@ -255,23 +240,12 @@ class RunWriter:
                 full.close()
             finally:
                 self._drop_oldest()
-                if self._compactor is not None:
-                    self._make_room(self._compactor)
+                self._make_room()
 
-    def _is_lineage_full(self) -> bool:
-        limit = self._full_size()
-        return self._compactor is not None and self._lineage.size >= (limit or 0)
-
-    def _rotate_lineage(self) -> None:
-        self._lineage.flush()
-        following = self._begin(Kind.LINEAGE)[Kind.LINEAGE]
-        full, self._lineage = self._lineage, following
-        self._gone_bytes += full.bytes_written
-        full.close()
-
-    def _make_room(self, compactor: Compactor, nbytes: int = 0) -> None:
-        self._is_checked = True
-        compactor.begun(self._stamps, nbytes)
+    def _make_room(self, nbytes: int = 0) -> None:
+        if self._compactor is not None:
+            self._is_checked = True
+            self._compactor.begun(self._stamps, nbytes)
 
     @contextlib.contextmanager
     def _room_made(self) -> Iterator[None]:
@@ -279,38 +253,30 @@ class RunWriter:
         try:
             yield
         except OSError as error:
-            if error.errno in (errno.ENOSPC, errno.EDQUOT) and self._compactor is not None:
-                self._make_room(self._compactor)
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                self._make_room()
             raise
 
     def _drop_oldest(self) -> None:
         files, budget = self._rotation.max_files, self._rotation.max_total_bytes
-        room = self._rotation.max_file_size or 0  # for the current file
-        while self._finished and (
-            (files is not None and len(self._finished) + 1 > files)
-            or (budget is not None and self._finished_bytes + room > budget)
+        finished, room = self._finished, self._rotation.max_file_size or 0  # for the current file
+        while finished and (
+            (files is not None and len(finished) + 1 > files)
+            or (budget is not None and sum(each.size for each in finished) + room > budget)
         ):
-            oldest = self._finished.popleft()
-            self._finished_bytes -= oldest.size
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(oldest.path)
+                os.unlink(finished.popleft().path)
 
     def _replace_lost(self) -> None:
         """Creates a new file for each that was deleted; records that wait are written there."""
-        lost = {
-            kind: segment
-            for kind, segment in ((Kind.SUMMARY, self._summary), (Kind.LINEAGE, self._lineage))
-            if segment.is_lost
-        }
+        lost = {kind: segment for kind, segment in self._open.items() if segment.is_lost}
         if not lost:
             return
-        begun = self._begin(*lost)
+        self._open |= self._begin(*lost)
         for kind, segment in lost.items():
             self._troubles.report("record file deleted", f"{segment.path}; a new one was begun")
             self._gone_bytes += segment.bytes_written
-            segment.hand_over(begun[kind])
-        self._summary = begun.get(Kind.SUMMARY, self._summary)
-        self._lineage = begun.get(Kind.LINEAGE, self._lineage)
+            segment.hand_over(self._open[kind])
 
     def _begin(self, *kinds: Kind) -> dict[Kind, SegmentWriter]:
         """Creates the next files, each with a version record at the beginning."""
