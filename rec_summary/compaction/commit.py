@@ -13,10 +13,10 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import IO, Final
 
-from rec_summary.records.files import create_plain, sync_directory
+from rec_summary.records.files import write_atomically
 from rec_summary.records.format.names import parse_name, replaced_name
 from rec_summary.records.liveness import is_held
 from rec_summary.records.locks import file_lock
@@ -25,7 +25,7 @@ from rec_summary.records.reading.reader import hidden_path
 from rec_summary.records.reading.runs import RecordFile
 
 GRACE_SECS: Final = 60.0
-_PERMISSIONS: Final = 0o777
+_TEMPORARY: Final = ".rec_summary-compacting-{}.tmp"
 
 
 @contextlib.contextmanager
@@ -47,37 +47,30 @@ def locked(directory: str, rank: int, kind: str | None = None) -> Iterator[None]
         yield
 
 
-def replace(
-    files: Sequence[RecordFile], name: str, rank: int, write: Callable[[IO[bytes]], object]
-) -> None:
-    """Puts a new file in the place of others; hold the lock.
+@contextlib.contextmanager
+def replacing(
+    files: Sequence[RecordFile], name: str, output: str | None = None
+) -> Iterator[IO[bytes]]:
+    """Opens a file that takes the place of others when the block ends without an error.
 
     Args:
-        files: The files that are replaced, of one directory.
-        name: The name of the new file.
-        rank: The rank.
-        write: Writes the file, and its head with the names of `files`.
+        files: The files that are replaced, of one directory and rank.
+        name: The name of the new file. Its head names `files`.
+        output: A directory for the new file, where `files` stay; None for their own, of which the
+            lock is held.
 
     Raises:
         OSError: It cannot be written; the old files stay.
     """
-    directory = os.path.dirname(files[0].path)
-    temporary = _temporary(directory, rank)
-    newest = os.lstat(files[-1].path)
-    try:
-        with create_plain(temporary, newest.st_mode & _PERMISSIONS) as out:
-            write(out)
-            out.flush()
-            os.utime(out.fileno(), ns=(newest.st_atime_ns, newest.st_mtime_ns))
-            os.fsync(out.fileno())
-        os.rename(temporary, os.path.join(directory, name))
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
-    sync_directory(directory)
-    for file in files:
-        _hide(file.path)
+    newest = files[-1]
+    directory = os.path.dirname(newest.path) if output is None else output
+    path = os.path.join(directory, name)
+    temporary = _TEMPORARY.format(newest.name.rank)
+    with write_atomically(path, temporary=temporary, like=newest.path, sync=True) as out:
+        yield out
+    if output is None:
+        for file in files:
+            _hide(file.path)
 
 
 def recover(directory: str, rank: int) -> None:
@@ -87,7 +80,7 @@ def recover(directory: str, rank: int) -> None:
         OSError: The directory cannot be read or written to.
     """
     with contextlib.suppress(FileNotFoundError):
-        os.unlink(_temporary(directory, rank))
+        os.unlink(os.path.join(directory, _TEMPORARY.format(rank)))
     for name in os.listdir(directory):
         parsed = parse_name(name)
         if parsed is None or parsed.rank != rank or parsed.last is None:
@@ -118,7 +111,3 @@ def sweep(directory: str, rank: int, grace: float = GRACE_SECS) -> None:
 def _hide(path: str) -> None:
     with contextlib.suppress(FileNotFoundError):
         os.rename(path, hidden_path(path))
-
-
-def _temporary(directory: str, rank: int) -> str:
-    return os.path.join(directory, f".rec_summary-compacting-{rank}.tmp")

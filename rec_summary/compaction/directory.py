@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import math
 import os
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import IO, Final
 
+from rec_summary._pb.summary_pb2 import Compaction
 from rec_summary.compaction import commit, plan
 from rec_summary.compaction.plan import Segment
 from rec_summary.compaction.rewriting import (
@@ -25,7 +25,7 @@ from rec_summary.compaction.rewriting import (
 )
 from rec_summary.engines import check_failures, need_shared, run_units
 from rec_summary.errors import RecSummaryError, os_errors_as, three_part, verbatim
-from rec_summary.records.files import copy_status, write_atomically
+from rec_summary.records.files import write_atomically
 from rec_summary.records.format.names import Kind, parse_name
 from rec_summary.records.liveness import is_held, open_record_files
 from rec_summary.records.reading.compacted import compaction_of
@@ -131,14 +131,12 @@ def keep_within(
     Raises:
         OSError: A file cannot be written; the old ones stay.
     """
-    done: list[Replacement] = []
-    damaged: set[str] = set()
-    times: Times = {}
+    work = _RankWork(pace)
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(commit.locked(directory, rank, lock))
         except TimeoutError:
-            return done
+            return work.done
         commit.sweep(directory, rank, grace)
         others = [path for path in open_record_files(directory, rank) if _stamp(path) not in own]
         most = total_bytes - 2 * segment_bytes(total_bytes)
@@ -147,25 +145,23 @@ def keep_within(
             total_bytes = max(total_bytes - theirs, total_bytes // (1 + len(others)))
         full = segment_bytes(total_bytes)
         while True:
+            known = len(work.left)
             files = [
                 file for file in _of_rank(directory, rank) if not others or file.name.stamp in own
             ]
-            rows, writers = _rows(files, damaged, times, pace)
+            rows, writers = work.rows(files)
             if rank_bytes(directory, rank) > most:
                 commit.sweep(directory, rank, 0.0)  # the budget comes first
             counted = sum(file.nbytes for file in files)
             window = plan.next_window(rows, total_bytes, counted)
-            try:
-                if window is not None:
-                    row = [each.file for each in window.segments]
-                    done.append(_join(row, window.target, window.newer, _in_place, pace))
-                    continue
-                for group in _lineage_groups(files, writers, damaged):
-                    if len(group) > _MOST_LINEAGE_FILES or _recorded(group) > full // 2:
-                        done.append(_join_lineage(group, _in_place, pace))
-                return done
-            except DamagedFile as error:
-                damaged.add(error.path)
+            if window is not None:
+                work.join(window.segments, window.target, window.newer)
+                continue
+            for group in work.lineage_groups(files, writers):
+                if len(group) > _MOST_LINEAGE_FILES or _recorded(group) > full // 2:
+                    work.join_lineage(group)
+            if len(work.left) == known:
+                return work.done
 
 
 def _of_rank(directory: str, rank: int) -> list[RecordFile]:
@@ -306,20 +302,21 @@ def compact_run(
     done: list[Replacement] = []
     before = run.nbytes
     in_place = output is None and not dry_run
-    store = _in_place if in_place else _counted if dry_run or output is None else _copied(output)
     for rank in run.ranks:
         files = [file for file in run.files if file.name.rank == rank]
         share = total_bytes * sum(file.nbytes for file in files) // max(before, 1)
         with contextlib.ExitStack() as stack:
             if in_place:
                 stack.enter_context(commit.locked(run.path, rank))
+            work = _RankWork(pace, output, dry_run=dry_run)
             if output is None:
-                left |= _live(files)
-            done += _compact_rank(files, share, left, store, pace)
+                work.left |= _live(files)
+            work.compact(files, share)
             if in_place:
                 commit.sweep(run.path, rank, 0.0)
-    replaced = {name for each in done for name in each.files}
-    stay = [file for file in run.files if os.path.basename(file.path) not in replaced]
+        done += work.done
+        left |= work.left
+    stay = _without(run.files, done)
     if output is not None and not dry_run:
         for file in stay:
             _copy(file, output)
@@ -327,84 +324,59 @@ def compact_run(
     return RunCompaction(run.name, run.path, before, after, tuple(done), tuple(left.items()))
 
 
-def _compact_rank(
-    files: Sequence[RecordFile], share: int, left: dict[str, str], store: Store, pace: Pace
-) -> list[Replacement]:
-    """Compacts the files of one rank to a size; adds to `left` what is damaged."""
-    size = sum(file.nbytes for file in files)
-    done: list[Replacement] = []
-    times: Times = {}
-    rows, writers = _rows(files, left, times, pace)
-    for group in _lineage_groups(files, writers, left):
-        if len(group) > 1:
-            with _leaving(left):
-                done.append(_join_lineage(group, store, pace))
-    size -= sum(each.bytes_before - each.bytes_after for each in done)
-    while True:
-        sizes = [sum(each.nbytes for each in row) for row in rows]
-        room = share - (size - sum(sizes))
-        known = len(left)
-        for row, nbytes in zip(rows, sizes, strict=True):
-            if sum(sizes) <= room and len(row) <= MOST_FILES:
-                continue
-            target = room * nbytes // sum(sizes)
-            with _leaving(left):
-                chosen = [each.file for each in row]
-                done.append(_join(chosen, target, 0, _bounded(store, share, target), pace))
-        if len(left) == known:
-            return done
-        gone = {name for each in done for name in each.files}
-        rest = [file for file in files if os.path.basename(file.path) not in gone]
-        rows, _ = _rows(rest, left, times, pace)
+class _RankWork:
+    """Makes one file of several files of a rank, again and again.
 
+    Attributes:
+        done: What was replaced.
+        left: Files that are left as they are, and why: those with damage are added.
+    """
 
-@contextlib.contextmanager
-def _leaving(left: dict[str, str]) -> Iterator[None]:
-    try:
-        yield
-    except DamagedFile as error:
-        left[error.path] = str(error)
+    def __init__(self, pace: Pace, output: str | None = None, *, dry_run: bool = False) -> None:
+        self.done: list[Replacement] = []
+        self.left: dict[str, str] = {}
+        self._pace, self._output, self._dry_run = pace, output, dry_run
+        # When values of files were written: the first and the latest; None without values.
+        self._times: dict[str, tuple[float, float] | None] = {}
 
+    def compact(self, files: Sequence[RecordFile], share: int) -> None:
+        """Compacts the files of the rank, which nobody writes, to a size."""
+        rows, writers = self.rows(files)
+        for group in self.lineage_groups(files, writers):
+            if len(group) > 1:
+                self.join_lineage(group)
+        size = sum(file.nbytes for file in files)
+        size -= sum(each.bytes_before - each.bytes_after for each in self.done)
+        while True:
+            known = len(self.left)
+            sizes = [sum(each.nbytes for each in row) for row in rows]
+            room = share - (size - sum(sizes))
+            for row, nbytes in zip(rows, sizes, strict=True):
+                if sum(sizes) > room or len(row) > MOST_FILES:
+                    self.join(row, room * nbytes // sum(sizes), 0, share)
+            if len(self.left) == known:
+                return
+            rows, _ = self.rows(_without(files, self.done))
 
-Times = dict[str, tuple[float, float] | None]
-"""When values of files were written, by path."""
+    def join(
+        self, row: Sequence[Segment], target: int, newer: int, share: int | None = None
+    ) -> None:
+        """Joins summary files of one writer; arguments as of `rewrite`.
 
-Write = Callable[[IO[bytes]], object]
-Store = Callable[[Sequence[RecordFile], str, Write], int]
-"""Takes files, the name of the one that replaces them, and what writes it; returns its size."""
+        Args:
+            row: The files.
+            target: The size of the new file.
+            newer: The size of what was recorded after them.
+            share: The part of the budget that the rank has; None if the new file may be larger
+                than its target.
+        """
+        files = tuple(each.file for each in row)
+        run = Run("", os.path.dirname(files[0].path), files)
 
-
-def _in_place(files: Sequence[RecordFile], name: str, write: Write) -> int:
-    commit.replace(files, name, files[0].name.rank, write)
-    return os.lstat(os.path.join(os.path.dirname(files[0].path), name)).st_size
-
-
-def _counted(files: Sequence[RecordFile], name: str, write: Write) -> int:
-    with tempfile.TemporaryFile() as out:
-        write(out)
-        return out.seek(0, os.SEEK_END)
-
-
-def _copied(output: str) -> Store:
-    def store(files: Sequence[RecordFile], name: str, write: Write) -> int:
-        with write_atomically(os.path.join(output, name)) as out:
-            write(out)
-            size = out.seek(0, os.SEEK_END)
-            if not isinstance(files[-1].path, Url):
-                copy_status(files[-1].path, out)
-            return size
-
-    return store
-
-
-def _bounded(store: Store, share: int, target: int) -> Store:
-    """Returns a store that refuses a file which is too large for its part of the budget."""
-
-    def bounded(files: Sequence[RecordFile], name: str, write: Write) -> int:
-        def checked(out: IO[bytes]) -> None:
-            write(out)
-            size = out.seek(0, os.SEEK_END)
-            if size > max(target, 0) * _SLACK + _SLACK_BYTES:
+        def write(out: IO[bytes]) -> Compaction:
+            compaction = rewrite(run, out, target, newer, self._pace)
+            size = out.tell()
+            if share is not None and size > max(target, 0) * _SLACK + _SLACK_BYTES:
                 raise BudgetError(
                     three_part(
                         "the budget for a rank of a run",
@@ -413,71 +385,88 @@ def _bounded(store: Store, share: int, target: int) -> Store:
                         "landscapes and evaluations stay, and the outline of the rest",
                     )
                 )
+            return compaction
 
-        return store(files, name, checked)
+        self._replace(files, write)
 
-    return bounded
+    def join_lineage(self, files: Sequence[RecordFile]) -> None:
+        """Joins lineage files of one writer."""
+        self._replace(files, functools.partial(rewrite_lineage, files, pace=self._pace))
+
+    def _replace(
+        self, files: Sequence[RecordFile], write: Callable[[IO[bytes]], Compaction]
+    ) -> None:
+        name = compacted_name(files)
+        before = sum(file.nbytes for file in files)
+        replacing = commit.replacing(files, name, self._output)
+        try:
+            with tempfile.TemporaryFile() if self._dry_run else replacing as out:
+                compaction = write(out)
+                after = out.tell()
+        except DamagedFile as error:
+            self.left[error.path] = str(error)
+            return
+        self.done.append(
+            Replacement(
+                kind=files[0].name.kind.name.lower(),
+                rank=files[0].name.rank,
+                files=tuple(os.path.basename(file.path) for file in files),
+                name=name,
+                bytes_before=before,
+                bytes_after=after,
+                bucket_steps=max(compaction.bucket_steps, 1),
+            )
+        )
+
+    def rows(self, files: Sequence[RecordFile]) -> tuple[list[list[Segment]], Writers]:
+        """Returns the complete summary files next to each other of one writer, and the writers.
+
+        A file without values is of the writer before it.
+        """
+        writers = Writers([], {})
+        rows: list[list[Segment]] = []
+        open_rows: dict[int, list[Segment]] = {}
+        last = 0
+        for file in files:
+            if file.name.kind is not Kind.SUMMARY:
+                continue
+            is_open = is_held(file.path)
+            if file.path not in self._times or is_open:
+                self._times[file.path] = _times(file, self._pace)
+            found = self._times[file.path]
+            if found is not None:
+                writers.at(file, *found)
+                last = writers.homes[os.path.basename(file.path)]
+            if is_open or file.path in self.left:
+                open_rows.pop(last, None)
+                continue
+            if last not in open_rows:
+                rows.append(open_rows.setdefault(last, []))
+            open_rows[last].append(Segment(file, file.nbytes, weight_of(file)))
+        return rows, writers
+
+    def lineage_groups(
+        self, files: Sequence[RecordFile], writers: Writers
+    ) -> list[list[RecordFile]]:
+        """Returns the complete lineage files of each writer: begun with a summary file of it."""
+        homes = {
+            (f.name.stamp, f.name.host): os.path.basename(f.path)
+            for f in files
+            if f.name.kind is Kind.SUMMARY
+        }
+        groups: dict[int, list[RecordFile]] = {}
+        for file in files:
+            is_lineage = file.name.kind is Kind.LINEAGE
+            if is_lineage and file.path not in self.left and not is_held(file.path):
+                name = homes.get((file.name.stamp, file.name.host), "")
+                groups.setdefault(writers.homes.get(name, 0), []).append(file)
+        return list(groups.values())
 
 
-def _join(
-    files: Sequence[RecordFile], target: int, newer: int, store: Store, pace: Pace
-) -> Replacement:
-    run = Run("", os.path.dirname(files[0].path), tuple(files))
-    widest = 1
-
-    def write(out: IO[bytes]) -> None:
-        nonlocal widest
-        widest = rewrite(run, out, target, newer, pace).bucket_steps
-
-    return dataclasses.replace(_replacement(files, store, write), bucket_steps=widest)
-
-
-def _join_lineage(files: Sequence[RecordFile], store: Store, pace: Pace) -> Replacement:
-    return _replacement(files, store, functools.partial(rewrite_lineage, files, pace=pace))
-
-
-def _replacement(files: Sequence[RecordFile], store: Store, write: Write) -> Replacement:
-    name = compacted_name(files)
-    before = sum(file.nbytes for file in files)
-    return Replacement(
-        kind=files[0].name.kind.name.lower(),
-        rank=files[0].name.rank,
-        files=tuple(os.path.basename(file.path) for file in files),
-        name=name,
-        bytes_before=before,
-        bytes_after=store(files, name, write),
-        bucket_steps=1,
-    )
-
-
-def _rows(
-    files: Sequence[RecordFile], left: Collection[str], times: Times, pace: Pace
-) -> tuple[list[list[Segment]], Writers]:
-    """Returns the complete summary files next to each other of one writer, and the writers.
-
-    Adds the times of complete files to `times`. A file without values is of the writer before it.
-    """
-    writers = Writers([], {})
-    rows: list[list[Segment]] = []
-    open_rows: dict[int, list[Segment]] = {}
-    last = 0
-    for file in files:
-        if file.name.kind is not Kind.SUMMARY:
-            continue
-        is_open = is_held(file.path)
-        if file.path not in times or is_open:
-            times[file.path] = _times(file, pace)
-        found = times[file.path]
-        if found is not None:
-            writers.at(file, *found)
-            last = writers.homes[os.path.basename(file.path)]
-        if is_open or file.path in left:
-            open_rows.pop(last, None)
-            continue
-        if last not in open_rows:
-            rows.append(open_rows.setdefault(last, []))
-        open_rows[last].append(Segment(file, file.nbytes, weight_of(file), last))
-    return rows, writers
+def _without(files: Sequence[RecordFile], done: Sequence[Replacement]) -> list[RecordFile]:
+    """Returns the files that were not replaced."""
+    gone = {name for each in done for name in each.files}
+    return [file for file in files if os.path.basename(file.path) not in gone]
 
 
 def _stamp(path: str) -> int | None:
@@ -501,23 +490,6 @@ def _times(file: RecordFile, pace: Pace) -> tuple[float, float] | None:
     return None if first == math.inf else (first, last)
 
 
-def _lineage_groups(
-    files: Sequence[RecordFile], writers: Writers, left: Collection[str]
-) -> list[list[RecordFile]]:
-    """Returns the complete lineage files of each writer: it has begun them with a summary file."""
-    homes = {
-        (f.name.stamp, f.name.host): os.path.basename(f.path)
-        for f in files
-        if f.name.kind is Kind.SUMMARY
-    }
-    groups: dict[int, list[RecordFile]] = {}
-    for file in files:
-        if file.name.kind is Kind.LINEAGE and file.path not in left and not is_held(file.path):
-            name = homes.get((file.name.stamp, file.name.host), "")
-            groups.setdefault(writers.homes.get(name, 0), []).append(file)
-    return list(groups.values())
-
-
 def _recorded(files: Sequence[RecordFile]) -> int:
     """Returns the size of the files that were never compacted."""
     return sum(file.nbytes for file in files if file.name.last is None)
@@ -537,10 +509,11 @@ def _live(files: Sequence[RecordFile]) -> dict[str, str]:
 
 def _copy(file: RecordFile, output: str) -> None:
     path = os.path.join(output, os.path.basename(file.path))
-    with contextlib.closing(open_binary(file.path)) as source, write_atomically(path) as out:
+    with (
+        contextlib.closing(open_binary(file.path)) as source,
+        write_atomically(path, like=file.path) as out,
+    ):
         at = 0
         while data := source.read_at(at, _COPIED_BYTES):
             out.write(data)
             at += len(data)
-        if not isinstance(file.path, Url):
-            copy_status(file.path, out)

@@ -31,13 +31,11 @@ class Segment(NamedTuple):
         file: The file.
         nbytes: Its size.
         weight: The size of its records when they were recorded.
-        writer: The number of its writer.
     """
 
     file: RecordFile
     nbytes: int
     weight: int
-    writer: int
 
 
 class Window(NamedTuple):
@@ -70,16 +68,12 @@ def next_window(rows: Sequence[Sequence[Segment]], total_bytes: int, present: in
         if helping:
             return min(helping, key=_cost)[1]
     small = [each for each in found if _size(each[1].segments) <= full]
-    if small and count_small(rows, total_bytes) > MOST_SMALL:
+    least = small_bytes(total_bytes)
+    if small and sum(each.nbytes <= least for row in rows for each in row) > MOST_SMALL:
         return min(small, key=_cost)[1]
     if found and sum(map(len, rows)) > MOST_FILES:
         return min(small or found, key=_cost)[1]
     return None
-
-
-def count_small(rows: Sequence[Sequence[Segment]], total_bytes: int) -> int:
-    """Returns how many files are small, for a budget."""
-    return sum(each.nbytes <= small_bytes(total_bytes) for row in rows for each in row)
 
 
 def _windows(rows: Sequence[Sequence[Segment]], full: int) -> Iterator[tuple[float, Window]]:

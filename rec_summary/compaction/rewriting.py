@@ -24,6 +24,7 @@ from rec_summary.compaction.thinning import KEPT_KINDS, KEPT_TAGS, Thinner, Widt
 from rec_summary.records.format import framing
 from rec_summary.records.reading.compacted import compaction_of
 from rec_summary.records.reading.runs import RecordFile, Run
+from rec_summary.records.writing.run_writer import FILE_VERSION
 from rec_summary.series.batch import SCALAR, SUMMARY, Batch
 from rec_summary.series.event_reader import EventReader
 from rec_summary.series.options import EVERYTHING
@@ -31,7 +32,6 @@ from rec_summary.series.report import Report
 from rec_summary.series.step_buffer import Restart, StepBuffer
 from rec_summary.series.values import History
 
-FILE_VERSION: Final = "MindSpore.Event:1"
 _PIECES: Final = 64
 _LEAST_PIECE: Final = 1 << 13
 _RECORD_BYTES: Final = 32  # of a record without its values: frame, wall time, step

@@ -161,7 +161,13 @@ def temporary_name(name: str) -> str:
 
 @contextlib.contextmanager
 def write_atomically(
-    path: str | os.PathLike[str], mode: int = 0o666, *, dir_fd: int | None = None
+    path: str | os.PathLike[str],
+    mode: int = 0o666,
+    *,
+    dir_fd: int | None = None,
+    temporary: str | None = None,
+    like: str | None = None,
+    sync: bool = False,
 ) -> Iterator[IO[bytes]]:
     """Opens a file for writing that replaces `path` when the block ends without an error.
 
@@ -172,32 +178,35 @@ def write_atomically(
         path: The file.
         mode: Its permissions, before the umask.
         dir_fd: An open directory that a relative path is below.
+        temporary: The name that it has until then; None for `temporary_name`.
+        like: A file whose times and permissions it gets; one at a URL has none.
+        sync: Whether the file, and then its name, are forced to the disk.
 
     Raises:
         OSError: It cannot be written; the old file stays.
     """
     directory, name = os.path.split(os.fspath(path))
-    temporary = os.path.join(directory, temporary_name(name))
+    hidden = os.path.join(directory, temporary or temporary_name(name))
+    status = None
+    if like is not None:
+        with contextlib.suppress(FileNotFoundError):
+            status = os.lstat(like)
     try:
-        with create_plain(temporary, mode, dir_fd=dir_fd) as file:
+        with create_plain(hidden, FILE_MODE if status else mode, dir_fd=dir_fd) as file:
             yield file
-        os.replace(temporary, path, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
+            file.flush()
+            if status is not None:  # a write behind it would change the time again
+                os.utime(file.fileno(), ns=(status.st_atime_ns, status.st_mtime_ns))
+                os.fchmod(file.fileno(), status.st_mode & _PERMISSIONS)
+            if sync:
+                os.fsync(file.fileno())
+        os.replace(hidden, path, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
     except BaseException:
         with contextlib.suppress(OSError):
-            os.unlink(temporary, dir_fd=dir_fd)
+            os.unlink(hidden, dir_fd=dir_fd)
         raise
-
-
-def copy_status(path: str | os.PathLike[str], out: IO[bytes]) -> None:
-    """Gives an open file the times and the permissions of another one; nothing is written after.
-
-    Raises:
-        OSError: The other file does not exist.
-    """
-    status = os.lstat(path)
-    out.flush()  # a write after `utime` would change the time again
-    os.utime(out.fileno(), ns=(status.st_atime_ns, status.st_mtime_ns))
-    os.fchmod(out.fileno(), status.st_mode & _PERMISSIONS)
+    if sync:
+        sync_directory(directory)
 
 
 def refuse_link(path: str | os.PathLike[str]) -> None:

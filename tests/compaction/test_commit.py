@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import IO
 
 import pytest
 
@@ -57,15 +56,9 @@ def test_a_kill_at_each_step_loses_nothing(records: Path, tmp_path: Path) -> Non
 def test_the_files_are_replaced_when_the_new_one_gets_its_name(records: Path) -> None:
     files = [file for file in list_files(str(records)) if file.name.kind.name == "SUMMARY"][:4]
     name = compacted_name(files)
-    seen: list[bool] = []
-
-    def write(out: IO[bytes]) -> None:
+    with commit.replacing(files, name) as out:
         rewrite(Run("run", str(records), tuple(files)), out, 4000, 10**6)
         check(records, complete=True)
-        seen.append(True)
-
-    commit.replace(files, name, 0, write)
-    assert seen
     check(records)
     assert [os.path.exists(file.path) for file in files] == [False] * 4
     assert all(os.path.exists(hidden_path(file.path)) for file in files)

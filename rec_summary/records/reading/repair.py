@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from rec_summary.errors import DestinationError, os_errors_as, three_part
-from rec_summary.records.files import copy_status, write_atomically
+from rec_summary.records.files import write_atomically
 from rec_summary.records.format import framing
 from rec_summary.records.format.bounds import MOST_BYTES
 from rec_summary.records.reading.reader import BadLength, LostRecord, RecordReader, TruncatedRecord
@@ -128,7 +128,7 @@ def _copy(reader: RecordReader, path: str) -> FileRepair:
     records = nbytes = 0
     lost: list[tuple[int, int]] = []
     reached = 0
-    with write_atomically(path) as out:
+    with write_atomically(path, like=reader.path) as out:
         for start, payload in sound_records(reader):
             if start > reached:
                 lost.append((reached, start - reached))
@@ -139,8 +139,6 @@ def _copy(reader: RecordReader, path: str) -> FileRepair:
             reached = start + len(data)
         if reader.size > reached:
             lost.append((reached, reader.size - reached))
-        if not isinstance(reader.path, Url):
-            copy_status(reader.path, out)
     return FileRepair(reader.path, path, records, nbytes, tuple(lost))
 
 

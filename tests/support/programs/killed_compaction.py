@@ -8,8 +8,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from rec_summary.compaction import commit
 from rec_summary.compaction.directory import keep_within
+from rec_summary.records import files
 
 calls = 0
 
@@ -31,9 +31,9 @@ def main(directory: str, total_bytes: int, number: int) -> None:
 
         return wrapper
 
-    for name in ("rename", "fsync", "unlink", "utime"):
+    for name in ("rename", "replace", "fsync", "unlink", "utime"):
         setattr(os, name, counted(getattr(os, name)))
-    commit.create_plain = counted(commit.create_plain)  # type: ignore[attr-defined]
+    files.create_plain = counted(files.create_plain)
     keep_within(directory, 0, total_bytes, grace=0.0)
     print(calls)
 
