@@ -55,14 +55,21 @@ def read_cursor(directory: ExportDirectory, run: str) -> bytes:
             return b""
 
 
-def save_cursor(directory: ExportDirectory, run: str, state: Struct) -> None:
-    """Writes the cursor of a run.
+def save_cursor(directory: ExportDirectory, run: str, state: Struct) -> tuple[int, ...]:
+    """Writes the cursor of a run; returns its mark.
 
     Raises:
         DestinationError: It cannot be written; the old one stays.
     """
     with directory.replacing(f"{run}/{CURSOR_NAME}") as file:
         file.write(encode(state))
+        file.flush()
+        return mark_of(os.fstat(file.fileno()))
+
+
+def mark_of(status: os.stat_result) -> tuple[int, ...]:
+    """Returns what is another one when a cursor has been replaced."""
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def remove_cursor(directory: ExportDirectory, run: str) -> None:

@@ -33,7 +33,7 @@ class Exporter(Protocol):
     def update(self, run: Run, *, final: bool) -> Iterator[None]:
         """Exports what is new; yields after each part, and can be stopped there."""
 
-    def commit(self) -> None:
+    def commit(self) -> object:
         """Saves what a later export needs to go on from here."""
 
     def close(self) -> None:

@@ -13,6 +13,7 @@ from rec_summary.series.exports.cursor import (
     MOST_BYTES,
     decode_as,
     encode,
+    mark_of,
     read_cursor,
     remove_cursor,
     save_cursor,
@@ -30,6 +31,7 @@ __all__ = [
     "decode",
     "encode",
     "load_cursor",
+    "mark_of",
     "remove_cursor",
     "save_cursor",
 ]

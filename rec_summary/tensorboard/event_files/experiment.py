@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Mapping
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import Final, NamedTuple
 
 from tensorboard.compat.proto import event_pb2
 
@@ -22,7 +22,7 @@ from rec_summary.records.files import read_plain
 from rec_summary.records.format import framing
 from rec_summary.tensorboard.dashboards.hparams import START_TAG, start_point
 from rec_summary.tensorboard.dashboards.points import SCALARS
-from rec_summary.tensorboard.event_files.cursor import CURSOR_NAME, Cursor, load_cursor
+from rec_summary.tensorboard.event_files.cursor import CURSOR_NAME, Cursor, load_cursor, mark_of
 from rec_summary.tensorboard.event_files.event_file import FILE_VERSION
 from rec_summary.tensorboard.event_files.logdir import LogDir, event_file_name, is_foreign
 from rec_summary.tensorboard.hparams_metrics import experiment
@@ -32,12 +32,27 @@ EXPERIMENT_RUN: Final = ".hparams"
 
 _NAME: Final = event_file_name(0)
 _MOST_BYTES: Final = 1 << 24
-_Contents = dict[str, bytes]  # of the tags of HParams
-_Series = dict[str, Any]  # of scalars, by tag
+
+
+class Described(NamedTuple):
+    """What the description is made of, of a recorded run.
+
+    Attributes:
+        mark: Which cursor it was read from, as `mark_of` says.
+        outputs: The content of the session's tag, empty if it has none, and the tags of the
+            scalars, by the names of TensorBoard runs.
+    """
+
+    mark: tuple[int, ...]
+    outputs: dict[str, tuple[bytes, list[str]]]
 
 
 class ExperimentFile:
-    """Keeps the description of the experiment up to date."""
+    """Keeps the description of the experiment up to date.
+
+    Attributes:
+        known: What is known of recorded runs, by name; cursors that it is made of are not read.
+    """
 
     def __init__(self, logdir: LogDir) -> None:
         """Begins; nothing is read.
@@ -46,7 +61,7 @@ class ExperimentFile:
             logdir: The log directory, entered.
         """
         self._logdir = logdir
-        self._known: dict[str, tuple[Any, dict[str, tuple[_Contents, _Series]]]] = {}
+        self.known: dict[str, Described] = {}
 
     def update(self) -> None:
         """Describes the runs that are there now, unless the description says the same.
@@ -61,16 +76,16 @@ class ExperimentFile:
             self._update()
 
     def _update(self) -> None:
-        runs: dict[str, tuple[_Contents, _Series]] = {}
+        runs: dict[str, tuple[bytes, list[str]]] = {}
         old: dict[str, bytes] = {}
         numbers, is_shared = [0], False
-        for path, names in self._logdir.directories():
+        for path, names, fd in self._logdir.directories():
             is_shared |= any(map(is_foreign, names))
             number = re.fullmatch(rf"{re.escape(EXPERIMENT_RUN)}/([0-9]{{1,18}})", path)
             if number:
                 numbers.append(int(number[1]))
             if CURSOR_NAME in names:
-                runs.update(self._outputs(path))
+                runs.update(self._outputs(path, fd))
             elif number and _NAME in names:
                 old[path] = self._content(path)
         described = None if is_shared else _described(runs)
@@ -84,40 +99,40 @@ class ExperimentFile:
         if described is None:
             self._logdir.remove_empty([EXPERIMENT_RUN])
 
-    def _outputs(self, run: str) -> dict[str, tuple[_Contents, _Series]]:
+    def _outputs(self, run: str, directory: int) -> dict[str, tuple[bytes, list[str]]]:
         """Returns the TensorBoard runs of a recorded run, by name."""
-        with self._logdir.opened(run) as directory:
-            status = os.stat(CURSOR_NAME, dir_fd=directory, follow_symlinks=False)
-        mark = status.st_ino, status.st_size, status.st_mtime_ns
-        known = self._known.get(run)
-        if known is None or known[0] != mark:
+        mark = mark_of(os.stat(CURSOR_NAME, dir_fd=directory, follow_symlinks=False))
+        known = self.known.get(run)
+        if known is None or known.mark != mark:
             cursor = load_cursor(self._logdir, run)
-            known = self._known[run] = mark, dict(_read(run, cursor)) if cursor else {}
-        return known[1]
+            known = self.known[run] = described(run, cursor, mark)
+        return known.outputs
 
     def _content(self, run: str) -> bytes:
         with self._logdir.opened(run) as directory:
             return read_plain(_NAME, _MOST_BYTES, dir_fd=directory)
 
 
-def _read(run: str, cursor: Cursor) -> Iterator[tuple[str, tuple[_Contents, _Series]]]:
-    rank = cursor.description.session_rank
-    content = b""
-    if rank is not None:
+def described(run: str, cursor: Cursor | None, mark: tuple[int, ...]) -> Described:
+    """Returns what the description is made of, of a recorded run."""
+    content, outputs = b"", {}
+    if cursor is not None and (rank := cursor.description.session_rank) is not None:
         start = start_point(run, cursor.description.lineages[rank], 0.0)
         content = start.plugin.metadata.plugin_data.content
-    for name, output in cursor.outputs.items():
-        tags = {(plugin, shown) for _, plugin, _, shown in output.tags}
-        is_session = content and any(shown == START_TAG for _, shown in tags)
-        series = SimpleNamespace(plugin_content=b"")
-        scalars = {shown: series for plugin, shown in tags if plugin == SCALARS.name}
-        yield name, ({START_TAG: content} if is_session else {}, scalars)
+    for name, output in cursor.outputs.items() if cursor is not None else ():
+        is_session = any(shown == START_TAG for *_, shown in output.tags)
+        scalars = [shown for _, plugin, _, shown in output.tags if plugin == SCALARS.name]
+        outputs[name] = content if is_session else b"", scalars
+    return Described(mark, outputs)
 
 
-def _described(runs: dict[str, tuple[_Contents, _Series]]) -> bytes | None:
+def _described(runs: Mapping[str, tuple[bytes, list[str]]]) -> bytes | None:
     """Returns the content of the event file; None if there is nothing to describe."""
-    sessions = {name: contents for name, (contents, _) in sorted(runs.items()) if contents}
-    scalars = {name: series for name, (_, series) in runs.items()}
+    sessions = {
+        name: {START_TAG: content} for name, (content, _) in sorted(runs.items()) if content
+    }
+    series = SimpleNamespace(plugin_content=b"")
+    scalars = {name: dict.fromkeys(tags, series) for name, (_, tags) in runs.items()}
     provider = SimpleNamespace(list_scalars=lambda *_, **__: scalars)
     point = experiment(sessions, provider) if sessions else None
     if point is None:

@@ -23,7 +23,7 @@ from rec_summary.series.options import (
 from rec_summary.series.overview.choice import chosen_runs
 from rec_summary.series.overview.each_run import cost_of, need_run
 from rec_summary.series.report import ExportReport, Report
-from rec_summary.tensorboard.event_files.experiment import ExperimentFile
+from rec_summary.tensorboard.event_files.experiment import Described, ExperimentFile
 from rec_summary.tensorboard.event_files.logdir import LogDir
 from rec_summary.tensorboard.event_files.run_exporter import RunExporter
 from rec_summary.tensorboard.event_files.targets import Destination
@@ -125,7 +125,8 @@ def export_tensorboard(
     with LogDir(logdir) as entered:
         entered.claim(run.name for run in chosen)
         destination = Destination(names, entered, report, options)
-        exported = _exported(chosen, destination, workers, failed)
+        experiment = ExperimentFile(entered)
+        exported = _exported(chosen, destination, workers, experiment, failed)
         with contextlib.closing(exported):
             for run, is_readable in exported:
                 has_records |= is_readable
@@ -133,7 +134,7 @@ def export_tensorboard(
                     shown, due = run, report.bytes_read + _PROGRESS_BYTES
                     # A live file may have grown since its size was taken.
                     progress(run, report.bytes_read, max(total, report.bytes_read))
-        ExperimentFile(entered).update()
+        experiment.update()
         if progress is not None:
             progress(shown, report.bytes_read, report.bytes_read)
     check_failures(failed, len(chosen), "exported")
@@ -150,7 +151,11 @@ def export_tensorboard(
 
 
 def _exported(
-    runs: Sequence[Run], destination: Destination, engine: Engine, failed: dict[str, Exception]
+    runs: Sequence[Run],
+    destination: Destination,
+    engine: Engine,
+    experiment: ExperimentFile,
+    failed: dict[str, Exception],
 ) -> _Exported:
     """Exports runs: here, one after another, or on workers.
 
@@ -160,6 +165,7 @@ def _exported(
         runs: The runs.
         destination: Where and how they are exported.
         engine: What exports them.
+        experiment: Gets what describes them.
         failed: Gets the runs that workers could not export, and why.
 
     Raises:
@@ -168,12 +174,13 @@ def _exported(
     sizes = [cost_of(run) for run in runs]
     # All places are checked first: nothing is written if one of them cannot be used.
     if is_here(engine, sizes):
-        yield from _exported_here(runs, destination)
+        yield from _exported_here(runs, destination, experiment)
         return
     names, logdir, report, options = destination
     trial = destination._replace(names=copy.deepcopy(names), report=Report())
     for run in runs:
-        RunExporter(run, trial)
+        if logdir.has(run.name):
+            RunExporter(run, trial)
     work = functools.partial(_export_one, logdir.path, logdir.claims.mark, options)
     units = list(zip(runs, names.apart(run.name for run in runs), strict=True))
     for place, found, error in run_units(engine, work, units, sizes=sizes):
@@ -181,19 +188,23 @@ def _exported(
         if error is not None:
             failed[name] = error
             continue
-        part, has_records = found
+        part, has_records, known = found
         yield name, has_records
         report.add(part)
+        experiment.known.update(known)
         yield name, has_records
 
 
-def _exported_here(runs: Sequence[Run], destination: Destination) -> _Exported:
+def _exported_here(
+    runs: Sequence[Run], destination: Destination, experiment: ExperimentFile
+) -> _Exported:
     for run, exporter in [(run, RunExporter(run, destination)) for run in runs]:
         yield run.name, exporter.has_records  # the progress shows the run before it is read
         try:
             for _ in exporter.update(run):
                 yield run.name, exporter.has_records
-            exporter.commit()
+            if (found := exporter.commit()) is not None:
+                experiment.known[run.name] = found
         finally:
             exporter.close()
         yield run.name, exporter.has_records
@@ -201,8 +212,8 @@ def _exported_here(runs: Sequence[Run], destination: Destination) -> _Exported:
 
 def _export_one(
     path: str, mark: str, options: ExportOptions, unit: tuple[Run, Names]
-) -> tuple[Report, bool]:
-    """Exports one run on a worker; returns the counts and whether it has records.
+) -> tuple[Report, bool, dict[str, Described]]:
+    """Exports one run on a worker; returns the counts, whether it has records, what describes it.
 
     Args:
         path: The log directory.
@@ -216,7 +227,11 @@ def _export_one(
     need_shared(mark, what, exists=os.path.exists)
     report, has_records = Report(), False
     with LogDir(path, lock=False) as logdir:
-        for _, is_readable in _exported_here([run], Destination(names, logdir, report, options)):
+        destination, experiment = (
+            Destination(names, logdir, report, options),
+            ExperimentFile(logdir),
+        )
+        for _, is_readable in _exported_here([run], destination, experiment):
             has_records |= is_readable
             need_shared(mark, what, exists=os.path.exists)  # or another exporter may have begun
-    return report, has_records
+    return report, has_records, experiment.known

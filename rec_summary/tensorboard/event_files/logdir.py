@@ -52,16 +52,16 @@ class LogDir(ExportDirectory):
                 )
             )
 
-    def directories(self) -> Iterator[tuple[str, list[str]]]:
-        """Yields each directory below, by its path from here, with the names of its files.
+    def directories(self) -> Iterator[tuple[str, list[str], int]]:
+        """Yields each directory below: its path from here, the names of its files, its descriptor.
 
         Raises:
             DestinationError: One cannot be read.
         """
         with unusable("the log directory", self.path):
-            for path, _, names, _ in os.fwalk(".", dir_fd=self._fd):
+            for path, _, names, fd in os.fwalk(".", dir_fd=self._fd):
                 if path != ".":
-                    yield path.removeprefix("./"), names
+                    yield path.removeprefix("./"), names, fd
 
     def remove(self, run: str) -> bool:
         """Removes our event file from a run's directory; returns whether there was one.

@@ -22,6 +22,7 @@ from rec_summary.tensorboard.event_files.cursor import (
 )
 from rec_summary.tensorboard.event_files.description import Description, DescriptionState
 from rec_summary.tensorboard.event_files.event_file import is_intact
+from rec_summary.tensorboard.event_files.experiment import Described, described
 from rec_summary.tensorboard.event_files.targets import Destination, TensorBoardRuns
 from rec_summary.tensorboard.outputs import RunOutput, TargetNames, is_parallel
 from rec_summary.tensorboard.run_reader import RunReader, nothing_read
@@ -102,24 +103,28 @@ class RunExporter(RunReader):
         self._draw_ranks(final=final)
         self._targets.settle()
 
-    def commit(self) -> None:
+    def commit(self) -> Described | None:
         """Saves the cursor, for the next export.
+
+        Returns:
+            What the description of the experiment is made of; None without a cursor.
 
         Raises:
             DestinationError: Something cannot be written.
         """
         if not self.has_records:
-            return
+            return None
         written = self._targets.states()
         for name in (*self._stale, *self._targets.names()):
             if name not in written and self._logdir.remove(name):
                 self._report.replaced.append(name)
         self._stale = []
         if not written:
-            return
+            return None
         self._cursor.outputs = written
         self._cursor.ranks = None if self._ranks is None else self._ranks.state()
-        save_cursor(self._logdir, self._run.name, self._cursor)
+        mark = save_cursor(self._logdir, self._run.name, self._cursor)
+        return described(self._run.name, self._cursor, mark)
 
     def close(self) -> None:
         """Closes all files, also after an error."""
