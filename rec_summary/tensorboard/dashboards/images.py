@@ -9,13 +9,12 @@ from typing import Any, Final
 
 from PIL import Image
 from tensorboard.compat.proto import summary_pb2 as tensorboard_pb2
-from tensorboard.util.tensor_util import make_tensor_proto
 
 from rec_summary._pb.summary_pb2 import Summary
 from rec_summary.errors import three_part, verbatim
 from rec_summary.series.blocks.image_size import declared_size
 from rec_summary.series.limits import MOST_PIXELS
-from rec_summary.tensorboard.dashboards.points import Point, ValueMapper, plugin
+from rec_summary.tensorboard.dashboards.points import Point, ValueMapper, plugin, tensor_value
 
 IMAGES: Final = plugin("images", tensorboard_pb2.DATA_CLASS_BLOB_SEQUENCE)
 
@@ -69,8 +68,9 @@ def encoded(tag: str, data: bytes, channels: int, height: int = 0, width: int = 
 
 def no_image(tag: str) -> Any:
     """Returns a value of an image series that holds a size, and no image."""
-    size = make_tensor_proto([b"0", b"0"], shape=[2])
-    return tensorboard_pb2.Summary.Value(tag=tag, tensor=size)
+    value = tensor_value([b"0", b"0"])
+    value.tag = tag
+    return value
 
 
 def drawn(tag: str, picture: Image.Image) -> Point:

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, NamedTuple
 
-from tensorboard.compat.proto import summary_pb2
-from tensorboard.util.tensor_util import make_tensor_proto
+import numpy as np
+import numpy.typing as npt
+from tensorboard.compat.proto import summary_pb2, tensor_pb2, types_pb2
 
 from rec_summary._pb.summary_pb2 import Summary
 
@@ -53,6 +54,13 @@ def plugin(name: str, data_class: int, content: bytes = b"", *, reserved: bool =
 SCALARS: Final = plugin("scalars", summary_pb2.DATA_CLASS_SCALAR)
 HISTOGRAMS: Final = plugin("histograms", summary_pb2.DATA_CLASS_TENSOR)
 TEXT: Final = plugin("text", summary_pb2.DATA_CLASS_TENSOR)
+
+_TYPES: Final = {
+    "float32": types_pb2.DT_FLOAT,
+    "float64": types_pb2.DT_DOUBLE,
+    "int32": types_pb2.DT_INT32,
+    "uint8": types_pb2.DT_UINT8,
+}
 
 
 class Point(NamedTuple):
@@ -101,11 +109,24 @@ class ValueMapper(abc.ABC):
         return False
 
 
-def tensor_value(values: Any, shape: Sequence[int] | None = None) -> Any:
+def tensor_value(values: npt.NDArray[Any] | bytes | Sequence[bytes]) -> Any:
     """Returns a `Summary.Value` that holds a tensor.
 
+    TensorBoard's `make_tensor_proto` is slow, and loads its file systems and what they need.
+
     Args:
-        values: An array, or a string of bytes.
-        shape: The sizes of its dimensions; those of `values` by default.
+        values: An array, a string of bytes, or several of them.
     """
-    return summary_pb2.Summary.Value(tensor=make_tensor_proto(values, shape=shape))
+    shape: Sequence[int] = ()
+    if isinstance(values, np.ndarray):
+        shape, dtype = values.shape, _TYPES[values.dtype.name]
+        tensor = tensor_pb2.TensorProto(dtype=dtype, tensor_content=values.tobytes())
+    elif isinstance(values, bytes):
+        tensor = tensor_pb2.TensorProto(dtype=types_pb2.DT_STRING, string_val=[values])
+    else:
+        shape = (len(values),)
+        tensor = tensor_pb2.TensorProto(dtype=types_pb2.DT_STRING, string_val=values)
+    tensor.tensor_shape.SetInParent()
+    for size in shape:
+        tensor.tensor_shape.dim.add(size=size)
+    return summary_pb2.Summary.Value(tensor=tensor)

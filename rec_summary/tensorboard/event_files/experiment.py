@@ -25,7 +25,6 @@ from rec_summary.tensorboard.dashboards.points import SCALARS
 from rec_summary.tensorboard.event_files.cursor import CURSOR_NAME, Cursor, load_cursor, mark_of
 from rec_summary.tensorboard.event_files.event_file import FILE_VERSION
 from rec_summary.tensorboard.event_files.logdir import LogDir, event_file_name, is_foreign
-from rec_summary.tensorboard.hparams_metrics import experiment
 
 EXPERIMENT_RUN: Final = ".hparams"
 """The directory of the TensorBoard run that describes the experiment; it has a number below."""
@@ -133,6 +132,8 @@ def _described(runs: Mapping[str, tuple[bytes, list[str]]]) -> bytes | None:
     }
     series = SimpleNamespace(plugin_content=b"")
     scalars = {name: dict.fromkeys(tags, series) for name, (_, tags) in runs.items()}
+    from rec_summary.tensorboard.hparams_metrics import experiment  # late: it loads a lot
+
     provider = SimpleNamespace(list_scalars=lambda *_, **__: scalars)
     point = experiment(sessions, provider) if sessions else None
     if point is None:

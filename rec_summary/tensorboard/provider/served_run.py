@@ -172,7 +172,7 @@ def _graph_of(series: StoredSeries, record: Record) -> Any:
     make = graph_def if record.kind == "graph_def" else dataset_graph_def
     graph = make(getattr(record.event, record.kind))
     if series.plugin is RUN_GRAPH.plugin:
-        return tensor_value(graph.SerializeToString(deterministic=True), [1]).tensor
+        return tensor_value([graph.SerializeToString(deterministic=True)]).tensor
     return tagged_graph(series.tag, graph).value.tensor
 
 

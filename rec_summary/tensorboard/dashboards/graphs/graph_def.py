@@ -137,4 +137,4 @@ def tagged_graph(tag: str, graph: Any) -> Point:
     part = config_pb2.RunMetadata.FunctionGraphs(pre_optimization_graph=graph)
     metadata = config_pb2.RunMetadata(function_graphs=[part])
     serialized = metadata.SerializeToString(deterministic=True)
-    return Point(tag, TAGGED_GRAPHS, tensor_value(serialized, [1]))
+    return Point(tag, TAGGED_GRAPHS, tensor_value([serialized]))
