@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -22,6 +22,39 @@ def check_type(name: str, value: Any, types: Any, expected: str) -> Any:
     if not isinstance(value, wanted) or (isinstance(value, bool) and bool not in wanted):
         raise TypeError(three_part(name, value, expected))
     return value
+
+
+def check_optional(name: str, value: Any, kind: type) -> Any:
+    """Returns an object of a public class of this package, or None.
+
+    Raises:
+        TypeError: It has another type.
+    """
+    expected = f"a rec_summary.{kind.__name__} or None"
+    return check_type(name, value, (kind, type(None)), expected)
+
+
+def check_entries(
+    name: str, value: object, checks: Mapping[str, Callable[[str, Any], Any]]
+) -> dict[str, Any]:
+    """Returns the checked entries of a dictionary; none for None.
+
+    Args:
+        name: The name of the argument.
+        value: The dictionary.
+        checks: For each key, the function that checks a value. It receives the entry's name.
+
+    Raises:
+        TypeError: It is not a dictionary, or a key is not a str.
+        ValueError: A key is unknown.
+        Exception: Whatever a check raises.
+    """
+    entries = check_type(name, value, (Mapping, type(None)), "a dict or None") or {}
+    for key in entries:
+        check_type(f"a key of {name}", key, str, "a str")
+        if key not in checks:
+            raise ValueError(three_part(f"a key of {name}", key, f"one of {', '.join(checks)}"))
+    return {key: checks[key](f"{name}[{key!r}]", each) for key, each in entries.items()}
 
 
 def check_bool(name: str, value: object) -> bool:

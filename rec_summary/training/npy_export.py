@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from rec_summary.checks import check_type
-from rec_summary.errors import three_part
+from rec_summary.checks import check_choice, check_entries
 from rec_summary.records.files import DIRECTORY_MODE, FILE_MODE, write_atomically
 from rec_summary.values.npy import file_name, save
 
@@ -28,18 +27,12 @@ def check_export_options(options: Mapping[str, Any] | None) -> bool:
         TypeError: It is not a dictionary, or a key or value is not a str.
         ValueError: A key or value is unknown.
     """
-    if options is None:
-        return False
-    check_type("export_options", options, Mapping, "a dict or None")
-    for key, value in options.items():
-        check_type("a key of export_options", key, str, "a str")
-        if key != "tensor_format":
-            raise ValueError(three_part("a key of export_options", key, "'tensor_format'"))
-        name = "export_options['tensor_format']"
-        check_type(name, value, (str, type(None)), "'npy' or None")
-        if value not in ("npy", None):
-            raise ValueError(three_part(name, value, "'npy' or None"))
-    return options.get("tensor_format") is not None
+    entries = check_entries("export_options", options, {"tensor_format": _check_format})
+    return entries.get("tensor_format") is not None
+
+
+def _check_format(name: str, value: str | None) -> str | None:
+    return None if value is None else check_choice(name, value, ("npy",))
 
 
 class NpyExporter:

@@ -1,18 +1,66 @@
-"""The record of one step, and the writer of records with its thread."""
+"""Where a collector or a summary record writes, the record of one step, and the writer's thread."""
 
 from __future__ import annotations
 
 import atexit
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+from rec_summary.errors import three_part, verbatim
 from rec_summary.records.failures import Troubles
+from rec_summary.records.files import make_directory
 from rec_summary.records.format.names import DEFAULT_PREFIX, DEFAULT_SUFFIX, Kind
-from rec_summary.records.writing.background import BLOCK_SECS, CLOSE_SECS, BackgroundWriter
+from rec_summary.records.writing.background import (
+    BLOCK_SECS,
+    CLOSE_SECS,
+    DEFAULT_FLUSH_SECS,
+    BackgroundWriter,
+)
 from rec_summary.records.writing.run_writer import Durability, Rotation, RunWriter
 from rec_summary.records.writing.task import MessageRecord, Record, Task
 from rec_summary.training.npy_export import NpyExporter
 from rec_summary.values.summary import SummaryValue, TensorValue, encode_event
+
+
+@dataclass(frozen=True)
+class RecorderOptions:
+    """The record files of a collector or a summary record.
+
+    Attributes:
+        directory: The record directory that the user has named.
+        rotation: The size of a full file, and what becomes of full files.
+        durability: When files are synchronised, and what happens when the queue is full.
+        export_npy: Whether tensors are also written as `.npy` files.
+        flush_secs: The longest time between two flushes, in seconds.
+        prefix: The beginning of the names of the files.
+        suffix: The end of the names of summary files.
+    """
+
+    directory: str
+    rotation: Rotation = field(default_factory=Rotation)
+    durability: Durability = field(default_factory=Durability)
+    export_npy: bool = False
+    flush_secs: float = DEFAULT_FLUSH_SECS
+    prefix: str = DEFAULT_PREFIX
+    suffix: str = DEFAULT_SUFFIX
+
+    def create_directory(self, name: str) -> None:
+        """Creates the record directory that the argument `name` gives.
+
+        Raises:
+            OSError: It cannot be created, or a file has its name. The error keeps its number.
+            ValueError: The records that it has leave no room in the budget.
+        """
+        try:
+            make_directory(self.directory)
+        except OSError as error:
+            received = verbatim(f"{self.directory!r} ({error.strerror or error})")
+            expected = "a directory that can be made and written to, not a file"
+            raise OSError(error.errno or 0, three_part(name, received, expected)) from error
+        if self.rotation.retention is not None:
+            self.rotation.retention.check(self.directory)
 
 
 class StepRecord:
@@ -77,37 +125,24 @@ class Recorder:
 
     def __init__(
         self,
-        directory: str,
-        rotation: Rotation,
-        flush_secs: float,
-        durability: Durability,
+        options: RecorderOptions,
         troubles: Troubles,
-        *,
-        prefix: str = DEFAULT_PREFIX,
-        suffix: str = DEFAULT_SUFFIX,
         look: Callable[[], object] | None = None,
     ) -> None:
         """Prepares a recorder. It creates no files yet.
 
         Args:
-            directory: The record directory.
-            rotation: The size of a full file, and what becomes of full files.
-            flush_secs: The longest time between two flushes, in seconds.
-            durability: When files are synchronised, and what happens when the queue is full.
+            options: The record files.
             troubles: Receives every failure.
-            prefix: The beginning of the names of the files.
-            suffix: The end of the names of summary files.
             look: Called by the writer's thread while the recorder is open, at most once a second.
         """
-        self.directory = directory
-        self._rotation = rotation
-        self._flush_secs = flush_secs
-        self._durability = durability
+        self.directory = options.directory
+        self._options = options
         self._troubles = troubles
-        self._prefix, self._suffix = prefix, suffix
         self._look = look
         self._files: RunWriter | None = None
         self._writer: BackgroundWriter[Record] | None = None
+        self._exporter: NpyExporter | None = None
         # Of closed files.
         self._before = dict.fromkeys(("records", "bytes", "dropped", "errors", "queue_length"), 0)
         self._failed = False  # the last opening or closing
@@ -133,22 +168,25 @@ class Recorder:
         """
         if self._writer is not None:
             return
+        options = self._options
         self._files = RunWriter(
             self.directory,
             rank,
-            self._rotation,
-            prefix=self._prefix,
-            suffix=self._suffix,
-            durability=self._durability,
+            options.rotation,
+            prefix=options.prefix,
+            suffix=options.suffix,
+            durability=options.durability,
             troubles=self._troubles,
         )
         self._writer = BackgroundWriter(
             self._files,
             self._troubles,
-            flush_secs=self._flush_secs,
-            block_secs=BLOCK_SECS if self._durability.back_pressure == "block" else 0.0,
+            flush_secs=options.flush_secs,
+            block_secs=BLOCK_SECS if options.durability.back_pressure == "block" else 0.0,
             look=self._look,
         )
+        if self._exporter is None and options.export_npy:
+            self._exporter = NpyExporter(self.directory)
         # A custom loop may never close its recorder; its last records must not be lost.
         atexit.register(self.close)
 
@@ -161,6 +199,13 @@ class Recorder:
         """Queues a record or a task for the writer's thread."""
         if self._writer is not None:
             self._writer.write(record)
+
+    def write_step(
+        self, step: int, values: Sequence[SummaryValue], wall_time: float | None = None
+    ) -> None:
+        """Queues the snapshots of a step, taken now unless a time in seconds is given."""
+        wall_time = time.time() if wall_time is None else wall_time
+        self.write(StepRecord(step, wall_time, values, self._troubles, self._exporter))
 
     def write_message(self, message: Any) -> None:
         """Queues a complete protobuf message for the writer's thread."""

@@ -72,36 +72,29 @@ class Choice:
     other: str | None = None
 
 
-@dataclass(frozen=True)
-class Participant:
-    """A rank of a training.
-
-    Attributes:
-        rank: Its rank.
-        rank_size: The number of ranks.
-        settings: The settings of its training.
-    """
-
-    rank: int
-    rank_size: int
-    settings: Settings
-
-
 _Int32 = Annotated[int, Meta(ge=0, lt=1 << 31)]
 
 
-class _Rank(Struct):
-    """What a rank has stored in its directory."""
+class Participant(Struct):
+    """A rank of a training, as it is stored in the directory.
+
+    Attributes:
+        settings: The settings of its training.
+        rank_size: The number of ranks.
+        host: Its host.
+        pid: Its process.
+        time: When it began, in seconds since the epoch.
+    """
 
     settings: dict[str, str]
     rank_size: _Int32
-    host: str
-    pid: _Int32
-    time: float
+    host: str = msgspec.field(default_factory=this_host)
+    pid: _Int32 = msgspec.field(default_factory=os.getpid)
+    time: float = msgspec.field(default_factory=time.time)
 
 
 @contextlib.contextmanager
-def chosen(named: str, way: str, who: Participant, lock: str | None) -> Iterator[Choice]:
+def chosen(named: str, way: str, rank: int, who: Participant, lock: str | None) -> Iterator[Choice]:
     """Chooses the directory of a training; no other process chooses meanwhile.
 
     Open the record files in the context: a rank that chooses next sees that this one is alive.
@@ -111,7 +104,8 @@ def chosen(named: str, way: str, who: Participant, lock: str | None) -> Iterator
         named: The directory that the user has named; it exists.
         way: `SIBLING` for `named` if it holds no other training, else the next sibling; `SAME` for
             `named` in any case; `NEW` for a directory below `named`.
-        who: The rank that begins to train.
+        rank: The rank that begins to train.
+        who: Its training.
         lock: The kind of lock (see `records.locks`).
     """
     with contextlib.ExitStack() as stack:
@@ -119,16 +113,16 @@ def chosen(named: str, way: str, who: Participant, lock: str | None) -> Iterator
         with contextlib.suppress(OSError, NotImplementedError):
             path = os.path.join(named, LOCK_NAME)
             stack.enter_context(file_lock(path, timeout=_LOCK_SECS, kind=lock))
-        differences = {} if way == NEW else _differences(named, who)
+        differences = {} if way == NEW else _differences(named, rank, who)
         path = named
         with contextlib.suppress(OSError):
             if way == NEW:
-                path = _below(named, who)
+                path = _below(named, rank, who)
             elif differences and way == SIBLING:
-                path = _sibling(named, who)
-        other = other_writer(path, who.rank)
+                path = _sibling(named, rank, who)
+        other = other_writer(path, rank)
         if other is None:  # otherwise its settings stay
-            _store(path, who)
+            _store(path, rank, who)
         resumes = path != named or not differences.keys() & _NETWORK
         yield Choice(path, differences, resumes, other)
 
@@ -167,8 +161,13 @@ def _trainings(named: str) -> Iterator[str]:
         if not os.path.isdir(f"{named}-{number}"):
             break
         yield f"{named}-{number}"
-    with contextlib.suppress(OSError), os.scandir(named) as entries:
-        yield from sorted(e.path for e in entries if e.is_dir(follow_symlinks=False))
+    with contextlib.suppress(OSError):
+        yield from _directories_below(named)
+
+
+def _directories_below(named: str) -> list[str]:
+    with os.scandir(named) as entries:
+        return sorted(each.path for each in entries if each.is_dir(follow_symlinks=False))
 
 
 def other_writer(directory: str, rank: int) -> str | None:
@@ -243,15 +242,15 @@ def _short(text: str) -> str:
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
 
 
-def _differences(directory: str, who: Participant) -> Differences:
+def _differences(directory: str, rank: int, who: Participant) -> Differences:
     """Returns the settings that differ from those of the training in a directory.
 
     A rank is compared with itself, since ranks may differ from each other, for example in their
     data. A rank that has not recorded there is compared with rank 0, or joins it.
     """
     stored = _stored(directory)
-    known = stored.get(who.rank)
-    if known is None and who.rank:
+    known = stored.get(rank)
+    if known is None and rank:
         known = stored.get(0)
         if known is not None and _is_joinable(directory, 0, known, who):
             return {}
@@ -265,33 +264,29 @@ def _differences(directory: str, who: Participant) -> Differences:
     }
 
 
-def _sibling(named: str, who: Participant) -> str:
+def _sibling(named: str, rank: int, who: Participant) -> str:
     """Returns the first sibling with the same settings, or the first that does not exist."""
     for number in range(2, 1 << 31):
         path = f"{named}-{number}"
         if not os.path.isdir(path):
             if not os.path.lexists(path):
                 break
-        elif _stored(path) and not _differences(path, who):
+        elif _stored(path) and not _differences(path, rank, who):
             return path
     try:
         make_directory(path)
     except OSError:  # the user may write to the named directory only
-        return _below(named, who)
+        return _below(named, rank, who)
     return path
 
 
-def _below(named: str, who: Participant) -> str:
+def _below(named: str, rank: int, who: Participant) -> str:
     """Returns a directory below: one that another rank of this training has made, or the next."""
     if who.rank_size > 1:
-        with os.scandir(named) as entries:
-            below = sorted(e.path for e in entries if e.is_dir(follow_symlinks=False))
-        for path in reversed(below):
+        for path in reversed(_directories_below(named)):
             stored = _stored(path)
-            if (
-                stored
-                and who.rank not in stored
-                and any(_is_joinable(path, rank, known, who) for rank, known in stored.items())
+            if rank not in stored and any(
+                _is_joinable(path, other, known, who) for other, known in stored.items()
             ):
                 return path
     first = path = os.path.join(named, time.strftime("%Y-%m-%d_%H-%M-%S"))
@@ -303,7 +298,7 @@ def _below(named: str, who: Participant) -> str:
     return path
 
 
-def _is_joinable(directory: str, rank: int, known: _Rank, who: Participant) -> bool:
+def _is_joinable(directory: str, rank: int, known: Participant, who: Participant) -> bool:
     """Whether a rank that has recorded in a directory trains together with `who`."""
     if known.rank_size != who.rank_size or who.rank_size == 1:
         return False
@@ -313,19 +308,18 @@ def _is_joinable(directory: str, rank: int, known: _Rank, who: Participant) -> b
     return alive
 
 
-def _stored(directory: str) -> dict[int, _Rank]:
+def _stored(directory: str) -> dict[int, Participant]:
     """Returns what each rank has stored in a directory; nothing if it cannot be read."""
     try:
         content = read_plain(os.path.join(directory, SETTINGS_NAME), _MOST_BYTES)
-        return msgspec.json.decode(content, type=dict[_Int32, _Rank])
+        return msgspec.json.decode(content, type=dict[_Int32, Participant])
     except (OSError, ValueError, RecursionError):
         return {}
 
 
-def _store(directory: str, who: Participant) -> None:
+def _store(directory: str, rank: int, who: Participant) -> None:
     """Stores the settings of a rank. Where that fails, the next training compares lineage."""
-    own = _Rank(dict(who.settings), who.rank_size, this_host(), os.getpid(), time.time())
-    content = msgspec.json.encode({**_stored(directory), who.rank: own})
+    content = msgspec.json.encode({**_stored(directory), rank: who})
     with (
         contextlib.suppress(OSError),
         write_atomically(os.path.join(directory, SETTINGS_NAME), FILE_MODE) as file,
@@ -335,13 +329,9 @@ def _store(directory: str, who: Participant) -> None:
 
 def _recorded(directory: str) -> dict[str, str]:
     """Returns the settings in the last train lineage: of MindSpore, or of an earlier version."""
-    last: TrainLineage | None = None
-    with contextlib.suppress(OSError):
-        for file in list_files(directory):
-            if file.name.kind is Kind.LINEAGE:
-                last = _last_lineage(file.path) or last
-    if last is None:
-        return {}
+    last = TrainLineage()
+    for lineage in _train_lineages(directory):
+        last = lineage
     found = {
         "network": last.algorithm.network,
         "optimizer": last.hyper_parameters.optimizer,
@@ -351,10 +341,15 @@ def _recorded(directory: str) -> dict[str, str]:
     return {name: value for name, value in found.items() if value}
 
 
-def _last_lineage(path: str) -> TrainLineage | None:
-    last = None
-    with contextlib.suppress(OSError, RecordError, DecodeError), RecordReader(path) as reader:
-        for record in reader:
-            event = LineageEvent.FromString(record.payload)
-            last = event.train_lineage if event.HasField("train_lineage") else last
-    return last
+def _train_lineages(directory: str) -> Iterator[TrainLineage]:
+    """Yields the train lineage in a directory, as far as its files can be read."""
+    with contextlib.suppress(OSError):
+        for file in list_files(directory):
+            if file.name.kind is not Kind.LINEAGE:
+                continue
+            damage = contextlib.suppress(OSError, RecordError, DecodeError)
+            with damage, RecordReader(file.path) as reader:
+                for record in reader:
+                    event = LineageEvent.FromString(record.payload)
+                    if event.HasField("train_lineage"):
+                        yield event.train_lineage

@@ -47,9 +47,9 @@ else:
     import mindspore
     import numpy as np
     from rec_summary.training.landscape.checkpoints import Snapshot, _Files
-    from rec_summary.training.landscape.options import check_landscape
+    from rec_summary.training.landscape.options import LandscapeOptions
     mindspore.save_checkpoint = save
-    files = _Files(folder, check_landscape({"unit": "step"}), "flock")
+    files = _Files(folder, LandscapeOptions(), "flock")
     take = lambda: files.write(Snapshot(1, "Net", {"w": np.zeros(3, np.float32)}, 1))
 print("ready", flush=True)
 sys.stdin.readline()

@@ -8,14 +8,13 @@ import pytest
 from rec_summary._pb import summary_pb2
 from rec_summary._pb.summary_pb2 import Event
 from rec_summary.records.failures import Troubles
-from rec_summary.records.writing.run_writer import Durability, Rotation
-from rec_summary.training.recorder import Recorder, StepRecord
+from rec_summary.training.recorder import Recorder, RecorderOptions, StepRecord
 from rec_summary.values.summary import HistogramValue, ScalarValue, TensorValue
 
 
 @pytest.fixture
 def recorder(tmp_path):
-    return Recorder(str(tmp_path / "records"), Rotation(), 3600, Durability(), Troubles())
+    return Recorder(RecorderOptions(str(tmp_path / "records"), flush_secs=3600), Troubles())
 
 
 def event(step):

@@ -47,8 +47,8 @@ class Training:
     def begin(
         self, settings: dict[str, str], rank: int = 0, size: int = 1, way: str | None = None
     ) -> Choice:
-        who = Participant(rank, size, settings)
-        with chosen(str(self.named), way or self.way, who, None) as choice:
+        who = Participant(settings, size)
+        with chosen(str(self.named), way or self.way, rank, who, None) as choice:
             self._writers.append(RunWriter(choice.path, rank))
         return choice
 
@@ -181,7 +181,7 @@ def test_all_ranks_come_to_the_same_directory_below(
 
 def _begin(named: str, rank: int, gate: Any, results: Any, done: Any) -> None:
     gate.wait()
-    with chosen(named, SIBLING, Participant(rank, 2, OTHER), None) as choice:
+    with chosen(named, SIBLING, rank, Participant(OTHER, 2), None) as choice:
         writer = RunWriter(choice.path, rank)
     results.put(choice.path)
     done.wait()
@@ -259,7 +259,7 @@ import sys
 from rec_summary.training.run_directory import SIBLING, Participant, chosen
 from rec_summary.records.writing.run_writer import RunWriter
 if sys.argv[2] == "collector":
-    with chosen(sys.argv[1], SIBLING, Participant(0, 1, {}), None) as choice:
+    with chosen(sys.argv[1], SIBLING, 0, Participant({}, 1), None) as choice:
         writer = RunWriter(choice.path)
 else:
     writer = RunWriter(sys.argv[1])

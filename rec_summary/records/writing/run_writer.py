@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from rec_summary._pb import lineage_pb2, summary_pb2
-from rec_summary.checks import check_choice
+from rec_summary.checks import check_choice, check_int_or_none, check_type
+from rec_summary.errors import three_part
 from rec_summary.records.failures import Troubles
 from rec_summary.records.files import make_directory, sync_directory
 from rec_summary.records.format.names import DEFAULT_PREFIX, DEFAULT_SUFFIX, Kind, parse_name
@@ -69,12 +70,35 @@ class Rotation:
             are removed.
         retention: A budget within which all history stays; None for no limit. Do not combine it
             with the other limits.
+
+    Raises:
+        TypeError: A limit is not an int, or the retention has another type.
+        ValueError: A limit is below 1, or the limits do not fit together.
     """
 
     max_file_size: int | None = None
     max_files: int | None = None
     max_total_bytes: int | None = None
     retention: Retention | None = None
+
+    def __post_init__(self) -> None:
+        limits = {name: each for name, each in vars(self).items() if name != "retention"}
+        for name, limit in limits.items():
+            check_int_or_none(name, limit)
+        expected = "a rec_summary.Retention or None"
+        check_type("retention", self.retention, (Retention, type(None)), expected)
+        if self.retention is not None:
+            for name, limit in limits.items():
+                if limit is not None:
+                    expected = "None where retention is given, which chooses the size of files"
+                    raise ValueError(three_part(name, limit, expected))
+        size, total = self.max_file_size, self.max_total_bytes
+        if size is None and (self.max_files is not None or total is not None):
+            expected = "an int of at least 1, where max_files or max_total_bytes is given"
+            raise ValueError(three_part("max_file_size", size, expected))
+        if size is not None and total is not None and total < 2 * size:
+            expected = f"at least twice max_file_size, which is {size}"
+            raise ValueError(three_part("max_total_bytes", total, expected))
 
 
 class RunWriter:

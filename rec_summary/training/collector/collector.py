@@ -19,16 +19,15 @@ from rec_summary.checks import (
     check_directory,
     check_int,
     check_int_or_none,
+    check_optional,
     check_seconds,
-    check_type,
 )
 from rec_summary.records.control import ALERTS, Request
 from rec_summary.records.failures import Troubles
 from rec_summary.records.writing.background import DEFAULT_FLUSH_SECS
 from rec_summary.records.writing.retention import Retention
-from rec_summary.records.writing.run_writer import Durability
+from rec_summary.records.writing.run_writer import Durability, Rotation
 from rec_summary.training import operators
-from rec_summary.training.checks import check_durability, check_rotation, create_directory
 from rec_summary.training.collector.control import Applied, Control, save_checkpoint
 from rec_summary.training.collector.health import Health
 from rec_summary.training.collector.options import (
@@ -36,7 +35,7 @@ from rec_summary.training.collector.options import (
     CollectorOptions,
     check_specified,
 )
-from rec_summary.training.collector.session import Totals, TrainRun
+from rec_summary.training.collector.session import Progress, TrainRun
 from rec_summary.training.collector.settings import network_settings, training_settings
 from rec_summary.training.collector.snapshots import metric_values
 from rec_summary.training.graphs import dataset_graph, graph_record
@@ -48,11 +47,11 @@ from rec_summary.training.lineage.custom import (
     custom_lineage,
     with_environment,
 )
-from rec_summary.training.npy_export import NpyExporter, check_export_options
+from rec_summary.training.npy_export import check_export_options
 from rec_summary.training.probes.gradient_metrics import GradientMetrics
 from rec_summary.training.recommender.config import RecommenderMetrics
 from rec_summary.training.recommender.telemetry import RecommenderTelemetry
-from rec_summary.training.recorder import Recorder, StepRecord
+from rec_summary.training.recorder import Recorder, RecorderOptions
 from rec_summary.training.run_directory import (
     SAME,
     SIBLING,
@@ -192,59 +191,41 @@ class SummaryCollector(Callback):
         """
         super().__init__()
         check_int("num_process", num_process)
-        custom = check_custom_lineage(custom_lineage_data)
-        expected = "a rec_summary.GradientMetrics or None"
-        check_type("gradients", gradients, (GradientMetrics, type(None)), expected)
-        self._options = CollectorOptions(
-            summary_dir=check_directory("summary_dir", summary_dir),
-            collect_freq=check_int("collect_freq", collect_freq),
-            collect_tensor_freq=check_int_or_none("collect_tensor_freq", collect_tensor_freq),
-            collect=check_specified(
-                collect_specified_data, keep_default_action, max_histogram_values
+        self._options = options = CollectorOptions(
+            files=RecorderOptions(
+                directory=check_directory("summary_dir", summary_dir),
+                rotation=Rotation(max_file_size, max_files, max_total_bytes, retention),
+                durability=check_optional("durability", durability, Durability) or Durability(),
+                export_npy=check_export_options(export_options),
+                flush_secs=check_seconds("flush_secs", flush_secs),
             ),
-            custom_lineage=with_environment(custom),
-            export_npy=check_export_options(export_options),
-            rotation=check_rotation(max_file_size, max_files, max_total_bytes, retention),
-            flush_secs=check_seconds("flush_secs", flush_secs),
+            **check_specified(collect_specified_data, keep_default_action),
+            custom_lineage=with_environment(check_custom_lineage(custom_lineage_data)),
             lineage_secs=check_seconds("lineage_secs", lineage_secs),
             lineage_on_all_ranks=check_bool("lineage_on_all_ranks", lineage_on_all_ranks),
-            durability=check_durability(durability),
+            most_histogram_values=check_int_or_none("max_histogram_values", max_histogram_values),
+            recommender=check_optional("recommender", recommender, RecommenderMetrics),
             run_directory=check_choice("run_directory", run_directory, WAYS),
-            gradients=gradients,
+            control=check_bool("control", control),
+            collect_freq=check_int("collect_freq", collect_freq),
+            collect_tensor_freq=check_int_or_none("collect_tensor_freq", collect_tensor_freq),
+            gradients=check_optional("gradients", gradients, GradientMetrics),
         )
-        expected = "a rec_summary.RecommenderMetrics or None"
-        check_type("recommender", recommender, (RecommenderMetrics, type(None)), expected)
-        directory = self._options.summary_dir
-        create_directory("summary_dir", directory)
-        if retention is not None:
-            retention.check(directory)
+        options.files.create_directory("summary_dir")
         self._troubles = Troubles()
-        check_bool("control", control)
-        self._control = Control(self._options, self._troubles) if control else None
-        self._recorder = Recorder(
-            directory,
-            self._options.rotation,
-            self._options.flush_secs,
-            self._options.durability,
-            self._troubles,
-            look=self._look if control else None,
-        )
+        self._control = Control(options, self._troubles)
+        self._recorder = Recorder(options.files, self._troubles, self._look if control else None)
         self._health = Health(self._recorder)
-        self._metrics = recommender
-        self._recommender = (
-            RecommenderTelemetry(recommender, self._recorder, self._troubles)
-            if recommender is not None
-            else None
-        )
+        self._recommender: RecommenderTelemetry | None = None
+        if recommender is not None:
+            self._recommender = RecommenderTelemetry(recommender, self._recorder, self._troubles)
         self._depth = 0  # fit enters its callbacks again for each evaluation
-        self._totals: Totals | None = None  # of all calls of train
+        self._progress = Progress()
         self._run: TrainRun | None = None
         self._signals = InterruptSignals(self._complete)
         self._interrupted: str | None = None  # by a signal, or by an exception like it
         self._evaluated: Mapping[str, Any] | None = None  # the last recorded evaluation
         self._rank, self._rank_size = 0, 1
-        self._writes_lineage = True
-        self._exporter: NpyExporter | None = None
         self._checkpoints: LandscapeCheckpoints | None = None
 
     @property
@@ -293,8 +274,8 @@ class SummaryCollector(Callback):
             self._checkpoints.close()
             self._checkpoints = None
         interrupted, self._interrupted = self._interrupted, None
-        if interrupted is not None and self._totals is not None:
-            self._log_interrupted(interrupted, self._totals.step)
+        if interrupted is not None:
+            self._log_interrupted(interrupted)
         if self._troubles.counts:
             logger.warning(
                 "SummaryCollector: problems while recording: %s",
@@ -305,11 +286,13 @@ class SummaryCollector(Callback):
     def on_train_begin(self, run_context: Any) -> None:
         """Opens the files and writes the first lineage."""
         view, environment = StepView(run_context), lineage.this_environment()
-        run = TrainRun(view, environment, self._totals, self._options, self._troubles)
+        options, progress = self._control.options, self._progress
+        run = TrainRun(view, environment, progress, options, self._troubles)
         choice = self._begin(view, environment, run)
+        progress.start_time = progress.start_time or time.time()
         self._run = run
-        if self._control is not None:
-            run.use(self._options, self._control.in_force())
+        if options.control:
+            run.use(options, self._control.in_force())
         if self._recommender is not None:
             with self._troubles.attempt("recommender metrics"):
                 self._recommender.begin(
@@ -338,7 +321,7 @@ class SummaryCollector(Callback):
         """Drops the values of summary operators since the last step: they belong to no step."""
         operators.discard()
         if self._run is not None:
-            self._run.snapshots.begin_step(self._run.totals.step + 1)
+            self._run.snapshots.begin_step(self._progress.step + 1)
         if self._recommender is not None:
             self._recommender.begin_step()
 
@@ -351,8 +334,8 @@ class SummaryCollector(Callback):
         begun = time.monotonic()
         view = StepView(run_context)
         step = run.end_step(view)
-        if self._control is not None and self._control.is_due(step):
-            self._obey(self._control, view, run)
+        if self._control.is_due(step):
+            self._obey(run)
         if run.is_first_step and self._options.collect.graph:
             with self._troubles.attempt("graph"):
                 self._record_graph(view)
@@ -361,9 +344,7 @@ class SummaryCollector(Callback):
             with self._troubles.attempt("recommender metrics"):
                 self._recommender.end_step(view, step)
         if values:
-            self._recorder.write(
-                StepRecord(step, time.time(), values, self._troubles, exporter=self._exporter)
-            )
+            self._recorder.write_step(step, values)
             self._health.add_snapshot(time.monotonic() - begun)
         if self._checkpoints is not None:
             self._checkpoints.add_rows(view.get("train_dataset_element"))
@@ -372,7 +353,7 @@ class SummaryCollector(Callback):
         if run.lineage_due(begun):
             self._refresh_lineage(run, RunState.RUNNING)
         if self._health.due(begun):
-            self._record_health(step)
+            self._record_health()
 
     @_guarded
     def on_train_epoch_end(self, run_context: Any) -> None:
@@ -393,10 +374,9 @@ class SummaryCollector(Callback):
     def on_eval_begin(self, run_context: Any) -> None:
         """Opens the files if training has not."""
         options = self._options
-        is_alone = self._totals is None and not self._recorder.is_open
-        if is_alone and options.run_directory != SAME:
+        if self._is_new and options.run_directory != SAME:
             network = network_settings(StepView(run_context), self._troubles)
-            self._recorder.directory = evaluated(options.summary_dir, network)
+            self._recorder.directory = evaluated(options.files.directory, network)
         self._open(lineage.this_environment())
 
     @_guarded
@@ -406,7 +386,7 @@ class SummaryCollector(Callback):
 
     def _begin(self, view: StepView, environment: RunState, run: TrainRun) -> Choice:
         """Chooses the directory of a training, and opens the files."""
-        if self._totals is not None or self._recorder.is_open:  # this collector goes on
+        if not self._is_new:
             self._open(environment)
             return Choice(self.summary_dir)
         options = self._options
@@ -415,33 +395,30 @@ class SummaryCollector(Callback):
             run.data,
             run.optimizers,
             options.custom_lineage,
-            self._metrics,
+            options.recommender,
             self._troubles,
         )
-        who = Participant(environment.rank, environment.rank_size, settings)
-        lock = options.durability.lock
-        with chosen(options.summary_dir, options.run_directory, who, lock) as choice:
+        who = Participant(settings, environment.rank_size)
+        named, lock = options.files.directory, options.files.durability.lock
+        with chosen(named, options.run_directory, environment.rank, who, lock) as choice:
             self._recorder.directory = choice.path
             self._open(environment)
-        announce(options.summary_dir, choice, environment.rank)
+        announce(named, choice, environment.rank)
         return choice
 
     def _look(self) -> None:
         """Looks for requests; the writer's thread calls this."""
-        control, run = self._control, self._run
-        if control is None:
-            return
-        control.look()
-        if control.wanted_stop is not None and run is not None:  # it waits for data
-            run.stop(control.wanted_stop)
+        self._control.look()
+        stop, run = self._control.wanted_stop, self._run
+        if stop is not None and run is not None:  # it waits for data
+            run.stop(stop)
             end_waits()
 
-    def _obey(self, control: Control, view: StepView, run: TrainRun) -> None:
+    def _obey(self, run: TrainRun) -> None:
         """Does what was asked for from outside; says so in the lineage."""
-        step = run.totals.step
+        control, step = self._control, self._progress.step
         with self._troubles.attempt("control"):
-            answers = [self._done(applied, view, run) for applied in control.apply(step)]
-            self._options = control.options
+            answers = [self._done(applied, run) for applied in control.apply(step)]
             with self._troubles.attempt("control"):
                 run.use(control.options, control.in_force())
             # Who reads an answer finds what it says in the lineage.
@@ -450,57 +427,56 @@ class SummaryCollector(Callback):
                 self._recorder.write_message(answer.note(step))
             self._recorder.flush(0)
 
-    def _done(self, applied: Applied, view: StepView, run: TrainRun) -> Applied:
+    def _done(self, applied: Applied, run: TrainRun) -> Applied:
         """Does the rest of a request whose settings are in force; says what has failed."""
         request = applied.request
         if request is None or applied.why_not is not None:
             return applied
+        why_not = None
         try:
-            self._do(request, view, run)
+            self._do(request, run)
         except Exception as error:  # noqa: BLE001  # training continues
             self._troubles.report("control", error)
             why_not = f"{type(error).__name__}: {error}"
             if request.settings:
                 why_not += "; the settings are in force"
-            # The other ranks end: alone, this one would wait for them for ever.
-            if "stop" in request.actions and self._rank_size > 1:
-                run.stop(request)
-            elif "stop" in request.actions:
-                why_not += "; training goes on"
-            return dataclasses.replace(applied, why_not=why_not)
         if "stop" in request.actions:
-            run.stop(request)
-        return applied
+            # The other ranks end: alone, this one would wait for them for ever.
+            if why_not is None or self._rank_size > 1:
+                run.stop(request)
+            else:
+                why_not += "; training goes on"
+        return dataclasses.replace(applied, why_not=why_not)
 
-    def _do(self, request: Request, view: StepView, run: TrainRun) -> None:
+    def _do(self, request: Request, run: TrainRun) -> None:
+        step = self._progress.step
         if request.lineage:
             self._write_lineage(custom_lineage(request.lineage))
         if request.alerts:
             states = [ScalarValue(ALERTS + name, float(on)) for name, on in request.alerts.items()]
-            step = run.totals.step
-            self._recorder.write(StepRecord(step, time.time(), states, self._troubles))
+            self._recorder.write_step(step, states)
         if "checkpoint" in request.actions:
-            save_checkpoint(view.network, self.summary_dir, self._rank, run.totals.step)
+            save_checkpoint(run.view.network, self.summary_dir, self._rank, step)
+
+    @property
+    def _is_new(self) -> bool:
+        """Whether neither a training nor an evaluation has begun to record."""
+        return self._progress.start_time is None and not self._recorder.is_open
 
     def _open(self, environment: RunState) -> None:
+        options = self._options
         self._rank, self._rank_size = environment.rank, environment.rank_size
-        if self._control is not None and not self._recorder.is_open:
+        if options.control and not self._recorder.is_open:
             self._control.begin(self.summary_dir)
         self._recorder.open(environment.rank)
-        if self._exporter is None and self._options.export_npy:
-            self._exporter = NpyExporter(self.summary_dir)
-        self._writes_lineage = environment.rank == 0 or self._options.lineage_on_all_ranks
-        landscape = self._options.collect.landscape
-        if landscape is not None and environment.rank == 0 and self._checkpoints is None:
+        if options.landscape is not None and environment.rank == 0 and self._checkpoints is None:
+            lock = options.files.durability.lock
             self._checkpoints = LandscapeCheckpoints(
-                self.summary_dir,
-                landscape,
-                self._troubles,
-                self._options.durability.lock,
+                self.summary_dir, options.landscape, self._troubles, lock
             )
 
     def _write_lineage(self, event: LineageEvent) -> None:
-        if self._writes_lineage:
+        if self._rank == 0 or self._options.lineage_on_all_ranks:
             self._recorder.write_message(event)
 
     def _record_graph(self, view: StepView) -> None:
@@ -514,16 +490,15 @@ class SummaryCollector(Callback):
     def _refresh_lineage(self, run: TrainRun, status: RunState.Status, reason: str = "") -> None:
         if self._options.collect.train_lineage and self._recorder.is_open:
             with self._troubles.attempt("train lineage"):
-                self._write_lineage(run.lineage(status, reason, self._troubles.counts))
+                self._write_lineage(run.lineage(status, reason))
 
     @_guarded
     def _finish(self, error: BaseException | None) -> None:
         """Writes the last lineage of a run, with its status."""
         run, self._run = self._run, None
         if run is not None:
-            self._totals = run.totals
-            if self._control is not None and self._control.is_due(run.totals.step):
-                self._obey(self._control, run.view, run)
+            if self._control.is_due(self._progress.step):
+                self._obey(run)
             if self._recommender is not None:
                 with self._troubles.attempt("recommender metrics"):
                     self._recommender.end()
@@ -532,7 +507,7 @@ class SummaryCollector(Callback):
             self._refresh_lineage(run, status, reason)
             if status == RunState.STOPPED and reason.startswith(_INTERRUPTS):
                 self._interrupted = reason
-            self._record_health(run.totals.step)
+            self._record_health()
 
     def _complete(self, signal_name: str, stuck: bool) -> None:
         """Completes the records of a process that a signal ends.
@@ -546,22 +521,22 @@ class SummaryCollector(Callback):
             self._close(SystemExit(signal_name))
         elif run is not None:
             if self._options.collect.train_lineage:
-                self._write_lineage(run.interrupted_lineage(signal_name, self._troubles.counts))
+                self._write_lineage(run.lineage(RunState.STOPPED, signal_name, stuck=True))
             self._recorder.close()
-            self._log_interrupted(signal_name, run.totals.step)
+            self._log_interrupted(signal_name)
 
-    def _log_interrupted(self, reason: str, step: int) -> None:
+    def _log_interrupted(self, reason: str) -> None:
         # MindSpore turns Ctrl-C into SIGTERM.
         logger.warning(
             "SummaryCollector: training was interrupted (%s); step %d is the last one in %s",
             "SIGTERM or Ctrl-C" if reason == "SIGTERM" else reason,
-            step,
+            self._progress.step,
             self.summary_dir,
         )
 
-    def _record_health(self, step: int) -> None:
+    def _record_health(self) -> None:
         if self._options.collect.health and self._recorder.is_open:
-            self._health.record(step)
+            self._health.record(self._progress.step)
 
     def _record_evaluation(self, view: StepView) -> None:
         # eval_results also has the evaluation's loss; only `fit` sets it
@@ -569,12 +544,11 @@ class SummaryCollector(Callback):
         if not isinstance(metrics, Mapping) or metrics is self._evaluated:
             return  # in `fit`, a subclass receives it in both hooks
         self._evaluated = metrics
-        totals = self._run.totals if self._run is not None else self._totals
-        step = totals.step if totals is not None else 0
+        step = self._progress.step
         if self._options.collect.metric:
             values = metric_values(metrics)
             if values:
-                self._recorder.write(StepRecord(step, time.time(), values, self._troubles))
+                self._recorder.write_step(step, values)
         if self._options.collect.eval_lineage:
             data = lineage.describe_dataset(view.get("valid_dataset"), self._troubles)
             self._write_lineage(lineage.evaluation_lineage(metrics, data, step))

@@ -8,10 +8,10 @@ last, one after another, and they are replaced as a whole.
 from __future__ import annotations
 
 import collections
-import contextlib
 import dataclasses
 import math
 import os
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -26,6 +26,7 @@ from rec_summary.records.control import FileStatus, Request, read_requests, stat
 from rec_summary.records.failures import Troubles
 from rec_summary.records.files import make_directory
 from rec_summary.training.collector.options import CollectorOptions, HistogramChoice
+from rec_summary.training.landscape.checkpoints import replacing
 from rec_summary.training.lineage.custom import check_custom_lineage
 from rec_summary.training.probes.gradient_metrics import GradientMetrics
 
@@ -39,69 +40,22 @@ class Setting:
     """An option that can be changed from outside.
 
     Attributes:
-        change: Returns the options with a new value of it; raises TypeError or ValueError if the
-            value is invalid.
-        show: Returns its value as text.
+        check: Returns a valid value; raises TypeError or ValueError if it is invalid.
+        absent: What the option is where it is None, as text.
     """
 
-    change: Callable[[CollectorOptions, Any], CollectorOptions]
-    show: Callable[[CollectorOptions], object]
-
-
-def _with_histograms(options: CollectorOptions, value: Any) -> CollectorOptions:
-    pattern = check_pattern("histograms", value)
-    choice = options.collect.histogram or HistogramChoice()
-    return _collecting(options, histogram=dataclasses.replace(choice, pattern=pattern))
-
-
-def _shown_histograms(options: CollectorOptions) -> object:
-    choice = options.collect.histogram
-    if choice is None:
-        return "none"
-    pattern = choice.pattern
-    return f"the first {choice.count} parameters" if pattern is None else pattern.pattern
-
-
-def _with_tensors(options: CollectorOptions, value: Any) -> CollectorOptions:
-    return _collecting(options, tensors=check_pattern("tensors", value))
-
-
-def _with_gradients(options: CollectorOptions, value: Any) -> CollectorOptions:
-    if not check_bool("gradients", value):
-        return dataclasses.replace(options, gradients=None)
-    measured = options.gradients or GradientMetrics()
-    return dataclasses.replace(options, gradients=dataclasses.replace(measured, every=1))
-
-
-def _shown_gradients(options: CollectorOptions) -> object:
-    return "off" if options.gradients is None else f"every {options.gradients.every} steps"
-
-
-def _collecting(options: CollectorOptions, **changes: Any) -> CollectorOptions:
-    return dataclasses.replace(options, collect=dataclasses.replace(options.collect, **changes))
+    check: Callable[[str, Any], Any]
+    absent: str = "none"
 
 
 SETTINGS: Final[Mapping[str, Setting]] = {
-    "collect_freq": Setting(
-        lambda options, value: dataclasses.replace(
-            options, collect_freq=check_int("collect_freq", value)
-        ),
-        lambda options: options.collect_freq,
-    ),
-    "collect_tensor_freq": Setting(
-        lambda options, value: dataclasses.replace(
-            options, collect_tensor_freq=check_int_or_none("collect_tensor_freq", value)
-        ),
-        lambda options: options.collect_tensor_freq or "a schedule",
-    ),
-    "histograms": Setting(_with_histograms, _shown_histograms),
-    "tensors": Setting(
-        _with_tensors,
-        lambda options: options.collect.tensors.pattern if options.collect.tensors else "none",
-    ),
-    "gradients": Setting(_with_gradients, _shown_gradients),
+    "collect_freq": Setting(check_int),
+    "collect_tensor_freq": Setting(check_int_or_none, "a schedule"),
+    "histograms": Setting(check_pattern),
+    "tensors": Setting(check_pattern),
+    "gradients": Setting(check_bool, "off"),
 }
-"""The options that can be changed from outside, by name; each checks its value."""
+"""The options that can be changed from outside, by their names in `CollectorOptions`."""
 
 
 def changed(options: CollectorOptions, settings: Mapping[str, Any]) -> CollectorOptions:
@@ -114,8 +68,27 @@ def changed(options: CollectorOptions, settings: Mapping[str, Any]) -> Collector
     for name, value in settings.items():
         if name not in SETTINGS:
             raise ValueError(three_part("a setting", name, f"one of {', '.join(SETTINGS)}"))
-        options = SETTINGS[name].change(options, value)
+        new = SETTINGS[name].check(name, value)
+        if name == "histograms":
+            new = HistogramChoice(new)
+        elif name == "gradients":
+            measured = options.gradients or GradientMetrics()
+            new = dataclasses.replace(measured, every=1) if new else None
+        options = dataclasses.replace(options, **{name: new})
     return options
+
+
+def _shown(options: CollectorOptions, name: str) -> str:
+    """Returns an option that can be changed from outside as text."""
+    value = getattr(options, name)
+    if value is None:
+        return SETTINGS[name].absent
+    if isinstance(value, HistogramChoice):
+        first = f"the first {value.count} parameters"
+        return first if value.pattern is None else value.pattern.pattern
+    if isinstance(value, GradientMetrics):
+        return f"every {value.every} steps"
+    return value.pattern if isinstance(value, re.Pattern) else str(value)
 
 
 @dataclass(frozen=True)
@@ -238,59 +211,53 @@ class Control:
         Returns:
             What is done; the caller does the actions of its requests.
         """
-        before = self._changes
-        self._changes = [each for each in before if each.until > step]
-        found = []
+        over = [each for each in self._changes if each.until <= step]
+        self._changes = [each for each in self._changes if each.until > step]
         while self._arrived:
             self._waiting.append(self._arrived.popleft())
         due = [each for each in self._waiting if (each[0].at_step or 0) <= step]
         self._waiting = [each for each in self._waiting if each not in due]
+        found = []
         for request, why_not in due:
-            if why_not is None:
-                self._take(request, step)
-            found.append(Applied(request, self._text(request, step), why_not))
-        options = self._base
+            if why_not is None and "reset" in request.actions:
+                self._changes = []
+            if why_not is None and request.settings:
+                self._changes.append(Change(request.settings, _until(request, step)))
+            found.append(Applied(request, _text(request, step), why_not))
+        self.options = self._base
         for change in self._changes:
-            options = changed(options, change.settings)
-        self.options = options
-        over = {name for each in before if each.until <= step for name in each.settings}
-        if over:
-            values = (f"{name} is {SETTINGS[name].show(options)} again" for name in sorted(over))
+            self.options = changed(self.options, change.settings)
+        names = sorted({name for each in over for name in each.settings})
+        if names:
+            values = (f"{name} is {_shown(self.options, name)} again" for name in names)
             found.insert(0, Applied(None, ", ".join(values)))
-        self._next = min(
-            (each.until for each in self._changes),
-            default=math.inf,
-        )
-        self._next = min([self._next, *(each[0].at_step or 0 for each in self._waiting)])
+        ends = (each.until for each in self._changes)
+        begins = (request.at_step or 0 for request, _ in self._waiting)
+        self._next = min([*ends, *begins], default=math.inf)
         return found
-
-    def _take(self, request: Request, step: int) -> None:
-        if "reset" in request.actions:
-            self._changes = []
-        if request.settings:
-            self._changes.append(Change(request.settings, _until(request, step)))
-
-    def _text(self, request: Request, step: int) -> str:
-        """Returns what a request does, in a line."""
-        parts = []
-        if request.settings:
-            settings = ", ".join(f"{name} {value}" for name, value in request.settings.items())
-            until = _until(request, step)
-            parts = [settings if until == math.inf else f"until step {until:.0f}: {settings}"]
-        parts += [f"lineage {name}={value}" for name, value in request.lineage.items()]
-        parts += [request.note] if request.note else []
-        text = "; ".join([*parts, *request.actions])
-        late = step - request.at_step if request.at_step is not None else 0
-        return text if late <= 0 else f"{text} ({late} steps late: it was meant for all ranks)"
 
     def in_force(self) -> dict[str, str]:
         """Returns the values of all settings as text, and how long they last."""
-        found = {name: str(setting.show(self.options)) for name, setting in SETTINGS.items()}
+        found = {name: _shown(self.options, name) for name in SETTINGS}
         for change in self._changes:
             for name in change.settings:
                 lasting = f" until step {change.until:.0f}" if change.until < math.inf else ""
-                found[name] = f"{SETTINGS[name].show(self.options)}{lasting} (changed)"
+                found[name] = f"{_shown(self.options, name)}{lasting} (changed)"
         return found
+
+
+def _text(request: Request, step: int) -> str:
+    """Returns what a request does, in a line."""
+    parts = []
+    if request.settings:
+        settings = ", ".join(f"{name} {value}" for name, value in request.settings.items())
+        until = _until(request, step)
+        parts = [settings if until == math.inf else f"until step {until:.0f}: {settings}"]
+    parts += [f"lineage {name}={value}" for name, value in request.lineage.items()]
+    parts += [request.note] if request.note else []
+    text = "; ".join([*parts, *request.actions])
+    late = step - request.at_step if request.at_step is not None else 0
+    return text if late <= 0 else f"{text} ({late} steps late: it was meant for all ranks)"
 
 
 def _until(request: Request, step: int) -> float:
@@ -299,12 +266,12 @@ def _until(request: Request, step: int) -> float:
     return math.inf if request.steps is None else first + request.steps
 
 
-def save_checkpoint(network: Any, directory: str, rank: int, step: int) -> str:
-    """Saves a network on the training thread; returns the path of the file.
+def save_checkpoint(network: Any, directory: str, rank: int, step: int) -> None:
+    """Saves a network on the training thread, in `checkpoints/` below the record directory.
 
     Args:
         network: The network that trains, with the state of its optimizer.
-        directory: The record directory; the file is below it.
+        directory: The record directory.
         rank: The rank of this process, which saves its own part of sharded parameters.
         step: The step that has just ended.
 
@@ -313,13 +280,5 @@ def save_checkpoint(network: Any, directory: str, rank: int, step: int) -> str:
     """
     folder = os.path.join(directory, "checkpoints")
     make_directory(folder)
-    path = os.path.join(folder, f"rank_{rank}_step_{step}.ckpt")
-    temporary = os.path.join(folder, f".rank_{rank}.tmp.ckpt")
-    try:
+    with replacing(folder, f"rank_{rank}_step_{step}.ckpt") as temporary:
         mindspore.save_checkpoint(network, temporary)
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
-    return path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -60,25 +61,27 @@ class TensorSchedule:
         return step % self._every == 0
 
 
-@dataclass(frozen=True)
-class Totals:
-    """The totals of all calls of `train` with one collector.
+@dataclass
+class Progress:
+    """How far all calls of `train` with one collector have come.
 
     Attributes:
         step: The last step trained.
         samples: Samples seen.
-        start_time: The start of the first call, in seconds since the epoch.
+        start_time: The start of the first call, in seconds since the epoch; None before it.
     """
 
-    step: int
-    samples: int
-    start_time: float
+    step: int = 0
+    samples: int = 0
+    start_time: float | None = None
 
 
 class TrainRun:
     """The state of one call of `train`.
 
     Attributes:
+        view: The arguments of the last hook.
+        progress: How far this call and all earlier ones have come.
         reached_end: Whether training reached its end hook.
         snapshots: Reads the values of its steps.
         optimizers: Its optimizers.
@@ -89,7 +92,7 @@ class TrainRun:
         self,
         view: StepView,
         environment: RunState,
-        before: Totals | None,
+        progress: Progress,
         options: CollectorOptions,
         troubles: Troubles,
     ) -> None:
@@ -98,12 +101,13 @@ class TrainRun:
         Args:
             view: The callback arguments.
             environment: The process that trains.
-            before: The totals of earlier runs, which this run continues.
+            progress: Of earlier runs, which this run continues.
             options: The collector's options.
             troubles: Receives every failure.
         """
+        self.view = view
+        self.progress = progress
         self.reached_end = False
-        self._view = view
         self._environment = environment
         self._options = options
         self._troubles = troubles
@@ -112,28 +116,17 @@ class TrainRun:
             self.optimizers = find_optimizers(view)
         self.snapshots = Snapshots(options, view, self.optimizers, troubles)
         self._total = view.total_steps
-        self._tensors = self._schedule()
-        self._settings: Mapping[str, str] = {}
         self.data = describe_dataset(view.get("train_dataset"), troubles)
-        before = before or Totals(0, 0, time.time())
-        self._offset = before.step - view.step
-        self._step = before.step
-        self._samples = before.samples
-        self._start_time = before.start_time
-        self._epochs_seen = 0
+        self._offset = progress.step - view.step
         self._steps_seen = 0
         self._recorded_epoch = 0
         self._lineage_written = 0.0
         self._learning_rate: float | None = None  # at the last lineage
-
-    @property
-    def view(self) -> StepView:
-        """The arguments of the last hook."""
-        return self._view
+        self.use(options, {})
 
     def stop(self, request: Request) -> None:
         """Ends the training in good order, after this step or at once if it waits for data."""
-        self._view.stop(f"rec-summary control, {request.author}")
+        self.view.stop(f"rec-summary control, {request.author}")
 
     def use(self, options: CollectorOptions, settings: Mapping[str, str]) -> None:
         """Goes on with other options.
@@ -143,19 +136,12 @@ class TrainRun:
             settings: Those that can be changed from outside as text, for the lineage.
         """
         before, self._options = self._options, options
-        self._settings = settings
         if options is not before:
             self.snapshots.use(options)
-        self._tensors = self._schedule()
-
-    def _schedule(self) -> TensorSchedule:
-        options = self._options
-        return TensorSchedule(options.collect_freq, options.collect_tensor_freq, self._total)
-
-    @property
-    def totals(self) -> Totals:
-        """The totals of this run and all earlier ones."""
-        return Totals(self._step, self._samples, self._start_time)
+        self._settings = settings
+        self._tensors = TensorSchedule(
+            options.collect_freq, options.collect_tensor_freq, self._total
+        )
 
     @property
     def is_first_step(self) -> bool:
@@ -167,19 +153,18 @@ class TrainRun:
 
         `Model.train(initial_epoch=2)` counts steps from 0 but epochs from 3.
         """
-        self._epochs_seen += 1
-        if self._epochs_seen == 1 and view.step == 0 and view.epoch > 1:
+        if view.step == 0:
             self._offset = max(self._offset, (view.epoch - 1) * view.batch_num)
 
     def end_step(self, view: StepView) -> int:
         """Ends a step; returns its number over all runs, from 1 on."""
-        self._view = view
+        self.view = view
         step = self._offset + view.step
         batch = view.samples
-        self._samples += batch * max(step - self._step, 1)
-        self._step = step
+        self.progress.samples += batch * max(step - self.progress.step, 1)
+        self.progress.step = step
         self._steps_seen += 1
-        if self._steps_seen == 1 and batch:
+        if self.is_first_step and batch:
             self.data = describe_dataset(view.get("train_dataset"), self._troubles, batch)
         return step
 
@@ -190,62 +175,53 @@ class TrainRun:
         fetches the data, hooks may run only once for each epoch. The frequency then counts epochs,
         as in MindSpore.
         """
-        view, freq = self._view, self._options.collect_freq
-        count, repeated = self._step, False
-        if view.sink_mode:
-            count, repeated = view.epoch, view.epoch == self._recorded_epoch
-            self._recorded_epoch = view.epoch
-        first = self._steps_seen == 1
-        return (
-            first or (count % freq == 0 and not repeated),
-            first or (self._tensors.due(count) and not repeated),
-        )
+        if self.is_first_step:
+            self._recorded_epoch = self.view.epoch
+            return True, True
+        count = self.progress.step
+        if self.view.sink_mode:
+            count = self.view.epoch
+            if count == self._recorded_epoch:
+                return False, False
+            self._recorded_epoch = count
+        return count % self._options.collect_freq == 0, self._tensors.due(count)
 
     def lineage_due(self, now: float) -> bool:
         """Whether the lineage is due at this monotonic time, in seconds, or at the first step."""
-        return self._steps_seen == 1 or now - self._lineage_written >= self._options.lineage_secs
+        return self.is_first_step or now - self._lineage_written >= self._options.lineage_secs
 
     def lineage(
-        self, status: RunState.Status, reason: str, troubles: Mapping[str, int]
+        self, status: RunState.Status, reason: str = "", *, stuck: bool = False
     ) -> LineageEvent:
-        """Returns the current train lineage."""
+        """Returns the current train lineage.
+
+        Args:
+            status: The status of the run.
+            reason: Why it has ended.
+            stuck: Whether MindSpore is asked for no value, because it may never answer.
+        """
         self._lineage_written = time.monotonic()
-        self._learning_rate = self._last_learning_rate()
-        return self._lineage(status, reason, troubles, self._last_loss())
-
-    def interrupted_lineage(self, reason: str, troubles: Mapping[str, int]) -> LineageEvent:
-        """Returns the train lineage of a run that is stuck; it asks MindSpore for no value."""
-        return self._lineage(RunState.STOPPED, reason, troubles, None)
-
-    def _lineage(
-        self, status: RunState.Status, reason: str, troubles: Mapping[str, int], loss: float | None
-    ) -> LineageEvent:
+        loss = None
+        if not stuck:
+            self._learning_rate = None
+            with self._troubles.attempt("learning rate"):  # a custom schedule may fail
+                self._learning_rate = self.snapshots.learning_rate()
+            with contextlib.suppress(TypeError, ValueError):  # reported when the step was recorded
+                loss = self.snapshots.loss(self.view)
         state = RunState(
             status=status,
             reason=reason or None,
-            step=self._step,
-            epoch=self._view.epoch,
-            samples=self._samples or None,
-            start_time=self._start_time,
-            troubles=troubles,
+            step=self.progress.step,
+            epoch=self.view.epoch,
+            samples=self.progress.samples or None,
+            start_time=self.progress.start_time,
+            troubles=self._troubles.counts,
             settings=self._settings,
         )
         state.MergeFrom(self._environment)
-        rate = self._learning_rate
-        return train_lineage(self._view, self.data, self.optimizers, state, loss, rate)
-
-    def _last_loss(self) -> float | None:
-        if self._view.get("net_outputs") is None:
-            return None
-        try:
-            return self.snapshots.loss(self._view)
-        except (TypeError, ValueError):  # reported when the step was recorded
-            return None
-
-    def _last_learning_rate(self) -> float | None:
-        with self._troubles.attempt("learning rate"):  # a custom schedule may fail
-            return self.snapshots.learning_rate()
-        return None
+        return train_lineage(
+            self.view, self.data, self.optimizers, state, loss, self._learning_rate
+        )
 
     def ending(
         self, error: BaseException | None, signal_name: str | None = None
@@ -263,7 +239,7 @@ class TrainRun:
         if error is not None:
             text = f"{type(error).__name__}: {error}".strip()
             return RunState.FAILED, text.splitlines()[0][:_REASON_CHARS]
-        reason = str(self._view.get("stop_reason") or "")
-        if self.reached_end and not self._view.stop_requested:
+        reason = str(self.view.get("stop_reason") or "")
+        if self.reached_end and not self.view.stop_requested:
             return RunState.FINISHED, reason
         return RunState.STOPPED, reason or ("asked to stop" if self.reached_end else "left early")

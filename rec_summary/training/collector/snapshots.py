@@ -74,19 +74,19 @@ class Snapshots:
         """Collects something else from now on."""
         if options.gradients != self._measured:
             self._measure(options.gradients)
-        self._collect = collect = options.collect
+        self._options = options
+        collect = options.collect
         self._parameters: list[tuple[str, Any]] = []
         with self._troubles.attempt("histogram"):
             chosen = self._chosen(self._all)
             self._parameters = [(parameter.name + _AUTO, parameter) for parameter in chosen]
-        self._most = None if collect.histogram is None else collect.histogram.most_values
         sources: list[tuple[str, bool, Callable[[StepView], Iterable[SummaryValue]]]] = [
             ("input data", collect.input_data, self._input_images),
             ("loss", collect.metric, self._loss),
             ("learning rate", collect.metric, self._learning_rates),
             ("loss scale", collect.metric and self._scale is not None, self._loss_scale),
             ("histogram", bool(self._parameters), self._histograms),
-            ("tensor", collect.tensors is not None, self._tensors),
+            ("tensor", options.tensors is not None, self._tensors),
         ]
         self._sources = [(what, read) for what, wanted, read in sources if wanted]
 
@@ -122,7 +122,7 @@ class Snapshots:
         for what, read in self._sources if regular else ():
             with self._troubles.attempt(what):
                 values.extend(read(view))
-        wanted = self._collect.tensors
+        wanted = self._options.tensors
         for (kind, tag), tensor in self._mailbox.take().items():
             named = regular and wanted is not None and wanted.search(tag)
             if tensors or named if kind == "tensor" else regular:
@@ -181,10 +181,10 @@ class Snapshots:
         turn, self._turn = self._turn, self._turn + 1
         for tag, parameter in self._parameters:
             # Copied before the next step moves the weights.
-            yield HistogramValue(tag, *sample(parameter, self._most, turn))
+            yield HistogramValue(tag, *sample(parameter, self._options.most_histogram_values, turn))
 
     def _tensors(self, view: StepView) -> Iterable[TensorValue]:
-        wanted = self._collect.tensors
+        wanted = self._options.tensors
         for parameter in self._all:
             if wanted is None or not wanted.search(parameter.name):
                 continue
@@ -196,7 +196,7 @@ class Snapshots:
             yield TensorValue(f"{parameter.name}/tensor", own_array(parameter, parameter.name))
 
     def _chosen(self, parameters: list[Any]) -> list[Any]:
-        choice = self._collect.histogram
+        choice = self._options.histograms
         if choice is None:
             return []
         if choice.pattern is None:

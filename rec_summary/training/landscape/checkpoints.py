@@ -180,17 +180,17 @@ class _Files:
                 {"name": key, "data": mindspore.Tensor(array)}
                 for key, array in self._to_write(snapshot).items()
             ]
-            with _replacing(self._directory, name) as temporary:
+            with replacing(self._directory, name) as temporary:
                 mindspore.save_checkpoint(parameters, temporary)
             self._written[snapshot.number] = name
             size = os.path.getsize(os.path.join(self._directory, name))
             logger.info("checkpoint %s: %s bytes (%s in memory)", name, size, snapshot.nbytes)
             if snapshot.rows is not None:
-                with _replacing(self._directory, FILE_NAME) as temporary:
+                with replacing(self._directory, FILE_NAME) as temporary:
                     _write_rows(temporary, snapshot)
             dropped = self._drop()
             metadata = json.dumps(self._metadata(snapshot.steps_per_epoch), indent=1)
-            with _replacing(self._directory, METADATA_NAME) as temporary:
+            with replacing(self._directory, METADATA_NAME) as temporary:
                 Path(temporary).write_text(metadata, encoding="utf-8")
             for old in dropped:  # only after the metadata no longer names them
                 with contextlib.suppress(FileNotFoundError):
@@ -251,10 +251,14 @@ class _Files:
 
 
 @contextlib.contextmanager
-def _replacing(directory: str, name: str) -> Iterator[str]:
-    """Yields a temporary path; its file replaces `name` when the block ends without an error."""
-    prefix = f".{os.getpid()}-"
-    temporary = os.path.join(directory, prefix + name)
+def replacing(directory: str, name: str) -> Iterator[str]:
+    """Yields a temporary path; its file replaces `name` when the block ends without an error.
+
+    Raises:
+        OSError: The file cannot be written; the old one stays.
+    """
+    prefix = f".{os.getpid()}-{os.path.splitext(name)[0]}"
+    temporary = os.path.join(directory, f".{os.getpid()}-{name}")
     try:
         yield temporary
         os.chmod(temporary, FILE_MODE)

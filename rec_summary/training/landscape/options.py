@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from rec_summary.checks import check_bool, check_choice, check_int, check_type
+from rec_summary.checks import check_bool, check_choice, check_entries, check_int, check_type
 from rec_summary.errors import three_part
 from rec_summary.training.landscape.policy import SavePolicy
 from rec_summary.training.landscape.replay import KINDS
-
-_UNITS: Final = ("step", "epoch")
-_KEYS: Final = (
-    *("landscape_size", "unit", "create_landscape", "num_samples", "intervals"),
-    *("policy", "replay", "sparse"),  # ours
-)
-_NAME: Final = "collect_landscape"
 
 
 @dataclass(frozen=True)
@@ -48,24 +42,8 @@ class LandscapeOptions:
     replay: str | None = "first"
     sparse: bool = False
 
-    def __post_init__(self) -> None:
-        """Checks the options, except the intervals.
 
-        Raises:
-            TypeError: An option has the wrong type.
-            ValueError: An option has an invalid value.
-        """
-        check_int(f"{_NAME}['landscape_size']", self.landscape_size, 3, 256)
-        check_choice(f"{_NAME}['unit']", self.unit, _UNITS)
-        check_int(f"{_NAME}['num_samples']", self.num_samples)
-        kinds = (SavePolicy, type(None))
-        check_type(f"{_NAME}['policy']", self.policy, kinds, "a SavePolicy or None")
-        if self.replay is not None:
-            check_choice(f"{_NAME}['replay']", self.replay, KINDS)
-        check_bool(f"{_NAME}['sparse']", self.sparse)
-
-
-def check_landscape(value: Mapping[str, Any] | None) -> LandscapeOptions | None:
+def check_landscape(name: str, value: Mapping[str, Any] | None) -> LandscapeOptions | None:
     """Returns the options, or None (off) for None and for an empty dictionary.
 
     A missing entry has MindSpore's documented default.
@@ -74,45 +52,51 @@ def check_landscape(value: Mapping[str, Any] | None) -> LandscapeOptions | None:
         TypeError: It is not a dictionary, or an entry has the wrong type.
         ValueError: A key is unknown, or an entry has an invalid value.
     """
-    what = f"collect_specified_data[{_NAME!r}]"
-    check_type(what, value, (Mapping, type(None)), "a dict or None")
-    if not value:
+    entries = check_entries(name, value, _ENTRIES)
+    if not entries:
         return None
-    for key in value:
-        if key not in _KEYS:
-            raise ValueError(three_part(f"a key of {_NAME}", key, f"one of {', '.join(_KEYS)}"))
-    entries = dict(value)
-    create = _check_create(entries.pop("create_landscape", {}))
-    policy = entries.get("policy")
-    if policy is not None and "intervals" in entries:
-        expected = "one of `policy` and `intervals`, not both"
-        raise ValueError(three_part(f"{_NAME}['policy']", policy, expected))
-    if policy is not None:
+    if entries.get("policy") is not None:
+        if "intervals" in entries:
+            expected = "one of `policy` and `intervals`, not both"
+            raise ValueError(three_part(f"{name}['policy']", entries["policy"], expected))
         entries["intervals"] = ()
-    elif "intervals" in entries:
-        entries["intervals"] = _check_intervals(entries["intervals"])
-    entries.update({f"create_landscape_{key}": wanted for key, wanted in create.items()})
+    for kind, wanted in entries.pop("create_landscape", {}).items():
+        entries[f"create_landscape_{kind}"] = wanted
     return LandscapeOptions(**entries)
 
 
-def _check_create(value: Any) -> Mapping[str, bool]:
-    what = f"{_NAME}['create_landscape']"
-    check_type(what, value, Mapping, "a dict with bools for 'train' and 'result'")
-    for key, wanted in value.items():
-        if key not in ("train", "result"):
-            raise ValueError(three_part(f"a key of {what}", key, "'train' or 'result'"))
-        check_bool(f"{what}[{key!r}]", wanted)
-    found: Mapping[str, bool] = value
-    return found
+def _check_create(name: str, value: object) -> dict[str, bool]:
+    check_type(name, value, Mapping, "a dict with bools for 'train' and 'result'")
+    return check_entries(name, value, {"train": check_bool, "result": check_bool})
 
 
-def _check_intervals(value: Any) -> tuple[tuple[int, ...], ...]:
-    what = f"{_NAME}['intervals']"
-    check_type(what, value, (list, tuple), "a list of lists of ints")
+def _check_intervals(name: str, value: Any) -> tuple[tuple[int, ...], ...]:
+    check_type(name, value, (list, tuple), "a list of lists of ints")
     for interval in value:
-        check_type(f"an interval of {what}", interval, (list, tuple), "a list of ints")
+        check_type(f"an interval of {name}", interval, (list, tuple), "a list of ints")
         if len(interval) < 3:
-            raise ValueError(three_part(f"an interval of {what}", interval, "at least three ints"))
+            raise ValueError(three_part(f"an interval of {name}", interval, "at least three ints"))
         for number in interval:
-            check_type(f"a number in {what}", number, int, "an int")
+            check_type(f"a number in {name}", number, int, "an int")
     return tuple(tuple(interval) for interval in value)
+
+
+def _check_policy(name: str, value: object) -> Any:
+    return check_type(name, value, (SavePolicy, type(None)), "a SavePolicy or None")
+
+
+def _check_replay(name: str, value: object) -> str | None:
+    return None if value is None else check_choice(name, value, KINDS)
+
+
+_ENTRIES: Final[Mapping[str, Callable[[str, Any], Any]]] = {
+    "landscape_size": functools.partial(check_int, least=3, most=256),
+    "unit": functools.partial(check_choice, choices=("step", "epoch")),
+    "create_landscape": _check_create,
+    "num_samples": check_int,
+    "intervals": _check_intervals,
+    # Ours:
+    "policy": _check_policy,
+    "replay": _check_replay,
+    "sparse": check_bool,
+}

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
-from rec_summary._pb import anf_ir_pb2, lineage_pb2
-from rec_summary._pb.summary_pb2 import LossLandscape, Summary
+from rec_summary._pb import anf_ir_pb2
+from rec_summary._pb.lineage_pb2 import LineageEvent
 from rec_summary.checks import check_type, check_unicode
 from rec_summary.errors import three_part, verbatim
-from rec_summary.records.failures import Troubles
-from rec_summary.records.writing.task import MessageRecord, Record
 from rec_summary.training.graphs import GraphRecord
-from rec_summary.training.npy_export import NpyExporter
 from rec_summary.training.operators import snapshot
-from rec_summary.training.recorder import StepRecord
+from rec_summary.training.recorder import Recorder
 from rec_summary.training.tensors import own_array
 from rec_summary.values.scalar import to_number
-from rec_summary.values.summary import ScalarValue, SummaryValue
+from rec_summary.values.summary import ScalarValue, SummaryValue, encode_value
 
 _VALUES: Final = ("tensor", "scalar", "image", "histogram")
 # By plugin: the message that it accepts, and the message's field in a lineage event.
@@ -33,11 +31,11 @@ _LANDSCAPE: Final = "landscape"
 PLUGINS: Final = (*_VALUES, *_LINEAGE, GRAPH, _LANDSCAPE)
 
 
-def own_content(plugin: str, name: str, value: Any) -> SummaryValue | bytes:
+def own_content(plugin: str, name: str, value: Any) -> SummaryValue | LineageEvent | GraphRecord:
     """Checks a user's value, and returns it with its own memory.
 
     Returns:
-        A snapshot, or the bytes of a lineage message or of a ModelProto.
+        A snapshot, a lineage event without its step and time, or a graph.
 
     Raises:
         TypeError: An argument has the wrong type.
@@ -48,59 +46,51 @@ def own_content(plugin: str, name: str, value: Any) -> SummaryValue | bytes:
     if plugin not in PLUGINS:
         raise ValueError(three_part("plugin", plugin, expected))
     if plugin in _LINEAGE:
-        return _serialised(plugin, value, _LINEAGE[plugin][0])
+        return _lineage(plugin, value)
     if plugin == GRAPH:
-        return _model(value)
+        return _graph(value)
     _check_name(name)
     if plugin == _LANDSCAPE:
         return _Landscape(name, _serialised(plugin, value, "LossLandscape"))
     return _scalar(name, value) if plugin == "scalar" else snapshot(plugin, name, value)
 
 
-@dataclass
 class Pool:
     """The values of the next step: the newest value of each tag, and all lineage and graphs."""
 
-    _values: dict[tuple[str, str], SummaryValue] = field(default_factory=dict)
-    _rest: list[tuple[str, bytes]] = field(default_factory=list)
+    def __init__(self) -> None:
+        self._values: dict[tuple[str, str], SummaryValue] = {}
+        self._rest: list[tuple[str, LineageEvent | GraphRecord]] = []
 
-    def put(self, plugin: str, content: SummaryValue | bytes) -> None:
-        """Adds a value of a plugin; bytes for lineage and graphs."""
-        if isinstance(content, bytes):
+    def put(self, plugin: str, content: SummaryValue | LineageEvent | GraphRecord) -> None:
+        """Adds a value of a plugin."""
+        if isinstance(content, LineageEvent | GraphRecord):
             self._rest.append((plugin, content))
         else:
             self._values[plugin, content.tag] = content
 
-    def records(
-        self,
-        step: int,
-        wall_time: float,
-        wanted: Callable[[str], bool],
-        troubles: Troubles,
-        exporter: NpyExporter | None,
-    ) -> list[Record]:
-        """Returns the records of one step.
+    def write(self, recorder: Recorder, step: int, wanted: Callable[[str], bool]) -> None:
+        """Queues everything as records of one step.
 
         Args:
+            recorder: Receives the records.
             step: The step of all values.
-            wall_time: The time of the step, in seconds since the epoch.
             wanted: Returns whether a plugin is written; called once for each plugin with values.
-            troubles: Receives each value that cannot be encoded.
-            exporter: Also receives each tensor.
         """
         present = {plugin for plugin, _ in (*self._values, *self._rest)}
         chosen = {plugin for plugin in PLUGINS if plugin in present and wanted(plugin)}
-        records: list[Record] = []
-        for plugin, payload in self._rest:
-            if plugin in chosen:
-                graph = plugin == GRAPH
-                records.append(
-                    GraphRecord(payload) if graph else _lineage(plugin, step, wall_time, payload)
-                )
+        now = time.time()
+        for plugin, content in self._rest:
+            if plugin not in chosen:
+                continue
+            if isinstance(content, GraphRecord):
+                recorder.write(content)
+            else:
+                content.step, content.wall_time = step, now
+                recorder.write_message(content)
         values = [value for (plugin, _), value in self._values.items() if plugin in chosen]
         if values:
-            records.append(StepRecord(step, wall_time, values, troubles, exporter))
-        return records
+            recorder.write_step(step, values, now)
 
 
 @dataclass(frozen=True)
@@ -115,16 +105,16 @@ class _Landscape:
         return len(self.payload)
 
     def encode(self) -> bytes:
-        landscape = LossLandscape.FromString(self.payload)
-        return bytes(Summary.Value(tag=self.tag, loss_landscape=landscape).SerializeToString())
+        return encode_value(self.tag, "loss_landscape", self.payload)
 
 
-def _lineage(plugin: str, step: int, wall_time: float, payload: bytes) -> MessageRecord:
-    event = lineage_pb2.LineageEvent(wall_time=wall_time, step=step)
-    message = getattr(event, _LINEAGE[plugin][1])
-    message.SetInParent()  # also for an empty message
-    message.MergeFromString(payload)
-    return MessageRecord(event)
+def _lineage(plugin: str, value: Any) -> LineageEvent:
+    message, field = _LINEAGE[plugin]
+    event = LineageEvent()
+    content = getattr(event, field)
+    content.SetInParent()  # also for an empty message
+    content.MergeFromString(_serialised(plugin, value, message))
+    return event
 
 
 def _check_name(name: str) -> None:
@@ -150,8 +140,8 @@ def _serialised(plugin: str, value: Any, message: str) -> bytes:
     return bytes(value.SerializeToString())
 
 
-def _model(value: Any) -> bytes:
-    """Returns the bytes of a ModelProto with a graph."""
+def _graph(value: Any) -> GraphRecord:
+    """Returns the record of a ModelProto with a graph."""
     what, expected = "the value of graph", "a ModelProto message with a graph, or its bytes"
     payload = value if isinstance(value, bytes) else _serialised(GRAPH, value, "ModelProto")
     try:
@@ -160,4 +150,4 @@ def _model(value: Any) -> bytes:
         raise ValueError(three_part(what, value, expected)) from error
     if not model.HasField("graph"):
         raise ValueError(three_part(what, value, expected))
-    return payload
+    return GraphRecord(payload)

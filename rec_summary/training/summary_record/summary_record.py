@@ -5,24 +5,27 @@ from __future__ import annotations
 import logging
 import os
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from rec_summary.checks import check_bool, check_directory, check_int, check_type
+from rec_summary.checks import (
+    check_bool,
+    check_directory,
+    check_int,
+    check_optional,
+    check_type,
+)
 from rec_summary.errors import three_part, verbatim
 from rec_summary.records.failures import Troubles
 from rec_summary.records.format.names import DEFAULT_PREFIX, DEFAULT_SUFFIX, check_affixes
-from rec_summary.records.writing.background import DEFAULT_FLUSH_SECS
 from rec_summary.records.writing.retention import Retention
-from rec_summary.records.writing.run_writer import Durability
+from rec_summary.records.writing.run_writer import Durability, Rotation
 from rec_summary.training import loaded, operators
-from rec_summary.training.checks import check_durability, check_rotation, create_directory
 from rec_summary.training.graphs import graph_record
-from rec_summary.training.npy_export import NpyExporter, check_export_options
-from rec_summary.training.recorder import Recorder
+from rec_summary.training.npy_export import check_export_options
+from rec_summary.training.recorder import Recorder, RecorderOptions
 from rec_summary.training.run_directory import came_second, other_writer
 from rec_summary.training.summary_record.plugins import GRAPH, Pool, own_content
 
@@ -88,33 +91,26 @@ class SummaryRecord:
             ValueError: An argument has an invalid value.
             OSError: The directory or the files cannot be created.
         """
-        directory = check_directory("log_dir", log_dir)
         check_affixes(file_prefix, file_suffix)
         check_int("num_process", num_process)
         _check_network("network", network)
         check_bool("raise_exception", raise_exception)
-        rotation = check_rotation(max_file_size, retention=retention)
-        exports = check_export_options(export_options)
-        durability = check_durability(durability)
-        create_directory("log_dir", directory)
-        if retention is not None:
-            retention.check(directory)
-        self._network = network
-        self._troubles = Troubles(keep_first=raise_exception)
-        self._exporter = NpyExporter(directory) if exports else None
-        self._recorder = Recorder(
-            directory,
-            rotation,
-            DEFAULT_FLUSH_SECS,
-            durability,
-            self._troubles,
+        files = RecorderOptions(
+            directory=check_directory("log_dir", log_dir),
+            rotation=Rotation(max_file_size, retention=retention),
+            durability=check_optional("durability", durability, Durability) or Durability(),
+            export_npy=check_export_options(export_options),
             prefix=file_prefix,
             suffix=file_suffix,
         )
+        files.create_directory("log_dir")
+        self._network = network
+        self._troubles = Troubles(keep_first=raise_exception)
+        self._recorder = Recorder(files, self._troubles)
         rank = loaded.rank_and_size()[0]
-        other = other_writer(directory, rank)
+        other = other_writer(files.directory, rank)
         if other is not None:
-            logger.warning("SummaryRecord: %s", came_second(other, directory))
+            logger.warning("SummaryRecord: %s", came_second(other, files.directory))
         self._recorder.start(rank)
         self._path = str(self._recorder.path)
         self._mailbox = operators.Mailbox(self._troubles)
@@ -232,8 +228,7 @@ class SummaryRecord:
         networks = [net for net in (self._network, train_network) if net is not None]
         if networks and self._wants_graph and wanted(GRAPH):
             self._write_graph(networks)
-        for record in pool.records(step, time.time(), wanted, self._troubles, self._exporter):
-            self._recorder.write(record)
+        pool.write(self._recorder, step, wanted)
         self._raise_failure()
         return True
 

@@ -93,17 +93,17 @@ def test_what_is_not_named_follows_keep_default_action(
     tmp_path, specified, keep, metric, histogram, lineage
 ):
     collector = make(tmp_path, collect_specified_data=specified, keep_default_action=keep)
-    collect = collector._options.collect
-    assert collect.metric is metric
-    assert (collect.histogram is not None) is histogram
-    assert collect.train_lineage is lineage
+    options = collector._options
+    assert options.collect.metric is metric
+    assert (options.histograms is not None) is histogram
+    assert options.collect.train_lineage is lineage
 
 
 def test_landscape_is_off_unless_asked_for(tmp_path):
     # MindSpore documents it so, and turns it on
-    assert make(tmp_path)._options.collect.landscape is None
+    assert make(tmp_path)._options.landscape is None
     asked = make(tmp_path, collect_specified_data={"collect_landscape": {"landscape_size": 5}})
-    assert asked._options.collect.landscape.landscape_size == 5
+    assert asked._options.landscape.landscape_size == 5
 
 
 def test_the_directory_is_made_and_private(tmp_path):

@@ -8,15 +8,19 @@ from rec_summary.training.landscape.policy import EverySteps, SavePolicy
 INTERVALS = [[1, 2, 3], [4, 5, 6]]
 
 
+def check(value):
+    return check_landscape("collect_landscape", value)
+
+
 @pytest.mark.parametrize("value", [None, {}])
 def test_nothing_means_off(value):
-    assert check_landscape(value) is None
+    assert check(value) is None
 
 
 def test_what_is_left_out_has_its_documented_default():
-    assert check_landscape({"unit": "epoch"}) == LandscapeOptions(unit="epoch")
-    assert check_landscape({"intervals": INTERVALS}).intervals == ((1, 2, 3), (4, 5, 6))
-    options = check_landscape({"create_landscape": {"train": False}})
+    assert check({"unit": "epoch"}) == LandscapeOptions(unit="epoch")
+    assert check({"intervals": INTERVALS}).intervals == ((1, 2, 3), (4, 5, 6))
+    options = check({"create_landscape": {"train": False}})
     assert (options.create_landscape_train, options.create_landscape_result) == (False, True)
 
 
@@ -50,7 +54,7 @@ def outcome(check, value):
 @pytest.mark.parametrize("value", BAD)
 def test_a_bad_entry_raises_in_three_parts(value):
     with pytest.raises((TypeError, ValueError), match=r"is invalid\. Received: .* Expected: "):
-        check_landscape(value)
+        check(value)
 
 
 @pytest.mark.parametrize(
@@ -64,13 +68,13 @@ def test_same_outcome_as_mindspores(tmp_path, value):
         with_intervals = {"intervals": INTERVALS, **value}
         Theirs(str(tmp_path), collect_specified_data={"collect_landscape": with_intervals})
 
-    assert outcome(check_landscape, value) == outcome(theirs, value)
+    assert outcome(check, value) == outcome(theirs, value)
 
 
 @pytest.mark.parametrize("samples", [0, -1])
 def test_fewer_than_one_sample_is_refused_though_mindspore_takes_it(samples):
     with pytest.raises(ValueError, match="num_samples"):
-        check_landscape({"num_samples": samples})
+        check({"num_samples": samples})
 
 
 @pytest.mark.parametrize(
@@ -83,10 +87,10 @@ def test_fewer_than_one_sample_is_refused_though_mindspore_takes_it(samples):
 )
 def test_our_own_keys_are_checked_too(value, error):
     with pytest.raises(error, match=r"is invalid\. Received: .* Expected: "):
-        check_landscape(value)
+        check(value)
 
 
 def test_a_policy_takes_the_place_of_the_intervals():
     policy = SavePolicy(EverySteps(5))
-    options = check_landscape({"policy": policy, "replay": None})
+    options = check({"policy": policy, "replay": None})
     assert (options.policy, options.intervals, options.replay) == (policy, (), None)

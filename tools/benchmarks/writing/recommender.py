@@ -56,10 +56,9 @@ def batch(work: str, times: int) -> dict[str, float]:
 
     from rec_summary import RecommenderMetrics
     from rec_summary.records.failures import Troubles
-    from rec_summary.records.writing.run_writer import Durability, Rotation
     from rec_summary.training.lineage.lineage import this_environment
     from rec_summary.training.recommender.telemetry import RecommenderTelemetry
-    from rec_summary.training.recorder import Recorder
+    from rec_summary.training.recorder import Recorder, RecorderOptions
     from rec_summary.training.step_view import StepView
 
     class Network(nn.Cell):
@@ -93,7 +92,7 @@ def batch(work: str, times: int) -> dict[str, float]:
         ids={f"table_{number}": (0, number) for number in range(_TABLES)},
     )
     troubles = Troubles()
-    recorder = Recorder(work, Rotation(), 1.0, Durability(), troubles)
+    recorder = Recorder(RecorderOptions(work), troubles)
     recorder.open(0)
     telemetry = RecommenderTelemetry(options, recorder, troubles)
     view = StepView(Context(network=network, train_network=network))
@@ -270,10 +269,9 @@ def _telemetry(work: str) -> tuple[Any, list[Any], Callable[[], None]]:
 
     from rec_summary import RecommenderMetrics, Task
     from rec_summary.records.failures import Troubles
-    from rec_summary.records.writing.run_writer import Durability, Rotation
     from rec_summary.training.lineage.lineage import this_environment
     from rec_summary.training.recommender.telemetry import RecommenderTelemetry
-    from rec_summary.training.recorder import Recorder
+    from rec_summary.training.recorder import Recorder, RecorderOptions
     from rec_summary.training.step_view import StepView
 
     class Context:
@@ -292,7 +290,7 @@ def _telemetry(work: str) -> tuple[Any, list[Any], Callable[[], None]]:
         host=False,
     )
     troubles = Troubles()
-    recorder = Recorder(work, Rotation(), 1.0, Durability(), troubles)
+    recorder = Recorder(RecorderOptions(work), troubles)
     recorder.open(0)
     telemetry = RecommenderTelemetry(options, recorder, troubles)
     telemetry.begin(StepView(Context()), this_environment(), work)
