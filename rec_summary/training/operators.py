@@ -112,17 +112,15 @@ class Mailbox:
             values, self._values = self._values, {}
         return values
 
-    def pause(self) -> None:
-        """Receives nothing from now on, for example during an evaluation; keeps its values."""
-        with _lock:
-            _deliver()
-            self._paused = True
+    def pause(self, paused: bool) -> None:
+        """Receives nothing from now on and keeps its values, or receives values again.
 
-    def resume(self) -> None:
-        """Receives values again from now on."""
+        Args:
+            paused: Whether it receives nothing, for example during an evaluation.
+        """
         with _lock:
             _deliver()
-            self._paused = False
+            self._paused = paused
 
     def close(self) -> None:
         """Drops its values and receives nothing from now on."""
@@ -157,7 +155,7 @@ def discard() -> None:
     """
     if _has_values():
         with _lock:
-            _take_values()
+            _source().take_operator_values()
 
 
 def snapshot(kind: str, tag: str, value: Any) -> SummaryValue:
@@ -194,26 +192,20 @@ _SNAPSHOTS: Final[dict[str, Callable[[str, Array], SummaryValue]]] = {
 
 def _has_values() -> bool:
     """Whether operators have values; none without MindSpore, which runs them."""
-    if loaded.mindspore() is None:
-        return False
+    return loaded.mindspore() is not None and _source().has_operator_values()
+
+
+def _source() -> Any:
     from rec_summary.training import _mindspore
 
-    return _mindspore.has_operator_values()
-
-
-def _take_values() -> tuple[dict[str, Any], list[tuple[str, Any, Any]]]:
-    if loaded.mindspore() is None:
-        return {}, []
-    from rec_summary.training import _mindspore
-
-    return _mindspore.take_operator_values()
+    return _mindspore
 
 
 def _deliver() -> None:
     """Moves MindSpore's values to the mailboxes; the caller holds the lock."""
-    by_name, entries = _take_values()
-    if not (by_name or entries):
+    if not _has_values():
         return
+    by_name, entries = _source().take_operator_values()
     values: dict[Operator, Any] = {}
     errors = []
     for name, value in by_name.items():

@@ -15,7 +15,12 @@ from mindspore import Tensor, nn
 
 from rec_summary.records.failures import Troubles
 from rec_summary.training.lineage.custom import CustomValue
-from rec_summary.training.lineage.lineage import DatasetInfo, backbone, loss_function
+from rec_summary.training.lineage.lineage import (
+    DatasetInfo,
+    backbone,
+    loss_function,
+    operations,
+)
 from rec_summary.training.recommender.config import RecommenderMetrics
 from rec_summary.training.step_view import StepView
 
@@ -60,7 +65,8 @@ def training_settings(
             found["batch_size"] = str(data.batch_size)
         dataset = view.get("train_dataset")
         if dataset is not None:
-            found["train_dataset"] = " of ".join(_pipeline(dataset))
+            names = (type(each).__name__.removesuffix("Dataset") for each in operations(dataset))
+            found["train_dataset"] = " of ".join(names)
     found |= {f"custom.{name}": _text(value) for name, value in custom.items()}
     if recommender is not None:
         for name in _RECOMMENDER:
@@ -109,14 +115,6 @@ def _optimizer(optimizer: Any) -> Iterator[tuple[str, Any]]:
             for name in ("lr", "weight_decay"):
                 if name in group:
                     yield f"group_{number}.{name}", group[name]
-
-
-def _pipeline(dataset: Any) -> Iterator[str]:
-    """Yields the operations of a data set, from the last one to its first source."""
-    while dataset is not None:
-        yield type(dataset).__name__.removesuffix("Dataset")
-        children = getattr(dataset, "children", None)
-        dataset = children[0] if children else None
 
 
 def _text(value: Any) -> str:

@@ -13,7 +13,7 @@ import logging
 import os
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,7 +27,7 @@ from rec_summary.records.files import FILE_MODE, make_directory
 from rec_summary.records.locks import file_lock
 from rec_summary.records.writing.background import BackgroundWriter
 from rec_summary.training.landscape.options import LandscapeOptions
-from rec_summary.training.landscape.replay import FILE_NAME, Columns, ReplayBuffer
+from rec_summary.training.landscape.replay import FILE_NAME, ReplayBuffer, Rows
 from rec_summary.training.tensors import as_array
 
 DIRECTORY_NAME: Final = "ckpt_dir"
@@ -50,21 +50,19 @@ class Snapshot:
         network: The name of the network's class.
         parameters: Copies of all parameters, by name.
         steps_per_epoch: 0 if unknown.
-        rows: The input rows for replay, if they have changed.
-        batch_size: The number of rows in a batch.
+        rows: The input rows for replay, if they have changed; see `ReplayBuffer`.
     """
 
     number: int
     network: str
     parameters: Mapping[str, npt.NDArray[Any]]
     steps_per_epoch: int
-    rows: Columns | None = None
-    batch_size: int = 0
+    rows: Rows = field(default_factory=dict)
 
     @property
     def nbytes(self) -> int:
         """The memory of the copies, in bytes."""
-        arrays = (*self.parameters.values(), *(self.rows or ()))
+        arrays = (*self.parameters.values(), *self.rows.values())
         return sum(array.nbytes for array in arrays)
 
 
@@ -124,11 +122,9 @@ class LandscapeCheckpoints:
         for parameter in network.get_parameters():
             parameter.init_data()
             parameters[parameter.name] = np.array(as_array(parameter, parameter.name), copy=True)
-        replay = self._replay
-        rows = None if replay is None else replay.take_changes()
-        size = 0 if replay is None else replay.batch_size
+        rows = {} if self._replay is None else self._replay.take_changes()
         name = type(network).__name__
-        self._writer.write(Snapshot(number, name, parameters, steps_per_epoch, rows, size))
+        self._writer.write(Snapshot(number, name, parameters, steps_per_epoch, rows))
 
     def add_rows(self, element: Any) -> None:
         """Adds the input rows of a step; copies those that are kept for replay.
@@ -185,9 +181,9 @@ class _Files:
             self._written[snapshot.number] = name
             size = os.path.getsize(os.path.join(self._directory, name))
             logger.info("checkpoint %s: %s bytes (%s in memory)", name, size, snapshot.nbytes)
-            if snapshot.rows is not None:
+            if snapshot.rows:
                 with replacing(self._directory, FILE_NAME) as temporary:
-                    _write_rows(temporary, snapshot)
+                    np.savez(temporary, **snapshot.rows)
             dropped = self._drop()
             metadata = json.dumps(self._metadata(snapshot.steps_per_epoch), indent=1)
             with replacing(self._directory, METADATA_NAME) as temporary:
@@ -270,9 +266,3 @@ def replacing(directory: str, name: str) -> Iterator[str]:
             if left.startswith(prefix):
                 os.unlink(os.path.join(directory, left))
         raise
-
-
-def _write_rows(path: str, snapshot: Snapshot) -> None:
-    columns = {f"column_{index}": array for index, array in enumerate(snapshot.rows or ())}
-    with open(path, "wb") as file:
-        np.savez(file, batch_size=snapshot.batch_size, **columns)

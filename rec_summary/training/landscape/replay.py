@@ -14,6 +14,7 @@ FILE_NAME: Final = "replay.npz"
 KINDS: Final = ("first", "reservoir")
 
 Columns = list[npt.NDArray[Any]]
+Rows = dict[str, npt.NDArray[Any]]
 
 
 class ReplayBuffer:
@@ -23,7 +24,6 @@ class ReplayBuffer:
 
     Attributes:
         seen: The number of rows so far.
-        batch_size: The number of rows in the first batch.
     """
 
     def __init__(self, kind: str, rows: int, seed: int = 0) -> None:
@@ -35,7 +35,7 @@ class ReplayBuffer:
             seed: The seed of the sample.
         """
         self.seen = 0
-        self.batch_size = 0
+        self._batch_size = 0
         self._reservoir = kind == "reservoir"
         self._rows = rows
         self._columns: Columns = []
@@ -59,7 +59,7 @@ class ReplayBuffer:
             shapes = verbatim(", ".join(str(each.shape) for each in arrays) or "no columns")
             raise ValueError(three_part("a batch for replay", shapes, "columns of equal length"))
         if not self._columns:
-            self.batch_size = count
+            self._batch_size = count
             self._columns = [np.empty((self._rows, *a.shape[1:]), a.dtype) for a in arrays]
         self._check_like(arrays)
         slots = self._slots(count)
@@ -69,13 +69,17 @@ class ReplayBuffer:
         self.seen += count
         self._changed = self._changed or bool(taken.size)
 
-    def take_changes(self) -> Columns | None:
-        """Returns copies of the kept rows; None if they have not changed since the last call."""
+    def take_changes(self) -> Rows:
+        """Returns copies of the kept rows, and the number of rows in a batch, for `FILE_NAME`.
+
+        Nothing if the rows have not changed since the last call.
+        """
         if not self._changed:
-            return None
+            return {}
         self._changed = False
         count = min(self.seen, self._rows)
-        return [column[:count].copy() for column in self._columns]
+        columns = {f"column_{n}": each[:count].copy() for n, each in enumerate(self._columns)}
+        return {"batch_size": np.array(self._batch_size), **columns}
 
     def _slots(self, count: int) -> npt.NDArray[np.int64]:
         """Returns the slot of each row of a batch; -1 if it is not kept."""

@@ -10,7 +10,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
@@ -101,16 +101,22 @@ def _described(dataset: Any, samples: int) -> DatasetInfo:
 
 def _path(dataset: Any) -> str | None:
     """Returns the first path between the last operation and the source."""
-    while dataset is not None:
+    for operation in operations(dataset):
         for attribute in _PATH_ATTRIBUTES:
-            path = getattr(dataset, attribute, None)
+            path = getattr(operation, attribute, None)
             if isinstance(path, (list, tuple)) and path:
                 path = path[0]
             if isinstance(path, str) and path:
                 return os.path.dirname(path) if os.path.isfile(path) else path
+    return None
+
+
+def operations(dataset: Any) -> Iterator[Any]:
+    """Yields the operations of a data set, from the last one to its first source."""
+    while dataset is not None:
+        yield dataset
         children = getattr(dataset, "children", None)
         dataset = children[0] if children else None
-    return None
 
 
 def train_lineage(

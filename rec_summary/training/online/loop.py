@@ -44,7 +44,6 @@ class OnlineRun:
         parameters: The callback parameters. The run adds `stop_reason` at the end.
         signals: Already entered.
         stream: The opened dataset.
-        batches_in_pass: None for a stream.
     """
 
     def __init__(
@@ -54,14 +53,12 @@ class OnlineRun:
         parameters: Any,
         signals: StopSignals,
         stream: OpenStream,
-        batches_in_pass: int | None,
     ) -> None:
         self._model = model
         self._callbacks = callbacks
         self._parameters = parameters
         self._signals = signals
         self._stream = stream
-        self._endless = batches_in_pass is None
         self._context = RunContext(parameters)
         self._steps_in_pass = 0
 
@@ -157,7 +154,7 @@ class OnlineRun:
     def _end_pass(self) -> None:
         parameters = self._parameters
         planned = parameters.batch_num
-        if self._endless:
+        if planned == UNBOUNDED:
             # Known only now; `TimeMonitor` divides the time of the epoch by it.
             parameters.batch_num = self._steps_in_pass
         self._steps_in_pass = 0

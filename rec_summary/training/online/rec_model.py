@@ -181,11 +181,9 @@ class RecModel(Model):
         size = 1 if sink else batches_in_pass(train_dataset)
         parameters = self._callback_parameters(train_dataset, callbacks, sink, size)
         with _mindspore.CallbackManager(parameters.list_callback) as manager:
-            run = OnlineRun(self, manager, parameters, signals, stream, size)
-            if sink:
-                run.sink(train_dataset)
-            else:
-                run.feed(train_dataset)
+            run = OnlineRun(self, manager, parameters, signals, stream)
+            train = run.sink if sink else run.feed
+            train(train_dataset)
 
     def _callback_parameters(
         self, train_dataset: Dataset, callbacks: list[Any], sink: bool, size: int | None

@@ -25,14 +25,13 @@ segmentation fault.
 from __future__ import annotations
 
 import contextlib
-import enum
 import queue
 import threading
 import weakref
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from mindspore.dataset import Dataset, GeneratorDataset
 
@@ -175,13 +174,13 @@ def read_in_thread(dataset: GeneratorDataset) -> Iterator[WakeableSource]:
             before.generator = before.generator_new = rows
 
 
-class _Mark(enum.Enum):
-    END = enum.auto()
-    WAKE = enum.auto()
+_WAKE: Final = object()
 
 
 @dataclass(frozen=True)
-class _Failure:
+class _End:
+    """What ends a source: StopIteration, or an error of the user's code."""
+
     error: BaseException
 
 
@@ -203,12 +202,12 @@ class _Reader:
 
     def take(self) -> Any:
         answer = self._answers.get()
-        if not isinstance(answer, _Mark):
+        if answer is not _WAKE:
             self._requests.put(True)
         return answer
 
     def wake(self) -> None:
-        self._answers.put(_Mark.WAKE)
+        self._answers.put(_WAKE)
 
     def __del__(self) -> None:
         # The thread ends as soon as the user's code returns.
@@ -220,14 +219,9 @@ def _read(rows: Any, requests: queue.SimpleQueue[bool], answers: queue.SimpleQue
     try:
         iterator = iter(rows if hasattr(rows, "__iter__") else rows())
         while requests.get():
-            try:
-                row = next(iterator)
-            except StopIteration:
-                answers.put(_Mark.END)
-                return
-            answers.put(row)
+            answers.put(next(iterator))
     except BaseException as error:  # noqa: BLE001 - `WakeableSource` raises it again
-        answers.put(_Failure(error))
+        answers.put(_End(error))
 
 
 # The iterators and their readers between two runs over the same dataset.
@@ -260,13 +254,12 @@ class WakeableSource:
                 self._reader = _Reader(self._rows)
                 continue  # check again: `wake` may have been called before there was a reader
             answer = self._reader.take()
-            if answer is _Mark.WAKE:
+            if answer is _WAKE:
                 continue
-            if answer is _Mark.END:
+            if isinstance(answer, _End):
                 self._reader = None
-                return
-            if isinstance(answer, _Failure):
-                self._reader = None
+                if isinstance(answer.error, StopIteration):
+                    return
                 raise answer.error
             try:
                 yield answer

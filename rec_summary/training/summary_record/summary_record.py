@@ -154,10 +154,7 @@ class SummaryRecord:
         if mode not in ("train", "eval"):
             raise ValueError(three_part("mode", mode, "'train' or 'eval'"))
         self._mode = mode
-        if mode == "eval":
-            self._mailbox.pause()
-        else:
-            self._mailbox.resume()
+        self._mailbox.pause(mode == "eval")
 
     def add_value(self, plugin: str, name: str, value: Any) -> None:
         """Adds a value to the next `record`. It replaces an earlier value of the same name.

@@ -25,18 +25,19 @@ SIZES = st.lists(st.integers(1, 9), min_size=1, max_size=12)
 def test_the_first_rows_are_kept(sizes, rows):
     buffer = ReplayBuffer("first", rows)
     total = fill(buffer, sizes)
-    numbers, pairs = buffer.take_changes()
+    size, numbers, pairs = buffer.take_changes().values()
+    assert size == sizes[0]
     np.testing.assert_array_equal(numbers, np.arange(min(rows, total)))
     np.testing.assert_array_equal(pairs[:, 1], -numbers)
     assert buffer.wants_more == (total < rows)
-    assert buffer.batch_size == sizes[0]
 
 
 @given(SIZES, st.integers(1, 20))
 def test_a_reservoir_keeps_different_rows_of_all(sizes, rows):
     buffer = ReplayBuffer("reservoir", rows)
     total = fill(buffer, sizes)
-    numbers, pairs = buffer.take_changes()
+    size, numbers, pairs = buffer.take_changes().values()
+    assert size == sizes[0]
     assert len(set(numbers.tolist())) == len(numbers) == min(rows, total)
     assert set(numbers.tolist()) <= set(range(total))
     np.testing.assert_array_equal(pairs[:, 1], -numbers)
@@ -48,7 +49,7 @@ def test_every_row_is_as_likely_as_any_other():
     for seed in range(600):
         buffer = ReplayBuffer("reservoir", 10, seed)
         fill(buffer, [7] * 8 + [4])
-        counts[buffer.take_changes()[0]] += 1
+        counts[buffer.take_changes()["column_0"]] += 1
     # Each is expected 100 times, with a standard deviation of 9.1.
     assert abs(counts - 100).max() < 40
     assert abs(counts[:30].mean() - counts[30:].mean()) < 6
@@ -59,11 +60,11 @@ def test_rows_are_copies_and_only_changes_are_given():
     batch = np.zeros((3, 2))
     buffer.add([batch])
     batch[:] = 9
-    [kept] = buffer.take_changes()
+    kept = buffer.take_changes()["column_0"]
     assert not kept.any()
-    assert buffer.take_changes() is None
+    assert not buffer.take_changes()
     buffer.add([np.ones((3, 2))])
-    [kept] = buffer.take_changes()
+    kept = buffer.take_changes()["column_0"]
     np.testing.assert_array_equal(kept[:, 0], [0, 0, 0, 1])
 
 

@@ -675,7 +675,7 @@ def test_the_sink_loop_sends_on_after_each_step_and_releases_the_queue() -> None
     parameters = made._callback_parameters(dataset, [journal], sink=True, size=1)
     with _mindspore.CallbackManager(parameters.list_callback) as manager:
         signals = StopSignals(lambda: None)
-        OnlineRun(made, manager, parameters, signals, None, 1).sink(dataset)  # type: ignore[arg-type]
+        OnlineRun(made, manager, parameters, signals, None).sink(dataset)  # type: ignore[arg-type]
 
     one = ["epoch_begin", *STEP, "epoch_end"]
     assert journal.hooks == ["enter", "begin", *one * 3, "end", "exit"]
