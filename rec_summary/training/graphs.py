@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final
 
 from rec_summary._pb import anf_ir_pb2, lineage_pb2, summary_pb2
 from rec_summary.records.format.names import Kind
@@ -14,22 +15,30 @@ from rec_summary.training import loaded
 _INT32: Final = range(-(2**31), 2**31)
 
 
+@dataclass(frozen=True)
 class GraphRecord:
-    """A computation graph as a record. A run has one, and rotation never drops it."""
+    """A computation graph as a record. A run has one, and rotation never drops it.
 
-    kind = Kind.SUMMARY
-    once = True
+    Attributes:
+        model: A serialised `ModelProto`, the result of `Cell.get_func_graph_proto`.
+        wall_time: The time of the record, in seconds since the epoch.
+    """
 
-    def __init__(self, model: bytes) -> None:
-        """Takes a serialised `ModelProto`, the result of `Cell.get_func_graph_proto`."""
-        self._model = model
-        self._wall_time = time.time()
-        self.nbytes = len(model)
+    kind: ClassVar = Kind.SUMMARY
+    once: ClassVar = True
+
+    model: bytes
+    wall_time: float = field(default_factory=time.time)
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the serialised model, in bytes."""
+        return len(self.model)
 
     def encode(self) -> bytes:
         """Returns an event with the model's graph and without a step, as MindSpore writes it."""
-        graph = anf_ir_pb2.ModelProto.FromString(self._model).graph
-        event = summary_pb2.Event(wall_time=self._wall_time, graph_def=graph)
+        graph = anf_ir_pb2.ModelProto.FromString(self.model).graph
+        event = summary_pb2.Event(wall_time=self.wall_time, graph_def=graph)
         return bytes(event.SerializeToString())
 
 

@@ -6,7 +6,7 @@ import atexit
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from rec_summary.errors import three_part, verbatim
 from rec_summary.records.failures import Troubles
@@ -63,54 +63,50 @@ class RecorderOptions:
             self.rotation.retention.check(self.directory)
 
 
+@dataclass(frozen=True)
 class StepRecord:
-    """All values of one step, as one record. The writer's thread encodes them."""
+    """All values of one step, as one record. The writer's thread encodes them.
 
-    kind = Kind.SUMMARY
-    once = False
+    Attributes:
+        step: The step of the values, from 1 on.
+        wall_time: The time of the snapshots, in seconds since the epoch.
+        values: The snapshots.
+        troubles: Receives each value that cannot be encoded or exported. The other values are
+            kept.
+        exporter: Also receives each tensor.
+    """
 
-    def __init__(
-        self,
-        step: int,
-        wall_time: float,
-        values: Sequence[SummaryValue],
-        troubles: Troubles,
-        exporter: NpyExporter | None = None,
-    ) -> None:
-        """Takes the snapshots of a step.
+    kind: ClassVar = Kind.SUMMARY
+    once: ClassVar = False
 
-        Args:
-            step: The step of the values, from 1 on.
-            wall_time: The time of the snapshots, in seconds since the epoch.
-            values: The snapshots.
-            troubles: Receives each value that cannot be encoded or exported. The other values
-                are kept.
-            exporter: Also receives each tensor.
-        """
-        self._step = step
-        self._wall_time = wall_time
-        self._values = values
-        self._troubles = troubles
-        self._exporter = exporter
-        self.nbytes = sum(value.nbytes for value in values)
+    step: int
+    wall_time: float
+    values: Sequence[SummaryValue]
+    troubles: Troubles
+    exporter: NpyExporter | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of the snapshots, in bytes."""
+        return sum(value.nbytes for value in self.values)
 
     def encode(self) -> bytes:
         """Returns the serialised event, and exports its tensors."""
         encoded = []
-        for value in self._values:
-            with self._troubles.attempt(f"value {value.tag}"):
+        for value in self.values:
+            with self.troubles.attempt(f"value {value.tag}"):
                 encoded.append(value.encode())
-            if self._exporter is not None and isinstance(value, TensorValue):
-                self._export(self._exporter, value)
-        return encode_event(self._step, self._wall_time, encoded)
+            if self.exporter is not None and isinstance(value, TensorValue):
+                self._export(self.exporter, value)
+        return encode_event(self.step, self.wall_time, encoded)
 
     def _export(self, exporter: NpyExporter, value: TensorValue) -> None:
         try:
-            exporter.export(value.tag, self._step, value.array)
+            exporter.export(value.tag, self.step, value.array)
         except Exception as error:  # noqa: BLE001  # the record is written without the file
             # One kind for all tags, or a full disk would be logged once for each tag.
             text = f"tensor {value.tag}: {type(error).__name__}: {error}"
-            self._troubles.report("npy export", text)
+            self.troubles.report("npy export", text)
 
 
 class Recorder:

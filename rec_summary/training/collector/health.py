@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
-from typing import Final
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, Final
 
 from rec_summary.records.format.names import Kind
 from rec_summary.training.recorder import Recorder
@@ -13,25 +15,31 @@ PREFIX: Final = "rec_summary/"
 EVERY_SECS: Final = 60.0
 
 
+@dataclass(frozen=True)
 class HealthRecord:
-    """The counters as scalars. They are read when the record is encoded, after all earlier ones."""
+    """The counters as scalars. They are read when the record is encoded, after all earlier ones.
 
-    kind = Kind.SUMMARY
-    once = False
-    nbytes = 512
+    Attributes:
+        step: The last step.
+        cost: The scalars of the training thread.
+        recorder: Has the counters of the writer.
+        wall_time: The time of the report, in seconds since the epoch.
+    """
 
-    def __init__(self, step: int, cost: dict[str, float], recorder: Recorder) -> None:
-        """Takes the scalars of the training thread; `encode` adds the counters of the writer."""
-        self._step = step
-        self._wall_time = time.time()
-        self._cost = cost
-        self._recorder = recorder
+    kind: ClassVar = Kind.SUMMARY
+    once: ClassVar = False
+    nbytes: ClassVar = 512
+
+    step: int
+    cost: Mapping[str, float]
+    recorder: Recorder
+    wall_time: float = field(default_factory=time.time)
 
     def encode(self) -> bytes:
         """Returns the serialised event."""
-        scalars = {**self._recorder.counters(), **self._cost}
+        scalars = {**self.recorder.counters(), **self.cost}
         values = [ScalarValue(PREFIX + name, each).encode() for name, each in scalars.items()]
-        return encode_event(self._step, self._wall_time, values)
+        return encode_event(self.step, self.wall_time, values)
 
 
 class Health:

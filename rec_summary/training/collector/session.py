@@ -42,11 +42,8 @@ class TensorSchedule:
         self._every = tensor_freq or collect_freq
         self._end: int | None = None
         self._thins_out = tensor_freq is None and total is None
-        if (
-            tensor_freq is None
-            and total is not None
-            and total // collect_freq + 1 > _MOST_TENSOR_STEPS
-        ):
+        times = 0 if total is None else total // collect_freq + 1
+        if tensor_freq is None and total is not None and times > _MOST_TENSOR_STEPS:
             every = total // (_MOST_TENSOR_STEPS - 1)
             self._every = max(every, 1)
             # A short run is collected up to the limit, with step 0 and step 1.

@@ -8,6 +8,7 @@ is available. An exhausted source therefore makes no empty epochs, in which call
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -35,10 +36,11 @@ SOURCE_EXHAUSTED = "source exhausted"
 _PASS_END = object()
 
 
+@dataclass
 class OnlineRun:
     """One call of `RecModel.online_train`, from the begin hook to the end hook.
 
-    Args:
+    Attributes:
         model: The `Model` that trains. Its protected methods are called as in `Model.train`.
         callbacks: MindSpore's manager of the callbacks, already entered.
         parameters: The callback parameters. The run adds `stop_reason` at the end.
@@ -46,36 +48,30 @@ class OnlineRun:
         stream: The opened dataset.
     """
 
-    def __init__(
-        self,
-        model: Any,
-        callbacks: Any,
-        parameters: Any,
-        signals: StopSignals,
-        stream: OpenStream,
-    ) -> None:
-        self._model = model
-        self._callbacks = callbacks
-        self._parameters = parameters
-        self._signals = signals
-        self._stream = stream
-        self._context = RunContext(parameters)
+    model: Any
+    callbacks: Any
+    parameters: Any
+    signals: StopSignals
+    stream: OpenStream
+
+    def __post_init__(self) -> None:
+        self._context = RunContext(self.parameters)
         self._steps_in_pass = 0
 
     def feed(self, dataset: Dataset) -> None:
         """Trains with batches that the host fetches."""
-        model = self._model
+        model = self.model
         helper, network = model._exec_preprocess(
             is_train=True, dataset=dataset, dataset_sink_mode=False, epoch_num=-1
         )
         batches = iter(helper)
         try:
-            self._callbacks.on_train_begin(self._context)
+            self.callbacks.on_train_begin(self._context)
             while not self._stopping():
-                with self._signals.waiting():
+                with self.signals.waiting():
                     batch = next(batches, _PASS_END)
                 if batch is _PASS_END:
-                    if self._stream.was_woken():
+                    if self.stream.was_woken():
                         continue
                     if self._steps_in_pass == 0:
                         self._note_exhausted()
@@ -95,7 +91,7 @@ class OnlineRun:
                 self._end_pass()
             self._end()
         finally:
-            self._stream.close()
+            self.stream.close()
             release_iterator(helper)
 
     def sink(self, dataset: Dataset) -> None:
@@ -104,8 +100,8 @@ class OnlineRun:
         Here the device waits for data, and not the host. So a stop takes effect after the current
         step, and the end of the data cannot be detected.
         """
-        model = self._model
-        self._callbacks.on_train_begin(self._context)
+        model = self.model
+        self.callbacks.on_train_begin(self._context)
         helper = built_helper(dataset)
         while not self._stopping():
             self._begin_pass()
@@ -117,8 +113,8 @@ class OnlineRun:
                 epoch_num=-1,
                 dataset_helper=helper,
             )
-            self._parameters.train_network = network
-            self._parameters.dataset_helper = helper
+            self.parameters.train_network = network
+            self.parameters.dataset_helper = helper
             for inputs in helper:
                 self._step(network, inputs)
                 self._end_step()
@@ -130,18 +126,18 @@ class OnlineRun:
         self._end()
 
     def _begin_pass(self) -> None:
-        parameters = self._parameters
+        parameters = self.parameters
         parameters.cur_epoch_num = parameters.get("cur_epoch_num", 0) + 1
-        self._model._current_epoch_num = parameters.cur_epoch_num
-        self._callbacks.on_train_epoch_begin(self._context)
+        self.model._current_epoch_num = parameters.cur_epoch_num
+        self.callbacks.on_train_epoch_begin(self._context)
 
     def _step(self, network: Any, batch: Any) -> Any:
-        model, parameters = self._model, self._parameters
+        model, parameters = self.model, self.parameters
         self._steps_in_pass += 1
         parameters.cur_step_num += 1
         model._current_step_num = self._steps_in_pass
         parameters.train_dataset_element = batch
-        self._callbacks.on_train_step_begin(self._context)
+        self.callbacks.on_train_step_begin(self._context)
         # An evaluation in a callback leaves the network in evaluation mode.
         network = model._check_network_mode(network, True)
         parameters.net_outputs = network(*batch)
@@ -149,53 +145,53 @@ class OnlineRun:
 
     def _end_step(self) -> None:
         self._note_signal()
-        self._callbacks.on_train_step_end(self._context)
+        self.callbacks.on_train_step_end(self._context)
 
     def _end_pass(self) -> None:
-        parameters = self._parameters
+        parameters = self.parameters
         planned = parameters.batch_num
         if planned == UNBOUNDED:
             # Known only now; `TimeMonitor` divides the time of the epoch by it.
             parameters.batch_num = self._steps_in_pass
         self._steps_in_pass = 0
-        self._model._flush_from_cache(parameters)
-        self._callbacks.on_train_epoch_end(self._context)
+        self.model._flush_from_cache(parameters)
+        self.callbacks.on_train_epoch_end(self._context)
         parameters.batch_num = planned
 
     def _end(self) -> None:
-        if "net_outputs" not in self._parameters:
+        if "net_outputs" not in self.parameters:
             # No step was trained; MindSpore's `SummaryCollector` reads this key in its end hook.
-            self._parameters.net_outputs = None
-        self._callbacks.on_train_end(self._context)
+            self.parameters.net_outputs = None
+        self.callbacks.on_train_end(self._context)
 
     def _stopping(self) -> bool:
         self._note_signal()
         if self._context.get_stop_requested():
-            self._parameters.setdefault("stop_reason", REQUEST_STOP)
-        return "stop_reason" in self._parameters
+            self.parameters.setdefault("stop_reason", REQUEST_STOP)
+        return "stop_reason" in self.parameters
 
     def _note_signal(self) -> None:
         """Requests a stop after a signal, with its name as the reason."""
-        name = self._signals.received
-        if name is not None and "stop_reason" not in self._parameters:
+        name = self.signals.received
+        if name is not None and "stop_reason" not in self.parameters:
             _log.info("%s received: training stops after this step.", name)
-            self._parameters.stop_reason = name
+            self.parameters.stop_reason = name
             self._context.request_stop()
 
     def _note_exhausted(self) -> None:
-        self._parameters.stop_reason = SOURCE_EXHAUSTED
-        passes = self._parameters.get("cur_epoch_num", 0)
+        self.parameters.stop_reason = SOURCE_EXHAUSTED
+        passes = self.parameters.get("cur_epoch_num", 0)
         _log.warning(
             "The data source is exhausted: a whole pass gave no batch. Training ends after %d "
             "steps in %d %s. A source that can be read again, such as a generator function, is "
             "repeated.",
-            self._parameters.cur_step_num,
+            self.parameters.cur_step_num,
             passes,
             "pass" if passes == 1 else "passes",
         )
 
     def _check_elements(self, batch: Any) -> None:
-        if self._model._loss_fn is not None and len(batch) != 2:
+        if self.model._loss_fn is not None and len(batch) != 2:
             raise ValueError(
                 three_part(
                     "The number of elements that 'train_dataset' gives for a batch",
@@ -205,6 +201,6 @@ class OnlineRun:
             )
 
     def _update_loss_scale(self, outputs: Any) -> None:
-        manager = self._model._loss_scale_manager
+        manager = self.model._loss_scale_manager
         if manager and manager.get_drop_overflow_update():
             manager.update_loss_scale(np.all(outputs[1].asnumpy()))

@@ -83,25 +83,25 @@ def batches_in_pass(dataset: Dataset) -> int | None:
     return int(dataset.get_dataset_size()) or None
 
 
+@dataclass(frozen=True)
 class OpenStream:
     """The sources of a pipeline during training; none for a set."""
 
-    def __init__(self, sources: list[WakeableSource]) -> None:
-        self._sources = sources
+    sources: list[WakeableSource]
 
     def wake(self) -> None:
         """Ends the current pass, also while a thread waits for a batch. Thread-safe."""
-        for source in self._sources:
+        for source in self.sources:
             source.wake()
 
     def was_woken(self) -> bool:
         """Whether `wake`, and not the data, has ended a pass; true once for each."""
-        woken = [source.was_woken() for source in self._sources]
+        woken = [source.was_woken() for source in self.sources]
         return any(woken)
 
     def close(self) -> None:
         """Ends the data of the pipeline, so that it can be freed without a wait."""
-        for source in self._sources:
+        for source in self.sources:
             source.close()
 
 
