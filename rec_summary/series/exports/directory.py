@@ -156,14 +156,16 @@ class ExportDirectory:
         fd: int | None = self._fd
         with contextlib.ExitStack() as stack:
             for depth, name in enumerate(names, start=1):
-                if made is not None:
-                    with contextlib.suppress(FileExistsError):
-                        os.mkdir(name, dir_fd=fd)
-                        made.append("/".join(names[:depth]))
+                above = fd
                 try:
-                    fd = os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=fd)
+                    fd = os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=above)
                 except FileNotFoundError:
-                    fd = None
-                    break
+                    if made is None:
+                        fd = None
+                        break
+                    with contextlib.suppress(FileExistsError):
+                        os.mkdir(name, dir_fd=above)
+                        made.append("/".join(names[:depth]))
+                    fd = os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=above)
                 stack.callback(os.close, fd)
             yield fd

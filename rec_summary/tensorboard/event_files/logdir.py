@@ -70,7 +70,9 @@ class LogDir(ExportDirectory):
             DestinationError: It cannot be removed.
         """
         with self.opened(run) as fd:
-            found = ours(fd) if fd is not None else []
+            if fd is None:
+                return False
+            found = ours(fd)
             for name in found:
                 os.unlink(name, dir_fd=fd)
         self.remove_empty([run])

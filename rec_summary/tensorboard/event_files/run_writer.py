@@ -152,11 +152,7 @@ class TensorBoardRun(RunOutput):
         Raises:
             DestinationError: The event file cannot be written.
         """
-        self._pass_on(self._buffer.flush())
-        if self._sampler is not None:
-            for batch in self._sampler.drain():
-                self._write_batch(batch)
-        self._fill()
+        self._write_held()
         self._file.flush()
 
     def settle(self) -> None:
@@ -165,8 +161,16 @@ class TensorBoardRun(RunOutput):
         Raises:
             DestinationError: The event file cannot be written.
         """
-        self.flush()
+        self._write_held()
         self._file.settle()
+
+    def _write_held(self) -> None:
+        """Writes what waits for the end of a step, or for the whole series."""
+        self._pass_on(self._buffer.flush())
+        if self._sampler is not None:
+            for batch in self._sampler.drain():
+                self._write_batch(batch)
+        self._fill()
 
     def state(self) -> OutputState | None:
         """Flushes, and returns what a later export needs to continue; None without a file.

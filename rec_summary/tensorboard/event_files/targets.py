@@ -58,7 +58,7 @@ class TensorBoardRuns(RunOutputs):
         for name, state in outputs.items():
             self._open(name, state=state)
         shown = map(self._writer_name, filter(self.shows, run.ranks))
-        for name in (*shown, run.name, self._evaluation_name()):
+        for name in dict.fromkeys((*shown, run.name, self._evaluation_name())):
             destination.logdir.check(name)
 
     def session(self) -> TensorBoardRun:
