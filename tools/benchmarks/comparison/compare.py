@@ -54,8 +54,8 @@ _KILLED: Final = (
 
 
 def compare(settings: Settings) -> tuple[str, list[Row]]:
-    """Measures all packages that are installed."""
-    who, versions = _installed(settings)
+    """Measures all packages that can be used here."""
+    who, versions = _usable(settings)
     few = settings.at_most(_ROUNDS)
     steps, count = settings.size(300, 60), settings.size(20_000, 200)
     network = {"rows": 100_000, "width": 16, "steps": steps, "collect_freq": 10}
@@ -90,17 +90,17 @@ def compare(settings: Settings) -> tuple[str, list[Row]]:
     return setting, rows
 
 
-def _installed(settings: Settings) -> tuple[list[str], str]:
+def _usable(settings: Settings) -> tuple[list[str], str]:
     """Returns those who can be measured, and the versions of all in words."""
     who, words = [], []
     for name, (title, package, _) in _WHO.items():
-        asking = _contestant(name, compare_run.version, {"package": package})
+        asking = _contestant(name, compare_run.tried, {"who": name, "package": package})
         try:
             words.append(f"{title} {measure(asking)['version']}")
             who.append(name)
         except (MeasurementFailed, OSError) as error:
             settings.say(f"{title} is left out: {error}")
-            words.append(f"{title} could not be installed")
+            words.append(f"{title} cannot be used here")
     return who, ", ".join(words)
 
 
