@@ -13,58 +13,63 @@ import signal
 import tempfile
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from rec_summary.cli.output import VERBOSE, called, one_line, progress_shown, stand_for
+from rec_summary.cli.output import (
+    SHOWN,
+    Printing,
+    called,
+    complain,
+    hint,
+    one_line,
+    progress_shown,
+    stand_for,
+)
 from rec_summary.errors import RecSummaryError, three_part
 from rec_summary.scrubbing import scrubbed
 
 if TYPE_CHECKING:
+    from rec_summary.alerts.rules import Rule
+    from rec_summary.alerts.states import Transition
+    from rec_summary.alerts.watching import WatchReport
     from rec_summary.records.reading.runs import Run
     from rec_summary.records.remote import Upload, Url
 
-Params = Mapping[str, Any]
+_READ: Final = ("source", "other")  # parameters that name places of records
 
 
 class RecordsCommand(click.Command):
-    """A sub-command that works on records."""
+    """A sub-command that works on the records in its parameter `source`, and those in `other`."""
 
     def __init__(
         self,
         *args: Any,
-        reads: str = "source",
-        also_reads: str | None = None,
         writes: str | None = None,
         writes_beside: bool = False,
         empty: bool = False,
         fetches: bool = False,
-        follows: Callable[[Params], bool] = lambda params: False,
         quiet: str = "Print nothing but errors and problems.",
         failure: int = 1,
         **options: Any,
     ) -> None:
-        """Takes what `click.Command` takes, and which parameters name places.
+        """Takes what `click.Command` takes, and what a command does with places.
 
         Args:
-            reads: The parameter that names the source.
-            also_reads: The parameter that names a second source.
-            writes: The parameter that names the destination.
+            writes: The parameter that names the destination. With the parameter `follow`, the
+                command writes until it is stopped.
             writes_beside: Whether the destination is the source where none is given.
             empty: Whether the destination must be empty.
             fetches: Whether the command needs local copies of all files of the source.
-            follows: Whether the command writes until it is stopped.
             quiet: The help of `--quiet`.
             failure: The exit code of an error that is not a mistake in the arguments.
         """
         super().__init__(*args, **options)
-        self._reads, self._also_reads = reads, also_reads
         self._writes, self._writes_beside = writes, writes_beside
-        self._empty, self._fetches, self._follows = empty, fetches, follows
-        self._failure = failure
+        self._empty, self._fetches, self._failure = empty, fetches, failure
         self.params += [
             click.Option(("-q", "--quiet"), is_flag=True, help=quiet),
             click.Option(("--debug",), is_flag=True, help="Show the traceback of an error."),
@@ -75,46 +80,44 @@ class RecordsCommand(click.Command):
         """Runs the command; URLs among its parameters become `Url` or temporary directories."""
         if os.environ.get("NO_COLOR"):
             ctx.color = False
-        verbose = ctx.meta[VERBOSE] = ctx.params.pop("verbose")
+        debug = ctx.params.pop("debug")
+        shown = Printing(*(ctx.params.pop(name, False) for name in Printing._fields))
+        shown.apply(ctx)
         with contextlib.ExitStack() as stack:
             # Errors on the way out, such as those of an upload, are messages as well.
-            debug = ctx.params.pop("debug")
             stack.enter_context(_reporting_errors(debug=debug, exit_code=self._failure))
-            stack.enter_context(_warnings_shown(verbose=verbose))
+            stack.enter_context(_warnings_shown(verbose=shown.verbose))
             upload = self._localise(ctx.params, stack)
             result = super().invoke(ctx)
             if upload is not None:
-                with progress_shown(quiet=_is_quiet(ctx.params), doing="putting to") as progress:
+                with progress_shown(doing="putting to") as progress:
                     upload.put(progress)
             return result
 
     def _localise(self, params: dict[str, Any], stack: contextlib.ExitStack) -> Upload | None:
         """Replaces URLs among the parameters; returns what puts the output to its URL."""
-        source, other = params[self._reads], params.get(self._also_reads or "")
-        writes = params[self._writes] if self._writes is not None else None
-        if not any(":/" in place for place in (source, other, writes) if place is not None):
+        names = [*_READ, *filter(None, [self._writes])]
+        places = {name: place for name in names if (place := params.get(name)) is not None}
+        if not any(":/" in place for place in places.values()):
             return None
         from rec_summary.records.remote import SOURCE, Upload, Url, fetch_tree, to_place
 
-        for name in filter(None, (self._also_reads, self._reads)):
-            place = params[name] = to_place(params[name])
-            if isinstance(place, Url):
+        for name, place in places.items():
+            params[name] = place = to_place(place)
+            if isinstance(place, Url) and name in _READ:
                 place.connect(SOURCE)
-        if self._fetches and isinstance(place, Url):
-            params[self._reads] = _temporary(place, stack)
-            with progress_shown(quiet=_is_quiet(params), doing="fetching") as progress:
-                fetch_tree(place, params[self._reads], progress)
-        target = writes if writes is None else to_place(writes)
-        if target is None and self._writes_beside:
-            target = place
+        source = params["source"]
+        if self._fetches and isinstance(source, Url):
+            params["source"] = _temporary(source, stack)
+            with progress_shown(doing="fetching") as progress:
+                fetch_tree(source, params["source"], progress)
+        target = params.get(self._writes or "") or (source if self._writes_beside else None)
         if self._writes is None or not isinstance(target, Url):
-            if writes is not None and self._writes is not None:
-                params[self._writes] = target
             return None
-        self._check_destination(place, target)
+        self._check_destination(source, target)
         upload = Upload(_temporary(target, stack), target)
         params[self._writes] = upload.directory
-        if self._follows(params):
+        if params.get("follow"):
             stack.enter_context(upload.kept_up())
         return upload
 
@@ -170,14 +173,13 @@ def one_run(source: str) -> Run:
     return runs[0]
 
 
-def awaited_runs(source: str, *, quiet: bool, find: Find | None = None) -> list[Run]:
+def awaited_runs(source: str, find: Find | None = None) -> list[Run]:
     """Returns the runs of a source that may still be empty.
 
     Prints where the command waits if there are none, so you notice a mistyped name.
 
     Args:
         source: A directory that need not exist yet, or a URL.
-        quiet: Whether to print nothing.
         find: As in `choose_runs`.
 
     Raises:
@@ -194,12 +196,35 @@ def awaited_runs(source: str, *, quiet: bool, find: Find | None = None) -> list[
         exists = not is_url and os.path.exists(source)
         if exists and not os.path.isdir(source):
             raise
-        if not quiet:
-            place = one_line(source if is_url else os.path.abspath(source))
-            no_records = f"There are no records in {place} yet"
-            known = no_records if is_url or exists else f"{place} does not exist yet"
-            click.echo(f"{known}: waiting for records.", err=True)
+        place = one_line(source if is_url else os.path.abspath(source))
+        no_records = f"There are no records in {place} yet"
+        known = no_records if is_url or exists else f"{place} does not exist yet"
+        hint(f"{known}: waiting for records.")
         return []
+
+
+def watched(
+    command: str, source: str, rules: Sequence[Rule], **how: Any
+) -> Iterator[Transition | WatchReport]:
+    """Yields what `alerts.watching.watch` does, but for problems: it prints the first of them.
+
+    Args:
+        command: The name of the command, for the lines that it prints.
+        source: As in `watch`, like the other arguments.
+        rules: As in `watch`.
+        how: As in `watch`.
+    """
+    from rec_summary.alerts.watching import watch
+    from rec_summary.series.report import Problem
+
+    problems = 0
+    for news in watch(source, rules, **how):
+        if not isinstance(news, Problem):
+            yield news
+            continue
+        problems += 1
+        if problems <= SHOWN:
+            complain(command, str(news))
 
 
 @contextlib.contextmanager
@@ -262,14 +287,10 @@ def _message(error: Exception) -> click.ClickException:
 
     if isinstance(error, ArgumentError | NoSuchPlace):
         return click.UsageError(called(str(error)))
-    if isinstance(error, RecSummaryError):
+    if isinstance(error, RecSummaryError | ImportError):  # a package that is not installed
         return click.ClickException(called(str(error)))
     what = f"{type(error).__name__}: {error}"
     return click.ClickException(f"{what} (this is a bug; --debug shows where)")
-
-
-def _is_quiet(params: Params) -> bool:
-    return bool(params["quiet"] or params.get("as_json"))
 
 
 def _temporary(url: Url, stack: contextlib.ExitStack) -> str:

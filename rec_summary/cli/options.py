@@ -1,83 +1,113 @@
-"""Arguments and options that several sub-commands share."""
+"""Options as `--help` shows them, and the arguments and options that several sub-commands share."""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any, Final
 
 import click
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+COUNT: Final = click.IntRange(1)
+PATH: Final = click.Path()
+PORT: Final = click.IntRange(0, 65535)
+SECONDS: Final = click.FloatRange(0, min_open=True)
 
-option: Final = functools.partial(click.option, show_default=True)
-"""As `click.option`; the help says what the default is, if there is one."""
 
-source: Final = click.argument("source", metavar="SRC", type=click.Path())
-runs: Final = click.option(
-    "--runs", metavar="GLOB", help="Only runs whose name matches GLOB; * also matches /."
-)
-tags: Final = click.option("--tags", metavar="REGEX", help="Only tags in which REGEX is found.")
+def option(
+    declared: str, text: str, kind: Any = None, *, into: str | None = None, **more: Any
+) -> Decorator:
+    """Returns an option with a value; the help says what the default is, if there is one.
+
+    Args:
+        declared: Its names and what its value is, such as `-o --output FILE`.
+        text: The help.
+        kind: The type of the value, as click has it; a tuple has all values that there are.
+        into: The name of the parameter, if it is not that of the option.
+        more: As in `click.option`.
+    """
+    words = declared.split()
+    names = [word for word in words if word.startswith("-")]
+    metavar = words[-1] if len(names) < len(words) else None
+    kind = click.Choice(kind) if isinstance(kind, tuple) else kind
+    names += [into] if into else []
+    more.setdefault("show_default", True)
+    return click.option(*names, metavar=metavar, type=kind, help=text, **more)
+
+
+def flag(name: str, text: str, *, into: str | None = None) -> Decorator:
+    """Returns an option without a value, with its help."""
+    return click.option(name, *([into] if into else []), is_flag=True, help=text)
+
+
+source: Final = click.argument("source", metavar="SRC", type=PATH)
+run: Final = click.argument("source", metavar="RUN", type=PATH)
+runs: Final = option("--runs GLOB", "Only runs whose name matches GLOB; * also matches /.")
+tags: Final = option("--tags REGEX", "Only tags in which REGEX is found.")
 WHEN: Final = "a step (5000), an age (2h), or a local date and time (2026-11-01T12:00)"
-since: Final = click.option("--since", metavar="WHEN", help=f"Only what is from {WHEN} on.")
-until: Final = click.option(
-    "--until", metavar="WHEN", help="Only what is up to then, in the same forms."
-)
+since: Final = option("--since WHEN", f"Only what is from {WHEN} on.")
+until: Final = option("--until WHEN", "Only what is up to then, in the same forms.")
 interval: Final = option(
-    "--interval",
-    metavar="SECS",
-    type=click.FloatRange(0.05),
-    default=1.0,
-    help="The time between two polls.",
+    "--interval SECS", "The time between two polls.", click.FloatRange(0.05), default=1.0
 )
-
-
-group_by: Final = click.option(
-    "--group-by",
-    metavar="NAME",
-    help="Group runs that differ only in the hyper-parameter NAME, such as seed; separate several "
+group_by: Final = option(
+    "--group-by NAME",
+    "Group runs that differ only in the hyper-parameter NAME, such as seed; separate several "
     "names with commas. With the NAME group: runs with the same entry `group` in their lineage.",
 )
 x: Final = option(
     "--x",
-    type=click.Choice(("step", "samples")),
+    "Show series over steps, or over the examples seen in training.",
+    ("step", "samples"),
     default="step",
-    help="Show series over steps, or over the examples seen in training.",
 )
 
 
 def ranks(what: str) -> Decorator:
     """Returns the option `--ranks`, with its help."""
-    return click.option("--ranks", metavar="LIST", help=f"{what}: 3,7,16-31, or all.")
+    return option("--ranks LIST", f"{what}: 3,7,16-31, or all.")
 
 
 separate_ranks: Final = ranks(
     "Show these ranks separately (by default all; if there are more than eight, the first)"
 )
+wide: Final = flag("--wide", "Show all columns at full width, however wide the terminal is.")
 
 
-wide: Final = click.option(
-    "--wide", is_flag=True, help="Show all columns at full width, however wide the terminal is."
-)
+def rules(as_where: str = "") -> Decorator:
+    """Returns the options `--rule` and `--rules` of a command that judges records."""
+    rule = option(
+        "--rule RULE",
+        f"Raise an alert for this{as_where}. May be given several times.  [default: nan-loss, "
+        "stall, auc-drop]",
+        into="rules",
+        multiple=True,
+    )
+    files = option(
+        "--rules FILE",
+        "Read rules from FILE, one in each line, with # comments.",
+        PATH,
+        into="files",
+        multiple=True,
+    )
+    return lambda command: rule(files(command))
 
 
 def on_engine(command: Callable[..., Any]) -> Callable[..., Any]:
     """Adds the options `--engine` and `--jobs` of a command that reads many runs."""
     engine = option(
-        "--engine",
-        metavar="NAME",
+        "--engine NAME",
+        "Who does the work: loky (processes on this machine), dask://HOST:PORT, ray or spark.",
         default="loky",
-        help="Who does the work: loky (processes on this machine), dask://HOST:PORT, ray or spark.",
     )
-    jobs = click.option(
-        "--jobs",
-        metavar="N",
-        type=click.IntRange(1),
-        help="Process N runs at the same time. [default: 1; on a cluster, as many as fit]",
+    jobs = option(
+        "--jobs N",
+        "Process N runs at the same time. [default: 1; on a cluster, as many as fit]",
+        COUNT,
     )
     return engine(jobs(command))
 
 
-def as_json(what: str = "Print JSON.") -> Decorator:
+def as_json(text: str = "Print JSON.") -> Decorator:
     """Returns the option `--json`, with its help."""
-    return click.option("--json", "as_json", is_flag=True, help=what)
+    return flag("--json", text, into="as_json")

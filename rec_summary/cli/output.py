@@ -1,4 +1,8 @@
-"""What the sub-commands print: lines, tables, JSON, problems and progress."""
+"""What the sub-commands print: lines, tables, JSON, problems and progress.
+
+How much a command prints is in click's context: `RecordsCommand` puts it there, and everything here
+follows it.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ import itertools
 import json
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import click
@@ -17,6 +21,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+    from rec_summary.records.reading.runs import Run
     from rec_summary.series.report import Report
 
 _POLL_SECS: Final = 0.1  # the bar of rich is drawn as often
@@ -26,13 +31,51 @@ _PADDING: Final = 2  # of each column
 _LEAST_HEAD: Final = 8  # characters of the head of a column of numbers
 _COMMON: Final = 8  # characters of what all names begin or end with, if they are long
 _LEAST_NAME: Final = 16  # characters of a name
+_SIDES: Final[tuple[Literal["left"], Literal["right"]]] = ("left", "right")
+_KEY: Final = "rec_summary.printing"  # in click's context
 SHOWN: Final = 20  # problems and notes that are printed; others are only counted
-VERBOSE: Final = "rec_summary.verbose"  # the key of -v in click's context
 
 Progress = Callable[[str, int, int], None]
 """Takes the name of what is being worked on, how much is done, and how much there is."""
 
 _urls: dict[str, str] = {}  # by the temporary directories that stand for them
+
+
+class Printing(NamedTuple):
+    """How much a command prints, and in which form: its options of these names."""
+
+    quiet: bool = False
+    verbose: bool = False
+    wide: bool = False
+    as_json: bool = False
+
+    def apply(self, context: click.Context) -> None:
+        """Makes a command print like this."""
+        context.meta[_KEY] = self
+
+
+def printing() -> Printing:
+    """Returns how the command that runs in this thread prints."""
+    context = click.get_current_context(silent=True)
+    found: Printing = Printing() if context is None else context.meta.get(_KEY, Printing())
+    return found
+
+
+def say(text: str) -> None:
+    """Prints a line about what was done, unless JSON or nothing is to be printed."""
+    if not (printing().quiet or printing().as_json):
+        click.echo(text)
+
+
+def hint(text: str) -> None:
+    """Prints a line for the user to standard error, unless nothing is to be printed."""
+    if not printing().quiet:
+        click.echo(text, err=True)
+
+
+def complain(command: str, text: str) -> None:
+    """Prints to standard error what a command could not do while it goes on."""
+    click.echo(f"rec-summary {command}: {one_line(text)}", err=True)
 
 
 def one_line(text: str) -> str:
@@ -79,31 +122,12 @@ def number_of(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def console(*, wide: bool = False) -> Console:
+def console() -> Console:
     """Returns the console of tables; where it is not a terminal, tables are as wide as needed."""
     from rich.console import Console
 
-    fits = sys.stdout.isatty() and not wide
+    fits = sys.stdout.isatty() and not printing().wide
     return Console(width=None if fits else _WIDE, highlight=False, soft_wrap=False)
-
-
-def table_of(columns: Iterable[tuple[str, bool]], rows: Iterable[Iterable[str | Text]]) -> Table:
-    """Returns a table for `console`; long cells are folded to several lines.
-
-    Args:
-        columns: The head of each column, and whether it is aligned to the right.
-        rows: The cells of each row; a string may come from records.
-    """
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, header_style="bold")
-    for name, right in columns:
-        justify: Literal["left", "right"] = "right" if right else "left"
-        table.add_column(Text(one_line(name)), justify=justify, overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(one_line(cell)) if isinstance(cell, str) else cell for cell in row))
-    return table
 
 
 class Column(NamedTuple):
@@ -120,25 +144,29 @@ class Column(NamedTuple):
     cells: Sequence[str | Text]
 
 
-def print_table(
-    columns: Sequence[Column], *, wide: bool = False, piped: int | None = None
-) -> list[str]:
+def columns_of(
+    heads: Sequence[str], rows: Iterable[Sequence[str | Text]], names: Container[str]
+) -> list[Column]:
+    """Returns the columns of rows; those whose heads are in `names` are not numbers."""
+    cells = list(zip(*rows, strict=True)) or [()] * len(heads)
+    return [Column(head, head not in names, c) for head, c in zip(heads, cells, strict=True)]
+
+
+def print_table(columns: Sequence[Column], *, piped: int | None = None) -> list[str]:
     """Prints a table that fits the terminal; returns the names of columns that do not fit.
 
     Args:
         columns: The columns, the most important first.
-        wide: Whether there is room for all.
         piped: Where it is not a terminal, only the columns that so many characters have room for.
             They are not cut, so that whoever searches the lines finds whole names. None for all.
     """
-    out, missing = console(wide=wide), list[str]()
-    if piped is not None and not wide and not sys.stdout.isatty():
+    out, missing = console(), list[str]()
+    if piped is not None and not printing().wide and not sys.stdout.isatty():
         _, missing = fitted_table(columns, piped)
         columns = columns[: len(columns) - len(missing)]
     table, left_out = fitted_table(columns, out.size.width)
-    left_out += missing
     out.print(table)
-    return left_out
+    return left_out + missing
 
 
 def fitted_table(
@@ -154,58 +182,55 @@ def fitted_table(
         least: Names that are longer than this may be cut to it.
     """
     from rich.cells import cell_len
+    from rich.table import Table
+    from rich.text import Text
 
-    columns = [each if each.is_number else _shortened(each, room) for each in columns]
-    natural = [max(cell_len(_plain(cell)) for cell in (each.head, *each.cells)) for each in columns]
-    widths: list[int] = []
-    for column, width in zip(columns, natural, strict=True):
-        content = max((cell_len(_plain(cell)) for cell in column.cells), default=0)
-        kept = max(content, _LEAST_HEAD) if column.is_number else _distinct_width(column, least)
-        kept = min(width, kept, max(room - _PADDING, 1) if not widths else width)
+    widths, natural, texts = list[int](), list[int](), list[list[Text]]()
+    for column in columns:
+        cells = [Text(one_line(c)) if isinstance(c, str) else c for c in column.cells]
+        if not column.is_number:
+            cells = _shortened(cells, room)
+        content = max((cell_len(cell.plain) for cell in cells), default=0)
+        natural.append(max(content, cell_len(one_line(column.head))))
+        kept = max(content, _LEAST_HEAD) if column.is_number else _distinct_width(cells, least)
+        kept = min(natural[-1], kept, natural[-1] if widths else max(room - _PADDING, 1))
         if widths and kept + _PADDING > room:
             break
+        texts.append(cells)
         widths.append(kept)
         room -= kept + _PADDING
-    for index, width in enumerate(widths):
-        more = max(0, min(room, natural[index] - width))
-        widths[index], room = width + more, room - more
-    shown = columns[: len(widths)]
-    cells = [
-        [_like(cell, middle_cut(_plain(cell), width)) for cell in column.cells]
-        for column, width in zip(shown, widths, strict=True)
-    ]
-    heads = [
-        (middle_cut(column.head, width), column.is_number)
-        for column, width in zip(shown, widths, strict=True)
-    ]
-    table = table_of(heads, zip(*cells, strict=True))
-    return table, [one_line(column.head) for column in columns[len(shown) :]]
+    table = Table(box=None, header_style="bold")
+    for place, (column, width) in enumerate(zip(columns, widths, strict=False)):
+        more = max(0, min(room, natural[place] - width))
+        room -= more
+        head, side = Text(middle_cut(column.head, width + more)), _SIDES[column.is_number]
+        table.add_column(head, justify=side, overflow="fold")
+        texts[place] = [_with(cell, middle_cut(cell.plain, width + more)) for cell in texts[place]]
+    for row in zip(*texts, strict=True):
+        table.add_row(*row)
+    return table, [one_line(column.head) for column in columns[len(widths) :]]
 
 
-def _like(cell: str | Text, text: str) -> str | Text:
+def _with(cell: Text, text: str) -> Text:
     """Returns text in the style of a cell."""
     from rich.text import Text
 
-    return text if isinstance(cell, str) else Text(text, style=cell.style)
+    return Text(text, style=cell.style)
 
 
-def _shortened(column: Column, room: int) -> Column:
+def _shortened(cells: list[Text], room: int) -> list[Text]:
     """Cuts what all names of a column begin and end with, if they are long."""
-    texts = [_plain(cell) for cell in column.cells]
+    texts = [cell.plain for cell in cells]
     if len(set(texts)) < 2 or max(map(len, texts)) <= room // 3:
-        return column
+        return cells
     start = _common(texts)
     end = _common([text[start:][::-1] for text in texts])
-    cells = [
-        _like(
-            cell,
-            middle_cut(text[:start], _COMMON)
-            + text[start : len(text) - end]
-            + middle_cut(text[len(text) - end :], _COMMON),
-        )
-        for cell, text in zip(column.cells, texts, strict=True)
+    first, last = texts[0][:start], texts[0][len(texts[0]) - end :]
+    first, last = middle_cut(first, _COMMON), middle_cut(last, _COMMON)
+    return [
+        _with(cell, f"{first}{text[start : len(text) - end]}{last}")
+        for cell, text in zip(cells, texts, strict=True)
     ]
-    return column._replace(cells=cells)
 
 
 def _common(texts: Sequence[str]) -> int:
@@ -214,16 +239,12 @@ def _common(texts: Sequence[str]) -> int:
     return sum(1 for _ in itertools.takewhile(lambda letters: len(set(letters)) == 1, columns))
 
 
-def _distinct_width(column: Column, width: int) -> int:
+def _distinct_width(cells: Iterable[Text], width: int) -> int:
     """Returns a width to which names can be cut so that they still differ."""
-    texts = {_plain(cell) for cell in column.cells}
+    texts = {cell.plain for cell in cells}
     while len({middle_cut(text, width) for text in texts}) < len(texts):
         width += 4
     return width
-
-
-def _plain(cell: str | Text) -> str:
-    return one_line(cell) if isinstance(cell, str) else cell.plain
 
 
 def middle_cut(text: str, width: int) -> str:
@@ -263,9 +284,7 @@ def print_problems(problems: Sequence[object], count: int) -> None:
     if not count:
         return
     click.echo(f"{count_of(count, 'problem')}:", err=True)
-    context = click.get_current_context(silent=True)
-    verbose = context is not None and context.meta.get(VERBOSE)
-    printed = problems if verbose else problems[:SHOWN]
+    printed = problems if printing().verbose else problems[:SHOWN]
     for problem in printed:
         click.echo(f"  {one_line(str(problem))}", err=True)
     if count > len(printed):
@@ -273,21 +292,18 @@ def print_problems(problems: Sequence[object], count: int) -> None:
 
 
 @contextlib.contextmanager
-def progress_shown(
-    *, quiet: bool, doing: str | None = None, counted: str | None = None
-) -> Iterator[Progress]:
+def progress_shown(*, doing: str | None = None, counted: str | None = None) -> Iterator[Progress]:
     """Gives a function that shows progress: as a bar on a terminal, else in lines.
 
     Args:
-        quiet: Whether to show nothing.
         doing: What a line says when the next name begins, in bytes; None for no such lines.
         counted: What is counted instead of bytes, such as `points`; a line for each tenth.
     """
-    if quiet or not (sys.stderr.isatty() or doing or counted):
+    if printing().quiet or not (sys.stderr.isatty() or doing or counted):
         yield lambda name, done, total: None
         return
     if not sys.stderr.isatty():
-        yield _Lines(doing, counted)
+        yield _in_lines(doing, counted)
         return
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, TextColumn
@@ -313,13 +329,31 @@ def progress_shown(
         yield show
 
 
+def _in_lines(doing: str | None, counted: str | None) -> Progress:
+    """Returns what prints a line for each name, or for each tenth of what is counted."""
+    printed: str | int | None = None
+
+    def show(name: str, done: int, total: int) -> None:
+        nonlocal printed
+        before, printed = printed, done * 10 // max(total, 1) if counted else name
+        if printed == before:
+            return
+        if counted:
+            text = f"{one_line(name)}: {done:,} of {total:,} {counted}"
+        else:
+            text = f"{doing} {one_line(name)} ({size_of(done)} of {size_of(total)} read)"
+        click.echo(text, err=True)
+
+    return show
+
+
 @contextlib.contextmanager
-def reading_progress(total: int, *, quiet: bool) -> Iterator[Callable[[str], Report]]:
+def reading_progress(runs: Iterable[Run]) -> Iterator[Callable[[str], Report]]:
     """Gives a function that returns a report for a name; a terminal shows what all have read."""
     from rec_summary.series.report import Report
 
     begun: list[tuple[str, Report]] = []
-    ended = threading.Event()
+    ended, total = threading.Event(), sum(run.nbytes for run in runs)
 
     def begin(name: str) -> Report:
         begun.append((name, Report()))
@@ -330,7 +364,7 @@ def reading_progress(total: int, *, quiet: bool) -> Iterator[Callable[[str], Rep
             done = sum(report.bytes_read for _, report in begun)
             show(begun[-1][0] if begun else "", done, max(total, done))
 
-    with progress_shown(quiet=quiet) as show:
+    with progress_shown() as show:
         thread = threading.Thread(target=poll, name="rec_summary-progress", daemon=True)
         thread.start()
         try:
@@ -338,23 +372,3 @@ def reading_progress(total: int, *, quiet: bool) -> Iterator[Callable[[str], Rep
         finally:
             ended.set()
             thread.join()
-
-
-class _Lines:
-    """Prints a line for each name, or for each tenth of what is counted."""
-
-    def __init__(self, doing: str | None, counted: str | None) -> None:
-        self._doing = doing
-        self._counted = counted
-        self._printed: str | int | None = None
-
-    def __call__(self, name: str, done: int, total: int) -> None:
-        now = done * 10 // max(total, 1) if self._counted else name
-        if now == self._printed:
-            return
-        self._printed = now
-        if self._counted:
-            text = f"{one_line(name)}: {done:,} of {total:,} {self._counted}"
-        else:
-            text = f"{self._doing} {one_line(name)} ({size_of(done)} of {size_of(total)} read)"
-        click.echo(text, err=True)

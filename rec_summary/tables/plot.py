@@ -17,7 +17,14 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from rec_summary.errors import DestinationError, RecSummaryError, os_errors_as, three_part, verbatim
+from rec_summary.errors import (
+    DestinationError,
+    RecSummaryError,
+    os_errors_as,
+    required,
+    three_part,
+    verbatim,
+)
 from rec_summary.records.files import write_atomically
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.batch import SCALAR
@@ -248,11 +255,10 @@ def plot(lines: Sequence[Line], path: str, options: PlotOptions) -> list[str]:
         received = verbatim(f"{', '.join(map(printable, tags[:3]))} without a value to draw")
         expected = "finite values; above 0 for a logarithmic axis"
         raise NothingToPlot(three_part("the choice of tags", received, expected))
+    matplotlib = required("matplotlib", "plot", "pictures")
     figure = _figure(panels, options)
     # Without dates and random names, the same records give the same file.
     about: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(form, {})
-    import matplotlib
-
     with (
         os_errors_as(
             DestinationError, "the picture", printable(path), "a file that can be written"

@@ -42,7 +42,7 @@ def command(body: Any, **options: Any) -> click.Command:
     @click.command(cls=RecordsCommand, writes="output", **options)
     @click.argument("source")
     @click.option("--output")
-    def made(source: str, output: str | None, quiet: bool) -> None:
+    def made(source: str, output: str | None) -> None:
         body(source, output)
 
     return made

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import math
+from collections.abc import Iterator
 
+import click
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +17,7 @@ from rich.console import Console
 
 from rec_summary.cli.output import (
     Column,
+    Printing,
     fitted_table,
     middle_cut,
     one_line,
@@ -23,6 +27,14 @@ from rec_summary.cli.output import (
     reading_progress,
 )
 from rec_summary.series.overview.statistics import TagSummary
+
+
+@contextlib.contextmanager
+def command(**options: bool) -> Iterator[None]:
+    """Runs the block as a command with these options."""
+    with click.Context(click.Command("inspect")) as context:
+        Printing(**options).apply(context)
+        yield
 
 
 def test_json_has_strings_for_floats_that_are_not_finite(
@@ -36,7 +48,7 @@ def test_json_has_strings_for_floats_that_are_not_finite(
 
 
 def test_a_line_when_the_next_name_begins(capsys: pytest.CaptureFixture[str]) -> None:
-    with progress_shown(quiet=False, doing="copying") as show:
+    with progress_shown(doing="copying") as show:
         for name, done in (("a", 0), ("a", 1500), ("b\n", 2000), ("b\n", 4000)):
             show(name, done, 4000)
     assert capsys.readouterr().err.splitlines() == [
@@ -46,7 +58,7 @@ def test_a_line_when_the_next_name_begins(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_a_line_for_each_tenth_of_what_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
-    with progress_shown(quiet=False, counted="points") as show:
+    with progress_shown(counted="points") as show:
         for done in range(21):
             show("surface", done, 20)
     lines = capsys.readouterr().err.splitlines()
@@ -55,9 +67,9 @@ def test_a_line_for_each_tenth_of_what_is_counted(capsys: pytest.CaptureFixture[
 
 
 def test_nothing_if_quiet_or_only_for_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    with progress_shown(quiet=True, doing="copying") as show:
+    with command(quiet=True), progress_shown(doing="copying") as show:
         show("a", 0, 1)
-    with reading_progress(10, quiet=False) as begin:
+    with reading_progress([]) as begin:
         begin("a").bytes_read += 5
         begin("b").bytes_read += 7
     assert capsys.readouterr().err == ""
@@ -110,5 +122,7 @@ def test_a_pipe_has_the_columns_of_80_characters_and_whole_names(
     assert name in row
     assert 1 <= len(left_out) < 40
     assert head.split() == ["run", *(f"m{i}" for i in range(40 - len(left_out)))]
-    assert print_table(columns) == print_table(columns, piped=80, wide=True) == []
+    assert print_table(columns) == []
+    with command(wide=True):
+        assert print_table(columns, piped=80) == []
     assert capsys.readouterr().out.count("m39") == 2

@@ -135,7 +135,7 @@ def _run(data: str, steps: int | None, out: Path, view: bool, options: dict[str,
     from .training import Meter, landscape, train
 
     run = f"{datetime.now():%Y%m%d-%H%M%S}-{source.name}{'-tasks' if tasks else ''}"
-    with progress_shown(quiet=False, counted="steps") as show:
+    with progress_shown(counted="steps") as show:
         meter = Meter(steps, show)
         code = _stopped_with(train, source, records / run, meter, **options)
     # From here on, MindSpore turns Ctrl-C into SIGTERM, which would kill the process at once.
@@ -144,7 +144,7 @@ def _run(data: str, steps: int | None, out: Path, view: bool, options: dict[str,
     if code:
         click.echo(f"Stopped after {meter.steps:,} steps; what was recorded is exported.")
     if meter.steps >= _LANDSCAPE_STEPS and not code and steps is not None:
-        with progress_shown(quiet=False, counted="points") as show:
+        with progress_shown(counted="points") as show:
             code = _stopped_with(landscape, source, records / run, show, tasks=tasks)
     if meter.steps:
         _export(records, logdir, run)

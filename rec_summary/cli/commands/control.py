@@ -9,14 +9,14 @@ import math
 import os
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from rec_summary.cli import options
 from rec_summary.cli.command import RecordsCommand, one_run
-from rec_summary.cli.output import count_of, one_line, print_json
+from rec_summary.cli.output import complain, count_of, one_line, print_json, printing, say
 from rec_summary.errors import SourceError
 
 if TYPE_CHECKING:
@@ -45,6 +45,8 @@ _MARGIN_SECS: Final = 4.0  # until the last rank has read the file
 _STOP_MARGIN_SECS: Final = 60.0
 _POLL_SECS: Final = 0.1
 LONGEST_NOTE: Final = 1000
+Answers = dict[int, tuple[int, str]]
+"""The step and the words of each rank that has answered."""
 
 
 class NotYetError(SourceError):
@@ -74,66 +76,54 @@ def _entries(ctx: click.Context, param: click.Parameter, value: Sequence[str]) -
     return found
 
 
+def _wait(text: str) -> options.Decorator:
+    return options.option("--wait SECS", text, click.FloatRange(0), default=30.0)
+
+
 @click.command(cls=RecordsCommand, epilog=EXAMPLES)
-@click.argument("source", metavar="RUN", type=click.Path())
-@click.option("--show", is_flag=True, help="Print the settings in force, and what was changed.")
-@click.option(
-    "--collect-freq",
-    metavar="N",
-    type=click.IntRange(1),
-    help="Record at every multiple of N steps.",
+@options.run
+@options.flag("--show", "Print the settings in force, and what was changed.")
+@options.option("--collect-freq N", "Record at every multiple of N steps.", options.COUNT)
+@options.option(
+    "--tensor-freq N",
+    "Record tensors at every multiple of N steps.",
+    options.COUNT,
+    into="collect_tensor_freq",
 )
-@click.option(
-    "--tensor-freq",
-    "collect_tensor_freq",
-    metavar="N",
-    type=click.IntRange(1),
-    help="Record tensors at every multiple of N steps.",
+@options.option(
+    "--histograms REGEX",
+    "Record histograms of the parameters whose names REGEX matches from their beginning.",
 )
-@click.option(
-    "--histograms",
-    metavar="REGEX",
-    help="Record histograms of the parameters whose names REGEX matches from their beginning.",
+@options.option(
+    "--tensors REGEX",
+    "Record parameters and tensors whole in whose names REGEX is found.",
 )
-@click.option(
-    "--tensors",
-    metavar="REGEX",
-    help="Record parameters and tensors whole in whose names REGEX is found.",
+@options.option(
+    "--gradients", "Measure gradients and updates at every step, or not at all.", ("on", "off")
 )
-@click.option(
-    "--gradients",
-    type=click.Choice(["on", "off"]),
-    help="Measure gradients and updates at every step, or not at all.",
-)
-@click.option(
-    "--for",
-    "steps",
-    metavar="Nsteps",
+@options.option(
+    "--for Nsteps",
+    "Go back to the settings before after so many steps.  [default: until the end]",
+    into="steps",
     callback=_span,
-    help="Go back to the settings before after so many steps.  [default: until the end]",
 )
-@click.option(
+@options.option(
     "--checkpoint",
-    type=click.Choice(["now"]),
-    help="Save a checkpoint of the network in checkpoints/ of the record directory.",
+    "Save a checkpoint of the network in checkpoints/ of the record directory.",
+    ("now",),
 )
-@click.option("--flush", is_flag=True, help="Write all records and the lineage to the files.")
-@click.option(
-    "--lineage",
-    metavar="KEY=VALUE",
+@options.flag("--flush", "Write all records and the lineage to the files.")
+@options.option(
+    "--lineage KEY=VALUE",
+    "Add an entry to the lineage. May be given several times.",
     callback=_entries,
     multiple=True,
-    help="Add an entry to the lineage. May be given several times.",
 )
-@click.option("--reset", is_flag=True, help="Go back to the settings of the code.")
-@click.option("--stop", is_flag=True, help="End the training in good order after a step.")
-@options.option(
-    "--wait",
-    metavar="SECS",
-    type=click.FloatRange(0),
-    default=30.0,
-    help="How long to wait until all ranks have done it. Several ranks stop after a minute, "
-    "which is added.",
+@options.flag("--reset", "Go back to the settings of the code.")
+@options.flag("--stop", "End the training in good order after a step.")
+@_wait(
+    "How long to wait until all ranks have done it. Several ranks stop after a minute, "
+    "which is added."
 )
 @options.as_json()
 def control(
@@ -143,8 +133,6 @@ def control(
     steps: int | None,
     lineage: dict[str, Any],
     wait: float,
-    as_json: bool,
-    quiet: bool,
     **chosen: Any,
 ) -> None:
     """Change what a running training records, or end it.
@@ -155,25 +143,18 @@ def control(
     its code.
     """
     run, known = run_of(source)
-    actions = [name for name in ("checkpoint", "flush", "stop", "reset") if chosen.pop(name)]
+    actions = tuple(name for name in ("checkpoint", "flush", "stop", "reset") if chosen.pop(name))
     settings = {name: value for name, value in chosen.items() if value is not None}
     if "gradients" in settings:
         settings["gradients"] = settings["gradients"] == "on"
     if not (settings or lineage or actions):
         if not show:
             raise click.UsageError("Nothing is asked for: give --show, or what is to be changed.")
-        _print_settings(run, known, as_json=as_json)
+        _print_settings(run, known)
         return
     if steps is not None and not settings:
         raise click.UsageError("--for needs a setting, such as --collect-freq.")
-    state = training_of(run, known)
-    request = request_to(
-        run, state, settings=settings, lineage=lineage, actions=tuple(actions), steps=steps
-    )
-    if wait and "stop" in actions and state.rank_size > 1:
-        wait += _STOP_MARGIN_SECS
-    answers = _asked(run, state, request, wait)
-    _print_answers(request, answers, state, wait, as_json=as_json, quiet=quiet)
+    _ask(run, known, wait, settings=settings, lineage=lineage, actions=actions, steps=steps)
 
 
 NOTE_EXAMPLES: Final = """\b
@@ -185,27 +166,18 @@ Examples:
 
 
 @click.command(cls=RecordsCommand, epilog=NOTE_EXAMPLES)
-@click.argument("source", metavar="RUN", type=click.Path())
+@options.run
 @click.argument("text")
-@click.option(
-    "--at", metavar="WHEN", help=f"What it is about: {options.WHEN}.  [default: the next step]"
-)
-@options.option(
-    "--wait",
-    metavar="SECS",
-    type=click.FloatRange(0),
-    default=30.0,
-    help="How long to wait until it is recorded.",
-)
+@options.option("--at WHEN", f"What it is about: {options.WHEN}.  [default: the next step]")
+@_wait("How long to wait until it is recorded.")
 @options.as_json()
-def note(source: str, text: str, at: str | None, wait: float, as_json: bool, quiet: bool) -> None:
+def note(source: str, text: str, at: str | None, wait: float) -> None:
     """Write a note into the lineage of a training.
 
     TensorBoard shows it in its Text dashboard, with its author and step; so do inspect, lineage
     and `control --show`. A training that runs records it itself. If it has ended, or its process
     was killed, this command does.
     """
-    from rec_summary._pb.lineage_pb2 import RunState
     from rec_summary.series.options import read_since
     from rec_summary.series.text import utc
 
@@ -217,16 +189,11 @@ def note(source: str, text: str, at: str | None, wait: float, as_json: bool, qui
         step = moment.step
         text = text if step is not None else f"{utc(moment.wall_time)}: {text}"
     run, known = run_of(source)
-    if _has_ended(run, known):
+    if _status(run, known) in ("RUNNING", "UNKNOWN"):
+        _ask(run, known, wait, note=text, note_step=step)
+    else:
         request = _new_request(None, note=text, note_step=step)
-        answers = _write_note(run, known, request)
-        _print_answers(request, answers, RunState(), wait, as_json=as_json, quiet=quiet)
-        return
-    state = training_of(run, known)
-    request = request_to(run, state, note=text, note_step=step)
-    _print_answers(
-        request, _asked(run, state, request, wait), state, wait, as_json=as_json, quiet=quiet
-    )
+        _print_answers(request, _write_note(run, known, request), 1, wait)
 
 
 def run_of(source: str) -> tuple[Run, Lineage]:
@@ -244,17 +211,19 @@ def run_of(source: str) -> tuple[Run, Lineage]:
     return run, lineage_of(run, Report())
 
 
-def _has_ended(run: Run, known: Lineage) -> bool:
-    """Whether nobody writes records of a run any more, as far as can be known."""
+def _status(run: Run, known: Lineage) -> str:
+    """Returns the status of a run; `KILLED` if it is running, but its process does not exist."""
     from rec_summary._pb.lineage_pb2 import RunState
     from rec_summary.records.liveness import writer_is_alive
 
-    if known.status == RunState.RUNNING and known.train is not None:
-        return writer_is_alive(run.path, known.train.run_state) is False
-    return known.status in (RunState.FINISHED, RunState.STOPPED, RunState.FAILED)
+    train = known.train
+    if train is not None and known.status == RunState.RUNNING:
+        if writer_is_alive(run.path, train.run_state) is False:
+            return "KILLED"
+    return RunState.Status.Name(known.status)
 
 
-def _write_note(run: Run, known: Lineage, request: Request) -> dict[int, tuple[int, str]]:
+def _write_note(run: Run, known: Lineage, request: Request) -> Answers:
     """Writes a note to record files of its own; returns its step and text, by rank."""
     from rec_summary._pb.lineage_pb2 import LineageEvent
     from rec_summary.errors import os_errors_as
@@ -291,11 +260,10 @@ def training_of(run: Run, known: Lineage) -> RunState:
     """Returns the state of a training that can be asked for something."""
     from rec_summary._pb.lineage_pb2 import RunState
     from rec_summary.errors import three_part, verbatim
-    from rec_summary.records.liveness import writer_is_alive
 
     state = RunState() if known.train is None else known.train.run_state
-    status = RunState.Status.Name(known.status)
-    if status == "RUNNING" and writer_is_alive(run.path, state) is False:
+    status = _status(run, known)
+    if status == "KILLED":
         status = f"killed: its process {state.pid} does not exist"
     if status != "RUNNING":
         expected = "a training that is running"
@@ -351,11 +319,10 @@ def request_to(run: Run, state: RunState, author: str | None = None, **what: Any
             # The next step is the first one that ends later; one more, as steps differ.
             at_step = 2 + max(each.step_at(end) for each in known.values())
         if missing:
-            click.echo(
-                "rec-summary control: it cannot be known where all ranks are (ranks without "
-                f"enough records: {', '.join(map(str, missing))}): they may apply it "
-                "at different steps",
-                err=True,
+            complain(
+                "control",
+                "it cannot be known where all ranks are (ranks without enough records: "
+                f"{', '.join(map(str, missing))}): they may apply it at different steps",
             )
     return _new_request(author, at_step=at_step, **what)
 
@@ -379,8 +346,17 @@ def _user() -> str:
         return f"uid {os.getuid()}"
 
 
-def _asked(run: Run, state: RunState, request: Request, wait: float) -> dict[int, tuple[int, str]]:
-    """Puts a request, and waits for answers; returns the step and the words of each rank."""
+def _ask(run: Run, known: Lineage, wait: float, **what: Any) -> None:
+    """Asks a running training for something, and prints what it answers."""
+    state = training_of(run, known)
+    request = request_to(run, state, **what)
+    if wait and "stop" in request.actions and state.rank_size > 1:
+        wait += _STOP_MARGIN_SECS
+    _print_answers(request, _answers(run, state, request, wait), max(state.rank_size, 1), wait)
+
+
+def _answers(run: Run, state: RunState, request: Request, wait: float) -> Answers:
+    """Puts a request, and waits for answers."""
     from rec_summary.errors import os_errors_as
     from rec_summary.records.control import add_request
     from rec_summary.records.format.names import Kind
@@ -400,7 +376,7 @@ def _asked(run: Run, state: RunState, request: Request, wait: float) -> dict[int
             add_request(run.path, request)
     except ValueError as error:
         raise ArgumentError(str(error)) from error
-    answers: dict[int, tuple[int, str]] = {}
+    answers: Answers = {}
     end = time.monotonic() + wait
     ended = False
     while len(answers) < max(state.rank_size, 1) and time.monotonic() < end:
@@ -420,47 +396,40 @@ def _asked(run: Run, state: RunState, request: Request, wait: float) -> dict[int
     return answers
 
 
-def _print_answers(
-    request: Request,
-    answers: Mapping[int, tuple[int, str]],
-    state: RunState,
-    wait: float,
-    *,
-    as_json: bool,
-    quiet: bool,
-) -> None:
-    silent = [rank for rank in range(max(state.rank_size, 1)) if rank not in answers]
+def _print_answers(request: Request, answers: Answers, ranks: int, wait: float) -> None:
+    """Prints the answers of so many ranks.
+
+    Raises:
+        ClickException: One has refused it, or has not answered.
+    """
+    silent = [str(rank) for rank in range(ranks) if rank not in answers]
     refused = [text for _, text in answers.values() if text.startswith("refused: ")]
-    if as_json:
+    if printing().as_json:
         done = {str(rank): {"step": step, "text": text} for rank, (step, text) in answers.items()}
         print_json({"request": request.id, "at_step": request.at_step, "ranks": done})
-    elif not quiet:
-        for rank, (step, text) in sorted(answers.items()):
-            if text in refused:
-                continue
-            who = f"rank {rank}, " if state.rank_size > 1 else ""
-            click.echo(f"{who}step {step:,}: {one_line(text)}")
-        if not wait:
-            click.echo("Asked for. The training applies it at a step; --show says whether it has.")
+    for rank, (step, text) in sorted(answers.items()):
+        if text not in refused:
+            say(f"{f'rank {rank}, ' if ranks > 1 else ''}step {step:,}: {one_line(text)}")
+    if not wait:
+        say("Asked for. The training applies it at a step; --show says whether it has.")
     steps = {step for step, _ in answers.values()}
     if len(steps) > 1:
-        click.echo("rec-summary control: the ranks applied it at different steps", err=True)
+        complain("control", "the ranks applied it at different steps")
     if silent and wait:
-        names = ", ".join(map(str, silent))
-        ranks = "the training" if state.rank_size <= 1 else f"rank {names}"
+        who = f"rank {', '.join(silent)}" if ranks > 1 else "the training"
         raise click.ClickException(
-            f"{ranks} has not answered within {wait:g} seconds: it may be between two steps that "
+            f"{who} has not answered within {wait:g} seconds: it may be between two steps that "
             "take longer, wait for data, or have ended; the request stays. See --show"
         )
     if refused:
         raise click.ClickException(one_line(refused[0]))
 
 
-def _print_settings(run: Run, known: Lineage, *, as_json: bool) -> None:
+def _print_settings(run: Run, known: Lineage) -> None:
     from rec_summary.series.text import utc, valid
 
     settings = {} if known.train is None else dict(known.train.run_state.settings)
-    if as_json:
+    if printing().as_json:
         print_json({"settings": settings, "notes": known.notes})
         return
     click.secho(one_line(run.name), bold=True)

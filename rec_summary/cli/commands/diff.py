@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from rec_summary.cli import options
 from rec_summary.cli.command import RecordsCommand, one_run
 from rec_summary.cli.output import (
-    Column,
+    columns_of,
     count_of,
     number_of,
     one_line,
@@ -19,6 +19,7 @@ from rec_summary.cli.output import (
     print_json,
     print_problems,
     print_table,
+    printing,
     reading_progress,
 )
 
@@ -40,11 +41,10 @@ failed.
     cls=RecordsCommand,
     epilog=EXAMPLES,
     failure=3,
-    also_reads="other",
     quiet="Print no progress.",
 )
-@click.argument("source", metavar="RUN", type=click.Path())
-@click.argument("other", metavar="RUN", type=click.Path())
+@options.run
+@click.argument("other", metavar="RUN", type=options.PATH)
 @options.tags
 @options.since
 @options.until
@@ -56,9 +56,6 @@ def diff(
     tags: str | None,
     since: str | None,
     until: str | None,
-    wide: bool,
-    as_json: bool,
-    quiet: bool,
 ) -> None:
     """Show what differs between two runs, and where their curves part.
 
@@ -80,45 +77,45 @@ def diff(
     selection = Selection(ExportOptions(tags=tags, since=since, until=until))
     runs = one_run(source), one_run(other)
     check_tags(runs, tags)
-    with reading_progress(sum(run.nbytes for run in runs), quiet=quiet or as_json) as begin:
+    with reading_progress(runs) as begin:
         report = begin(source)
         found = difference(runs, selection, report)
-    if as_json:
+    if printing().as_json:
         print_json({"runs": [run.path for run in runs], "same": found.empty, **vars(found)})
     elif found.empty:
         curves = count_of(found.same_curves, "curve")
         click.echo(f"Nothing differs: versions, data, parameters, results, graph, {curves}.")
     else:
-        _print(found, tuple(one_line(run.path) for run in runs), wide=wide)
+        _print(found, [one_line(run.path) for run in runs])
     print_problems(report.problems, report.problem_count)
     if not found.empty:
         sys.exit(1)
 
 
-def _print(found: Difference, names: tuple[str, ...], *, wide: bool) -> None:
+def _print(found: Difference, names: Iterable[str]) -> None:
     for sign, name in zip("-+", names, strict=True):
         click.echo(f"{sign} {name}")
     for section, changes in found.facts.items():
         click.echo()
-        columns = [Column(section, False, [one_line(change.name) for change in changes])]
-        for place, sign in enumerate("-+"):
-            values = [one_line(number_of(change.values[place])) for change in changes]
-            columns.append(Column(sign, False, values))
-        _print_columns(columns, wide=wide)
+        heads = (section, *"-+")
+        rows = [(change.name, *map(number_of, change.values)) for change in changes]
+        _print_columns(heads, rows, heads)
     if found.graph is not None:
         _print_graph(found.graph)
     if found.curves:
         click.echo()
-        _print_curves(found.curves, wide=wide)
+        heads = ("curves", "part at step", "differ from step", "greatest difference", "at step")
+        _print_columns(heads, map(_curve_cells, found.curves), heads[:1])
     if found.same_curves:
         click.echo(f"{count_of(found.same_curves, 'curve')} the same in both")
     for sign, tags in zip("-+", found.only, strict=True):
         print_first([f"{sign} {one_line(tag)}" for tag in tags], "tags")
 
 
-def _print_columns(columns: Iterable[Column], *, wide: bool) -> None:
-    left_out = print_table(list(columns), wide=wide)
-    if left_out:
+def _print_columns(
+    heads: Sequence[str], rows: Iterable[Sequence[str]], names: Sequence[str]
+) -> None:
+    if print_table(columns_of(heads, rows, names)):
         click.echo("Some columns do not fit: --wide shows them.")
 
 
@@ -132,26 +129,10 @@ def _print_graph(graph: GraphChange) -> None:
     print_first(lines, "names")
 
 
-def _print_curves(curves: Iterable[CurveChange], *, wide: bool) -> None:
-    def cells(change: CurveChange) -> tuple[str, ...]:
-        found = change.parting
-        if found is None:
-            return (change.tag, "no common step", "", "", "")
-        parts = "within the noise" if found.parts_at is None else f"{found.parts_at:,}"
-        return (
-            change.tag,
-            parts,
-            f"{found.differs_at:,}",
-            number_of(found.greatest),
-            f"{found.greatest_at:,}",
-        )
-
-    heads = ("curves", "part at step", "differ from step", "greatest difference", "at step")
-    columns: Any = zip(*map(cells, curves), strict=True)
-    _print_columns(
-        [
-            Column(head, head != "curves", column)
-            for head, column in zip(heads, columns, strict=True)
-        ],
-        wide=wide,
-    )
+def _curve_cells(change: CurveChange) -> tuple[str, ...]:
+    found = change.parting
+    if found is None:
+        return (change.tag, "no common step", "", "", "")
+    parts = "within the noise" if found.parts_at is None else f"{found.parts_at:,}"
+    places = (f"{found.differs_at:,}", number_of(found.greatest), f"{found.greatest_at:,}")
+    return (change.tag, parts, *places)

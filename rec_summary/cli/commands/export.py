@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import shlex
 import threading
 from collections.abc import Iterator, Mapping
@@ -13,14 +14,17 @@ import click
 from rec_summary.cli import options
 from rec_summary.cli.command import RecordsCommand, awaited_runs, stopping
 from rec_summary.cli.output import (
-    SHOWN,
     called,
     count_of,
     counts_of,
+    hint,
     one_line,
+    print_first,
     print_json,
     print_problems,
+    printing,
     progress_shown,
+    say,
     size_of,
 )
 from rec_summary.series import DASHBOARDS
@@ -28,6 +32,7 @@ from rec_summary.series import DASHBOARDS
 if TYPE_CHECKING:
     from rec_summary.records.reading.runs import Run
     from rec_summary.series.discovery.run_poller import RunPoller
+    from rec_summary.series.options import Selection
     from rec_summary.series.report import ExportReport
     from rec_summary.tables.formats import TableReport
 
@@ -41,72 +46,65 @@ Examples:
   rec-summary export s3://bucket/records s3://bucket/logs --follow
 """
 _TENSORBOARD: Final = "http://localhost:6006/"
-_TABLES: Final = ("csv", "parquet", "jsonl")
-_EVENTS_ONLY: Final = ("plugins", "max_points", "tensors", "projector")
 
 
-@click.command(
-    cls=RecordsCommand,
-    epilog=EXAMPLES,
-    writes="destination",
-    follows=lambda params: bool(params["follow"]),
-)
+@click.command(cls=RecordsCommand, epilog=EXAMPLES, writes="destination")
 @options.source
-@click.argument("destination", metavar="DEST", type=click.Path())
+@click.argument("destination", metavar="DEST", type=options.PATH)
 @options.option(
     "--format",
-    "form",
-    type=click.Choice(("tensorboard", *_TABLES)),
+    "What to make: event files for TensorBoard, or tables.",
+    ("tensorboard", "csv", "parquet", "jsonl"),
+    into="form",
     default="tensorboard",
-    help="What to make: event files for TensorBoard, or tables.",
 )
-@click.option(
+@options.flag(
     "--follow",
-    is_flag=True,
-    help="Keep exporting new records until Ctrl-C. With --format parquet, write the scalars as a "
+    "Keep exporting new records until Ctrl-C. With --format parquet, write the scalars as a "
     "dataset with a partition for each run and day.",
 )
-@click.option(
-    "--every",
-    metavar="SECS",
-    type=click.FloatRange(0, min_open=True),
-    help="With --format parquet --follow: the time between two new files.  [default: 60]",
+@options.option(
+    "--every SECS",
+    "With --format parquet --follow: the time between two new files.  [default: 60]",
+    options.SECONDS,
 )
 @options.tags
 @options.runs
 @options.separate_ranks
-@click.option(
-    "--plugins",
-    metavar="NAMES",
-    help="Only what these plugins of TensorBoard show, separated by commas: "
-    f"{', '.join(DASHBOARDS)}.",
+@options.option(
+    "--plugins NAMES",
+    f"Only what these plugins of TensorBoard show, separated by commas: {', '.join(DASHBOARDS)}.",
 )
 @options.since
 @options.until
-@click.option(
-    "--max-points",
-    metavar="N",
-    type=int,
-    help="Downsample each series to at most N points; peaks are kept.",
+@options.option(
+    "--max-points N", "Downsample each series to at most N points; peaks are kept.", int
 )
-@click.option(
-    "--tensors",
-    type=click.Choice(("npy",)),
-    help="Also write each tensor to a file below DEST/RUN/tensors.",
-)
-@click.option(
-    "--projector",
-    metavar="REGEX",
-    help="Write embedding tables whose name matches REGEX for the Projector, from the last "
+@options.option("--tensors", "Also write each tensor to a file below DEST/RUN/tensors.", ("npy",))
+@options.option(
+    "--projector REGEX",
+    "Write embedding tables whose name matches REGEX for the Projector, from the last "
     "checkpoint or the last tensor of each run.",
 )
-@click.option("--checkpoint", type=click.Path(), help="Read the tables from this checkpoint.")
-@click.option(
-    "--labels", type=click.Path(), help="Label the rows of the tables with this TSV file."
-)
+@options.option("--checkpoint", "Read the tables from this checkpoint.", options.PATH)
+@options.option("--labels", "Label the rows of the tables with this TSV file.", options.PATH)
 @options.on_engine
 @options.as_json("Print the summary as JSON.")
-def export(source: str, destination: str, **chosen: Any) -> None:
+def export(
+    source: str,
+    destination: str,
+    *,
+    form: str,
+    follow: bool,
+    every: float | None,
+    runs: str | None,
+    projector: str | None,
+    checkpoint: str | None,
+    labels: str | None,
+    engine: str,
+    jobs: int | None,
+    **which: Any,
+) -> None:
     """Convert MindSpore records into TensorBoard event files, or into tables.
 
     SRC is a record directory or a tree of them; each becomes a run in DEST. Both may be
@@ -114,220 +112,164 @@ def export(source: str, destination: str, **chosen: Any) -> None:
     never changes event files of other programs.
     """
     from rec_summary.series.options import ExportOptions, Selection
-    from rec_summary.series.overview.choice import check_ranks, check_tags
 
-    form, quiet, as_json = (chosen.pop(name) for name in ("form", "quiet", "as_json"))
-    _check_combination(form, destination, chosen)
-    every = chosen.pop("every")
-    if (chosen["tags"] or chosen["ranks"]) is not None and not chosen["follow"]:
-        selection = Selection(ExportOptions(since=chosen["since"], until=chosen["until"]))
-        runs = _matching(source, chosen["runs"])
-        check_ranks(runs, chosen["ranks"])
-        check_tags(map(selection.narrowed, runs), chosen["tags"], scalars=False)
+    _check_combination(click.get_current_context().params)
+    if which["plugins"] is not None:
+        which["plugins"] = [name.strip() for name in which["plugins"].split(",")]
+    options = ExportOptions(**which)
+    selection = Selection(dataclasses.replace(options, ranks=None))
     report: ExportReport | TableReport
-    if form == "parquet" and chosen["follow"]:
-        report = _follow_dataset(source, destination, every, quiet=quiet, **chosen)
-        summary = _export_counts(report, source, destination)
-    elif form != "tensorboard":
-        report = _export_tables(source, destination, form, quiet=quiet, **chosen)
-        summary = _table_summary(report)
+    if follow:
+        with _following(source, destination) as (stop, poller):
+            how: dict[str, Any] = {"options": options, "runs": runs, "stop": stop, "poller": poller}
+            if form == "parquet":
+                from rec_summary.tables.dataset import EVERY_SECS, follow_dataset
+
+                report = follow_dataset(source, destination, every=every or EVERY_SECS, **how)
+            else:
+                from rec_summary.tensorboard.event_files.follow import follow_tensorboard
+
+                report = follow_tensorboard(source, destination, **how)
     else:
-        silent = quiet or as_json
-        report = _export_events(source, destination, quiet=quiet, silent=silent, **chosen)
-        summary = _event_summary(report, source, destination, chosen)
-    if as_json:
-        print_json({"source": called(source), "destination": called(destination), **vars(report)})
-    elif not quiet:
-        for line in summary:
-            click.echo(line)
+        _check_choice(source, runs, selection, which)
+        if projector is not None:
+            # Before everything else: if nothing matches, nothing is written.
+            from rec_summary.tensorboard.event_files.projector import export_projector
+
+            files = {"checkpoint": checkpoint, "labels": labels}
+            found = export_projector(source, destination, projector, runs=runs, **files)
+            for run, names in found.items():
+                say(f"Projector: {one_line(run)}: {', '.join(map(one_line, names))}")
+        with progress_shown(doing="exporting") as progress:
+            how = {"runs": runs, "engine": engine, "jobs": jobs, "progress": progress}
+            if form == "tensorboard":
+                from rec_summary.tensorboard.event_files.export import export_tensorboard
+
+                report = export_tensorboard(source, destination, **which, **how)
+            else:
+                from rec_summary.tables.formats import export_tables
+
+                how |= {name: which[name] for name in ("tags", "ranks", "since", "until")}
+                report = export_tables(source, destination, form=form, **how)
+    if printing().as_json:
+        print_json({"source": source, "destination": destination, **vars(report)})
+    elif not printing().quiet:
+        _print_summary(report, source, destination)
+        if form == "tensorboard":
+            _print_first_screen(source, destination, runs, selection)
     print_problems(report.problems, report.problem_count)
 
 
-def _check_combination(form: str, destination: str, given: Mapping[str, Any]) -> None:
+def _check_combination(given: Mapping[str, Any]) -> None:
     """Raises a usage error for options that exclude each other."""
-    is_dataset = form == "parquet" and given["follow"]
-    if given["follow"] and form not in ("tensorboard", "parquet"):
-        raise click.UsageError(f"--follow cannot be combined with --format {form}")
+    form, follow = given["form"], given["follow"]
+    is_dataset = form == "parquet" and follow
+    excluded: dict[str, tuple[str, ...]] = {}
+    if form != "tensorboard":
+        excluded[f"--format {form}"] = ("plugins", "max_points", "tensors", "projector")
+    if form in ("csv", "jsonl"):
+        excluded[f"--format {form}"] += ("follow",)
+    if follow:
+        excluded["--follow"] = ("engine", "projector")
+    if is_dataset:
+        excluded["--format parquet --follow"] = ("ranks", "jobs")
+    for what, names in excluded.items():
+        for name in names:
+            if given[name] not in (None, False, "loky"):
+                option = "--" + name.replace("_", "-")
+                raise click.UsageError(f"{option} cannot be combined with {what}")
     if given["every"] is not None and not is_dataset:
         raise click.UsageError("--every needs --format parquet --follow")
-    if is_dataset and called(destination) != destination:
+    if is_dataset and called(given["destination"]) != given["destination"]:
         raise click.UsageError("--format parquet --follow needs a local DEST; copy it from there")
-    if is_dataset and given["ranks"] is not None:
-        raise click.UsageError("--ranks cannot be combined with --format parquet --follow")
-    for name in _EVENTS_ONLY if form != "tensorboard" else ():
-        if given[name]:
-            option = "--" + name.replace("_", "-")
-            raise click.UsageError(f"{option} cannot be combined with --format {form}")
-    if given["follow"] and given["engine"] != "loky":
-        raise click.UsageError("--engine cannot be combined with --follow")
-    if is_dataset and given["jobs"] is not None:
-        raise click.UsageError("--jobs cannot be combined with --format parquet --follow")
-    if given["projector"] is not None and given["follow"]:
-        raise click.UsageError("--projector cannot be combined with --follow")
     for name in ("checkpoint", "labels"):
         if given[name] is not None and given["projector"] is None:
             raise click.UsageError(f"--{name} needs --projector")
 
 
-def _export_events(
-    source: str,
-    logdir: str,
-    *,
-    quiet: bool,
-    silent: bool,
-    follow: bool,
-    jobs: int | None,
-    engine: str,
-    runs: str | None,
-    projector: str | None,
-    checkpoint: str | None,
-    labels: str | None,
-    **selection: Any,
-) -> ExportReport:
-    from rec_summary.series.options import ExportOptions
-    from rec_summary.tensorboard.event_files.export import export_tensorboard
-    from rec_summary.tensorboard.event_files.follow import follow_tensorboard
-    from rec_summary.tensorboard.event_files.projector import export_projector
+def _check_choice(
+    source: str, runs: str | None, selection: Selection, which: Mapping[str, Any]
+) -> None:
+    """Raises an error that lists what there is if no rank or no tag is chosen."""
+    from rec_summary.series.overview.choice import check_ranks, check_tags
 
-    if selection["plugins"] is not None:
-        selection["plugins"] = [name.strip() for name in selection["plugins"].split(",")]
-    options = ExportOptions(**selection)
-    if follow:
-        with _following(source, logdir, quiet=quiet) as (stop, poller):
-            return follow_tensorboard(
-                source, logdir, stop=stop, options=options, runs=runs, poller=poller
-            )
-    if projector is not None:
-        # Before everything else: if nothing matches, nothing is written.
-        tables = {"checkpoint": checkpoint, "labels": labels}
-        found = export_projector(source, logdir, projector, runs=runs, **tables)
-        for run, names in found.items() if not silent else ():
-            click.echo(f"Projector: {one_line(run)}: {', '.join(map(one_line, names))}")
-    with progress_shown(quiet=quiet, doing="exporting") as progress:
-        return export_tensorboard(
-            source,
-            logdir,
-            jobs=jobs,
-            engine=engine,
-            runs=runs,
-            progress=progress,
-            **selection,
-        )
+    if (which["tags"] or which["ranks"]) is not None:
+        found = _matching(source, runs)
+        check_ranks(found, which["ranks"])
+        check_tags(map(selection.narrowed, found), which["tags"], scalars=False)
 
 
 @contextlib.contextmanager
-def _following(
-    source: str, destination: str, *, quiet: bool
-) -> Iterator[tuple[threading.Event, RunPoller]]:
+def _following(source: str, destination: str) -> Iterator[tuple[threading.Event, RunPoller]]:
     """Gives an event that Ctrl-C sets, and what finds the runs; says what is followed."""
     from rec_summary.series.discovery.run_poller import RunPoller
 
-    if not quiet:
-        places = f"{one_line(source)} into {one_line(destination)}"
-        click.echo(f"Following {places}; Ctrl-C to stop.", err=True)
+    hint(f"Following {one_line(source)} into {one_line(destination)}; Ctrl-C to stop.")
     poller = RunPoller(source)
-    awaited_runs(source, quiet=quiet, find=poller.find)
+    awaited_runs(source, poller.find)
     with stopping() as stop:
         yield stop, poller
 
 
-def _export_counts(report: ExportReport, source: str, logdir: str) -> Iterator[str]:
+def _print_summary(report: ExportReport | TableReport, source: str, destination: str) -> None:
+    from rec_summary.series.report import ExportReport
+
+    if not isinstance(report, ExportReport):
+        for path, count in report.tables.items():
+            click.echo(f"{one_line(path)}: {count_of(count, 'row')}")
+        if report.left_out:
+            click.echo(f"  without a table: {counts_of(report.left_out)}")
+        return
     records = sum(report.records.values())
-    yield (
-        f"Exported {one_line(source)} to {one_line(logdir)}: {count_of(len(report.runs), 'run')}, "
+    click.echo(
+        f"Exported {one_line(source)} to {one_line(destination)}: "
+        f"{count_of(len(report.runs), 'run')}, "
         f"{count_of(records, 'record')} in {count_of(report.files, 'file')}, "
         f"{size_of(report.bytes_read)} read, {size_of(report.bytes_written)} written."
     )
-    if not records and not report.problems:
-        yield "  no new records since the last export"
-    if report.exported:
-        yield f"  exported: {counts_of(report.exported)}"
-    if report.unknown:
-        yield f"  not exported: {counts_of(report.unknown)}"
-    if report.left_out:
-        yield f"  left out by your options: {count_of(report.left_out, 'value')}"
-    if report.repeated:
-        values = count_of(report.repeated, "value")
-        yield f"  recorded more than once at a step, only the last kept: {values}"
-    if report.wall_times_replaced:
-        replaced = count_of(report.wall_times_replaced, "record")
-        yield f"  without a valid time, replaced by the time of the record before: {replaced}"
-    for note in report.notes[:SHOWN]:
-        yield f"  note: {one_line(note)}"
-    if len(report.notes) > SHOWN:
-        yield f"  and {len(report.notes) - SHOWN} more notes"
-
-
-def _event_summary(
-    report: ExportReport, source: str, logdir: str, chosen: Mapping[str, Any]
-) -> Iterator[str]:
-    yield from _export_counts(report, source, logdir)
+    values, times = (
+        count_of(report.repeated, "value"),
+        count_of(report.wall_times_replaced, "record"),
+    )
+    for is_so, fact in (
+        (not records and not report.problems, "no new records since the last export"),
+        (report.exported, f"exported: {counts_of(report.exported)}"),
+        (report.unknown, f"not exported: {counts_of(report.unknown)}"),
+        (report.left_out, f"left out by your options: {count_of(report.left_out, 'value')}"),
+        (report.repeated, f"recorded more than once at a step, only the last kept: {values}"),
+        (
+            report.wall_times_replaced,
+            f"without a valid time, replaced by the time of the record before: {times}",
+        ),
+    ):
+        if is_so:
+            click.echo(f"  {fact}")
+    print_first([f"  note: {one_line(note)}" for note in report.notes], "notes")
     if report.replaced:
-        runs = count_of(len(report.replaced), "run")
-        yield (
-            f"  {runs} replaced: restart a running TensorBoard, "
+        click.echo(
+            f"  {count_of(len(report.replaced), 'run')} replaced: restart a running TensorBoard, "
             "or it may still show the old event files"
         )
-    yield from _first_screen(source, logdir, chosen)
 
 
-def _first_screen(source: str, logdir: str, chosen: Mapping[str, Any]) -> Iterator[str]:
-    """Yields how to see the event files, with the most important tags at the top."""
-    from rec_summary.series.options import ExportOptions, Selection
+def _print_first_screen(source: str, logdir: str, runs: str | None, selection: Selection) -> None:
+    """Prints how to see the event files, with the most important tags at the top."""
     from rec_summary.tensorboard.first_screen import page, pinned_tags, recorded_tags
 
-    selection = Selection(
-        ExportOptions(tags=chosen["tags"], since=chosen["since"], until=chosen["until"])
-    )
-    recorded = recorded_tags(map(selection.narrowed, _matching(source, chosen["runs"])))
+    recorded = recorded_tags(map(selection.narrowed, _matching(source, runs)))
     pinned = pinned_tags(tag for tag in recorded if selection.tag(tag))
     if pinned:
-        yield f"To see it: tensorboard --logdir {shlex.quote(one_line(called(logdir)))}"
-        yield f"  {page(_TENSORBOARD, pinned)}"
+        click.echo(f"To see it: tensorboard --logdir {shlex.quote(one_line(logdir))}")
+        click.echo(f"  {page(_TENSORBOARD, pinned)}")
 
 
 def _matching(source: str, pattern: str | None) -> list[Run]:
+    """Returns the runs that match; none if the source does not exist."""
+    from rec_summary.records.reading.runs import find_runs
+    from rec_summary.records.remote import NoSuchPlace
     from rec_summary.series.options import matching_runs
 
-    return matching_runs(awaited_runs(source, quiet=True), pattern)
-
-
-def _follow_dataset(
-    source: str, directory: str, every: float | None, *, quiet: bool, **chosen: Any
-) -> ExportReport:
-    from rec_summary.series.options import ExportOptions
-    from rec_summary.tables.dataset import EVERY_SECS, follow_dataset
-
-    options = ExportOptions(**{name: chosen[name] for name in ("tags", "since", "until")})
-    every = EVERY_SECS if every is None else every
-    with _needing_packages(), _following(source, directory, quiet=quiet) as following:
-        stop, poller = following
-        chosen = {"options": options, "runs": chosen["runs"], "every": every}
-        return follow_dataset(source, directory, stop=stop, poller=poller, **chosen)
-
-
-def _export_tables(
-    source: str, destination: str, form: str, *, quiet: bool, **chosen: Any
-) -> TableReport:
-    from rec_summary.tables.formats import export_tables
-
-    choice = {
-        name: chosen[name] for name in ("tags", "runs", "ranks", "since", "until", "engine", "jobs")
-    }
-    with _needing_packages(), progress_shown(quiet=quiet, doing="exporting") as progress:
-        return export_tables(source, destination, form=form, progress=progress, **choice)
-
-
-@contextlib.contextmanager
-def _needing_packages() -> Iterator[None]:
     try:
-        yield
-    except ImportError as error:
-        raise click.ClickException(str(error)) from error
-
-
-def _table_summary(report: TableReport) -> Iterator[str]:
-    for path, count in report.tables.items():
-        yield f"{one_line(path)}: {count_of(count, 'row')}"
-    if report.left_out:
-        yield f"  without a table: {counts_of(report.left_out)}"
+        return matching_runs(find_runs(source), pattern)
+    except NoSuchPlace:
+        return []

@@ -12,7 +12,7 @@ import click
 from rec_summary.cli import options
 from rec_summary.cli.command import RecordsCommand, choose_runs
 from rec_summary.cli.output import (
-    Column,
+    columns_of,
     console,
     count_of,
     counts_of,
@@ -21,7 +21,9 @@ from rec_summary.cli.output import (
     print_json,
     print_problems,
     print_table,
+    printing,
     reading_progress,
+    say,
     size_of,
 )
 
@@ -50,7 +52,7 @@ _HEADS: Final = (
 @options.runs
 @options.ranks("Only the values of these ranks")
 @options.since
-@click.option("--all", "every", is_flag=True, help=f"Show all tags, not {_SHOWN} of each run.")
+@options.flag("--all", f"Show all tags, not {_SHOWN} of each run.", into="every")
 @options.wide
 @options.on_engine
 @options.as_json()
@@ -60,11 +62,8 @@ def inspect(
     ranks: str | None,
     since: str | None,
     every: bool,
-    wide: bool,
     engine: str,
     jobs: int | None,
-    as_json: bool,
-    quiet: bool,
 ) -> None:
     """List the content of records: runs, tags, kinds, steps, sizes, times, status.
 
@@ -80,7 +79,7 @@ def inspect(
     selection = Selection(ExportOptions(since=since, ranks=ranks))
     chosen = choose_runs(source, runs)
     check_ranks(chosen, ranks)
-    with reading_progress(sum(run.nbytes for run in chosen), quiet=quiet) as begin:
+    with reading_progress(chosen) as begin:
         work = functools.partial(inspect_run, selection=selection)
 
         def fail(run: Run, error: Exception) -> None:
@@ -88,26 +87,27 @@ def inspect(
 
         found = [each for _, each in each_run(work, chosen, reader, begin, fail)]
     print_problems(failed, len(failed))
-    if as_json:
+    if printing().as_json:
         print_json({"runs": found})
         return
     for each in found:
-        _print_run(each, every=every, wide=wide, quiet=quiet)
+        _print_run(each, every=every)
 
 
-def _print_run(summary: RunSummary, *, every: bool, wide: bool, quiet: bool) -> None:
+def _print_run(summary: RunSummary, *, every: bool) -> None:
     click.secho(one_line(summary.run), bold=True)
-    width = console(wide=wide).size.width
+    width = console().size.width
     for what, text in _facts(summary):
         folded = textwrap.wrap(text, width - _INDENT, break_long_words=False)
         click.echo(f"  {what:<10} " + f"\n{'':{_INDENT}}".join(folded))
     if summary.tags:
         shown = summary.tags if every else summary.tags[:_SHOWN]
-        left_out = print_table(_columns(shown), wide=wide)
-        if left_out and not quiet:
-            click.echo(f"  not shown: {', '.join(left_out)} (--wide shows all)")
-        if len(shown) < len(summary.tags) and not quiet:
-            click.echo(f"  and {len(summary.tags) - len(shown):,} more tags (--all shows them)")
+        columns = columns_of(_HEADS, map(_cells, shown), _HEADS[:2])
+        left_out = print_table([each for each in columns if any(each.cells)])
+        if left_out:
+            say(f"  not shown: {', '.join(left_out)} (--wide shows all)")
+        if len(shown) < len(summary.tags):
+            say(f"  and {len(summary.tags) - len(shown):,} more tags (--all shows them)")
     print_problems(summary.problems, summary.problem_count)
     click.echo()
 
@@ -151,16 +151,6 @@ def _health(health: Mapping[str, float]) -> str:
     if "snapshot_ms" in health:
         parts.append(f"{health['snapshot_ms']:.3g} ms a snapshot")
     return ", ".join(parts)
-
-
-def _columns(tags: Sequence[TagSummary]) -> list[Column]:
-    """Returns the columns of the table, without those that are empty."""
-    columns = zip(*map(_cells, tags), strict=True)
-    return [
-        Column(head, head not in _HEADS[:2], cells)
-        for head, cells in zip(_HEADS, columns, strict=True)
-        if any(cells)
-    ]
 
 
 def _cells(summary: TagSummary) -> list[str]:

@@ -8,7 +8,15 @@ import click
 
 from rec_summary.cli import options
 from rec_summary.cli.command import RecordsCommand
-from rec_summary.cli.output import called, count_of, one_line, print_json, progress_shown
+from rec_summary.cli.output import (
+    called,
+    count_of,
+    one_line,
+    print_json,
+    printing,
+    progress_shown,
+    say,
+)
 from rec_summary.errors import three_part, verbatim
 
 EXAMPLES = """\b
@@ -23,57 +31,52 @@ Examples:
     cls=RecordsCommand,
     epilog=EXAMPLES,
     quiet="Print nothing but errors.",
-    reads="run",
     writes="output",
     writes_beside=True,
     fetches=True,
 )
-@click.argument("run", metavar="RUN", type=click.Path())
-@click.option(
-    "--model",
-    required=True,
-    metavar="MODULE:FUNCTION",
-    help="A function that returns a MindSpore model, its network, a data set and metrics, as "
-    "MindSpore's SummaryLandscape expects.",
-)
-@click.option("--size", metavar="N", type=int, help="Points along each side of the grid.")
-@click.option("--samples", metavar="N", type=int, help="Samples to average the loss over.")
+@options.run
 @options.option(
-    "--parameters",
-    default="all",
-    metavar="CHOICE",
-    help="Which parameters vary: all, dense (no embedding tables), touched (only trained rows of "
-    "embedding tables), or a regular expression of names.",
+    "--model MODULE:FUNCTION",
+    "A function that returns a MindSpore model, its network, a data set and metrics, as "
+    "MindSpore's SummaryLandscape expects.",
+    required=True,
 )
-@options.option("--seed", default=1, help="The seed of the random plane.")
+@options.option("--size N", "Points along each side of the grid.", int)
+@options.option("--samples N", "Samples to average the loss over.", int)
+@options.option(
+    "--parameters CHOICE",
+    "Which parameters vary: all, dense (no embedding tables), touched (only trained rows of "
+    "embedding tables), or a regular expression of names.",
+    default="all",
+)
+@options.option("--seed", "The seed of the random plane.", default=1)
 @options.option(
     "--engine",
+    "Where points are evaluated: loky, sequential, dask://HOST:PORT, ray, spark.",
     default="loky",
-    help="Where points are evaluated: loky, sequential, dask://HOST:PORT, ray, spark.",
 )
-@click.option("--jobs", default=-1, metavar="N", help="Workers. [default: one on each core]")
-@click.option("--hessian", is_flag=True, help="Also use the Hessian's first eigenvectors.")
-@click.option(
+@options.option("--jobs N", "Workers. [default: one on each core]", default=-1, show_default=False)
+@options.flag("--hessian", "Also use the Hessian's first eigenvectors.")
+@options.option(
     "--files",
+    "Also write this format to RUN/landscape: NumPy's, or VTK for ParaView.",
+    ("npz", "vtk"),
     multiple=True,
-    type=click.Choice(("npz", "vtk")),
-    help="Also write this format to RUN/landscape: NumPy's, or VTK for ParaView.",
 )
 @options.option(
     "--replay/--no-replay",
+    "Compute on the input rows that the run saved, if any.",
     default=True,
-    help="Compute on the input rows that the run saved, if any.",
 )
-@click.option("--output", type=click.Path(), help="Record here. [default: RUN]")
+@options.option("--output", "Record here. [default: RUN]", options.PATH)
 @options.as_json()
 def landscape(
-    run: str,
+    source: str,
     model: str,
     size: int | None,
     samples: int | None,
     output: str | None,
-    as_json: bool,
-    quiet: bool,
     **options: Any,
 ) -> None:
     """Compute the loss landscapes of a run, and record them.
@@ -86,8 +89,8 @@ def landscape(
 
     changes = {"landscape_size": size, "num_samples": samples}
     try:
-        with progress_shown(quiet=quiet, counted="points") as progress:
-            tags = SummaryLandscape(run).gen_landscapes_with_multi_process(
+        with progress_shown(counted="points") as progress:
+            tags = SummaryLandscape(source).gen_landscapes_with_multi_process(
                 model,
                 {name: value for name, value in changes.items() if value is not None},
                 output=output,
@@ -97,13 +100,11 @@ def landscape(
     except (ValueError, ImportError) as error:
         raise click.UsageError(str(error)) from error
     except OSError as error:
-        received = verbatim(f"{error.filename or run}: {error.strerror or error}")
+        received = verbatim(f"{error.filename or source}: {error.strerror or error}")
         expected = "a directory that can be written to, without links in it"
         what = "the directory of the landscape's points"
         raise click.ClickException(called(three_part(what, received, expected))) from error
-    if as_json:
-        print_json({"output": called(output or run), "landscapes": tags})
-    elif not quiet:
-        where = one_line(called(output or run))
-        recorded = f"Recorded {count_of(len(tags), 'landscape')} in {where}"
-        click.echo(f"{recorded}: {one_line(', '.join(tags))}")
+    if printing().as_json:
+        print_json({"output": output or source, "landscapes": tags})
+    recorded = f"Recorded {count_of(len(tags), 'landscape')} in {one_line(output or source)}"
+    say(f"{recorded}: {one_line(', '.join(tags))}")

@@ -20,7 +20,9 @@ from rec_summary.cli.output import (
     print_json,
     print_problems,
     print_table,
+    printing,
     reading_progress,
+    say,
 )
 
 EXAMPLES = """\b
@@ -57,23 +59,18 @@ class _Answer:
 @options.source
 @options.runs
 @options.since
-@click.option("--sort", metavar="COLUMN", help="Order by COLUMN; -COLUMN for descending order.")
-@click.option(
-    "--filter",
-    "filters",
-    metavar="CONDITION",
-    multiple=True,
-    help="Only runs that meet CONDITION: a column, one of = != < <= > >= ~ (REGEX), a value. "
-    "May be given several times.",
-)
-@click.option("--columns", metavar="NAMES", help="Only these columns, separated by commas.")
-@click.option("--limit", metavar="N", type=click.IntRange(1), help="Only the first N runs.")
+@options.option("--sort COLUMN", "Order by COLUMN; -COLUMN for descending order.")
 @options.option(
-    "--format",
-    "form",
-    type=click.Choice(("table", "csv", "json")),
-    default="table",
-    help="What to print.",
+    "--filter CONDITION",
+    "Only runs that meet CONDITION: a column, one of = != < <= > >= ~ (REGEX), a value. "
+    "May be given several times.",
+    into="filters",
+    multiple=True,
+)
+@options.option("--columns NAMES", "Only these columns, separated by commas.")
+@options.option("--limit N", "Only the first N runs.", options.COUNT)
+@options.option(
+    "--format", "What to print.", ("table", "csv", "json"), into="form", default="table"
 )
 @options.wide
 @options.on_engine
@@ -83,9 +80,6 @@ def lineage(
     runs: str | None,
     since: str | None,
     form: str,
-    wide: bool,
-    as_json: bool,
-    quiet: bool,
     engine: str,
     jobs: int | None,
     **query: Any,
@@ -101,18 +95,18 @@ def lineage(
     from rec_summary.series.overview.rows import rows
 
     reader = chosen_engine(engine, jobs)
-    form = "json" if as_json else form
-    prints = {"csv": _print_csv, "json": _print_json}
     chosen = choose_runs(source, runs)
-    with reading_progress(sum(run.nbytes for run in chosen), quiet=quiet) as begin:
+    with reading_progress(chosen) as begin:
         report = begin(source)
         found = rows(chosen, report, since, reader)
     answer = _query(found, **query)
-    if form == "table":
-        _print_table(answer, wide=wide, quiet=quiet)
+    names = answer.known if answer.chosen is None else answer.chosen
+    if form == "json" or printing().as_json:
+        print_json([{name: row[name] for name in names if name in row} for row in answer.rows])
+    elif form == "csv":
+        _print_csv(names, answer.rows)
     else:
-        names = answer.known if answer.chosen is None else answer.chosen
-        prints[form](names, answer.rows)
+        _print_table(answer)
     print_problems(report.problems, report.problem_count)
 
 
@@ -150,11 +144,10 @@ def _query(
 def _values(rows: Sequence[Mapping[str, Any]], name: str) -> str:
     """Returns the values of a column, for a message."""
     cells = dict.fromkeys(_cell(name, row[name]) for row in rows if name in row)
-    more = ", …" if len(cells) > _LISTED else ""
-    return f"{one_line(name)} {', '.join([*cells][:_LISTED])}{more}"
+    return f"{one_line(name)} {_listed([*cells])}"
 
 
-def _print_table(answer: _Answer, *, wide: bool, quiet: bool) -> None:
+def _print_table(answer: _Answer) -> None:
     from rec_summary.series.overview.rows import BEST, BEST_STEP, DETAILS, LAST_RECORD, is_metric
     from rec_summary.series.text import utc
     from rec_summary.tables.query import short_names
@@ -179,9 +172,9 @@ def _print_table(answer: _Answer, *, wide: bool, quiet: bool) -> None:
             if rows and name not in kept and len({repr(row.get(name)) for row in rows}) == 1
         }
     short = short_names(answer.known)
-    if hidden and not quiet:
+    if hidden:
         parts = (f"{one_line(short[name])} {_cell(name, each)}" for name, each in hidden.items())
-        click.echo("The same in all runs: " + ", ".join(parts))
+        say("The same in all runs: " + ", ".join(parts))
     columns = [
         Column(
             short[name] if answer.chosen is None else name,
@@ -191,16 +184,18 @@ def _print_table(answer: _Answer, *, wide: bool, quiet: bool) -> None:
         for name in names
         if name not in hidden
     ]
-    piped = None if answer.chosen else _PIPED
-    left_out = print_table(columns, wide=wide, piped=piped)
-    if left_out and not quiet:
-        count, listed = count_of(len(left_out), "more column"), ", ".join(left_out[:_LISTED])
-        more = ", …" if len(left_out) > _LISTED else ""
-        click.echo(f"{count} (--wide shows all, --columns some): {listed}{more}")
-    for row in () if quiet else rows:
+    left_out = print_table(columns, piped=None if answer.chosen else _PIPED)
+    if left_out:
+        count = count_of(len(left_out), "more column")
+        say(f"{count} (--wide shows all, --columns some): {_listed(left_out)}")
+    for row in rows:
         if "silent_since" in row:
-            since = utc(row["silent_since"])
-            click.echo(f"{one_line(row['run'])}: no sign of life since {since}")
+            say(f"{one_line(row['run'])}: no sign of life since {utc(row['silent_since'])}")
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Returns the first names, and a sign that there are more."""
+    return ", ".join(names[:_LISTED]) + (", …" if len(names) > _LISTED else "")
 
 
 def _cell(name: str, value: Any) -> str:
@@ -222,7 +217,3 @@ def _print_csv(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
         writer.writerow(
             [without_nul(text(each) if isinstance(each, str) else each) for each in values]
         )
-
-
-def _print_json(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
-    print_json([{name: row[name] for name in names if name in row} for row in rows])

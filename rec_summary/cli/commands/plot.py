@@ -9,7 +9,15 @@ import click
 
 from rec_summary.cli import options
 from rec_summary.cli.command import RecordsCommand, choose_runs
-from rec_summary.cli.output import count_of, one_line, print_json, print_problems, reading_progress
+from rec_summary.cli.output import (
+    count_of,
+    one_line,
+    print_json,
+    print_problems,
+    printing,
+    reading_progress,
+    say,
+)
 from rec_summary.errors import three_part
 
 EXAMPLES: Final = """\b
@@ -24,14 +32,7 @@ _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)x(\d+(?:\.\d+)?)")
 
 @click.command(cls=RecordsCommand, epilog=EXAMPLES)
 @options.source
-@click.option(
-    "-o",
-    "--output",
-    required=True,
-    metavar="FILE",
-    type=click.Path(),
-    help="The picture: .png, .svg or .pdf.",
-)
+@options.option("-o --output FILE", "The picture: .png, .svg or .pdf.", options.PATH, required=True)
 @options.tags
 @options.runs
 @options.since
@@ -39,27 +40,17 @@ _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)x(\d+(?:\.\d+)?)")
 @options.group_by
 @options.option(
     "--x",
-    type=click.Choice(("step", "samples", "time", "relative")),
+    "Draw over steps, examples seen in training, the time of day, or hours since the first value.",
+    ("step", "samples", "time", "relative"),
     default="step",
-    help="Draw over steps, examples seen in training, the time of day, or hours since the first "
-    "value.",
 )
 @options.option(
-    "--smooth",
-    metavar="WEIGHT",
-    type=float,
-    default=0.0,
-    help="Smooth as TensorBoard does, from 0 to below 1.",
+    "--smooth WEIGHT", "Smooth as TensorBoard does, from 0 to below 1.", float, default=0.0
 )
-@options.option(
-    "--log",
-    type=click.Choice(("none", "x", "y", "both")),
-    default="none",
-    help="Logarithmic axes.",
-)
-@options.option("--size", metavar="WxH", default="8x5", help="Width and height in inches.")
-@options.option("--dpi", type=int, default=120, help="Pixels for each inch.")
-@click.option("--title", metavar="TEXT", help="The title.")
+@options.option("--log", "Logarithmic axes.", ("none", "x", "y", "both"), default="none")
+@options.option("--size WxH", "Width and height in inches.", default="8x5")
+@options.option("--dpi", "Pixels for each inch.", int, default=120)
+@options.option("--title TEXT", "The title.")
 @options.as_json("Print what was drawn as JSON.")
 def plot(
     source: str,
@@ -70,8 +61,6 @@ def plot(
     until: str | None,
     group_by: str | None,
     size: str,
-    as_json: bool,
-    quiet: bool,
     **choices: Any,
 ) -> None:
     """Draw scalars: all runs in one picture, a panel for each tag.
@@ -96,30 +85,24 @@ def plot(
     look = PlotOptions(width=width, height=height, **choices)
     check_output(output)
     selection = Selection(ExportOptions(tags=tags, since=since, until=until))
-    chosen = choose_runs(source, runs)
-    chosen = [selection.narrowed(run) for run in chosen]
+    chosen = [selection.narrowed(run) for run in choose_runs(source, runs)]
     check_tags(chosen, tags)
-    with reading_progress(sum(run.nbytes for run in chosen), quiet=quiet) as begin:
+    with reading_progress(chosen) as begin:
         report = begin(source)
         lines = read_lines(chosen, selection, report, look.x)
         if group_by is not None:
             lines = in_groups(lines, grouped(parameters_of(chosen, report), group_by))
     lines = important(lines) if tags is None else sorted(lines, key=lambda line: line.tag)
-    try:
-        drawn = draw(lines, output, look)
-    except ModuleNotFoundError as error:
-        message = "plot needs matplotlib: pip install 'rec_summary[pictures]'"
-        raise click.ClickException(message) from error
+    drawn = draw(lines, output, look)
     empty = sorted({line.tag for line in lines}.difference(drawn))
     lines = [line for line in lines if line.tag in drawn]
-    if as_json:
+    if printing().as_json:
         names = sorted({line.run for line in lines})
         print_json({"output": output, "tags": drawn, "runs": names})
-    elif not quiet:
-        what = f"{count_of(len(lines), 'line')} in {count_of(len(drawn), 'panel')}"
-        click.echo(f"{one_line(output)}: {what}")
-        if empty:
-            click.echo(f"  without a value to draw: {', '.join(map(one_line, empty))}")
+    what = f"{count_of(len(lines), 'line')} in {count_of(len(drawn), 'panel')}"
+    say(f"{one_line(output)}: {what}")
+    if empty:
+        say(f"  without a value to draw: {', '.join(map(one_line, empty))}")
     print_problems(report.problems, report.problem_count)
 
 

@@ -12,7 +12,7 @@ import click
 
 from rec_summary.cli import options
 from rec_summary.cli.command import RecordsCommand, awaited_runs, stopping
-from rec_summary.cli.output import one_line, print_problems
+from rec_summary.cli.output import hint, one_line, print_problems
 
 if TYPE_CHECKING:
     from rec_summary.tensorboard.provider.run_index import RunIndex
@@ -38,35 +38,28 @@ Examples:
   rec-summary serve s3://bucket/records --port 6007
   tensorboard --logdir logs --grpc_data_provider 127.0.0.1:6007
 """
-_PORT = click.IntRange(0, 65535)
-
 _command = functools.partial(
     click.command,
     cls=RecordsCommand,
     quiet="Print only the address, errors and problems.",
-    follows=lambda params: True,
 )
 
 
 @_command(epilog=VIEW_EXAMPLES)
 @options.source
 @click.argument("arguments", metavar="[-- TENSORBOARD OPTIONS]", nargs=-1)
-@click.option(
+@options.option(
     "--logdir",
-    type=click.Path(),
-    help="Show the event files below this log directory as well, and its Projector files.",
+    "Show the event files below this log directory as well, and its Projector files.",
+    options.PATH,
 )
-@options.option("--host", default="127.0.0.1", help="The address to listen at.")
-@click.option(
-    "--port",
-    type=_PORT,
-    help="The port to listen at. [default: a free one from 6006 on]",
-)
+@options.option("--host", "The address to listen at.", default="127.0.0.1")
+@options.option("--port", "The port to listen at. [default: a free one from 6006 on]", options.PORT)
 @options.runs
 @options.group_by
 @options.x
 @options.separate_ranks
-@click.option("--open", "opens", is_flag=True, help="Open the page in a browser.")
+@options.flag("--open", "Open the page in a browser.", into="opens")
 def view(
     source: str,
     arguments: tuple[str, ...],
@@ -74,11 +67,8 @@ def view(
     host: str,
     port: int | None,
     runs: str | None,
-    group_by: str | None,
-    x: str,
-    ranks: str | None,
     opens: bool,
-    quiet: bool,
+    **shown: Any,
 ) -> None:
     """Show records in TensorBoard while they are written.
 
@@ -99,8 +89,8 @@ def view(
     from rec_summary.tensorboard.provider.board import Board, exposed
     from rec_summary.tensorboard.provider.run_index import RunIndex
 
-    index = RunIndex(source, runs, ranks=ranks, group_by=group_by, x=x)
-    found = matching_runs(awaited_runs(source, quiet=quiet, find=index.find), runs)
+    index = RunIndex(source, runs, **shown)
+    found = matching_runs(awaited_runs(source, index.find), runs)
     pinned = pinned_tags(recorded_tags(found))
     count = sum(len(run.ranks) for run in found)
     address = exposed(host, arguments)
@@ -112,31 +102,23 @@ def view(
         click.echo(f"TensorBoard: {url} (Ctrl-C to stop)")
         if opens:
             webbrowser.open(url)
-        if not quiet:
-            click.echo(_RELOADING, err=True)
+        hint(_RELOADING)
 
 
 @_command(epilog=SERVE_EXAMPLES)
 @options.source
-@click.option(
+@options.option(
     "--port",
-    type=_PORT,
+    "The port to listen at. [default: a free one]",
+    options.PORT,
     default=0,
-    help="The port to listen at. [default: a free one]",
+    show_default=False,
 )
 @options.runs
 @options.group_by
 @options.x
 @options.separate_ranks
-def serve(
-    source: str,
-    port: int,
-    runs: str | None,
-    ranks: str | None,
-    group_by: str | None,
-    x: str,
-    quiet: bool,
-) -> None:
+def serve(source: str, port: int, runs: str | None, **shown: Any) -> None:
     """Serve records to a TensorBoard, by its own protocol.
 
     SRC is a record directory or a tree of them, or a URL; it may still be empty. Start TensorBoard
@@ -148,17 +130,13 @@ def serve(
     from rec_summary.tensorboard.provider.grpc_server import GrpcServer
     from rec_summary.tensorboard.provider.run_index import RunIndex
 
-    index = RunIndex(source, runs, ranks=ranks, group_by=group_by, x=x)
-    awaited_runs(source, quiet=quiet, find=index.find)
+    index = RunIndex(source, runs, **shown)
+    awaited_runs(source, index.find)
     server = GrpcServer(CombinedDataProvider(RecordDataProvider(index)), port)
     with _served(index, server):
         click.echo(f"Serving: {server.address} (Ctrl-C to stop)")
-        if not quiet:
-            click.echo(
-                f"Show it with: tensorboard --logdir . --grpc_data_provider {server.address}",
-                err=True,
-            )
-            click.echo("Its Projector shows no tables of records.", err=True)
+        hint(f"Show it with: tensorboard --logdir . --grpc_data_provider {server.address}")
+        hint("Its Projector shows no tables of records.")
 
 
 @contextlib.contextmanager

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from rec_summary.cli import options
 from rec_summary.cli.command import RecordsCommand, awaited_runs, choose_runs, stopping
 from rec_summary.cli.output import (
-    Column,
+    columns_of,
     console,
     count_of,
     fitted_table,
+    hint,
     number_of,
     one_line,
     print_json,
     print_problems,
+    printing,
     progress_shown,
     size_of,
 )
@@ -52,14 +55,12 @@ _HEADS: Final = ("run, tag", "last", "trend", "step", "age", "least", "greatest"
 @options.runs
 @options.tags
 @options.separate_ranks
-@click.option(
-    "--since",
-    metavar="WHEN",
-    help=f"Begin with {options.WHEN}.  [default: new records; with --once: the last 32 MiB of "
-    "each run]",
+@options.option(
+    "--since WHEN",
+    f"Begin with {options.WHEN}.  [default: new records; with --once: the last 32 MiB of each run]",
 )
-@click.option("--once", is_flag=True, help="Show what is there, and exit.")
-@click.option("--limit", metavar="N", type=click.IntRange(1), help="Only the first N series.")
+@options.flag("--once", "Show what is there, and exit.")
+@options.option("--limit N", "Only the first N series.", options.COUNT)
 @options.interval
 @options.as_json("Print values as lines of JSON.")
 def tail(
@@ -71,8 +72,6 @@ def tail(
     once: bool,
     limit: int | None,
     interval: float,
-    as_json: bool,
-    quiet: bool,
 ) -> None:
     """Show new scalars of runs, with sparklines, while they are written.
 
@@ -94,89 +93,76 @@ def tail(
         known = choose_runs(source, runs, reading.find)
         check_ranks(known, ranks)
     else:
-        known = matching_runs(awaited_runs(source, quiet=quiet, find=reading.find), runs)
+        known = matching_runs(awaited_runs(source, reading.find), runs)
     if once or since is not None:
         if since is None:
             reading.skip(_NEWEST_BYTES)
         narrowed = [reading.selection.narrowed(run, newest=True) for run in known]
         size = sum(run.nbytes - reading.skipped.get(run.path, 0) for run in narrowed)
-        with progress_shown(quiet=quiet) as progress:
+        with progress_shown() as progress:
             for _ in reading.poll():
                 done = reading.report.bytes_read
                 progress(source, done, max(size, done))
         if once and not reading.series:
             check_tags(map(reading.selection.narrowed, known), tags)
-        if reading.skipped and not quiet:
+        if reading.skipped:
             older = size_of(sum(reading.skipped.values()))
             read = f"Only the newest {size_of(size)} are read"
-            click.echo(f"{read}; --since 0 also reads the older {older}.", err=True)
+            hint(f"{read}; --since 0 also reads the older {older}.")
     elif known:
         reading.skip()
-        if not quiet:
-            found = count_of(len(known), "run")
-            click.echo(
-                f"Waiting for new values of {found}; --since STEP shows recorded ones.", err=True
-            )
-    table = sys.stdout.isatty() and not as_json
-    if once:
-        _print_all(reading, limit, table=table, as_json=as_json)
-    else:
-        with stopping() as stop:
-            if table:
-                _show_live(reading, stop, interval, limit)
-            else:
-                _print_lines(reading, stop, interval, limit, as_json=as_json)
+        found = count_of(len(known), "run")
+        hint(f"Waiting for new values of {found}; --since STEP shows recorded ones.")
+    in_lines = printing().as_json or not sys.stdout.isatty()
+    with contextlib.nullcontext() if once else stopping() as stop:
+        show = _print_lines if in_lines else _show_table
+        show(reading, stop, interval, limit)
     print_problems(reading.report.problems, reading.report.problem_count)
 
 
-def _print_all(reading: Tail, limit: int | None, *, table: bool, as_json: bool) -> None:
-    if table:
-        console().print(_table(reading, None, limit))
-        return
+def _print_lines(
+    reading: Tail, stop: threading.Event | None, interval: float, limit: int | None
+) -> None:
+    """Prints the last value of each series, and then new ones until it is stopped."""
     for series in reading.ordered()[:limit]:
         place = (series.run, series.rank, series.tag)
-        _print_value(*place, series.step, series.wall_time, series.last, as_json=as_json)
-
-
-def _print_lines(
-    reading: Tail, stop: threading.Event, interval: float, limit: int | None, *, as_json: bool
-) -> None:
-    _print_all(reading, limit, table=False, as_json=as_json)
+        _print_value(*place, series.step, series.wall_time, series.last)
     sys.stdout.flush()
-    while not stop.wait(interval):
+    while stop is not None and not stop.wait(interval):
         for run, rank, columns in reading.poll():
             first = reading.ordered()[:limit]
             shown = {each.tag for each in first if (each.run, each.rank) == (run, rank)}
             for code, *value in zip(*(each.tolist() for each in columns[1:]), strict=True):
-                if columns.tags[code] not in shown:
-                    continue
-                _print_value(run, rank, columns.tags[code], *value, as_json=as_json)
+                if columns.tags[code] in shown:
+                    _print_value(run, rank, columns.tags[code], *value)
             sys.stdout.flush()
 
 
-def _show_live(reading: Tail, stop: threading.Event, interval: float, limit: int | None) -> None:
+def _print_value(run: str, rank: int, tag: str, step: int, wall_time: float, value: float) -> None:
+    if printing().as_json:
+        place = {"run": run, "rank": rank, "tag": tag, "step": step}
+        print_json({**place, "wall_time": wall_time, "value": value}, indent=None)
+        return
+    click.echo(f"{_name(run, rank)}  {one_line(tag)}  step {step}  {value:.6g}")
+
+
+def _show_table(
+    reading: Tail, stop: threading.Event | None, interval: float, limit: int | None
+) -> None:
+    """Shows a table until it is stopped, and prints it."""
     from rich.live import Live
 
     out = console()
-    # On the alternate screen a table that is higher than the window would be cut anyway.
-    with Live(console=out, auto_refresh=False, transient=True) as live:
-        while True:
-            live.update(_table(reading, out.size.height - 2, limit), refresh=True)
-            if stop.wait(interval):
-                break
-            for _ in reading.poll():
-                pass
+    if stop is not None:
+        # On the alternate screen a table that is higher than the window would be cut anyway.
+        with Live(console=out, auto_refresh=False, transient=True) as live:
+            while True:
+                live.update(_table(reading, out.size.height - 2, limit), refresh=True)
+                if stop.wait(interval):
+                    break
+                for _ in reading.poll():
+                    pass
     out.print(_table(reading, None, limit))
-
-
-def _print_value(
-    run: str, rank: int, tag: str, step: int, wall_time: float, value: float, *, as_json: bool
-) -> None:
-    if as_json:
-        names: dict[str, Any] = {"run": run, "rank": rank, "tag": tag}
-        print_json({**names, "step": step, "wall_time": wall_time, "value": value}, indent=None)
-        return
-    click.echo(f"{_name(run, rank)}  {one_line(tag)}  step {step}  {value:.6g}")
 
 
 def _name(run: str, rank: int) -> str:
@@ -200,11 +186,7 @@ def _table(reading: Tail, height: int | None, limit: int | None) -> RenderableTy
         if not reading.shows_life(run):
             since = utc(reading.last[run])
             notes.append(f"{one_line(run)}: no sign of life since {since}")
-    rows = list(_rows(reading, shown))
-    columns = [
-        Column(head, head not in ("run, tag", "trend"), [row[place] for row in rows])
-        for place, head in enumerate(_HEADS)
-    ]
+    columns = columns_of(_HEADS, _rows(reading, shown), ("run, tag", "trend"))
     return Group(fitted_table(columns, console().size.width, _LEAST_NAME)[0], *notes)
 
 

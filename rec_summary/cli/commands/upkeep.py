@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,16 +16,17 @@ from rec_summary.cli.output import (
     one_line,
     print_first,
     print_json,
+    printing,
     progress_shown,
     reading_progress,
+    say,
     size_of,
 )
 from rec_summary.errors import three_part
 
 if TYPE_CHECKING:
-    from rec_summary.compaction.directory import RunCompaction
+    from rec_summary.compaction.directory import Replacement, RunCompaction
     from rec_summary.records.reading.runs import Run
-    from rec_summary.series.overview.verify import FileReport
 
 VERIFY_EXAMPLES = """\b
 Examples:
@@ -49,18 +49,10 @@ Examples:
 @click.command(cls=RecordsCommand, epilog=VERIFY_EXAMPLES, quiet="Print damage only.")
 @options.source
 @options.runs
-@click.option("--strict", is_flag=True, help="Exit with 1 for warnings as well.")
+@options.flag("--strict", "Exit with 1 for warnings as well.")
 @options.on_engine
 @options.as_json()
-def verify(
-    source: str,
-    runs: str | None,
-    strict: bool,
-    engine: str,
-    jobs: int | None,
-    as_json: bool,
-    quiet: bool,
-) -> None:
+def verify(source: str, runs: str | None, strict: bool, engine: str, jobs: int | None) -> None:
     """Check the checksums, contents and order of records; nothing is changed.
 
     SRC is a record directory, a tree of them, a single record file, or a URL. Exits with 0 if
@@ -78,26 +70,31 @@ def verify(
     def fail(run: Run, error: Exception) -> None:
         unreadable.append((run.path, str(error)))
 
-    with reading_progress(sum(run.nbytes for run in chosen), quiet=quiet) as begin:
+    with reading_progress(chosen) as begin:
         for _, found in each_run(verify_run, chosen, reader, begin, fail):
             if isinstance(found, FileReport):
                 reports.append(found)
             else:
                 unreadable.append(found)
     damaged = sum(report.damaged for report in reports) + len(unreadable)
-    if as_json:
+    if printing().as_json:
         files = [{**dataclasses.asdict(each), "damaged": each.damaged} for each in reports]
         print_json({"files": files, "unreadable": unreadable})
     else:
         for report in reports:
             where = f"{one_line(report.path)}, offset"
-            findings = [f for f in report.findings if not quiet or f.severity == DAMAGE]
-            lines = [f"{each.severity}: {where} {each.offset}: {each.text}" for each in findings]
+            lines = [
+                f"{each.severity}: {where} {each.offset}: {each.text}"
+                for each in report.findings
+                if not printing().quiet or each.severity == DAMAGE
+            ]
             print_first(lines, "in this file")
         for path, why in unreadable:
             click.echo(f"damage: {one_line(path)}: the file cannot be read: {why}")
-        if not quiet:
-            _print_summary(reports, damaged)
+        records = sum(sum(report.records.values()) for report in reports)
+        counts = f"{count_of(len(reports), 'file')}, {count_of(records, 'sound record')}"
+        size = size_of(sum(report.nbytes for report in reports))
+        say(f"{counts}, {size}: {count_of(damaged, 'damaged file') if damaged else 'no damage'}")
     if damaged or (strict and any(report.findings for report in reports)):
         sys.exit(1)
 
@@ -123,14 +120,6 @@ def _runs(source: str, pattern: str | None) -> list[Run]:
     return choose_runs(source, pattern)
 
 
-def _print_summary(reports: Sequence[FileReport], damaged: int) -> None:
-    records = sum(sum(report.records.values()) for report in reports)
-    size = size_of(sum(report.nbytes for report in reports))
-    verdict = count_of(damaged, "damaged file") if damaged else "no damage"
-    counts = f"{count_of(len(reports), 'file')}, {count_of(records, 'sound record')}"
-    click.echo(f"{counts}, {size}: {verdict}")
-
-
 @click.command(
     cls=RecordsCommand,
     epilog=REPAIR_EXAMPLES,
@@ -139,9 +128,9 @@ def _print_summary(reports: Sequence[FileReport], damaged: int) -> None:
     empty=True,
 )
 @options.source
-@click.argument("destination", metavar="DEST", type=click.Path())
+@click.argument("destination", metavar="DEST", type=options.PATH)
 @options.as_json()
-def repair(source: str, destination: str, as_json: bool, quiet: bool) -> None:
+def repair(source: str, destination: str) -> None:
     """Copy all readable records to DEST; SRC is not changed.
 
     Records behind damaged bytes are found, too. DEST must be empty or new. Other files of a
@@ -149,9 +138,9 @@ def repair(source: str, destination: str, as_json: bool, quiet: bool) -> None:
     """
     from rec_summary.records.reading.repair import repair as copy
 
-    with progress_shown(quiet=quiet, doing="copying") as progress:
+    with progress_shown(doing="copying") as progress:
         report = copy(source, destination, progress=progress)
-    if as_json:
+    if printing().as_json:
         print_json(report)
         return
     places = [
@@ -161,18 +150,13 @@ def repair(source: str, destination: str, as_json: bool, quiet: bool) -> None:
     ]
     places += [f"{one_line(path)}: cannot be opened: {why}" for path, why in report.unreadable]
     print_first(places, "places")
-    if quiet:
-        return
     records = sum(file.records for file in report.files)
     size = size_of(sum(file.nbytes for file in report.files))
     lost = sum(size for file in report.files for _, size in file.lost)
-    files = count_of(len(report.files), "file")
-    click.echo(
-        f"Copied {count_of(records, 'record')} ({size}) in {files} to "
-        f"{one_line(destination)}; {size_of(lost)} could not be read."
-    )
+    copied = f"{count_of(records, 'record')} ({size}) in {count_of(len(report.files), 'file')}"
+    say(f"Copied {copied} to {one_line(destination)}; {size_of(lost)} could not be read.")
     if report.other:
-        click.echo(f"  {count_of(report.other, 'other file')} not copied")
+        say(f"  {count_of(report.other, 'other file')} not copied")
 
 
 @click.command(
@@ -183,34 +167,22 @@ def repair(source: str, destination: str, as_json: bool, quiet: bool) -> None:
     empty=True,
 )
 @options.source
-@click.option(
-    "--total-bytes",
-    metavar="N",
-    type=click.IntRange(1),
+@options.option(
+    "--total-bytes N",
+    "The most bytes of record files for each run.",
+    options.COUNT,
     required=True,
-    help="The most bytes of record files for each run.",
 )
-@click.option(
-    "--output",
-    metavar="DIR",
-    type=click.Path(),
-    help="Write compacted copies to DIR, which is empty or new; SRC is not changed.",
+@options.option(
+    "--output DIR",
+    "Write compacted copies to DIR, which is empty or new; SRC is not changed.",
+    options.PATH,
 )
-@click.option("--dry-run", is_flag=True, help="Only print what would be replaced.")
+@options.flag("--dry-run", "Only print what would be replaced.")
 @options.runs
 @options.on_engine
 @options.as_json()
-def compact(
-    source: str,
-    total_bytes: int,
-    output: str | None,
-    dry_run: bool,
-    runs: str | None,
-    engine: str,
-    jobs: int | None,
-    as_json: bool,
-    quiet: bool,
-) -> None:
+def compact(source: str, total_bytes: int, dry_run: bool, **chosen: Any) -> None:
     """Make old records coarser until each run has at most N bytes.
 
     The newest part of a run stays complete; older parts become coarser the older they are, and the
@@ -223,41 +195,22 @@ def compact(
     """
     from rec_summary.compaction.directory import compact as compact_all
 
-    with progress_shown(quiet=quiet or as_json, doing="compacting") as progress:
-        found = compact_all(
-            source,
-            total_bytes,
-            runs=runs,
-            output=output,
-            dry_run=dry_run,
-            engine=engine,
-            jobs=jobs,
-            progress=progress,
-        )
-    if as_json:
+    with progress_shown(doing="compacting") as progress:
+        found = compact_all(source, total_bytes, dry_run=dry_run, progress=progress, **chosen)
+    if printing().as_json:
         print_json(found)
         return
+    would = "would have " if dry_run else ""
     for run in found:
         for path, why in run.left:
             click.echo(f"{one_line(path)}: left as it is: {one_line(why)}", err=True)
-        if not quiet:
-            for line in _compacted_lines(run, dry_run=dry_run):
-                click.echo(line)
+        done = _sizes(run) if run.replaced else f"nothing to do ({size_of(run.bytes_before)})"
+        say(f"{one_line(run.run)}: {would}{done}")
+        for each in run.replaced:
+            line = f"  rank {each.rank}: {count_of(len(each.files), f'{each.kind} file')}"
+            steps = f", at most {each.bucket_steps:,} steps in a bucket"
+            say(f"{line}, {_sizes(each)}{steps if each.bucket_steps > 1 else ''}")
 
 
-def _compacted_lines(run: RunCompaction, *, dry_run: bool) -> Iterator[str]:
-    would = "would have " if dry_run else ""
-    sizes = f"{size_of(run.bytes_before)} -> {size_of(run.bytes_after)}"
-    if not run.replaced:
-        yield f"{one_line(run.run)}: {would}nothing to do ({size_of(run.bytes_before)})"
-        return
-    yield f"{one_line(run.run)}: {would}{sizes}"
-    for each in run.replaced:
-        files = count_of(len(each.files), f"{each.kind} file")
-        width = (
-            f", at most {each.bucket_steps:,} steps in a bucket" if each.bucket_steps > 1 else ""
-        )
-        yield (
-            f"  rank {each.rank}: {files}, {size_of(each.bytes_before)} -> "
-            f"{size_of(each.bytes_after)}{width}"
-        )
+def _sizes(done: RunCompaction | Replacement) -> str:
+    return f"{size_of(done.bytes_before)} -> {size_of(done.bytes_after)}"

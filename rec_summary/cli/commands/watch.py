@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import sys
 import time
@@ -12,8 +13,18 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from rec_summary.cli import options
-from rec_summary.cli.command import RecordsCommand, awaited_runs, choose_runs, stopping
-from rec_summary.cli.output import SHOWN, console, count_of, one_line, print_json
+from rec_summary.cli.command import RecordsCommand, awaited_runs, choose_runs, stopping, watched
+from rec_summary.cli.output import (
+    SHOWN,
+    complain,
+    console,
+    count_of,
+    hint,
+    one_line,
+    print_json,
+    printing,
+    say,
+)
 
 if TYPE_CHECKING:
     import threading
@@ -47,59 +58,36 @@ FIRING: Final = 1
 FAILED: Final = 3  # 1 is for alerts
 _PATIENCE_SECS: Final = 10.0  # for commands that still have to run after Ctrl-C
 _ASK_SECS: Final = 2.0  # between two requests to end
+_complain: Final = functools.partial(complain, "watch")
 
 
 @click.command(cls=RecordsCommand, epilog=EXAMPLES, failure=FAILED)
 @options.source
-@click.option(
-    "--rule",
-    "rules",
-    metavar="RULE",
-    multiple=True,
-    help="Raise an alert for this. May be given several times.  [default: nan-loss, stall, "
-    "auc-drop]",
-)
-@click.option(
-    "--rules",
-    "files",
-    metavar="FILE",
-    multiple=True,
-    type=click.Path(),
-    help="Read rules from FILE, one in each line, with # comments.",
-)
+@options.rules()
 @options.runs
-@click.option(
-    "--since",
-    metavar="WHEN",
-    help=f"Evaluate records from {options.WHEN} on.  [default: new records; with --once or "
+@options.option(
+    "--since WHEN",
+    f"Evaluate records from {options.WHEN} on.  [default: new records; with --once or "
     "--history: all]",
 )
-@click.option("--once", is_flag=True, help="Evaluate the records that exist, then exit.")
-@click.option("--history", is_flag=True, help="Also report alerts that are over.")
+@options.flag("--once", "Evaluate the records that exist, then exit.")
+@options.flag("--history", "Also report alerts that are over.")
 @options.as_json("Print alerts as lines of JSON.")
-@click.option(
-    "--log", metavar="FILE", type=click.Path(), help="Append alerts to FILE, as lines of JSON."
-)
-@click.option(
-    "--exec",
-    "command",
-    metavar="CMD",
-    help="Run CMD for each alert, without a shell, with RS_STATE, RS_RUN, RS_TEXT and others in "
+@options.option("--log FILE", "Append alerts to FILE, as lines of JSON.", options.PATH)
+@options.option(
+    "--exec CMD",
+    "Run CMD for each alert, without a shell, with RS_STATE, RS_RUN, RS_TEXT and others in "
     "its environment, and with the alert as JSON on its standard input.",
+    into="command",
 )
 @options.option(
-    "--exec-timeout",
-    metavar="SECS",
-    type=click.FloatRange(0, min_open=True),
-    default=60.0,
-    help="Kill CMD if it takes longer.",
+    "--exec-timeout SECS", "Kill CMD if it takes longer.", options.SECONDS, default=60.0
 )
-@click.option(
+@options.flag(
     "--record",
-    is_flag=True,
-    help="Write alerts into the records of the running training: a note, and alerts/RULE, 0 or 1.",
+    "Write alerts into the records of the running training: a note, and alerts/RULE, 0 or 1.",
 )
-@click.option("--stop-run", is_flag=True, help="End a training in good order when an alert fires.")
+@options.flag("--stop-run", "End a training in good order when an alert fires.")
 @options.interval
 def watch(source: str, **chosen: Any) -> None:
     """Raise alerts from records while they are written.
@@ -122,19 +110,14 @@ def _watch(
     once: bool,
     history: bool,
     interval: float,
-    quiet: bool,
-    as_json: bool,
     **sinks: Any,
 ) -> int:
     from rec_summary.alerts.rules import gather
     from rec_summary.alerts.states import Transition
-    from rec_summary.alerts.watching import WatchReport
-    from rec_summary.alerts.watching import watch as watch_records
     from rec_summary.cli import INTERRUPTED
     from rec_summary.series.discovery.run_poller import RunPoller
 
     report: WatchReport | None = None
-    problems = 0
     with contextlib.ExitStack() as stack:
         stop = stack.enter_context(stopping())
         gathered = gather(rules, files)
@@ -143,36 +126,29 @@ def _watch(
         if once:
             choose_runs(source, runs, poller.find)  # an error if there are none
         deliver = stack.enter_context(_delivering(poller, stop, once=once, **sinks))
-        if not quiet and not once:
-            names = ", ".join(one_line(rule.title) for rule in gathered)
-            click.echo(f"Watching {one_line(source)} for: {names}; Ctrl-C to stop.", err=True)
         if not once:
-            awaited_runs(source, quiet=quiet, find=poller.find)
-        options: dict[str, Any] = {"once": once, "history": history, "since": beginning}
-        options["poller"] = poller
-        for news in watch_records(
-            source, gathered, stop=stop, runs=runs, interval=interval, **options
-        ):
+            names = ", ".join(one_line(rule.title) for rule in gathered)
+            hint(f"Watching {one_line(source)} for: {names}; Ctrl-C to stop.")
+            awaited_runs(source, poller.find)
+        how: dict[str, Any] = {"runs": runs, "interval": interval, "since": beginning}
+        how |= {"once": once, "history": history, "stop": stop, "poller": poller}
+        for news in watched("watch", source, gathered, **how):
             if isinstance(news, Transition):
-                if as_json or not quiet:
-                    _print(news, stop, as_json=as_json)
+                _print(news, stop)
                 deliver(news)
-            elif isinstance(news, WatchReport):
-                if report is None and not quiet:
-                    _print_unmatched(news)
-                deliver(None)
-                report = news
-            else:
-                problems += 1
-                if problems <= SHOWN:
-                    _complain(str(news))
+                continue
+            if report is None and not printing().quiet:
+                for rule in news.unmatched if news.runs else ():
+                    _complain(f"no record matches the rule {rule.title} yet")
+            deliver(None)
+            report = news
         if once and stop.is_set():
             return INTERRUPTED
     assert report is not None
     if report.problem_count > SHOWN:
         click.echo(f"{report.problem_count - SHOWN:,} more problems", err=True)
-    if once and not report.firing and not quiet and not as_json:
-        click.echo(f"No alert is firing in {count_of(report.runs, 'run')}.")
+    if once and not report.firing:
+        say(f"No alert is firing in {count_of(report.runs, 'run')}.")
     return FIRING if once and report.firing else 0
 
 
@@ -308,27 +284,16 @@ def _key(transition: Transition) -> object:
     return transition.run, transition.rank, transition.tag, transition.rule
 
 
-def _print(transition: Transition, stop: threading.Event, *, as_json: bool) -> None:
+def _print(transition: Transition, stop: threading.Event) -> None:
     """Prints an alert; ends the watch when nobody reads standard output any more."""
-    from rec_summary.alerts.delivery import as_json as json_of
-    from rec_summary.alerts.delivery import as_text
+    from rec_summary.alerts.delivery import as_json, as_text
 
     try:
-        if as_json:
-            print_json(json_of(transition), indent=None)
-        else:
+        if printing().as_json:
+            print_json(as_json(transition), indent=None)
+        elif not printing().quiet:
             console().print(as_text(transition), soft_wrap=True)
     except BrokenPipeError:
         # What is left in the buffers has to go somewhere when the process ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         stop.set()
-
-
-def _print_unmatched(report: WatchReport) -> None:
-    for rule in report.unmatched:
-        if report.runs:
-            _complain(f"no record matches the rule {rule.title} yet")
-
-
-def _complain(text: str) -> None:
-    click.echo(f"rec-summary watch: {one_line(text)}", err=True)
