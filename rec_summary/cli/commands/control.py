@@ -216,10 +216,9 @@ def _status(run: Run, known: Lineage) -> str:
     from rec_summary._pb.lineage_pb2 import RunState
     from rec_summary.records.liveness import writer_is_alive
 
-    train = known.train
-    if train is not None and known.status == RunState.RUNNING:
-        if writer_is_alive(run.path, train.run_state) is False:
-            return "KILLED"
+    train = known.train if known.status == RunState.RUNNING else None
+    if train is not None and writer_is_alive(run.path, train.run_state) is False:
+        return "KILLED"
     return RunState.Status.Name(known.status)
 
 
