@@ -19,7 +19,7 @@ from prometheus_client.exposition import make_wsgi_app
 from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary.alerts.last_values import LastOfRun, LastValues
 from rec_summary.errors import SourceError, os_errors_as
-from rec_summary.metrics.report import JUDGED, OF_TASK, PREFIX
+from rec_summary.metrics.tags import JUDGED, OF_TASK, PREFIX
 from rec_summary.series.overview.statistics import HEALTH
 from rec_summary.series.text import printable
 

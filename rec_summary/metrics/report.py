@@ -1,23 +1,20 @@
 """The values of a recommender's metrics by tag, read from their states.
 
 This module alone decides the tags: the training and the export of merged ranks read the same states
-with the same functions. Numbers without data are left out. A named task has a part of its own in
-keys and tags: `task/ctr/quality/lifetime` is the state of `recommender/ctr/auc/lifetime`.
+with the same functions. Numbers without data are left out.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
-import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from rec_summary.metrics import slice_report
+from rec_summary.metrics import slice_report, tags
 from rec_summary.metrics.drift import LABEL, Drift
 from rec_summary.metrics.feature_health import FeatureCounts
 from rec_summary.metrics.lists import list_quality
@@ -30,7 +27,7 @@ from rec_summary.metrics.quality.grouped_auc import UserScores
 from rec_summary.metrics.quality.labels import LabelCounts
 from rec_summary.metrics.quality.ratings import RatingErrors
 from rec_summary.metrics.quality.score_histogram import ScoreHistogram
-from rec_summary.metrics.quality.slices import Slices
+from rec_summary.metrics.quality.slices import Slices, SliceState
 from rec_summary.metrics.state import Floats, State
 from rec_summary.metrics.tables.cardinality import TouchedRows
 from rec_summary.metrics.tables.growth import IdTurnover, RowAges, hashed_ids
@@ -39,80 +36,6 @@ from rec_summary.metrics.tables.row_norms import QUANTILES, RowNorms
 from rec_summary.metrics.throughput import QUANTILES as TIME_QUANTILES
 from rec_summary.metrics.throughput import Throughput
 
-PREFIX: Final = "recommender/"
-
-QUALITY: Final = "quality"
-USERS: Final = "users"
-TABLE: Final = "table"
-TABLE_WINDOW: Final = "table_window"
-THROUGHPUT: Final = "throughput"
-LABEL_DELAY: Final = "label_delay"
-DRIFT: Final = "drift"
-LABELS: Final = "labels"
-SLICE: Final = "slice"
-LISTS: Final = "lists"
-PAIRS: Final = "pairs"
-CLASSES: Final = "classes"
-TURNOVER: Final = "turnover"
-AGES: Final = "ages"
-FEATURE: Final = "feature"
-CARDINALITY: Final = "cardinality"
-_TASK: Final = "task"
-
-JUDGING: Final[Mapping[str, tuple[str, ...]]] = {
-    "clicks": (
-        *("auc", "average_precision", "log_loss", "normalised_entropy"),
-        *("calibration", "calibration_error"),
-        *("calibration_free_entropy", "recalibrated_entropy", "entropy_of_clicks"),
-    ),
-    "ratings": ("rmse", "mae", "bias", "xauc"),
-    "classes": ("accuracy", "log_loss", "macro_auc"),
-    "retrieval": (),
-    "users": ("gauc", "gauc_by_user"),
-    "lists": ("pair_accuracy",),
-}
-"""The metrics that judge predictions, by kind of task, and those of its users and lists. Each has
-a tag for each window; it is NaN if the network predicts NaN, and a column of a table of runs."""
-
-AT_K: Final[Mapping[str, tuple[str, ...]]] = {
-    "lists": ("ndcg_at_", "recall_at_", "precision_at_", "hit_rate_at_", "mrr_at_"),
-    "retrieval": ("in_batch_recall_at_", "in_batch_ndcg_at_", "in_batch_mrr_at_"),
-}
-"""The beginnings of further names of such metrics, before the number of places."""
-
-JUDGED: Final = "|".join(
-    (
-        *dict.fromkeys(itertools.chain(*JUDGING.values())),
-        rf"(?:{'|'.join(itertools.chain(*AT_K.values()))})\d+",
-    )
-)
-"""A regular expression of their names."""
-
-GROUPS: Final = frozenset(
-    (
-        *itertools.chain(*JUDGING.values()),
-        *(
-            "grouped_users",
-            "grouped_standard_error",
-            "grouped_error_bound",
-            "macro_auc_error_bound",
-        ),
-        *("lists_counted", "lists_standard_error", "lists_sampled_share", "lists_spread_share"),
-        *("lists_too_long_share", "lists_without_hit_share", "xauc_sampled_share"),
-        *("in_batch_candidates", "in_batch_examples"),
-        *("roc_error_bound", "original_calibration", "original_entropy"),
-        *("clicks", "click_rate", "examples", "refused", "masked", "missing_labels"),
-        *("pr_curve", "reliability", "scores"),
-        *("table", "throughput", "freshness", "host", "drift", "states", "slice", "feature"),
-        "label_delay",
-    )
-)
-"""The first parts of tags behind `PREFIX`. No task has one of these names."""
-
-OF_TASK: Final = r"(?:(?!table/|slice/|feature/)[^/]+/)?"
-"""A regular expression of the task in a tag, behind `PREFIX`: the unnamed one, or any other."""
-
-_TASK_TAG: Final = re.compile(rf"{PREFIX}(?!table/|slice/|feature/)(?P<task>[^/]+)/(?:{JUDGED})/")
 _MOST_BUCKETS: Final = 64
 
 Ids = npt.NDArray[np.int64]
@@ -142,13 +65,13 @@ class MetricValues:
     def put(self, name: str, number: float) -> None:
         """Adds a number if it is finite."""
         if math.isfinite(number):
-            self.scalars[PREFIX + name] = float(number)
+            self.scalars[tags.PREFIX + name] = float(number)
 
     def add(self, task: str, values: MetricValues) -> None:
         """Adds the values of a task; the tags of a named one have its name."""
-        start = f"{PREFIX}{task}/" if task else PREFIX
+        start = f"{tags.PREFIX}{task}/" if task else tags.PREFIX
         for name, found in vars(values).items():
-            own = {start + tag.removeprefix(PREFIX): each for tag, each in found.items()}
+            own = {start + tag.removeprefix(tags.PREFIX): each for tag, each in found.items()}
             getattr(self, name).update(own)
 
 
@@ -160,7 +83,7 @@ class Detail:
         curves: Whether curves, histograms and the most frequent ids are included.
         thresholds: The number of thresholds of a PR curve.
         top: The number of most frequent ids.
-        brief: Whether only what is shown of slices is included.
+        brief: Whether only `tags.OF_SLICES` and numbers of examples are included.
     """
 
     curves: bool = True
@@ -169,31 +92,21 @@ class Detail:
     brief: bool = False
 
 
-def key(group: str, name: str = "") -> str:
-    """Returns the key of a state: its group, and the name of its window or table."""
-    return f"{group}/{name}" if name else group
-
-
-def group_of(task: str, group: str) -> str:
-    """Returns the group of a task's states; the unnamed task (empty) has the plain one."""
-    return f"{_TASK}/{task}/{group}" if task else group
-
-
 def read(
     states: Mapping[str, State], detail: Detail, into: MetricValues | None = None
 ) -> MetricValues:
-    """Returns the values of states by the keys of `key`.
+    """Returns the values of states by the keys of `tags.key`.
 
     Unknown keys are skipped, and states that are not of the class that their key says.
     """
     values = into or MetricValues()
     for each, state in states.items():
-        task, own = _split(each)
+        task, own = tags.split_key(each)
         group, _, name = own.partition("/")
         of_task = MetricValues()
         _read_state(of_task, group, name, state, detail)
         values.add(task, of_task)
-        if group == TURNOVER:
+        if group == tags.TURNOVER:
             _read_turnover(values, name, state, states)
     return values
 
@@ -202,36 +115,6 @@ def _read_state(values: MetricValues, group: str, name: str, state: State, detai
     reader = _READERS.get((group, type(state)))
     if reader is not None:
         reader(values, name, state, detail)
-
-
-def is_group(name: str) -> bool:
-    """Returns whether tags begin with this name, behind `PREFIX`, so that no task has it."""
-    return name in GROUPS or re.fullmatch(rf"{JUDGED}|\w+_at_precision_[\d.e-]+", name) is not None
-
-
-def judging(kind: str, at: Iterable[int] = ()) -> list[str]:
-    """Returns the names of the metrics that judge predictions of a kind.
-
-    Args:
-        kind: A key of `JUDGING`.
-        at: The numbers of places of the metrics of `AT_K`.
-    """
-    starts = AT_K.get(kind, ())
-    return [*JUDGING[kind], *(f"{start}{k}" for start in starts for k in at)]
-
-
-def named_tasks(tags: Iterable[str]) -> list[str]:
-    """Returns the named tasks of which there are tags of metrics, sorted."""
-    found = {match["task"] for match in map(_TASK_TAG.match, tags) if match}
-    return sorted(found)
-
-
-def _split(name: str) -> tuple[str, str]:
-    """Returns the task of a key, empty for none, and the key without it."""
-    if not name.startswith(f"{_TASK}/"):
-        return "", name
-    _, task, *own = name.split("/", 2)
-    return task, "".join(own)
 
 
 def read_rows(
@@ -298,11 +181,11 @@ def _read_clicks(values: MetricValues, window: str, state: ClickQuality, detail:
         values.put(f"refused/{window}", int(scores.refused.sum()))
     if detail.curves and loss.weight:
         curve = score_quality.pr_curve(order, detail.thresholds)
-        values.pr_curves[f"{PREFIX}pr_curve/{window}"] = curve.as_array()
+        values.pr_curves[f"{tags.PREFIX}pr_curve/{window}"] = curve.as_array()
         found = score_quality.reliability(order)
         parts = (found.predicted, found.observed, found.weights)
-        values.reliabilities[f"{PREFIX}reliability/{window}"] = parts
-        values.histograms[f"{PREFIX}scores/{window}"] = _score_buckets(scores)
+        values.reliabilities[f"{tags.PREFIX}reliability/{window}"] = parts
+        values.histograms[f"{tags.PREFIX}scores/{window}"] = _score_buckets(scores)
 
 
 def _read_choices(values: MetricValues, window: str, state: ChoiceQuality, detail: Detail) -> None:
@@ -313,7 +196,7 @@ def _read_choices(values: MetricValues, window: str, state: ChoiceQuality, detai
     else:
         for k in state.at:
             top = state.top(k)
-            for start, value in zip(AT_K["retrieval"], top, strict=True):
+            for start, value in zip(tags.AT_K["retrieval"], top, strict=True):
                 values.put(f"{start}{k}/{window}", value)
         values.put(f"in_batch_candidates/{window}", state.candidates())
         values.put(f"in_batch_examples/{window}", state.weight)
@@ -345,16 +228,21 @@ def _read_users(values: MetricValues, window: str, state: UserScores, detail: De
 def _read_slices(values: MetricValues, name: str, state: Slices, detail: Detail) -> None:
     column, _, window = name.partition("/")
 
-    def metrics_of(part: State) -> dict[str, float]:
-        of_part = MetricValues()
-        _read_state(of_part, QUALITY, "", part, Detail(curves=False, brief=True))
-        return {tag[len(PREFIX) : -1]: number for tag, number in of_part.scalars.items()}
+    is_one = not isinstance(state.other, SliceState)
+    metrics = tags.OF_SLICES if is_one else state.other.metrics
+    of_slices = Detail(curves=False, brief=set(metrics) <= set(tags.OF_SLICES))
 
-    found = slice_report.values_of(column, state, metrics_of)
+    def metrics_of(part: Any) -> dict[str, float]:
+        of_part = MetricValues()
+        for group, each in {tags.QUALITY: part}.items() if is_one else part.states.items():
+            _read_state(of_part, group, "", each, of_slices)
+        return {tag[len(tags.PREFIX) : -1]: number for tag, number in of_part.scalars.items()}
+
+    found = slice_report.values_of(column, state, metrics, metrics_of)
     for tag, number in found.scalars.items():
         values.put(f"{tag}/{window}", number)
     if detail.curves and found.table:
-        values.tables[f"{PREFIX}slice/{column}/table/{window}"] = found.table
+        values.tables[f"{tags.PREFIX}slice/{column}/table/{window}"] = found.table
 
 
 def _read_classes(values: MetricValues, window: str, state: ClassScores, detail: Detail) -> None:
@@ -368,7 +256,7 @@ def _read_lists(values: MetricValues, window: str, state: RankedLists, detail: D
     values.put(f"pair_accuracy/{window}", list_quality.pairs_in_lists(found).share)
     for k in state.at:
         top = list_quality.top_of_lists(found, k)
-        for start, value in zip(AT_K["lists"], top, strict=False):
+        for start, value in zip(tags.AT_K["lists"], top, strict=False):
             values.put(f"{start}{k}/{window}", value)
         if k == state.at[0]:
             values.put(f"lists_counted/{window}", top.lists)
@@ -407,7 +295,7 @@ def _read_table(values: MetricValues, table: str, state: TableHealth, detail: De
     values.put(f"{start}zipf_exponent", skew.zipf_exponent)
     top = frequency.top(detail.top)
     if top.ids.size:
-        values.tops[f"{PREFIX}{start}top_ids"] = (top.ids, top.counts, top.low, top.high)
+        values.tops[f"{tags.PREFIX}{start}top_ids"] = (top.ids, top.counts, top.low, top.high)
 
 
 def _read_window(values: MetricValues, table: str, state: TableHealth, detail: Detail) -> None:
@@ -431,7 +319,7 @@ def _read_touched(values: MetricValues, start: str, state: TableHealth) -> None:
 def _read_turnover(
     values: MetricValues, table: str, state: State, states: Mapping[str, State]
 ) -> None:
-    total, window = (states.get(key(each, table)) for each in (TABLE, TABLE_WINDOW))
+    total, window = (states.get(tags.key(each, table)) for each in (tags.TABLE, tags.TABLE_WINDOW))
     if not isinstance(state, IdTurnover) or not isinstance(total, TableHealth):
         return
     if not isinstance(window, TableHealth):
@@ -504,21 +392,21 @@ def _read_drift(values: MetricValues, _name: str, state: Drift, detail: Detail) 
 _READERS: Final[
     Mapping[tuple[str, type[State]], Callable[[MetricValues, str, Any, Detail], None]]
 ] = {
-    (QUALITY, ClickQuality): _read_clicks,
-    (QUALITY, RatingErrors): _read_ratings,
-    (QUALITY, ChoiceQuality): _read_choices,
-    (USERS, UserScores): _read_users,
-    (LABELS, LabelCounts): _read_labels,
-    (SLICE, Slices): _read_slices,
-    (LISTS, RankedLists): _read_lists,
-    (PAIRS, RankedLists): _read_pairs,
-    (CLASSES, ClassScores): _read_classes,
-    (AGES, RowAges): _read_ages,
-    (FEATURE, FeatureCounts): _read_feature,
-    (CARDINALITY, TouchedRows): _read_cardinality,
-    (TABLE, TableHealth): _read_table,
-    (TABLE_WINDOW, TableHealth): _read_window,
-    (THROUGHPUT, Throughput): _read_throughput,
-    (LABEL_DELAY, LogHistogram): _read_label_delay,
-    (DRIFT, Drift): _read_drift,
+    (tags.QUALITY, ClickQuality): _read_clicks,
+    (tags.QUALITY, RatingErrors): _read_ratings,
+    (tags.QUALITY, ChoiceQuality): _read_choices,
+    (tags.USERS, UserScores): _read_users,
+    (tags.LABELS, LabelCounts): _read_labels,
+    (tags.SLICE, Slices): _read_slices,
+    (tags.LISTS, RankedLists): _read_lists,
+    (tags.PAIRS, RankedLists): _read_pairs,
+    (tags.CLASSES, ClassScores): _read_classes,
+    (tags.AGES, RowAges): _read_ages,
+    (tags.FEATURE, FeatureCounts): _read_feature,
+    (tags.CARDINALITY, TouchedRows): _read_cardinality,
+    (tags.TABLE, TableHealth): _read_table,
+    (tags.TABLE_WINDOW, TableHealth): _read_window,
+    (tags.THROUGHPUT, Throughput): _read_throughput,
+    (tags.LABEL_DELAY, LogHistogram): _read_label_delay,
+    (tags.DRIFT, Drift): _read_drift,
 }

@@ -3,41 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from rec_summary.metrics.quality.click_quality import ClickQuality
 from rec_summary.metrics.quality.score_order import ScoreOrder
-from rec_summary.metrics.quality.slices import Slices
+from rec_summary.metrics.quality.slices import Slices, SliceState
+from rec_summary.metrics.tags import QUALITY, costs_of
 
 OTHER: Final = "other"  # all values without a state of their own
 LEAST: Final = 100
 """The number of clicks and of non-clicks (of ratings: of examples) from which on a slice is
 compared with others."""
 
-_WORSE: Final[Mapping[str, Callable[[float], float]]] = {
-    "auc": lambda value: -value,
-    "calibration": lambda value: abs(math.log(max(value, 1e-300))),
-    "accuracy": lambda value: -value,
-    "rmse": lambda value: value,
-    "bias": abs,
+_COLUMNS: Final = {
+    **dict.fromkeys(("examples", "clicks"), "{:,.10g}"),
+    "click_rate": "{:.4g}",
+    **dict.fromkeys(("auc", "normalised_entropy", "calibration", "accuracy"), "{:.4f}"),
+    **dict.fromkeys(("rmse", "mae"), "{:.5g}"),
+    "bias": "{:.4g}",
 }
-"""The metrics of a slice that have tags, with a number that is larger the worse they are."""
-
-_COLUMNS: Final = (
-    ("examples", "{:,.10g}"),
-    ("clicks", "{:,.10g}"),
-    ("click_rate", "{:.4g}"),
-    ("auc", "{:.4f}"),
-    ("normalised_entropy", "{:.4f}"),
-    ("calibration", "{:.4f}"),
-    ("accuracy", "{:.4f}"),
-    ("rmse", "{:.5g}"),
-    ("mae", "{:.5g}"),
-    ("bias", "{:.4g}"),
-)
+"""The columns of the table and their formats; other metrics that are chosen follow."""
 
 
 class _Slice(NamedTuple):
@@ -55,6 +43,10 @@ class _Slice(NamedTuple):
     error: float
     compared: bool
 
+    def cost(self, metric: str) -> float:
+        """Returns a number that is larger the worse a metric of the slice is."""
+        return float(costs_of(metric, np.array(self.metrics.get(metric, math.nan))))
+
 
 class SliceValues(NamedTuple):
     """The values of a column in a window.
@@ -69,13 +61,17 @@ class SliceValues(NamedTuple):
 
 
 def values_of(
-    column: str, slices: Slices, metrics_of: Callable[[Any], Mapping[str, float]]
+    column: str,
+    slices: Slices,
+    metrics: Sequence[str],
+    metrics_of: Callable[[Any], Mapping[str, float]],
 ) -> SliceValues:
     """Returns the values of a column.
 
     Args:
         column: Its name.
         slices: The states.
+        metrics: The names of the metrics that have tags.
         metrics_of: Returns the metrics of a state by their names.
     """
     found = [_slice(_shown(name), state, metrics_of) for name, _, state in slices.slices()]
@@ -86,17 +82,14 @@ def values_of(
     scalars = {
         f"slice/{column}={quoted(each.name)}/{metric}": each.metrics[metric]
         for each in shown
-        for metric in _WORSE
+        for metric in metrics
         if metric in each.metrics
     }
-    compared = [each for each in found if each.compared]
-    for metric, worse in _WORSE.items():
-        ranked = sorted(
-            (each for each in compared if metric in each.metrics),
-            key=lambda each: worse(each.metrics[metric]),
-        )
+    for metric in metrics:
+        ranked = [each for each in found if each.compared and metric in each.metrics]
         if len(ranked) < 2:
             continue
+        ranked.sort(key=lambda each: each.cost(metric))
         numbers = [each.metrics[metric] for each in ranked]
         scalars[f"slice/{column}/{metric}_worst"] = numbers[-1]
         scalars[f"slice/{column}/{metric}_gap"] = max(numbers) - min(numbers)
@@ -105,7 +98,7 @@ def values_of(
             scalars[f"slice/{column}/auc_gap_error"] = error
             bound = max(each.metrics["roc_error_bound"] for each in ranked)
             scalars[f"slice/{column}/auc_error_bound"] = bound
-    return SliceValues(scalars, _table(column, [*found, rest]))
+    return SliceValues(scalars, _table(column, metrics, [*found, rest]))
 
 
 def quoted(name: str) -> str:
@@ -140,29 +133,35 @@ def auc_standard_error(order: ScoreOrder) -> float:
 
 def _slice(name: str, state: Any, metrics_of: Callable[[Any], Mapping[str, float]]) -> _Slice:
     metrics = dict(metrics_of(state))
+    if "in_batch_examples" in metrics:
+        metrics["examples"] = metrics["in_batch_examples"]
+    quality = state.states[QUALITY] if isinstance(state, SliceState) else state
     examples, error = metrics.get("examples", 0.0), math.nan
     least = examples
-    if isinstance(state, ClickQuality):
+    if isinstance(quality, ClickQuality):
         clicks = metrics.get("clicks", 0.0)
-        least, error = min(clicks, examples - clicks), auc_standard_error(state.order)
+        least, error = min(clicks, examples - clicks), auc_standard_error(quality.order)
     return _Slice(name, metrics, error, least >= LEAST)
 
 
-def _table(column: str, slices: list[_Slice]) -> list[tuple[str, ...]]:
+def _table(column: str, metrics: Sequence[str], slices: list[_Slice]) -> list[tuple[str, ...]]:
     """Returns a row for each slice, those with too few examples last."""
     slices = [each for each in slices if each.metrics.get("examples")]
-    judge = next((each for each in ("auc", "rmse") if any(each in s.metrics for s in slices)), "")
+    there = set().union(*(each.metrics for each in slices))
+    judge = next((each for each in metrics if each in there), None)
+    if judge is None:
+        return []
 
-    def place(each: _Slice) -> tuple[bool, bool, float]:
-        value = each.metrics.get(judge, math.nan)
-        return each.name == OTHER, not each.compared, -_WORSE[judge](value) if judge else 0.0
+    def place(each: _Slice) -> tuple[bool, bool, bool, float]:
+        return each.name == OTHER, not each.compared, judge not in each.metrics, -each.cost(judge)
 
-    used = [(n, form) for n, form in _COLUMNS if any(n in each.metrics for each in slices)]
-    rows = [(column, *(name.replace("_", " ") for name, _ in used))]
+    formats = {**dict.fromkeys(metrics, "{:.4f}"), **_COLUMNS}
+    used = [name for name in dict.fromkeys((*_COLUMNS, *metrics)) if name in there]
+    rows = [(column, *(name.replace("_", " ") for name in used))]
     for each in sorted(slices, key=place):
-        cells = [form.format(each.metrics[n]) if n in each.metrics else "" for n, form in used]
-        for number, (name, _) in enumerate(used):
-            if name == "auc" and math.isfinite(each.error):
-                cells[number] += f" ± {each.error:.4f}"
-        rows.append((each.name, *cells))
-    return rows if len(rows) > 1 else []
+        found = each.metrics
+        cells = {name: formats[name].format(found[name]) if name in found else "" for name in used}
+        if math.isfinite(each.error) and "auc" in cells:
+            cells["auc"] += f" ± {each.error:.4f}"
+        rows.append((each.name, *cells.values()))
+    return rows

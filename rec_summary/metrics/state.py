@@ -9,8 +9,8 @@ stopped, and every rank that merges the same states gets the same numbers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -30,9 +30,9 @@ class State:
     """A mergeable state, described by the names of its attributes.
 
     A subclass names its settings, its sums and its parts. Settings must be equal in states that
-    are merged. Sums (ints and arrays of numbers of at least 0) are added. Parts are states. An
-    attribute is stored under its name without the leading underscore. A subclass with other
-    contents extends the methods.
+    are merged. Sums (ints and arrays of numbers of at least 0) are added. A part is a state, or
+    states by key. An attribute is stored under its name without the leading underscore. A subclass
+    with other contents extends the methods.
     """
 
     _settings: ClassVar[tuple[str, ...]] = ()
@@ -61,7 +61,9 @@ class State:
                 mine, theirs = mine.tolist(), theirs.tolist()
             check_same(f"The setting {name.lstrip('_')}", mine, theirs)
         for name in self._parts:
-            getattr(self, name).check_mergeable(getattr(other, name))
+            mine, theirs = _by_key(getattr(self, name)), _by_key(getattr(other, name))
+            for key in mine.keys() & theirs.keys():
+                mine[key].check_mergeable(theirs[key])
 
     def copy(self) -> Self:
         """Returns an independent copy."""
@@ -75,18 +77,19 @@ class State:
             name.lstrip("_"): to_array(getattr(self, name)) for name in self._settings + self._sums
         }
         for name in self._parts:
-            found.update(nested(name.lstrip("_"), getattr(self, name).arrays()))
+            for key, part in _by_key(getattr(self, name)).items():
+                found.update(nested(name.lstrip("_") + (key and f".{key}"), part.arrays()))
         return found
 
     def seal(self) -> None:
         """Makes the state as small as it can be, because no more examples are expected."""
-        for name in self._parts:
-            getattr(self, name).seal()
+        for part in self._states_of_parts():
+            part.seal()
 
     def shorten(self) -> None:
         """Prepares a copy to be read: leaves out what would take long and changes nothing much."""
-        for name in self._parts:
-            getattr(self, name).shorten()
+        for part in self._states_of_parts():
+            part.shorten()
 
     @classmethod
     def from_arrays(cls, arrays: Arrays) -> Self:
@@ -111,7 +114,12 @@ class State:
             total += getattr(other, name)
             setattr(self, name, total)
         for name in self._parts:
-            getattr(self, name)._add(getattr(other, name))
+            join(_by_key(getattr(self, name)), _by_key(getattr(other, name)))
+
+    def _states_of_parts(self) -> Iterator[Any]:
+        """Yields the parts, and the states of those that are several."""
+        for name in self._parts:
+            yield from _by_key(getattr(self, name)).values()
 
     def _take_contents(self, arrays: Stored) -> None:
         """Replaces the sums and the parts of an empty state by stored ones."""
@@ -126,6 +134,47 @@ class State:
             setattr(self, name, type(getattr(self, name)).from_arrays(part))
 
 
+class Columns(NamedTuple):
+    """A batch for states that prepare nothing: the positional arguments of their ``update``.
+
+    Attributes:
+        columns: Arrays with one entry for each example along the first axis, or None.
+    """
+
+    columns: tuple[Array | None, ...]
+
+    @classmethod
+    def of(cls, *columns: Any) -> Columns:
+        """Returns a batch.
+
+        Raises:
+            ValueError: The columns differ in length.
+        """
+        arrays = tuple(None if column is None else np.asarray(column) for column in columns)
+        there = [each for each in arrays if each is not None]
+        lengths = {len(each) for each in there if each.ndim}
+        if len(lengths) != 1 or not all(each.ndim for each in there):
+            raise ValueError(three_part("columns", sorted(lengths), "arrays of one length"))
+        return cls(arrays)
+
+    @property
+    def size(self) -> int:
+        """The number of examples."""
+        return next(len(each) for each in self.columns if each is not None)
+
+    def cut(self, at: Any) -> Columns:
+        """Returns some of the examples: a slice, or their places."""
+        return Columns(tuple(None if each is None else each[at] for each in self.columns))
+
+
+def count_part(state: Any, part: Any) -> None:
+    """Counts a part of a batch: `Columns`, or what the ``prepare`` of the state returned."""
+    if isinstance(part, Columns):
+        state.update(*part.columns)
+    else:
+        state.count(part)
+
+
 class Scalable(State):
     """A state that is a sum over examples, so that the weight of every example can be scaled."""
 
@@ -135,8 +184,8 @@ class Scalable(State):
         Raises:
             ValueError: `factor` is not a finite number above 0.
         """
-        for name in self._parts:
-            getattr(self, name).scale(factor)
+        for part in self._states_of_parts():
+            part.scale(factor)
 
 
 StateT = TypeVar("StateT", bound=State)
@@ -201,6 +250,20 @@ def check_factor(factor: float) -> float:
     if not 0 < factor < float("inf"):
         raise ValueError(three_part("factor", factor, "a finite number above 0"))
     return float(factor)
+
+
+def join(states: dict[Any, StateT], others: Mapping[Any, StateT]) -> None:
+    """Merges states into those of the same key, in place."""
+    for key, other in others.items():
+        if key in states:
+            states[key]._add(other)
+        else:
+            states[key] = other.copy()
+
+
+def _by_key(part: Any) -> dict[Any, Any]:
+    """Returns the states of a part by key; a single state has the empty one."""
+    return part if isinstance(part, dict) else {"": part}
 
 
 def _copied(value: Any) -> Any:

@@ -17,11 +17,14 @@ from rec_summary.checks import check_int
 from rec_summary.errors import three_part
 from rec_summary.metrics.state import (
     Array,
+    Columns,
     Scalable,
     State,
     StateT,
     Stored,
     check_same,
+    count_part,
+    join,
     kind_of,
     nested,
     register,
@@ -72,17 +75,7 @@ class Window(State, Generic[StateT]):
         Raises:
             ValueError: The columns differ in length.
         """
-        arrays = [None if column is None else np.asarray(column) for column in columns]
-        lengths = {len(each) for each in arrays if each is not None and each.ndim}
-        if len(lengths) != 1 or any(each is not None and not each.ndim for each in arrays):
-            raise ValueError(three_part("columns", sorted(lengths), "arrays of one length"))
-        (size,) = lengths
-        for state, at in self._cuts(size):
-            state.update(*(None if each is None else each[at] for each in arrays))
-
-    def count(self, batch: PreparedBatch) -> None:
-        """Counts a batch that the state's ``prepare`` returned."""
-        count_together([self], batch)
+        count_together([self], Columns.of(*columns))
 
     def total(self) -> StateT:
         """Returns the state of the window: a copy, all buckets merged."""
@@ -119,7 +112,7 @@ class Window(State, Generic[StateT]):
         raise NotImplementedError
 
     def _add(self, other: Self) -> None:
-        _join(self._buckets, other._buckets)
+        join(self._buckets, other._buckets)
         self.seen = max(self.seen, other.seen)
         self._forget()
 
@@ -130,14 +123,12 @@ class Window(State, Generic[StateT]):
             total._add(state)
         return total
 
-    def _cuts(self, size: int) -> Iterator[tuple[Any, slice]]:
-        """Yields the parts of a batch, each with the state that counts it."""
-        start = 0
-        while start < size:
-            part = min(size - start, self._room())
-            yield self._target(self.seen), slice(start, start + part)
-            self.seen, start = self.seen + part, start + part
-            self._forget()
+    def _next(self, size: int) -> StateT:
+        """Returns the state that counts the next examples, for which it has room."""
+        state = self._target(self.seen)
+        self.seen += size
+        self._forget()
+        return state
 
     def _from_arrays(self, prefix: str, arrays: Stored) -> dict[int, StateT]:
         """Returns the numbered states that `_to_arrays` stored."""
@@ -176,7 +167,7 @@ class Window(State, Generic[StateT]):
 
 
 def count_together(windows: Collection[Window[Any]], batch: PreparedBatch) -> None:
-    """Counts a batch that the ``prepare`` of the windows' states returned.
+    """Counts a batch: `Columns`, or what the ``prepare`` of the windows' states returned.
 
     It is cut where a bucket of any window ends, so that the work for each part is done once.
     """
@@ -185,8 +176,7 @@ def count_together(windows: Collection[Window[Any]], batch: PreparedBatch) -> No
         size = min(batch.size - start, *(window._room() for window in windows))
         part = batch.cut(slice(start, start + size))
         for window in windows:
-            for state, _ in window._cuts(size):
-                state.count(part)
+            count_part(window._next(size), part)
         start += size
 
 
@@ -249,7 +239,7 @@ class LastExamples(Window[StateT]):
         new.seen = other.seen
         new._buckets = {}
         for number, state in other._buckets.items():
-            _join(new._buckets, {number * other._size // self._size: state})
+            join(new._buckets, {number * other._size // self._size: state})
         new._forget()
         return new
 
@@ -263,9 +253,9 @@ class Decayed(Window[StateT]):
     """All examples, each with half the weight whenever `half_life` more have been seen.
 
     A bucket covers a half-life. Within it an example weighs 2 to the power of its place, counted
-    in 64ths of the half-life, and buckets count half as much for each half-life that has passed.
-    So nothing stored is ever rescaled (forward decay, Cormode et al. 2009). Examples of the
-    same 64th are gathered unscaled before they enter their bucket, so that the result does
+    in steps of a 64th of the half-life, and buckets count half as much for each half-life that
+    has passed. So nothing stored is ever rescaled (forward decay, Cormode et al. 2009). Examples of
+    the same step are gathered unscaled before they enter their bucket, so that the result does
     not depend on how the stream is cut into batches. A bucket is dropped after 16 half-lives, and
     with it 2**-16 of the weight.
     """
@@ -323,7 +313,7 @@ class Decayed(Window[StateT]):
         return cls(empty, size)
 
     def _add(self, other: Self) -> None:
-        _join(self._open, other._open)
+        join(self._open, other._open)
         super()._add(other)
 
     def _room(self) -> int:
@@ -347,6 +337,13 @@ class Decayed(Window[StateT]):
             del self._open[start]
 
 
+@register
+class CoarselyDecayed(Decayed[StateT]):
+    """A `Decayed` with steps of the weight of 9 %, for states that are dear to scale: slices."""
+
+    STEPS = 8
+
+
 def _scaled(state: StateT, factor: float) -> StateT:
     other = state.copy()
     _scale(other, factor)
@@ -356,15 +353,6 @@ def _scaled(state: StateT, factor: float) -> StateT:
 def _scale(state: State, factor: float) -> None:
     assert isinstance(state, Scalable)
     state.scale(factor)
-
-
-def _join(states: dict[int, StateT], others: Mapping[int, StateT]) -> None:
-    """Merges numbered states into those of the same number."""
-    for number, other in others.items():
-        if number in states:
-            states[number]._add(other)
-        else:
-            states[number] = other.copy()
 
 
 def _to_arrays(prefix: str, states: Mapping[int, State]) -> dict[str, Array]:

@@ -7,7 +7,6 @@ each value that was better than all before.
 from __future__ import annotations
 
 import bisect
-import re
 from operator import itemgetter
 from typing import Final
 
@@ -15,11 +14,10 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from rec_summary.metrics.report import PREFIX
-from rec_summary.series.batch import Columns, Floats
+from rec_summary.metrics.tags import costs_of
+from rec_summary.series.batch import Columns
 from rec_summary.series.limits import Count, Seconds, Step
 
-_ERRORS: Final = re.compile(r"loss|error|entropy|perplexity|(?<![a-z])(?:r?m[as]e|ne)(?![a-z])")
 _LONGEST: Final = 1024  # points that are remembered for a restart
 
 
@@ -27,25 +25,6 @@ def best_place(metric: str, values: npt.ArrayLike) -> int | None:
     """Returns where the best finite value of a metric is, by its name; None if there is none."""
     costs = costs_of(metric, np.asarray(values, np.float64))
     return int(costs.argmin()) if np.isfinite(costs).any() else None
-
-
-def costs_of(metric: str, values: Floats) -> Floats:
-    """Returns a number for each value of a metric, by its name: the least is that of the best one.
-
-    Of losses and errors the least value is best, of a calibration the nearest to 1, of a bias the
-    nearest to 0, and of anything else the greatest. The name of a recommender's task does not
-    count. A value that is not finite has an infinite cost.
-    """
-    name = metric.lower()
-    if name.startswith(PREFIX) and name.count("/") > 1:
-        name = name.split("/")[-2]  # before the window
-    if _ERRORS.search(name):
-        costs = values
-    elif "calibration" in name:
-        costs = abs(values - 1)
-    else:
-        costs = abs(values) if "bias" in name else -values
-    return np.where(np.isfinite(values), costs, np.inf)
 
 
 BestPoint = tuple[Step, Seconds, float]

@@ -10,7 +10,7 @@ import urllib.parse
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from rec_summary.metrics.report import OF_TASK, PREFIX, named_tasks
+from rec_summary.metrics.tags import OF_TASK, PREFIX, named_tasks
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.batch import SCALAR

@@ -16,7 +16,8 @@ from rec_summary.metrics.quality.log_loss import LogLoss
 from rec_summary.metrics.quality.ratings import RatingErrors
 from rec_summary.metrics.quality.score_histogram import ScoreHistogram
 from rec_summary.metrics.quality.score_order import ScoreOrder
-from rec_summary.metrics.report import GROUPS, Detail, named_tasks, read
+from rec_summary.metrics.report import Detail, read
+from rec_summary.metrics.tags import GROUPS, named_tasks
 from rec_summary.metrics.throughput import Throughput
 from tests.support.laws import assert_equal_states, assert_laws
 from tests.support.metric_states import table_health

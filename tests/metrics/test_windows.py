@@ -60,7 +60,7 @@ def test_prepared_batches_count_to_the_same_bit(stream, window, weighted):
         batch = clean(*columns[1:], weights)
         prepared = (quality.prepare(batch), scores.prepare(columns[0], batch))
         for each, found in zip(counted, prepared, strict=False):
-            each.count(found)
+            count_together([each], found)
         for each, first in zip(updated, (1, 0), strict=False):
             each.update(*columns[first:], weights)
     for one, other in zip(counted, updated, strict=True):
@@ -76,7 +76,7 @@ def test_windows_that_count_together_count_as_alone(stream):
         batch = quality.prepare(clean(*(each[start:end] for each in stream)))
         count_together(together, batch)
         for window in alone:
-            window.count(batch)
+            count_together([window], batch)
     for one, other in zip(together, alone, strict=True):
         assert states_equal(one, other)
 

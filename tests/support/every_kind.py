@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image
 
 from rec_summary._pb import anf_ir_pb2, lineage_pb2, summary_pb2
-from rec_summary.values.recommender import encode_columns
+from rec_summary.values.recommender import encode_columns, encode_table
 from rec_summary.values.tensor import to_tensor
 from tests.support.record_dirs import (
     START,
@@ -86,6 +86,9 @@ _COLUMNS = (
 )
 
 
+_TABLE = (("country", "examples", "auc"), ("DE", "1,200", "0.75"), ("a | b", "100", ""))
+
+
 def every_kind(run: Path, *, landscapes: bool = True) -> None:
     """Records a value of every kind; pictures of landscapes take their time."""
     value = summary_pb2.Summary.Value
@@ -100,6 +103,7 @@ def every_kind(run: Path, *, landscapes: bool = True) -> None:
         event(
             1,
             *(_decoded(encode_columns(*each)) for each in _COLUMNS),
+            _decoded(encode_table("slices", _TABLE)),
         ),
         *([event(1, value(tag="landscape", loss_landscape=_landscape()))] if landscapes else []),
         lineage(START + 1, dataset_graph=_pipeline()),

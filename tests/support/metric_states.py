@@ -214,6 +214,16 @@ STORED: dict[str, tuple[str, Arrays]] = {
             **nested("slice1", _NO_LOSS),
         },
     ),
+    "state of a slice": (
+        "SliceState",
+        {
+            "metrics": np.array(["auc", "log_loss"]),
+            "groups": np.array(["quality", "pairs"]),
+            "kinds": np.array(["LogLoss", "ExactSum"]),
+            **nested("states.quality", _LOSS),
+            **nested("states.pairs", _exact(2)),
+        },
+    ),
     "turnover of ids": (
         "IdTurnover",
         {
@@ -318,6 +328,16 @@ STORED: dict[str, tuple[str, Arrays]] = {
             **nested("pane1", _SCORES),
             "open_numbers": _ints(1280),
             **nested("open1280", _SCORES),
+        },
+    ),
+    "coarsely decayed": (
+        "CoarselyDecayed",
+        {
+            **_window("ScoreHistogram", _NO_SCORES, 640, 16, 650),
+            "pane_numbers": _ints(0),
+            **nested("pane0", _SCORES),
+            "open_numbers": _ints(640),
+            **nested("open640", _SCORES),
         },
     ),
 }

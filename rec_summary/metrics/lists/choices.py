@@ -15,10 +15,9 @@ import numpy.typing as npt
 
 from rec_summary.checks import check_int
 from rec_summary.errors import three_part
-from rec_summary.metrics.exact_sum import ExactSum, Places
+from rec_summary.metrics.exact_sum import ExactSum
 from rec_summary.metrics.quality.clicks import clean, column, on_weight_grid
 from rec_summary.metrics.quality.grouped_auc import UserBatch, UserScores
-from rec_summary.metrics.quality.slices import places_of
 from rec_summary.metrics.state import Array, Floats, Scalable, Stored, check_factor, register
 
 MOST_K = 1000
@@ -59,10 +58,6 @@ class ChoiceBatch(NamedTuple):
         """Returns some of the examples: a slice, or their places."""
         ranks, losses, candidates, weights = self
         return ChoiceBatch(ranks[at], losses[at], candidates[at], weights[at])
-
-    def split(self, at: Places, groups: Places, count: int) -> list[ChoiceBatch]:
-        """Returns groups of examples; `QualityBatch.split` describes the arguments."""
-        return [self.cut(each) for each in places_of(at, groups, count)]
 
 
 class TopChoices(NamedTuple):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -20,11 +20,15 @@ import numpy.typing as npt
 from rec_summary.checks import check_int
 from rec_summary.errors import three_part
 from rec_summary.metrics.exact_sum import Places
+from rec_summary.metrics.quality.click_quality import QualityBatch
 from rec_summary.metrics.quality.score_cells import starts_of
 from rec_summary.metrics.state import (
     Array,
+    Columns,
     Scalable,
+    State,
     Stored,
+    count_part,
     kind_of,
     nested,
     register,
@@ -53,34 +57,15 @@ class Slicing(NamedTuple):
         return Slicing(self.codes[examples], self.names)
 
 
-class Columns(NamedTuple):
-    """Arguments of ``update`` of a state: arrays (examples, ...), or None."""
-
-    columns: tuple[Any, ...]
-
-    def split(self, at: Places, groups: Places, count: int) -> list[Columns]:
-        """Returns groups of examples; `QualityBatch.split` describes the arguments."""
-        return [
-            Columns(tuple(None if each is None else each[cut] for each in self.columns))
-            for cut in places_of(at, groups, count)
-        ]
-
-
-def places_of(at: Places, groups: Places, count: int) -> list[Places]:
-    """Returns the places of each group; `QualityBatch.split` describes the arguments."""
-    ends = np.searchsorted(groups, np.arange(count + 1)).tolist()
-    return [at[slice(*each)] for each in itertools.pairwise(ends)]
-
-
 class SlicedBatch:
-    """A batch for `Slices.count`; the work for each slice is done once for several states."""
+    """A batch for `Slices`; the work for each slice is done once for several states."""
 
     def __init__(self, slicing: Slicing, batch: Any, start: int = 0) -> None:
         """Puts a batch together.
 
         Args:
             slicing: The slices of the examples.
-            batch: `Columns`, or a batch that the states by slice have prepared, which has `split`.
+            batch: What the states by slice count, of all examples.
             start: The place of the first example in `batch`.
         """
         self._slicing, self._batch, self._start = slicing, batch, start
@@ -134,9 +119,55 @@ class SlicedBatch:
         sizes = np.diff(starts, append=len(groups))
         found = [(*own, None)[place] for place in groups[starts].tolist()]
         dense = np.repeat(np.arange(len(starts)), sizes)
-        split = self._batch.split(at + self._start, dense, len(starts)) if len(at) else []
+        split = _split(self._batch, at + self._start, dense, len(starts)) if len(at) else []
         self._parts[own] = list(zip(found, sizes.tolist(), split, strict=True))
         return self._parts[own]
+
+
+def _split(batch: Any, at: Places, groups: Places, count: int) -> list[Any]:
+    """Returns the parts of a batch; `QualityBatch.split` describes the other arguments."""
+    if isinstance(batch, QualityBatch):  # which adds up all groups at once
+        return batch.split(at, groups, count)
+    if isinstance(batch, dict):
+        parts = [_split(each, at, groups, count) for each in batch.values()]
+        return [dict(zip(batch, each, strict=True)) for each in zip(*parts, strict=True)]
+    ends = np.searchsorted(groups, np.arange(count + 1)).tolist()
+    return [batch.cut(at[slice(*each)]) for each in itertools.pairwise(ends)]
+
+
+@register
+class SliceState(Scalable):
+    """The states of several metrics of a slice; a mergeable state.
+
+    Attributes:
+        metrics: The names of the metrics that have tags.
+        groups: The groups of the states, as in the keys of the states of a task.
+        kinds: The kinds of the states.
+        states: The states by group.
+    """
+
+    _settings = ("metrics", "groups", "kinds")
+    _parts = ("states",)
+
+    def __init__(self, metrics: Sequence[str], states: Mapping[str, State]) -> None:
+        """Starts with empty states of registered classes."""
+        self.metrics, self.groups = tuple(metrics), tuple(states)
+        self.kinds = tuple(map(kind_of, states.values()))
+        self.states = dict(states)
+
+    def count(self, parts: Mapping[str, Any]) -> None:
+        """Counts the parts of a batch, by group, for the states that there are."""
+        for group in self.states.keys() & parts.keys():
+            count_part(self.states[group], parts[group])
+
+    @classmethod
+    def _restored(cls, arrays: Stored) -> SliceState:
+        metrics, groups, kinds = (
+            arrays.take(each, "U", (None,)).tolist() for each in cls._settings
+        )
+        parts = arrays.part("states")
+        states = map(restore, kinds, map(parts.part, groups))
+        return cls(metrics, dict(zip(groups, states, strict=True)))
 
 
 @register
@@ -151,9 +182,9 @@ class Slices(Scalable):
     """
 
     _settings = ("most", "shown")
-    _parts = ("_empty", "other")
+    _parts = ("_empty", "other", "_states")
 
-    def __init__(self, empty: Scalable, most: int = 64, shown: int = 8) -> None:
+    def __init__(self, empty: State, most: int = 64, shown: int = 8) -> None:
         """Starts empty.
 
         Args:
@@ -183,8 +214,7 @@ class Slices(Scalable):
         """
         found, codes = np.unique(np.asarray(names), return_inverse=True)
         slicing = Slicing(codes.reshape(-1), [str(name) for name in found.tolist()])
-        arrays = tuple(None if each is None else np.asarray(each) for each in columns)
-        self.count(SlicedBatch(slicing, Columns(arrays)))
+        self.count(SlicedBatch(slicing, Columns.of(*columns)))
 
     def count(self, batch: SlicedBatch) -> None:
         """Counts a batch. The result does not depend on how the stream is cut into batches."""
@@ -207,21 +237,6 @@ class Slices(Scalable):
         """Yields name, number of examples and state of each value, the most frequent first."""
         for name in sorted(self._sizes, key=lambda each: (-self._sizes[each], each)):
             yield name, self._sizes[name], self._states[name]
-
-    def scale(self, factor: float) -> None:
-        """Multiplies the weight of every example by `factor`."""
-        for state in (self.other, *self._states.values()):
-            state.scale(factor)
-
-    def seal(self) -> None:
-        """Makes the states small, because no more examples are expected."""
-        for state in (self.other, *self._states.values()):
-            state.seal()
-
-    def shorten(self) -> None:
-        """Prepares a copy to be read."""
-        for state in (self.other, *self._states.values()):
-            state.shorten()
 
     def arrays(self) -> dict[str, Array]:
         """Returns the settings, and the names, sizes and arrays of the states by slice."""
@@ -288,10 +303,7 @@ class Slices(Scalable):
             if name is not None:
                 state = self._states[name]
                 self._sizes[name] += size
-            if isinstance(part, Columns):
-                state.update(*part.columns)
-            else:
-                state.count(part)
+            count_part(state, part)
 
     def _close(self) -> None:
         """Keeps only the states of the most frequent values, if there are too many."""

@@ -20,8 +20,9 @@ from typing import Annotated, Final, NamedTuple
 from msgspec import Meta, Struct
 
 from rec_summary._pb.summary_pb2 import MetricStates, Summary
-from rec_summary.metrics.report import PREFIX, Detail, read
+from rec_summary.metrics.report import Detail, read
 from rec_summary.metrics.state import State, restore
+from rec_summary.metrics.tags import PREFIX
 from rec_summary.records.reading.runs import RecordFile
 from rec_summary.series.batch import Record
 from rec_summary.series.event_reader import record_at

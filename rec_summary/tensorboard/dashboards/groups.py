@@ -16,7 +16,7 @@ import functools
 import re
 from typing import Final
 
-from rec_summary.metrics.report import OF_TASK
+from rec_summary.metrics.tags import OF_TASK
 
 BEST: Final = "recommender_best/"
 """What is before the tag of a metric in that of its best values; no records have them."""

@@ -17,7 +17,7 @@ from typing import Any, Final
 from tensorboard.compat.proto import summary_pb2
 from tensorboard.plugins.custom_scalar import layout_pb2
 
-from rec_summary.metrics.report import PREFIX, named_tasks
+from rec_summary.metrics.tags import PREFIX, named_tasks
 from rec_summary.series.limits import MOST_CHARTS
 from rec_summary.tensorboard.dashboards.groups import BEST, DETAIL
 from rec_summary.tensorboard.dashboards.points import Point, plugin, tensor_value

@@ -12,8 +12,9 @@ from typing import Final
 from rec_summary._pb.summary_pb2 import MetricStates
 from rec_summary.errors import RecSummaryError
 from rec_summary.metrics.host import HostMeter
-from rec_summary.metrics.report import PREFIX, Detail, MetricValues, read
+from rec_summary.metrics.report import Detail, MetricValues, read
 from rec_summary.metrics.state import State
+from rec_summary.metrics.tags import PREFIX
 from rec_summary.records.failures import Troubles
 from rec_summary.records.writing.task import EncodedRecord, Record, Task
 from rec_summary.training.recommender import persistence

@@ -10,6 +10,7 @@ from typing import Any, Final
 from rec_summary.checks import LARGEST, check_bool, check_directory, check_int, check_type
 from rec_summary.errors import three_part
 from rec_summary.metrics.lists.choices import MOST_K, MOST_PLACES
+from rec_summary.metrics.tags import OF_SLICES, judging
 from rec_summary.training.recommender.columns import Feature, Source, check_features, check_source
 from rec_summary.training.recommender.slices import Slice, check_slices
 from rec_summary.training.recommender.task import Task, check_quality, check_tasks
@@ -208,6 +209,7 @@ class RecommenderMetrics:
         object.__setattr__(self, "k", _check_sizes("k", self.k, 1, MOST_K))
         if len(self.k) > MOST_PLACES:
             raise ValueError(three_part("k", f"{len(self.k)} ints", f"at most {MOST_PLACES}"))
+        self._check_metrics_of_slices()
         shares = "a sequence of numbers above 0, at most 1"
         check_type("precisions", self.precisions, (list, tuple), shares)
         for each in self.precisions:
@@ -240,6 +242,19 @@ class RecommenderMetrics:
             if self.predictions is None and value is not None:
                 expected = "None, where there are no predictions"
                 raise ValueError(three_part(name, value, expected))
+
+    def _check_metrics_of_slices(self) -> None:
+        known = set(OF_SLICES)
+        for task in tasks_of(self).values():
+            kinds = [name for name in ("users", "lists") if getattr(task, name) is not None]
+            known.update(*(judging(kind, self.k) for kind in (task.kind, *kinds)))
+        # Its sample has a row for each class of each example: it would be too small in a slice.
+        known.discard("macro_auc")
+        for name, each in check_slices(self.slices).items():
+            for metric in each.metrics:
+                if metric not in known:
+                    expected = f"metrics of a task that are split: {', '.join(sorted(known))}"
+                    raise ValueError(three_part(f"metrics of slices[{name!r}]", metric, expected))
 
 
 def tasks_of(options: RecommenderMetrics) -> dict[str, Task]:

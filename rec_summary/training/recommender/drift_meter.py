@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from rec_summary.metrics import report
+from rec_summary.metrics import tags
 from rec_summary.metrics.distribution import Distribution
 from rec_summary.metrics.drift import Drift, ReferenceBuilder
 from rec_summary.metrics.state import State
@@ -60,7 +60,7 @@ class DriftMeter:
     def states(self) -> dict[str, State]:
         """Returns what a restarted run needs, by group."""
         if self._drift is not None:
-            return {report.DRIFT: self._drift}
+            return {tags.DRIFT: self._drift}
         return {BUILDER: self._builder}
 
     def restore(self, drift: State | None, builder: State | None) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rec_summary.metrics import report
+from rec_summary.metrics import tags
 from rec_summary.metrics.feature_health import FeatureCounts, as_ids
 from rec_summary.metrics.state import State
 from rec_summary.metrics.tables.cardinality import TouchedOptions, TouchedRows
@@ -76,7 +76,7 @@ class GrowthMeter:
     def states(self) -> dict[str, State]:
         """Returns the states that a restarted run needs, by key."""
         return {
-            report.key(group, name): state
+            tags.key(group, name): state
             for group, states in self._groups().items()
             for name, state in states.items()
         }
@@ -94,7 +94,7 @@ class GrowthMeter:
             self._begin(name, table)
         for group, states in self._groups().items():
             for name, mine in states.items():
-                found = stored.get(report.key(group, name))
+                found = stored.get(tags.key(group, name))
                 if found is not None:
                     with contextlib.suppress(ValueError):
                         mine.check_mergeable(found)
@@ -107,8 +107,8 @@ class GrowthMeter:
 
     def _groups(self) -> dict[str, dict[str, Any]]:
         return {
-            report.TURNOVER: self._turnovers,
-            report.AGES: self._ages,
-            report.FEATURE: self._counts,
-            report.CARDINALITY: self._values,
+            tags.TURNOVER: self._turnovers,
+            tags.AGES: self._ages,
+            tags.FEATURE: self._counts,
+            tags.CARDINALITY: self._values,
         }

@@ -10,17 +10,19 @@ from typing import Any, Final
 
 import numpy as np
 
-from rec_summary.checks import check_int, check_type
+from rec_summary.checks import check_bool, check_int, check_type
 from rec_summary.errors import three_part, verbatim
 from rec_summary.metrics.hashing import hash_strings
 from rec_summary.metrics.quality.slices import Slicing
 from rec_summary.metrics.tables.seen import SeenCounts
+from rec_summary.metrics.tags import OF_SLICES
 from rec_summary.training.recommender.columns import Source, check_source
 from rec_summary.training.tensors import Array
 
 _NAME: Final = "letters, digits, '_', '-' and '.', the first one a letter, a digit or '_'"
 _NAMES: Final = "a dict of str by int"
 _MISSING: Final = "missing"
+_METRICS: Final = "a sequence of names of metrics, such as 'auc' or 'ndcg_at_10'"
 _NEW: Final = ("new", "known")
 _BEYOND: Final = 4096  # above all exponents of float64
 
@@ -46,6 +48,9 @@ class Slice:
         shown: The most frequent values, which have tags of their own.
         most: The number of values that are counted one by one: if there are more, the most
             frequent ones of the first examples. All others are the slice `other`.
+        metrics: The metrics of a slice that have tags: any that judges predictions, such as
+            ``"log_loss"``, ``"gauc"`` or ``"ndcg_at_10"``, but ``"macro_auc"``.
+        decayed: Whether the slices have decaying windows as well, which are dear.
 
     Raises:
         TypeError: An option has the wrong type.
@@ -59,6 +64,8 @@ class Slice:
     missing: float | None = None
     shown: int = 8
     most: int = 64
+    metrics: Sequence[str] = OF_SLICES
+    decayed: bool = False
 
     def __post_init__(self) -> None:
         """Checks the options."""
@@ -84,13 +91,21 @@ class Slice:
         check_int("most", self.most, 1)
         if self.most > 4096:
             raise ValueError(three_part("most", self.most, "an int from 1 to 4096"))
+        check_type("metrics", self.metrics, (list, tuple), _METRICS)
+        object.__setattr__(self, "metrics", tuple(self.metrics))
+        for metric in self.metrics:
+            check_type("metrics", metric, str, _METRICS)
+        check_bool("decayed", self.decayed)
 
     @property
     def settings(self) -> list[Any]:
         """The settings of the states."""
         names = sorted(self.names.items())
         missing = None if self.missing is None else str(self.missing)
-        return [self.edges, self.new, names, missing, self.shown, self.most]
+        found: list[Any] = [self.edges, self.new, names, missing, self.shown, self.most]
+        if self.metrics != OF_SLICES or self.decayed:
+            found += [self.metrics, self.decayed]
+        return found
 
 
 def check_slices(slices: Mapping[str, Any]) -> dict[str, Slice]:

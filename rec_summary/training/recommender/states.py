@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from rec_summary.errors import three_part
-from rec_summary.metrics import report
+from rec_summary.metrics import report, tags
 from rec_summary.metrics.distribution import Distribution
 from rec_summary.metrics.log_histogram import LogHistogram
 from rec_summary.metrics.quality.slices import Slicing
@@ -104,8 +104,7 @@ class RankMetrics:
         if self._slices:
             parts["slices"] = {name: each.settings for name, each in self._slices.items()}
         if any(
-            task.lists is not None or task.kind in report.AT_K
-            for task in tasks_of(options).values()
+            task.lists is not None or task.kind in tags.AT_K for task in tasks_of(options).values()
         ):
             parts.update(k=options.k, list_rows=options.user_cells)
         if options.precisions:
@@ -186,7 +185,7 @@ class RankMetrics:
         norms.snapshot(values)
 
     def end_interval(self) -> dict[str, State]:
-        """Returns the states of a report, by the keys of `report.key`, and begins an interval.
+        """Returns the states of a report, by the keys of `tags.key`, and begins an interval.
 
         Later updates do not change the returned states, except the totals of tables.
         """
@@ -195,16 +194,16 @@ class RankMetrics:
             found.update(task.states())
         for name, table in self._table_windows.items():
             self._tables[name].merge(table)
-            found[report.key(report.TABLE, name)] = self._tables[name]
-            found[report.key(report.TABLE_WINDOW, name)] = table
+            found[tags.key(tags.TABLE, name)] = self._tables[name]
+            found[tags.key(tags.TABLE_WINDOW, name)] = table
         found.update(self._growth.end_interval(self._tables, self._table_windows, self.examples))
         for name, table in self._table_windows.items():
             self._table_windows[name] = table.following()
         if self._options.throughput:
-            found[report.THROUGHPUT] = self._throughput
+            found[tags.THROUGHPUT] = self._throughput
             self._throughput = Throughput()
         if self._options.label_times is not None:
-            found[report.LABEL_DELAY] = self._label_delay
+            found[tags.LABEL_DELAY] = self._label_delay
             self._label_delay = LogHistogram(*LAG_BOUNDS)
         for name, seen in self._seen.items():
             mistaken = seen.mistaken(self._slices[name].new)
@@ -214,7 +213,7 @@ class RankMetrics:
         for name, meter in self._drifts.items():
             drift = meter.end_interval()
             if drift is not None:
-                found[report.group_of(name, report.DRIFT)] = drift
+                found[tags.group_of(name, tags.DRIFT)] = drift
         return found
 
     def read_rows(self, into: report.MetricValues) -> None:
@@ -232,17 +231,17 @@ class RankMetrics:
     def states(self) -> dict[str, State]:
         """Returns all states that a restarted run needs, by key."""
         found: dict[str, State] = {
-            report.key(group, name): state
+            tags.key(group, name): state
             for group, states in {**self._groups(), _ROWS: self._rows}.items()
             for name, state in states.items()
         }
         found.update(self._growth.states())
-        found[report.THROUGHPUT] = self._throughput
+        found[tags.THROUGHPUT] = self._throughput
         if self._options.label_times is not None:
-            found[report.LABEL_DELAY] = self._label_delay
+            found[tags.LABEL_DELAY] = self._label_delay
         for name, meter in self._drifts.items():
             for group, state in meter.states().items():
-                found[report.group_of(name, group)] = state
+                found[tags.group_of(name, group)] = state
         return found
 
     def restore(self, stored: Mapping[str, State], examples: int) -> None:
@@ -254,9 +253,9 @@ class RankMetrics:
         groups = self._groups()
         for group, states in groups.items():
             for name, mine in states.items():
-                key = report.key(group, name)
+                key = tags.key(group, name)
                 found = stored.get(key)
-                if found is None and group.endswith(report.PAIRS):
+                if found is None and group.endswith(tags.PAIRS):
                     continue  # earlier versions had none
                 if found is None or type(found) is not type(mine):
                     raise ValueError(three_part("the stored states", sorted(stored), key))
@@ -266,22 +265,22 @@ class RankMetrics:
                     mine.check_mergeable(found)
         for group, states in groups.items():
             states.update(
-                {name: stored.get(report.key(group, name), mine) for name, mine in states.items()}
+                {name: stored.get(tags.key(group, name), mine) for name, mine in states.items()}
             )
         for key, state in stored.items():
             group, _, name = key.partition("/")
             if group == _ROWS and isinstance(state, RowNorms):
                 self._rows[name] = state
         self._growth.restore(stored, self._tables)
-        delay = stored.get(report.LABEL_DELAY)
+        delay = stored.get(tags.LABEL_DELAY)
         if isinstance(delay, LogHistogram):
             self._label_delay.check_mergeable(delay)
             self._label_delay = delay
-        throughput = stored.get(report.THROUGHPUT)
+        throughput = stored.get(tags.THROUGHPUT)
         if isinstance(throughput, Throughput):
             self._throughput = throughput
         for name, meter in self._drifts.items():
-            groups_of = (report.group_of(name, group) for group in (report.DRIFT, BUILDER))
+            groups_of = (tags.group_of(name, group) for group in (tags.DRIFT, BUILDER))
             with self._troubles.attempt("recommender metrics: the drift of an earlier run"):
                 meter.restore(*map(stored.get, groups_of))
         self.examples = examples
@@ -295,8 +294,8 @@ class RankMetrics:
         }
         return {
             **found,
-            report.TABLE: self._tables,
-            report.TABLE_WINDOW: self._table_windows,
+            tags.TABLE: self._tables,
+            tags.TABLE_WINDOW: self._table_windows,
             _SEEN: self._seen,
         }
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from rec_summary.checks import check_bool, check_choice, check_type
 from rec_summary.errors import three_part
-from rec_summary.metrics.report import GROUPS, is_group
+from rec_summary.metrics.tags import GROUPS, is_group
 from rec_summary.training.recommender.columns import Source, check_source
 
 KINDS: Final = ("clicks", "ratings", "classes", "retrieval")

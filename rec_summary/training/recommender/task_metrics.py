@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from rec_summary.errors import three_part, verbatim
-from rec_summary.metrics import report
+from rec_summary.metrics import report, tags
 from rec_summary.metrics.drift import LABEL
 from rec_summary.metrics.lists.choices import ChoiceQuality, ClassScores
 from rec_summary.metrics.lists.ranked_lists import RankedLists, by_content
@@ -20,18 +20,28 @@ from rec_summary.metrics.quality.grouped_auc import UserScores
 from rec_summary.metrics.quality.labels import LabelCounts
 from rec_summary.metrics.quality.ratings import RatingErrors
 from rec_summary.metrics.quality.score_histogram import ScoreHistogram
-from rec_summary.metrics.quality.slices import Columns, SlicedBatch, Slices, Slicing
-from rec_summary.metrics.state import State
-from rec_summary.metrics.windows import Decayed, LastExamples, Lifetime, Window, count_together
+from rec_summary.metrics.quality.slices import SlicedBatch, Slices, SliceState, Slicing
+from rec_summary.metrics.state import Columns, State
+from rec_summary.metrics.windows import (
+    CoarselyDecayed,
+    Decayed,
+    LastExamples,
+    Lifetime,
+    Window,
+    count_together,
+)
 from rec_summary.records.failures import Troubles
 from rec_summary.training.recommender import inputs
 from rec_summary.training.recommender.config import RecommenderMetrics, slices_of
 from rec_summary.training.recommender.inputs import Roles, Steps, role_of
+from rec_summary.training.recommender.slices import Slice
 from rec_summary.training.recommender.task import Task
 from rec_summary.training.tensors import Array
 
 _MOST_REFUSED: Final = 0.01  # the share of examples from which on it is reported
 _SLICE_BINS: Final = 128  # of the score in a slice
+_SLICE_CELLS: Final = 2048  # of users, lists and pairs in a slice
+_PAIR_ROWS: Final = 16_384
 _SLICE_BUCKETS: Final = 4  # of a window of slices; each may have a state for each slice
 _LEAST_WEIGHT: Final = 2.0**-13  # rounded by less than 1 %
 _REMEDIES: Final = {
@@ -113,48 +123,30 @@ class TaskMetrics:
         self._predicts_odds = False  # in the last report that had examples
         self._scored = 0  # examples since the last report
         self._odds = 0  # those of them whose scores are no probabilities
-        self._empty = _empty(task, options)
-        self._quality = _windows(self._empty, options)
-        # To scale the cells of users, or lists, in a decaying window would copy all of them.
-        self._users: dict[str, Window[Any]] = {}
-        if task.users is not None:
-            self._users = _windows(UserScores(options.user_cells), options, decayed=False)
-        self._lists: dict[str, Window[Any]] = {}
-        if task.lists is not None:
-            lists = RankedLists(options.user_cells, at=options.k)
-            self._lists = _windows(lists, options, decayed=False)
-        self._pairs: dict[str, Window[Any]] = {}
-        if task.kind == "ratings":
-            self._pairs = _windows(RankedLists(), options, decayed=False)
-        self._classes: dict[str, Window[Any]] = {}
-        if task.kind == "classes":
-            self._classes = _windows(ClassScores(_CLASS_CELLS), options, decayed=False)
-        self._slices: dict[str, dict[str, Window[Any]]] = {}
-        for column, each in slices_of(options).items():
-            slices = Slices(_empty(task, options, _SLICE_BINS), each.most, each.shown)
-            self._slices[column] = _windows(slices, options, decayed=False, buckets=_SLICE_BUCKETS)
+        self._empty = _empty_states(task, options)
+        self._windows: dict[str, dict[str, Window[Any]]] = {}
+        for group, empty in self._empty.items():
+            # To scale the cells of users, or lists, in a decaying window would copy all of them.
+            half_lives = options.half_lives if group == tags.QUALITY else ()
+            self._windows[group] = _windows(empty, options.last, half_lives)
         self._left_out: dict[str, Window[Any]] = {}
         if task.mask is not None or task.missing is not None:
-            self._left_out = _windows(LabelCounts(), options, decayed=False)
+            self._left_out = _windows(LabelCounts(), options.last)
+            self._windows[tags.LABELS] = self._left_out
+        self._slices = slices_of(options)
+        for column, each in self._slices.items():
+            group = tags.key(tags.SLICE, column)
+            self._windows[group] = _windows_of_slices(each, task, options)
 
     @property
     def groups(self) -> dict[str, dict[str, Any]]:
         """The windows by group and name. You may replace them by stored ones."""
-        found = {
-            report.QUALITY: self._quality,
-            report.USERS: self._users,
-            report.LISTS: self._lists,
-            report.PAIRS: self._pairs,
-            report.CLASSES: self._classes,
-            report.LABELS: self._left_out,
-            **{report.key(report.SLICE, name): each for name, each in self._slices.items()},
-        }
-        return {report.group_of(self._name, group): windows for group, windows in found.items()}
+        return {tags.group_of(self._name, group): each for group, each in self._windows.items()}
 
     def states(self) -> dict[str, State]:
         """Returns the states of a report, by key."""
         found = {
-            report.key(group, name): window.total()
+            tags.key(group, name): window.total()
             for group, windows in self.groups.items()
             for name, window in windows.items()
         }
@@ -210,70 +202,59 @@ class TaskMetrics:
         else:
             masked, kept = ~chosen, chosen & ~missing
             missing &= chosen
-        for window in self._left_out.values():
-            window.update(masked, missing)
+        count_together(self._left_out.values(), Columns.of(masked, missing))
         return found if kept.all() else found.at(kept)
 
     def count(self, examples: Examples) -> None:
         """Counts examples."""
-        scores, labels, weights, users, _, lists, batches = examples
-        self._scored += len(scores)
+        self._scored += len(examples.scores)
+        batches, refused, of_slices = self._prepare(examples)
+        self._check_refused(refused, len(examples.scores))
+        for group, batch in batches.items():
+            count_together(self._windows[group].values(), batch)
+        for column, each in examples.slicings.items():
+            is_one = self._slices[column].metrics == tags.OF_SLICES
+            sliced = SlicedBatch(each, of_slices[tags.QUALITY] if is_one else of_slices)
+            count_together(self._windows[tags.key(tags.SLICE, column)].values(), sliced)
+
+    def _prepare(self, examples: Examples) -> tuple[dict[str, Any], dict[str, int], dict[str, Any]]:
+        """Returns a batch for each group, the numbers of refused examples, batches for slices."""
+        scores, labels, weights, users, _, lists, numbers = examples
+        quality, found = self._empty[tags.QUALITY], dict[str, Any]()
         if lists is not None:
-            listed = RankedLists().prepare(lists, scores, labels, batches)
-            count_together(self._lists.values(), listed)
-        if self._pairs:
-            listed = RankedLists().prepare(by_content(scores, labels), scores, labels)
-            count_together(self._pairs.values(), listed)
+            found[tags.LISTS] = RankedLists().prepare(lists, scores, labels, numbers)
         if self._task.kind in _OF_MATRICES:
-            self._count_choices(examples)
-            return
+            batch, refused = quality.prepare(scores, labels, weights)
+            usable = np.flatnonzero(batch.ranks)
+            of_classes = {}
+            if tags.CLASSES in self._empty and len(usable) and scores.shape[1] <= _MOST_CLASSES:
+                heavy = None if weights is None else weights[usable]
+                prepare = ClassScores(_CLASS_CELLS).prepare_classes
+                of_classes[tags.CLASSES] = prepare(scores[usable], labels[usable], heavy)
+            found[tags.QUALITY] = batch
+            return {**found, **of_classes}, refused, found
+        found[tags.QUALITY] = Columns.of(scores, labels, weights)
+        if self._task.kind == "ratings":
+            listed = RankedLists().prepare(by_content(scores, labels), scores, labels)
+            errors = RatingErrors()
+            errors.update(scores, labels, weights)
+            found[tags.PAIRS] = listed
+            return found, {"number not usable": errors.refused}, found
         self._check_weights(weights)
-        clicks = clean(scores, labels, weights) if self._task.kind == "clicks" else None
-        prepared = None
-        if clicks is not None and clicks.kept is None and len(scores):
-            prepared = self._empty.prepare(clicks)
-        if examples.slicings:
-            batch: Any = Columns(examples[:3])
-            if clicks is not None and prepared is not None:
-                batch = prepared._replace(binned=ScoreHistogram(_SLICE_BINS).binned(clicks))
-            self._count_slices(examples.slicings, batch)
-        if clicks is None or prepared is None:
-            if clicks is not None:
-                refused = dict(zip(REASONS, clicks.refused.tolist(), strict=True))
-            else:
-                errors = RatingErrors()
-                errors.update(scores, labels, weights)
-                refused = {"number not usable": errors.refused}
-            self._check_refused(refused, len(scores))
-            # Windows also count invalid examples, so they need the whole batch.
-            for window in self._quality.values():
-                window.update(scores, labels, weights)
+        clicks = clean(scores, labels, weights)
+        refused = dict(zip(REASONS, clicks.refused.tolist(), strict=True))
+        of_slices: dict[str, Any] = {}
+        if clicks.kept is None and len(scores):
+            found[tags.QUALITY] = quality.prepare(clicks)
             if users is not None:
-                for window in self._users.values():
-                    window.update(users, scores, labels, weights)
-            return
-        count_together(self._quality.values(), prepared)
-        if users is not None:
-            of_users = UserScores(self._options.user_cells).prepare(users, clicks)
-            count_together(self._users.values(), of_users)
-
-    def _count_slices(self, slicings: Mapping[str, Slicing], batch: Any) -> None:
-        for column, each in slicings.items():
-            count_together(self._slices[column].values(), SlicedBatch(each, batch))
-
-    def _count_choices(self, examples: Examples) -> None:
-        scores, labels, weights = examples[:3]
-        batch, refused = self._empty.prepare(scores, labels, weights)
-        self._check_refused(refused, len(scores))
-        count_together(self._quality.values(), batch)
-        self._count_slices(examples.slicings, batch)
-        usable = np.flatnonzero(batch.ranks)
-        if self._classes and len(usable) and scores.shape[1] <= _MOST_CLASSES:
-            heavy = None if weights is None else weights[usable]
-            of_classes = ClassScores(_CLASS_CELLS).prepare_classes(
-                scores[usable], labels[usable], heavy
-            )
-            count_together(self._classes.values(), of_classes)
+                found[tags.USERS] = UserScores().prepare(users, clicks)
+            if examples.slicings:
+                binned = ScoreHistogram(_SLICE_BINS).binned(clicks)
+                of_slices[tags.QUALITY] = found[tags.QUALITY]._replace(binned=binned)
+        elif users is not None:
+            # Windows also count invalid examples, so they need the whole batch.
+            found[tags.USERS] = Columns.of(users, scores, labels, weights)
+        return found, refused, {**found, **of_slices}
 
     def columns(self, examples: Examples) -> dict[str, Array]:
         """Returns the columns of the drift."""
@@ -296,20 +277,24 @@ class TaskMetrics:
             self._scored = self._odds = 0
         if not (self._predicts_nan or self._predicts_odds):
             return
-        groups = [(self._task.kind, self._quality), ("users", self._users)]
+        groups = {self._task.kind: tags.QUALITY, "users": tags.USERS}
         if self._predicts_nan:
-            groups.append(("lists", self._lists))
-        tags = [
-            f"{name}/{window}"
-            for kind, windows in groups
-            for name in report.judging(kind, self._options.k)
-            for window in windows
-        ]
-        lost = report.MetricValues({report.PREFIX + tag: math.nan for tag in tags})
+            groups["lists"] = tags.LISTS
+        judging = {kind: tags.judging(kind, self._options.k) for kind in groups}
+        lost = report.MetricValues(
+            {
+                f"{tags.PREFIX}{name}/{window}": math.nan
+                for kind, group in groups.items()
+                for name in judging[kind]
+                for window in self._windows.get(group, ())
+            }
+        )
         into.add(self._name, lost)
-        start = report.PREFIX + (f"{self._name}/" if self._name else "") + f"{report.SLICE}/"
-        for tag in [tag for tag in into.scalars if tag.startswith(start)]:
-            into.scalars[tag] = math.nan
+        start = tags.PREFIX + (f"{self._name}/" if self._name else "") + f"{tags.SLICE}/"
+        kept = () if self._predicts_nan else tuple(tags.judging("lists", self._options.k))
+        for tag in into.scalars:
+            if tag.startswith(start) and not tag.split("/")[-2].startswith(kept):
+                into.scalars[tag] = math.nan
 
     def _flat(self, role: str, arrays: dict[Any, Array]) -> Array | None:
         found = self._roles.column(role_of(self._name, role), arrays)
@@ -392,15 +377,54 @@ class TaskMetrics:
         self._troubles.report(f"recommender metrics: {role_of(self._name, what)}", text)
 
 
-def _empty(task: Task, options: RecommenderMetrics, bins: int | None = None) -> Any:
-    """Returns an empty state of the quality of a task, with these bins of the score."""
+def _empty_states(
+    task: Task, options: RecommenderMetrics, *, of_slice: bool = False
+) -> dict[str, Any]:
+    """Returns the empty states of a task, or smaller ones of its slices, by group."""
+    cells, rows = (_SLICE_CELLS,) * 2 if of_slice else (options.user_cells, _PAIR_ROWS)
+    found: dict[str, Any] = {}
     if task.kind == "clicks":
-        precisions = () if bins else options.precisions
-        return ClickQuality(bins or options.bins, task.negative_rate, precisions)
+        bins, precisions = (_SLICE_BINS, ()) if of_slice else (options.bins, options.precisions)
+        found[tags.QUALITY] = ClickQuality(bins, task.negative_rate, precisions)
+    elif task.kind == "ratings":
+        found[tags.QUALITY] = RatingErrors()
+    else:
+        is_classes = task.kind == "classes"
+        found[tags.QUALITY] = ChoiceQuality(int(is_classes), () if is_classes else options.k)
+    if task.users is not None:
+        found[tags.USERS] = UserScores(cells)
+    if task.lists is not None:
+        found[tags.LISTS] = RankedLists(cells, at=options.k)
     if task.kind == "ratings":
-        return RatingErrors()
-    is_classes = task.kind == "classes"
-    return ChoiceQuality(int(is_classes), () if is_classes else options.k)
+        found[tags.PAIRS] = RankedLists(rows)
+    if task.kind == "classes":
+        found[tags.CLASSES] = ClassScores(_CLASS_CELLS)
+    return found
+
+
+def _windows_of_slices(
+    slices: Slice, task: Task, options: RecommenderMetrics
+) -> dict[str, Window[Any]]:
+    """Returns the windows of a column of slices."""
+    used = {tags.QUALITY, *map(tags.group_with, slices.metrics)}
+    states = _empty_states(task, options, of_slice=True)
+    states = {group: state for group, state in states.items() if group in used}
+    only = {tags.QUALITY: states[tags.QUALITY]}
+    every, quality = (
+        Slices(
+            only[tags.QUALITY]
+            if slices.metrics == tags.OF_SLICES
+            else SliceState(slices.metrics, each),
+            slices.most,
+            slices.shown,
+        )
+        for each in (states, only)
+    )
+    decayed = options.half_lives if slices.decayed else ()
+    return {
+        **_windows(every, options.last, buckets=_SLICE_BUCKETS),
+        **{f"decayed_{size}": CoarselyDecayed(quality, size) for size in decayed},
+    }
 
 
 def _softmax(scores: Array) -> Array:
@@ -410,10 +434,10 @@ def _softmax(scores: Array) -> Array:
 
 
 def _windows(
-    empty: Any, options: RecommenderMetrics, *, decayed: bool = True, buckets: int = 16
+    empty: Any, last: Sequence[int], half_lives: Sequence[int] = (), *, buckets: int = 16
 ) -> dict[str, Window[Any]]:
-    found: dict[str, Window[Any]] = {"lifetime": Lifetime(empty)}
-    found.update({f"last_{size}": LastExamples(empty, size, buckets) for size in options.last})
-    if decayed:
-        found.update({f"decayed_{size}": Decayed(empty, size) for size in options.half_lives})
-    return found
+    return {
+        "lifetime": Lifetime(empty),
+        **{f"last_{size}": LastExamples(empty, size, buckets) for size in last},
+        **{f"decayed_{size}": Decayed(empty, size) for size in half_lives},
+    }

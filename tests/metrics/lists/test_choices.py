@@ -12,7 +12,7 @@ pytest.importorskip("sklearn")
 from sklearn import metrics
 
 from rec_summary.metrics.lists.choices import MOST_K, ChoiceQuality, ClassScores
-from rec_summary.metrics.windows import LastExamples
+from rec_summary.metrics.windows import LastExamples, count_together
 from tests.support.laws import assert_independent, assert_laws, assert_rejects_each_missing_array
 
 
@@ -111,7 +111,7 @@ def test_the_laws_hold() -> None:
 def test_windows_count_examples_and_not_classes() -> None:
     scores, labels = classes(5, 96)
     window = LastExamples(ClassScores(8192), 64, 4)
-    window.count(ClassScores(8192).prepare_classes(scores, labels))
+    count_together([window], ClassScores(8192).prepare_classes(scores, labels))
     assert window.seen == 96
     last = ClassScores(8192)
     last.count(last.prepare_classes(scores[-64:], labels[-64:]))

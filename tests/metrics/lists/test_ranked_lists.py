@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rec_summary.metrics.lists.list_quality import pairs_in_lists, top_of_lists
 from rec_summary.metrics.lists.ranked_lists import RankedLists, by_content
-from rec_summary.metrics.windows import LastExamples
+from rec_summary.metrics.windows import LastExamples, count_together
 from tests.support.laws import (
     assert_equal_states,
     assert_independent,
@@ -63,10 +63,11 @@ def test_a_list_is_the_same_however_its_examples_are_spread() -> None:
 
 def test_a_batch_that_a_window_cuts_is_one_batch() -> None:
     window = LastExamples(RankedLists(), 64, 4)
-    window.count(RankedLists().prepare([7] * 40, np.arange(40), [1] * 40, [0] * 20 + [1] * 20))
+    batch = RankedLists().prepare([7] * 40, np.arange(40), [1] * 40, [0] * 20 + [1] * 20)
+    count_together([window], batch)
     assert window.total().sampled().spread == 1
     window = LastExamples(RankedLists(), 64, 4)
-    window.count(RankedLists().prepare([7] * 40, np.arange(40), [1] * 40))
+    count_together([window], RankedLists().prepare([7] * 40, np.arange(40), [1] * 40))
     assert window.total().sampled().spread == 0
 
 

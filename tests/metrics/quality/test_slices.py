@@ -11,8 +11,9 @@ from rec_summary.metrics.quality.click_quality import ClickQuality
 from rec_summary.metrics.quality.clicks import clean
 from rec_summary.metrics.quality.log_loss import LogLoss
 from rec_summary.metrics.quality.ratings import RatingErrors
-from rec_summary.metrics.quality.slices import Columns, SlicedBatch, Slices, Slicing
+from rec_summary.metrics.quality.slices import SlicedBatch, Slices, Slicing
 from rec_summary.metrics.slice_report import auc_standard_error, quoted, values_of
+from rec_summary.metrics.state import Columns
 from rec_summary.metrics.windows import LastExamples, Lifetime, count_together
 from tests.support.laws import (
     assert_equal_states,
@@ -208,7 +209,7 @@ def test_a_value_called_other_is_not_the_rest() -> None:
     def metrics_of(part: RatingErrors) -> dict[str, float]:
         return {"examples": part.weight, "rmse": part.rmse()}
 
-    found = values_of("c", state, metrics_of)
+    found = values_of("c", state, ("rmse",), metrics_of)
     assert found.scalars["slice/c=other/rmse"] == 1
     assert found.scalars["slice/c='other'/rmse"] == 0
     sizes = {row[0]: row[1] for row in found.table[1:]}

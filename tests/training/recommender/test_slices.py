@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -18,6 +19,7 @@ from sklearn import metrics
 from rec_summary import RecommenderMetrics, Slice, Task, export_tensorboard
 from rec_summary._pb.summary_pb2 import Event
 from rec_summary.metrics.report import Detail, MetricValues, read
+from rec_summary.metrics.state import kind_of, restore
 from rec_summary.metrics.tables.seen import SeenCounts
 from rec_summary.records.failures import Troubles
 from rec_summary.records.writing.run_writer import RunWriter
@@ -130,6 +132,149 @@ def test_the_metrics_of_each_slice_are_those_of_scikit_learn() -> None:
         header, *rows = values.tables[f"recommender/ctr/slice/country/table/{window}"]
         assert header[:5] == ("country", "examples", "clicks", "click rate", "auc")
         assert [row[4][:6] for row in rows] == [f"{area:.4f}" for area in sorted(areas)]
+
+
+EVERY_METRIC = RecommenderMetrics(
+    tasks={
+        "ctr": Task(predictions=1, labels=2, users="user", lists="list"),
+        "stars": Task(predictions=3, labels=4, kind="ratings", lists="list"),
+        "kind": Task(predictions=5, labels=6, kind="classes"),
+        "tower": Task(predictions=7, kind="retrieval"),
+    },
+    slices={
+        "country": Slice(
+            ("context", 1),
+            metrics=(
+                *("auc", "log_loss", "recalibrated_entropy", "gauc", "gauc_by_user"),
+                *("ndcg_at_5", "recall_at_5", "pair_accuracy", "rmse", "xauc", "accuracy"),
+                *("in_batch_ndcg_at_5", "in_batch_mrr_at_5"),
+            ),
+            decayed=True,
+        )
+    },
+    k=(5,),
+    last=(1200,),
+    half_lives=(640,),
+    throughput=False,
+    host=False,
+)
+
+
+def of_every_kind(seed: int, invalid: bool = False) -> Batch:
+    random = np.random.default_rng(seed)
+    found = batch(seed)
+    shares = random.random((SIZE, 4))
+    found.values.update(
+        {
+            ("name", "list"): 100 * seed + random.integers(0, 30, SIZE),
+            ("output", 5): shares / shares.sum(axis=1, keepdims=True),
+            ("output", 6): random.integers(0, 4, SIZE),
+            ("output", 7): random.normal(size=(SIZE, SIZE)) + 2 * np.eye(SIZE),
+        }
+    )
+    if invalid:
+        found.values["output", 1][:2] = np.nan
+    return found
+
+
+@pytest.mark.parametrize("invalid", [False, True])
+def test_each_metric_of_a_slice_is_that_of_a_task_with_its_examples_alone(invalid) -> None:
+    batches = [of_every_kind(seed, invalid) for seed in range(4)]
+    values, troubles = counted(EVERY_METRIC, batches)
+    assert troubles.counts == {}
+    plain = replace(EVERY_METRIC, slices={})
+    for code, name in enumerate("012"):
+        only = []
+        for each in batches:
+            mine = each.values["name", "context"][:, 1] == code
+            own = {place: value[mine] for place, value in each.values.items()}
+            only.append(Batch(own, int(mine.sum()), 0.1, 0.0, 0.0))
+            # The label is the column of the own item, of the whole batch.
+            own["output", 8] = np.flatnonzero(mine)
+        tower = Task(predictions=7, labels=8, kind="retrieval")
+        alone = replace(plain, tasks={**plain.tasks, "tower": tower})
+        expected = counted(alone, only)[0].scalars
+        for task in EVERY_METRIC.tasks:
+            found = {
+                metric: values.scalars[f"recommender/{task}/slice/country={name}/{metric}/lifetime"]
+                for metric in EVERY_METRIC.slices["country"].metrics
+                if f"recommender/{task}/{metric}/lifetime" in expected
+            }
+            assert len(found) == {"ctr": 8, "stars": 5, "kind": 2, "tower": 2}[task]
+            for metric, number in found.items():
+                tolerance = 5e-3 if metric in ("auc", "recalibrated_entropy") else 1e-6
+                wanted = expected[f"recommender/{task}/{metric}/lifetime"]
+                assert number == pytest.approx(wanted, abs=tolerance), (task, metric)
+    every = whole(batches)
+    mine = (every["context"][:, 1] == 1) & ~np.isnan(every[1])
+    areas, sizes = [], []
+    for user in np.unique(every["user"][mine]):
+        own = mine & (every["user"] == user)
+        if 0 < every[2][own].sum() < own.sum():
+            areas.append(metrics.roc_auc_score(every[2][own], every[1][own]))
+            sizes.append(own.sum())
+    gauc = values.scalars["recommender/ctr/slice/country=1/gauc/lifetime"]
+    assert gauc == pytest.approx(np.average(areas, weights=sizes), abs=1e-9)
+    assert "recommender/ctr/slice/country/gauc_worst/last_1200" in values.scalars
+    header = values.tables["recommender/ctr/slice/country/table/lifetime"][0]
+    assert {"auc", "gauc", "ndcg at 5"} <= set(header)
+
+
+def test_decaying_windows_of_slices_weigh_examples_by_their_age() -> None:
+    batches = [of_every_kind(seed) for seed in range(6)]
+    values, _ = counted(EVERY_METRIC, batches)
+    every = whole(batches)
+    weights = 0.5 ** ((6 * SIZE - np.arange(6 * SIZE)) / 640)
+    for code in range(3):
+        mine = every["context"][:, 1] == code
+        errors = (every[3].astype(np.float64) - every[4])[mine]
+        start = f"slice/country={code}"
+        rmse = math.sqrt(np.average(errors**2, weights=weights[mine]))
+        found = values.scalars[f"recommender/stars/{start}/rmse/decayed_640"]
+        assert found == pytest.approx(rmse, rel=0.01)
+        area = metrics.roc_auc_score(every[2][mine], every[1][mine], sample_weight=weights[mine])
+        found = values.scalars[f"recommender/ctr/{start}/auc/decayed_640"]
+        assert found == pytest.approx(area, abs=0.005)
+        assert f"recommender/ctr/{start}/gauc/decayed_640" not in values.scalars
+
+
+def test_the_states_of_several_metrics_by_slice_merge_and_restart(tmp_path) -> None:
+    parts = []
+    for first in (0, 2):
+        rank = RankMetrics(EVERY_METRIC, {}, Troubles())
+        for seed in range(first, first + 2):
+            rank.update(join([of_every_kind(seed)], rank.places, Troubles()))
+        parts.append(rank.states())
+    restored = RankMetrics(EVERY_METRIC, {}, Troubles())
+    restored.restore({key: restore(kind_of(s), s.arrays()) for key, s in parts[0].items()}, 600)
+    key = "task/ctr/slice/country/lifetime"
+    assert_equal_states(restored.states()[key], parts[0][key])
+    merged = parts[0][key].total()
+    merged.merge(parts[1][key].total())
+    both = counted(EVERY_METRIC, [of_every_kind(seed) for seed in range(4)])[0].scalars
+    found = read({key: merged}, Detail()).scalars
+    assert len(found) > 20
+    for tag, number in found.items():
+        assert number == pytest.approx(both[tag], abs=1e-9 if "auc" not in tag else 5e-3), tag
+
+
+def test_metrics_that_no_task_has_or_that_slices_cannot_have_are_refused() -> None:
+    for metric in ("gauc", "ndcg_at_10", "macro_auc", "acu"):
+        with pytest.raises(ValueError, match=f"metrics of slices.*{metric}.*auc, average"):
+            RecommenderMetrics(
+                predictions=1, labels=2, slices={"a": Slice("x", metrics=["auc", metric])}
+            )
+    with pytest.raises(TypeError, match="metrics is invalid"):
+        Slice("x", metrics="auc")
+    with pytest.raises(TypeError, match="decayed is invalid"):
+        Slice("x", decayed=1)
+    chosen = RecommenderMetrics(
+        predictions=1, labels=2, users="u", slices={"a": Slice("x", metrics=("gauc",))}
+    )
+    assert json.loads(RankMetrics(chosen, {}, Troubles()).settings)["slices"]["a"][-2:] == [
+        ["gauc"],
+        False,
+    ]
 
 
 def test_the_slices_of_a_task_that_predicts_nan_are_lost_and_those_of_others_are_not() -> None:

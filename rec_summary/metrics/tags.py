@@ -1,0 +1,165 @@
+"""The names of a recommender's metrics: keys of states, tags, and which values are better.
+
+A named task has a part of its own in keys and tags: `task/ctr/quality/lifetime` is the state of
+`recommender/ctr/auc/lifetime`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import numpy as np
+
+from rec_summary.metrics.state import Floats
+
+PREFIX: Final = "recommender/"
+
+QUALITY: Final = "quality"
+USERS: Final = "users"
+TABLE: Final = "table"
+TABLE_WINDOW: Final = "table_window"
+THROUGHPUT: Final = "throughput"
+LABEL_DELAY: Final = "label_delay"
+DRIFT: Final = "drift"
+LABELS: Final = "labels"
+SLICE: Final = "slice"
+LISTS: Final = "lists"
+PAIRS: Final = "pairs"
+CLASSES: Final = "classes"
+TURNOVER: Final = "turnover"
+AGES: Final = "ages"
+FEATURE: Final = "feature"
+CARDINALITY: Final = "cardinality"
+_TASK: Final = "task"
+
+JUDGING: Final[Mapping[str, tuple[str, ...]]] = {
+    "clicks": (
+        *("auc", "average_precision", "log_loss", "normalised_entropy"),
+        *("calibration", "calibration_error"),
+        *("calibration_free_entropy", "recalibrated_entropy", "entropy_of_clicks"),
+    ),
+    "ratings": ("rmse", "mae", "bias", "xauc"),
+    "classes": ("accuracy", "log_loss", "macro_auc"),
+    "retrieval": (),
+    "users": ("gauc", "gauc_by_user"),
+    "lists": ("pair_accuracy",),
+}
+"""The metrics that judge predictions, by kind of task, and those of its users and lists. Each has
+a tag for each window; it is NaN if the network predicts NaN, and a column of a table of runs."""
+
+_GROUPS_OF_THEIR_OWN: Final = {"xauc": PAIRS, "macro_auc": CLASSES}
+
+AT_K: Final[Mapping[str, tuple[str, ...]]] = {
+    "lists": ("ndcg_at_", "recall_at_", "precision_at_", "hit_rate_at_", "mrr_at_"),
+    "retrieval": ("in_batch_recall_at_", "in_batch_ndcg_at_", "in_batch_mrr_at_"),
+}
+"""The beginnings of further names of such metrics, before the number of places."""
+
+OF_SLICES: Final = ("auc", "calibration", "accuracy", "rmse", "bias")
+"""The metrics of a slice that have tags, unless others are chosen."""
+
+JUDGED: Final = "|".join(
+    (
+        *dict.fromkeys(itertools.chain(*JUDGING.values())),
+        rf"(?:{'|'.join(itertools.chain(*AT_K.values()))})\d+",
+    )
+)
+"""A regular expression of their names."""
+
+GROUPS: Final = frozenset(
+    (
+        *itertools.chain(*JUDGING.values()),
+        *(
+            "grouped_users",
+            "grouped_standard_error",
+            "grouped_error_bound",
+            "macro_auc_error_bound",
+        ),
+        *("lists_counted", "lists_standard_error", "lists_sampled_share", "lists_spread_share"),
+        *("lists_too_long_share", "lists_without_hit_share", "xauc_sampled_share"),
+        *("in_batch_candidates", "in_batch_examples"),
+        *("roc_error_bound", "original_calibration", "original_entropy"),
+        *("clicks", "click_rate", "examples", "refused", "masked", "missing_labels"),
+        *("pr_curve", "reliability", "scores"),
+        *("table", "throughput", "freshness", "host", "drift", "states", "slice", "feature"),
+        "label_delay",
+    )
+)
+"""The first parts of tags behind `PREFIX`. No task has one of these names."""
+
+OF_TASK: Final = r"(?:(?!table/|slice/|feature/)[^/]+/)?"
+"""A regular expression of the task in a tag, behind `PREFIX`: the unnamed one, or any other."""
+
+_TASK_TAG: Final = re.compile(rf"{PREFIX}(?!table/|slice/|feature/)(?P<task>[^/]+)/(?:{JUDGED})/")
+_ERRORS: Final = re.compile(r"loss|error|entropy|perplexity|(?<![a-z])(?:r?m[as]e|ne)(?![a-z])")
+
+
+def key(group: str, name: str = "") -> str:
+    """Returns the key of a state: its group, and the name of its window or table."""
+    return f"{group}/{name}" if name else group
+
+
+def group_of(task: str, group: str) -> str:
+    """Returns the group of a task's states; the unnamed task (empty) has the plain one."""
+    return f"{_TASK}/{task}/{group}" if task else group
+
+
+def split_key(name: str) -> tuple[str, str]:
+    """Returns the task of a key, empty for none, and the key without it."""
+    if not name.startswith(f"{_TASK}/"):
+        return "", name
+    _, task, *own = name.split("/", 2)
+    return task, "".join(own)
+
+
+def is_group(name: str) -> bool:
+    """Returns whether tags begin with this name, behind `PREFIX`, so that no task has it."""
+    return name in GROUPS or re.fullmatch(rf"{JUDGED}|\w+_at_precision_[\d.e-]+", name) is not None
+
+
+def judging(kind: str, at: Iterable[int] = ()) -> list[str]:
+    """Returns the names of the metrics that judge predictions of a kind.
+
+    Args:
+        kind: A key of `JUDGING`.
+        at: The numbers of places of the metrics of `AT_K`.
+    """
+    starts = AT_K.get(kind, ())
+    return [*JUDGING[kind], *(f"{start}{k}" for start in starts for k in at)]
+
+
+def group_with(metric: str) -> str:
+    """Returns the group of the states that a metric that judges predictions is read from."""
+    if metric in _GROUPS_OF_THEIR_OWN:
+        return _GROUPS_OF_THEIR_OWN[metric]
+    if metric.startswith((*JUDGING[LISTS], *AT_K[LISTS])):
+        return LISTS
+    return USERS if metric in JUDGING[USERS] else QUALITY
+
+
+def named_tasks(tags: Iterable[str]) -> list[str]:
+    """Returns the named tasks of which there are tags of metrics, sorted."""
+    found = {match["task"] for match in map(_TASK_TAG.match, tags) if match}
+    return sorted(found)
+
+
+def costs_of(metric: str, values: Floats) -> Floats:
+    """Returns a number for each value of a metric, by its name: the least is that of the best one.
+
+    Of losses and errors the least value is best, of a calibration the nearest to 1, of a bias the
+    nearest to 0, and of anything else the greatest. The name of a recommender's task does not
+    count. A value that is not finite has an infinite cost.
+    """
+    name = metric.lower()
+    if name.startswith(PREFIX) and name.count("/") > 1:
+        name = name.split("/")[-2]  # before the window
+    if _ERRORS.search(name):
+        costs = values
+    elif "calibration" in name:
+        costs = abs(values - 1)
+    else:
+        costs = abs(values) if "bias" in name else -values
+    return np.where(np.isfinite(values), costs, np.inf)
