@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 import numpy.typing as npt
@@ -31,56 +30,44 @@ class Checkpoint:
     Attributes:
         path: The file.
         names: The names of the parameters, in the order of the file.
-        all_names: The same names as a set.
     """
 
-    def __init__(self, metadata: Metadata, number: int, depth: int = 0) -> None:
-        """Opens a checkpoint, and the one that it is based on.
+    def __init__(self, metadata: Metadata, number: int) -> None:
+        """Opens a checkpoint, and those that it is based on.
 
         Args:
             metadata: The metadata of the run.
             number: The number of the checkpoint.
-            depth: The number of checkpoints that are based on this one.
 
         Raises:
             SourceError: A checkpoint is missing or cannot be read.
         """
-        self._file = _open(metadata, number)
-        self._base: Checkpoint | None = None
-        self.path = self._file.path
-        self._own = frozenset(self._file.names)
-        found = [dense_name(name) for name in self._file.names if name != BASE]
-        self.names = tuple(dict.fromkeys(found))
-        self.all_names = frozenset(found)
+        self._files: list[CheckpointFile] = []  # each is based on the next one
+        self._whole: dict[str, int] = {}  # which of them has a whole parameter
         try:
-            if BASE in self._own:
-                base = self._base_number()
-                if depth == _MOST_BASES:
-                    expected = f"at most {_MOST_BASES}"
-                    what = "the number of checkpoints that are based on each other"
-                    raise SourceError(three_part(what, verbatim("more"), expected))
-                # Without this checkpoint, so that none is based on itself.
-                files = {each: name for each, name in metadata.files.items() if each != number}
-                self._base = Checkpoint(replace(metadata, files=files), base, depth + 1)
-            self._check_rows()
+            self._open(metadata, number)
+            present = [frozenset(file.names) for file in self._files]
+            for name in map(dense_name, self._files[0].names):
+                if name != BASE:
+                    self._whole[name] = self._find(name, present)
         except BaseException:
             self.close()
             raise
+        self.path = self._files[0].path
+        self.names = tuple(self._whole)
 
     @property
     def paths(self) -> list[str]:
         """The files of this checkpoint and of those that it is based on."""
-        return [self.path, *(self._base.paths if self._base is not None else ())]
+        return [file.path for file in self._files]
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Returns the shape of a parameter."""
-        if name in self._own or self._base is None:
-            return self._file.shape(name)
-        return self._base.shape(name)
+        return self._files[self._whole[name]].shape(name)
 
     def is_float(self, name: str) -> bool:
         """Returns whether a parameter has a floating-point type."""
-        return self._file.is_float(name if name in self._own else name + VALUES)
+        return self._files[self._whole[name]].is_float(name)
 
     def array(self, name: str) -> Array:
         """Returns a parameter.
@@ -88,15 +75,17 @@ class Checkpoint:
         Raises:
             SourceError: It cannot be read.
         """
-        if name in self._own or self._base is None:
-            return _read(self._file.array, name)
-        rows, values = (_read(self._file.array, name + part) for part in (ROWS, VALUES))
-        try:
-            return restored(self._base.array(name), rows, values)
-        except ValueError as error:
-            received = verbatim(f"{self.path}: {error}")
-            expected = "rows of the base checkpoint"
-            raise SourceError(three_part(f"the rows of {name}", received, expected)) from error
+        place = self._whole[name]
+        found = _read(self._files[place].array, name)
+        for file in reversed(self._files[:place]):
+            rows, values = (_read(file.array, name + part) for part in (ROWS, VALUES))
+            try:
+                found = restored(found, rows, values)
+            except ValueError as error:
+                received = verbatim(f"{file.path}: {error}")
+                expected = "rows of the base checkpoint"
+                raise SourceError(three_part(f"the rows of {name}", received, expected)) from error
+        return found
 
     def elements(self, name: str, start: int, stop: int) -> Array:
         """Returns elements of a parameter, in the order of its rows.
@@ -104,34 +93,54 @@ class Checkpoint:
         Raises:
             SourceError: They cannot be read.
         """
-        if name not in self._own and self._base is not None:
+        if self._whole[name]:
             return self.array(name).reshape(-1)[start:stop]
-        return _read(self._file.elements, name, start, stop)
+        return _read(self._files[0].elements, name, start, stop)
 
     def close(self) -> None:
         """Closes the files."""
-        self._file.close()
-        if self._base is not None:
-            self._base.close()
+        for file in self._files:
+            file.close()
 
-    def _base_number(self) -> int:
-        array = _read(self._file.array, BASE)
-        if array.size != 1 or array.dtype.kind not in "iu":
-            what = f"the base of the checkpoint {self.path}"
-            received = verbatim(f"{array.shape} of {array.dtype}")
-            raise SourceError(three_part(what, received, "the number of a checkpoint"))
-        return int(array.reshape(()))
+    def _open(self, metadata: Metadata, number: int) -> None:
+        """Opens the files, each once: none is based on itself."""
+        names = dict(metadata.files)
+        while True:
+            what = f"checkpoint {number} of the loss landscape"
+            name = names.pop(number, None)
+            if name is None:
+                there = ", ".join(map(str, sorted(names))) or "none"
+                raise SourceError(three_part(what, verbatim("none"), f"one of those kept: {there}"))
+            path = os.path.join(metadata.folder, name)
+            try:
+                with os_errors_as(SourceError, what, path, "a readable file"):
+                    file = CheckpointFile(path)
+            except CheckpointError as error:
+                raise SourceError(str(error)) from error
+            self._files.append(file)
+            if BASE not in file.names:
+                return
+            if len(self._files) > _MOST_BASES:
+                what = "the number of checkpoints that are based on each other"
+                raise SourceError(three_part(what, verbatim("more"), f"at most {_MOST_BASES}"))
+            base = _read(file.array, BASE)
+            if base.size != 1 or base.dtype.kind not in "iu":
+                received = verbatim(f"{base.shape} of {base.dtype}")
+                what, expected = f"the base of the checkpoint {path}", "the number of a checkpoint"
+                raise SourceError(three_part(what, received, expected))
+            number = int(base.reshape(()))
 
-    def _check_rows(self) -> None:
-        """Checks that every parameter is whole, or has rows and a base that has it."""
-        for name in self.names:
-            if name in self._own:
-                continue
-            parts = {name + ROWS, name + VALUES}
-            if not parts <= self._own or self._base is None or name not in self._base.all_names:
-                received = verbatim(f"{self.path}: rows without values, or without a base")
-                expected = "a table, or rows and values of one in the base checkpoint"
-                raise SourceError(three_part(f"the parameter {name}", received, expected))
+    def _find(self, name: str, present: Sequence[frozenset[str]]) -> int:
+        """Returns which file has a parameter whole; those in front of it have rows of it."""
+        for place, names in enumerate(present):
+            if name in names:
+                return place
+            if not {name + ROWS, name + VALUES} <= names:
+                break
+        path = self._files[place].path
+        received = verbatim(f"{path}: rows without values, or without a base")
+        expected = "a table, or rows and values of one in the base checkpoint"
+        raise SourceError(three_part(f"the parameter {name}", received, expected))
 
 
 def _read(read: Callable[..., Array], *arguments: Any) -> Array:
@@ -142,22 +151,8 @@ def _read(read: Callable[..., Array], *arguments: Any) -> Array:
     """
     try:
         return read(*arguments)
-    except (OSError, CheckpointError, KeyError, MemoryError) as error:
+    except (OSError, CheckpointError, MemoryError) as error:
         raise SourceError(str(error) or type(error).__name__) from error
-
-
-def _open(metadata: Metadata, number: int) -> CheckpointFile:
-    what = f"checkpoint {number} of the loss landscape"
-    name = metadata.files.get(number)
-    if name is None:
-        there = ", ".join(map(str, sorted(metadata.files))) or "none"
-        raise SourceError(three_part(what, verbatim("none"), f"one of those kept: {there}"))
-    path = os.path.join(metadata.folder, name)
-    try:
-        with os_errors_as(SourceError, what, path, "a readable file"):
-            return CheckpointFile(path)
-    except CheckpointError as error:
-        raise SourceError(str(error)) from error
 
 
 class Trajectory:
@@ -223,8 +218,8 @@ class Trajectory:
 
 def _check_same(first: Checkpoint, other: Checkpoint) -> None:
     expected = "the same in all checkpoints"
-    if first.all_names != other.all_names:
-        names = sorted(first.all_names ^ other.all_names)
+    names = sorted(set(first.names) ^ set(other.names))
+    if names:
         received = verbatim(f"{', '.join(names[:5])} in only one of {first.path} and {other.path}")
         raise SourceError(three_part("the parameters of a checkpoint", received, expected))
     for name in first.names:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import glob
-import itertools
 import os
 import threading
 import uuid
@@ -15,15 +14,14 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
+from filelock import BaseFileLock
 
 from rec_summary.engines import Engine, need_shared, run_units
 from rec_summary.errors import RecSummaryError, three_part, verbatim
 from rec_summary.landscape.store import read_plane
-from rec_summary.records.files import read_plain
-from rec_summary.records.format.names import this_host
+from rec_summary.records.locks import file_lock
 
 _AT_ONCE: Final = 1 << 20  # numbers
-_LONGEST_CLAIM: Final = 1 << 10  # bytes
 _MOST_BLOCKS: Final = 128  # of points: none of them takes long
 
 
@@ -111,21 +109,20 @@ def _evaluate_block(
     return indices, _evaluate(task, points)
 
 
-_evaluators: dict[str, _Evaluator] = {}  # of this process, by folder
+_evaluators: list[_Evaluator] = []  # of this process: at most one, as a model may be large
 _lock = threading.Lock()  # the threads of a worker share the model and its parameters
 
 
 def _evaluate(task: EvaluationTask, points: npt.NDArray[np.float64]) -> list[float]:
     with _lock:
-        evaluator = _evaluators.get(task.folder)
-        if evaluator is None or evaluator.task.token != task.token:
-            _evaluators.clear()  # one at a time: a model may be large
-            evaluator = _evaluators[task.folder] = _Evaluator(task)
-        return [evaluator.at(float(x), float(y)) for x, y in points]
+        if not _evaluators or _evaluators[0].task.token != task.token:
+            _evaluators.clear()
+            _evaluators.append(_Evaluator(task))
+        return [_evaluators[0].at(float(x), float(y)) for x, y in points]
 
 
 def forget() -> None:
-    """Releases the model that this process keeps for further points."""
+    """Releases the model and the device that this process keeps for further points."""
     with _lock:
         _evaluators.clear()
 
@@ -137,7 +134,8 @@ class _Evaluator:
         self.task = task
         self._origin, self._first, self._second = read_plane(task.folder)
         try:
-            self._model = task.make(_claim_device(task))
+            device, self._device_lock = _claim_device(task)
+            self._model = task.make(device)
             for name, value in self._origin.items():
                 self._model.set(name, np.asarray(value))
         except RecSummaryError:
@@ -174,40 +172,22 @@ def _model_error(what: str, error: Exception, expected: str) -> ModelError:
     return ModelError(three_part(what, received, expected))
 
 
-def _claim_device(task: EvaluationTask) -> int | None:
-    """Returns a device that no other worker has claimed; None if there are no devices.
+def _claim_device(task: EvaluationTask) -> tuple[int | None, BaseFileLock | None]:
+    """Returns a device that no other worker has, and a lock, which is held as long as it is used.
 
-    A claim names its process. If that is gone, the next claim of the device counts: no file is
-    replaced, which two workers could do at once.
+    Where there are fewer devices than workers, they share the first one.
     """
     for device in task.devices:
-        for turn in itertools.count():
-            path = os.path.join(task.folder, f"device_{device}.{turn}.claim")
-            try:
-                with open(path, "x") as file:
-                    file.write(f"{os.getpid()} {this_host()}")
-                return device
-            except FileExistsError:
-                if not _is_abandoned(path):
-                    break
-    return task.devices[0] if task.devices else None
+        with contextlib.suppress(OSError, NotImplementedError):  # another worker has the device
+            path = os.path.join(task.folder, f"device_{device}.{task.token}.lock")
+            lock = file_lock(path, timeout=0)
+            lock.acquire()
+            return device, lock
+    return task.devices[0] if task.devices else None, None
 
 
-def _is_abandoned(path: str) -> bool:
-    """Whether the process of a claim was on this host, and is gone."""
-    try:
-        process, _, host = read_plain(path, _LONGEST_CLAIM).decode().partition(" ")
-        if host == this_host():
-            os.kill(int(process), 0)
-    except ProcessLookupError:
-        return True
-    except (OSError, ValueError, OverflowError):  # of another user, or not written yet
-        return False
-    return False
-
-
-def release_devices(task: EvaluationTask) -> None:
-    """Releases all devices, including those of workers that were killed."""
-    for path in glob.glob(os.path.join(glob.escape(task.folder), "device_*.claim")):
+def remove_claims(folder: str) -> None:
+    """Removes the locks on devices of a store of which no point is computed any more."""
+    for path in glob.glob(os.path.join(glob.escape(folder), "device_*.lock*")):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)

@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from rec_summary.errors import three_part
-from rec_summary.landscape.checkpoints import Trajectory, is_table
+from rec_summary.landscape.checkpoints import Trajectory
 from rec_summary.landscape.evaluate import Model, ModelError
 from rec_summary.landscape.options import HESSIAN
-from rec_summary.landscape.plane import Plane, Vector, last_point, touched_rows
+from rec_summary.landscape.plane import Plane, Vector, last_point, moving
 
 Floats = npt.NDArray[np.float64]
 
@@ -74,14 +74,8 @@ def hessian_plane(
     loss = float(model.loss())
     start = _flat(origin, names)
     step = max(_STEP, _ROUNDING * float(np.linalg.norm(start)))
-    moving = np.ones(start.size, bool)
-    if touched_only:
-        still = {
-            name: np.broadcast_to(_moving(trajectory, name, origin[name]), origin[name].shape)
-            for name in names
-        }
-        moving = _flat(still, names) > 0
-    free = np.flatnonzero(moving)
+    moves = moving(trajectory, origin, names, touched_only=touched_only)
+    free = np.flatnonzero(_flat(moves, names))
 
     def spread(vector: Floats) -> Floats:
         whole = np.zeros(start.size)
@@ -123,13 +117,6 @@ def hessian_plane(
         method=HESSIAN,
         eigenvalues=tuple(float(value) for value in values),
     )
-
-
-def _moving(trajectory: Trajectory, name: str, value: Floats) -> Floats:
-    """Returns 1 for each row that moves and 0 for the others; one number for all that move."""
-    if not is_table(name, value.shape):
-        return np.ones(())
-    return touched_rows(trajectory, name).astype(np.float64)[:, None]
 
 
 def _axis(eigenvalue: float, loss: float, size: int) -> Floats:

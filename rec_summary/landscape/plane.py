@@ -148,22 +148,31 @@ def random_plane(
             move.
     """
     origin = last_point(trajectory)
-    directions: list[Vector] = [
+    moves = moving(trajectory, origin, names, touched_only=touched_only)
+    first, second = (
         {
-            name: _normalised(_noise(origin[name].shape, name, seed, number), origin[name])
+            name: _normalised(_noise(moves[name].shape, name, seed, number), origin[name])
+            * moves[name]
             for name in names
         }
         for number in (0, 1)
-    ]
-    if touched_only:
-        for name in names:
-            if is_table(name, origin[name].shape):
-                untouched = ~touched_rows(trajectory, name)
-                for direction in directions:
-                    direction[name][untouched] = 0
+    )
     axis = np.linspace(-_REACH, _REACH, size)
-    first, second = directions
     return Plane(origin, first, second, axis, axis.copy(), RANDOM)
+
+
+def moving(
+    trajectory: Trajectory, origin: Vector, names: Sequence[str], *, touched_only: bool
+) -> Vector:
+    """Returns which values of parameters move: all, or of tables those in rows that differ."""
+    found = {}
+    for name in names:
+        shape = origin[name].shape
+        rows = np.ones((), bool)
+        if touched_only and is_table(name, shape):
+            rows = touched_rows(trajectory, name)[:, None]
+        found[name] = np.broadcast_to(rows, shape)
+    return found
 
 
 def touched_rows(trajectory: Trajectory, name: str) -> npt.NDArray[np.bool_]:

@@ -25,7 +25,7 @@ from rec_summary.landscape.evaluate import (
     ModelFactory,
     evaluate,
     forget,
-    release_devices,
+    remove_claims,
 )
 from rec_summary.landscape.files import write_files
 from rec_summary.landscape.hessian import hessian_plane
@@ -218,7 +218,6 @@ class _Computation:
     def _fill(self, tag: str, store: Store) -> None:
         """Evaluates the unknown points of a store."""
         task = EvaluationTask(self.make, store.folder, self.options.device_ids)
-        release_devices(task)
         try:
             self._report(tag, store)
             missing = store.missing.tolist()
@@ -227,7 +226,7 @@ class _Computation:
                 self._report(tag, store)
         finally:
             store.save()
-            release_devices(task)
+            remove_claims(store.folder)
             forget()
 
     def _report(self, tag: str, store: Store) -> None:

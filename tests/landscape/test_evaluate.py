@@ -20,7 +20,7 @@ from rec_summary.landscape.evaluate import (
     _evaluate,
     evaluate,
     forget,
-    release_devices,
+    remove_claims,
 )
 from rec_summary.landscape.store import Store, read_plane
 from tests.support import quadratic
@@ -29,33 +29,36 @@ from tests.support.quadratic import Maker, plane_store
 
 def test_each_worker_gets_a_device_of_its_own(tmp_path: Path) -> None:
     task = EvaluationTask(Maker(), str(tmp_path), devices=(3, 5))
-    assert [_claim_device(task) for _ in range(3)] == [3, 5, 3]  # more workers than devices
-    release_devices(task)
-    assert _claim_device(task) == 3
-    assert _claim_device(EvaluationTask(Maker(), str(tmp_path))) is None
+    claims = [_claim_device(task) for _ in range(3)]
+    assert [device for device, _ in claims] == [3, 5, 3]  # more workers than devices
+    again = EvaluationTask(Maker(), str(tmp_path), devices=(3, 5))
+    assert _claim_device(again)[0] == 3  # workers may keep the devices of an earlier computation
+    assert _claim_device(EvaluationTask(Maker(), str(tmp_path))) == (None, None)
+    remove_claims(str(tmp_path))
+    assert not os.listdir(tmp_path)
 
 
 def test_a_device_of_a_process_that_is_gone_is_claimed_again(tmp_path: Path) -> None:
     script = (
         "from rec_summary.landscape.evaluate import EvaluationTask, _claim_device;"
-        f"print(_claim_device(EvaluationTask(None, {str(tmp_path)!r}, (3, 5))))"
+        f"print(_claim_device(EvaluationTask(None, {str(tmp_path)!r}, (3, 5), 'token'))[0])"
     )
     gone = [
         subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
         for _ in range(2)
     ]
     assert [each.stdout for each in gone] == ["3\n", "3\n"]
-    task = EvaluationTask(Maker(), str(tmp_path), devices=(3, 5))
-    assert [_claim_device(task) for _ in range(3)] == [3, 5, 3]
-    release_devices(task)
-    assert not os.listdir(tmp_path)
+    task = EvaluationTask(Maker(), str(tmp_path), (3, 5), "token")
+    claims = [_claim_device(task) for _ in range(3)]
+    assert [device for device, _ in claims] == [3, 5, 3]
 
 
-def test_a_device_of_another_machine_is_not_claimed(tmp_path: Path) -> None:
-    (tmp_path / "device_3.0.claim").write_text("1 elsewhere")
-    (tmp_path / "device_5.0.claim").write_text("")  # its owner is about to write
-    task = EvaluationTask(Maker(), str(tmp_path), devices=(3, 5, 7))
-    assert _claim_device(task) == 7
+def test_a_lock_that_is_a_link_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("precious")
+    (tmp_path / "device_3.token.lock").symlink_to(tmp_path / "precious")
+    task = EvaluationTask(Maker(), str(tmp_path), (3, 5), "token")
+    assert _claim_device(task)[0] == 5
+    assert (tmp_path / "precious").read_text() == "precious"
 
 
 @pytest.fixture
@@ -111,7 +114,7 @@ def test_each_worker_makes_a_model_once_of_a_function_that_is_sent(
         task = EvaluationTask(make, store.folder, devices)
         found = list(evaluate(task, store.points, range(9), Engine("loky", jobs=2)))
         assert sorted(index for indices, _ in found for index in indices) == list(range(9))
-        release_devices(task)
+        remove_claims(store.folder)
     lines = made.read_text().splitlines()
     assert len(set(lines)) == len(lines)
     assert {line.split()[1] for line in lines} == {"3", "5"}
