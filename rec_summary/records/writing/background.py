@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import collections
 import functools
+import math
 import os
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Final, Generic
+from typing import Final, Generic
 
 from rec_summary.records.failures import Troubles
 from rec_summary.records.writing.task import Item, Sink, Task
@@ -20,7 +21,12 @@ BLOCK_SECS: Final = 5.0
 CLOSE_SECS: Final = 60.0
 _RETRY_SECS: Final = 1.0
 _LOOK_SECS: Final = 1.0
-_NO_RECORD: Final[Any] = object()
+
+
+class _Flush:
+    """A request to flush, in its place among the records."""
+
+    succeeded: bool | None = None  # None until it was tried
 
 
 class BackgroundWriter(Generic[Item]):
@@ -67,17 +73,14 @@ class BackgroundWriter(Generic[Item]):
         self._capacity = capacity
         self._capacity_bytes = capacity_bytes
         self._block_secs = block_secs
-        self._waiting: collections.deque[Item | Task[Item]] = collections.deque()
+        self._waiting: collections.deque[Item | Task[Item] | _Flush] = collections.deque()
         self._held_bytes = 0  # of the waiting records and of the one being written
-        # Records are numbered; a flush concerns all up to a number.
         self._accepted = 0  # taken into the queue
         self._done = 0  # written, or failed
-        self._flush_wanted = 0  # to be flushed as soon as they are done
-        self._tried = 0  # a flush was tried
-        self._flushed = 0  # a flush succeeded
-        self._flush_due: float | None = None  # the monotonic time of the next regular flush
+        self._is_flushed = True  # the last flush has succeeded, and nothing was written since
+        self._flush_due = math.inf  # the monotonic time of the next regular flush
         self._look = look
-        self._look_due = time.monotonic()
+        self._look_due = math.inf if look is None else time.monotonic()
         self._overflowing = False
         self._dropped = 0
         self._longest = 0  # the longest queue since `take_longest`
@@ -133,16 +136,14 @@ class BackgroundWriter(Generic[Item]):
         """
         if os.getpid() != self._pid:
             return False
+        request = _Flush()
         with self._changed:
-            target = self._accepted
-            if self._ended:
-                return self._flushed >= target
-            if self._flushed < target <= self._tried:
-                self._tried = self._flushed  # it failed before: try again
-            self._flush_wanted = max(self._flush_wanted, target)
+            self._waiting.append(request)
             self._changed.notify_all()
-            self._changed.wait_for(lambda: self._tried >= target or self._ended, timeout)
-            return self._flushed >= target
+            self._changed.wait_for(lambda: request.succeeded is not None or self._ended, timeout)
+            if request.succeeded is None and self._ended:
+                return self._is_flushed
+            return bool(request.succeeded)
 
     def close(self, timeout: float = CLOSE_SECS) -> None:
         """Writes what is queued, closes the sink and ends the thread; twice is allowed."""
@@ -191,58 +192,59 @@ class BackgroundWriter(Generic[Item]):
                 self._changed.notify_all()
 
     def _serve(self) -> None:
-        while (record := self._next()) is not None:
-            if record is not _NO_RECORD:
-                self._attempt("write", functools.partial(self._take, record))
-                with self._changed:
-                    self._done += 1
-                    self._held_bytes -= record.nbytes
-                    self._flush_due = self._flush_due or time.monotonic() + self._flush_secs
-                    self._changed.notify_all()
-            if self._must_flush():
-                self._flush_now(self._sink.flush)
-            if self._look is not None and time.monotonic() >= self._look_due:
-                self._attempt("look", self._look)
-                self._look_due = time.monotonic() + _LOOK_SECS
-        self._flush_now(self._sink.close)
+        while (action := self._next()) is not None:
+            action()
+        self._flush(self._sink.close)
+
+    def _next(self) -> Callable[[], object] | None:
+        """Waits for something to do, and returns what does it; None at the end."""
+        with self._changed:
+            while True:
+                now = time.monotonic()
+                if now >= self._flush_due:
+                    return functools.partial(self._flush, self._sink.flush)
+                if now >= self._look_due:
+                    return self._look_around
+                if self._waiting:
+                    item = self._waiting.popleft()
+                    if isinstance(item, _Flush):
+                        return functools.partial(self._flush, self._sink.flush, item)
+                    return functools.partial(self._write, item)
+                if self._closing:
+                    return None
+                due = min(self._flush_due, self._look_due)
+                self._changed.wait(None if due == math.inf else due - now)
+
+    def _write(self, item: Item | Task[Item]) -> None:
+        self._attempt("write", functools.partial(self._take, item))
+        with self._changed:
+            self._done += 1
+            self._held_bytes -= item.nbytes
+            self._is_flushed = False
+            if self._flush_due == math.inf:
+                self._flush_due = time.monotonic() + self._flush_secs
+            self._changed.notify_all()
 
     def _take(self, item: Item | Task[Item]) -> None:
         record = item.run() if isinstance(item, Task) else item
         if record is not None:
             self._sink.write(record)
 
-    def _next(self) -> Any:
-        """Waits for work: a record or task, `_NO_RECORD` for other work, None at the end."""
-        with self._changed:
-            while True:
-                if self._waiting:
-                    return self._waiting.popleft()
-                if self._closing:
-                    return None
-                if self._must_flush():
-                    return _NO_RECORD
-                due = [self._look_due] if self._look is not None else []
-                due += [self._flush_due] if self._flush_due else []
-                left = min(due) - time.monotonic() if due else None
-                if left is not None and left <= 0:
-                    return _NO_RECORD
-                self._changed.wait(left)
-
-    def _must_flush(self) -> bool:
-        due = self._flush_due is not None and time.monotonic() >= self._flush_due
-        return due or self._tried < self._flush_wanted <= self._done
-
-    def _flush_now(self, flush: Callable[[], object]) -> None:
-        done = self._done  # changed by this thread only
+    def _flush(self, flush: Callable[[], object], request: _Flush | None = None) -> None:
         succeeded = self._attempt("flush", flush)
         with self._changed:
-            self._tried = done
-            if succeeded:
-                self._flushed = done
-                self._flush_due = None
-            else:  # try again, no more often than this
-                self._flush_due = time.monotonic() + max(self._flush_secs, _RETRY_SECS)
+            self._is_flushed = succeeded
+            if request is not None:
+                request.succeeded = succeeded
+            # After a failure it is tried again, no more often than this.
+            again = time.monotonic() + max(self._flush_secs, _RETRY_SECS)
+            self._flush_due = math.inf if succeeded else again
             self._changed.notify_all()
+
+    def _look_around(self) -> None:
+        assert self._look is not None
+        self._attempt("look", self._look)
+        self._look_due = time.monotonic() + _LOOK_SECS
 
     def _attempt(self, what: str, action: Callable[[], object]) -> bool:
         try:
