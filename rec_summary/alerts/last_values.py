@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary.alerts.states import News, Transition
@@ -13,6 +13,9 @@ from rec_summary.records.reading.runs import Run
 from rec_summary.series.batch import Columns, by_tag
 from rec_summary.series.options import Selection
 from rec_summary.series.overview.rows import shows_life
+
+if TYPE_CHECKING:
+    from rec_summary.alerts.watching import WatchReport
 
 
 class LastValue(NamedTuple):
@@ -64,7 +67,7 @@ class LastValues:
     Attributes:
         lock: Hold it while you read `runs` and `firing`.
         runs: What is known of each run, by name.
-        firing: The alerts that fire, by rule, run, rank and tag.
+        firing: The alerts that fire.
         problems: How often something could not be read.
         polled: When the records were read last, in seconds since the epoch.
     """
@@ -77,7 +80,7 @@ class LastValues:
         """
         self.lock = threading.Lock()
         self.runs: dict[str, LastOfRun] = {}
-        self.firing: dict[tuple[str, str, int, str | None], Transition] = {}
+        self.firing: tuple[Transition, ...] = ()
         self.problems = 0
         self.polled = 0.0
         self._selection = selection
@@ -108,23 +111,13 @@ class LastValues:
                     float(columns.values[-1]), int(columns.steps[-1]), float(columns.wall_times[-1])
                 )
 
-    def judge(self, transition: Transition) -> None:
-        """Takes note of an alert that begins or ends."""
-        each = transition
-        key = each.rule.title, each.run, each.rank, each.tag
-        with self.lock:
-            if each.firing:
-                self.firing[key] = each
-            else:
-                self.firing.pop(key, None)
-
     def forget(self, name: str) -> None:
         """Takes note that a run's records are gone."""
         with self.lock:
             self.runs.pop(name, None)
 
-    def done(self, problems: int) -> None:
-        """Takes note that everything that is there was read."""
+    def done(self, report: WatchReport) -> None:
+        """Takes note that everything that is there was read and judged."""
         with self.lock:
-            self.problems = problems
+            self.problems, self.firing = report.problem_count, report.firing
             self.polled = time.time()

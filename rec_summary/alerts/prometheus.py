@@ -8,13 +8,12 @@ import socket
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from socketserver import TCPServer, ThreadingMixIn
+from http.server import ThreadingHTTPServer
+from socketserver import TCPServer
 from typing import Any, Final
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry, MetricsHandler, generate_latest
 from prometheus_client.core import GaugeMetricFamily
-from prometheus_client.exposition import make_wsgi_app
 
 from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary.alerts.last_values import LastOfRun, LastValues
@@ -77,7 +76,7 @@ class Exposition:
 
         now, values = time.time(), self._values
         with values.lock:
-            runs, firing = [*values.runs.items()], [*values.firing.values()]
+            runs, firing = [*values.runs.items()], values.firing
             for name, run in runs:
                 self._add_series(add, name, run)
             add("read_problems", (), values.problems)
@@ -155,8 +154,7 @@ class MetricsServer:
         """
         expected = "an address of this machine and a port at which nothing listens"
         with os_errors_as(SourceError, "the address", f"{host}:{port}", expected):
-            self._server = _Server((host, port), _Handler)
-        self._server.set_app(make_wsgi_app(registry_of(values)))
+            self._server = _Server((host, port), _Handler.factory(registry_of(values)))
         shown = f"[{host}]" if ":" in host else host
         self.address = f"http://{shown}:{self._server.server_port}/metrics"
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
@@ -169,23 +167,18 @@ class MetricsServer:
         self._thread.join()
 
 
-class _Server(ThreadingMixIn, WSGIServer):
+class _Server(ThreadingHTTPServer):
     """One thread for each client, and a limit to both clients and their time."""
 
-    daemon_threads = True
-    block_on_close = False
-
-    def __init__(self, address: tuple[str, int], handler: type[WSGIRequestHandler]) -> None:
+    def __init__(self, address: tuple[str, int], handler: Any) -> None:
         self._room = threading.BoundedSemaphore(_MOST_CLIENTS)
-        family = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)[0][0]
-        self.address_family = family
+        self.address_family = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)[0][0]
         super().__init__(address, handler)
 
     def server_bind(self) -> None:
         # Not HTTPServer's, which looks up the name of the host: that may take long.
         TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
-        self.setup_environ()
 
     def process_request(self, request: Any, client_address: Any) -> None:
         if not self._room.acquire(blocking=False):
@@ -203,7 +196,7 @@ class _Server(ThreadingMixIn, WSGIServer):
         """Says nothing about a client that went away or never read."""
 
 
-class _Handler(WSGIRequestHandler):
+class _Handler(MetricsHandler):
     """Gives up on a client that does not read, or takes too long to say what it wants."""
 
     timeout = _CLIENT_SECS  # of one `recv`, and of all that a `sendall` sends
@@ -229,6 +222,3 @@ class _Handler(WSGIRequestHandler):
         self._late = True
         with contextlib.suppress(OSError):  # it has gone meanwhile
             self.connection.shutdown(socket.SHUT_RDWR)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Says nothing about each scrape."""

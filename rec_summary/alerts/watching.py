@@ -111,16 +111,6 @@ def watch(
         yield watcher.report()
 
 
-class _Clock:
-    """Real time that neither jumps nor passes while the machine is suspended."""
-
-    def __init__(self) -> None:
-        self._offset = time.time() - time.monotonic()
-
-    def now(self) -> float:
-        return time.monotonic() + self._offset
-
-
 class _Watcher:
     """The runs of a source, and the rules that judge them."""
 
@@ -136,9 +126,9 @@ class _Watcher:
     ) -> None:
         self.engine = Engine(rules)
         self._poller = poller
-        self._clock = _Clock()
+        self._offset = time.time() - time.monotonic()
         self._skips = since is None
-        self._since = since or Since(wall_time=self._clock.now() - _RECENT_SECS)
+        self._since = since or Since(wall_time=self._now() - _RECENT_SECS)
         self._pattern = pattern
         self._stop = stop
         self._patience = patience
@@ -150,6 +140,10 @@ class _Watcher:
         self._readers: dict[str, RunReader] = {}  # by the paths of runs
         self._names: dict[str, str] = {}  # the names of runs, by their paths; they stay
         self._gone: list[str] = []  # the paths of runs that may come back
+
+    def _now(self) -> float:
+        """Returns the real time, which neither jumps nor passes while the machine is suspended."""
+        return time.monotonic() + self._offset
 
     def catch_up(self, *, past: bool) -> Iterator[Transition]:
         """Judges what is there; its silence counts from the times of the records."""
@@ -171,12 +165,12 @@ class _Watcher:
 
     def report(self) -> WatchReport:
         """Returns what was found so far."""
-        return WatchReport(
-            tuple(self.engine.firing()),
-            tuple(self.engine.unmatched),
-            len(self._readers),
-            self._report.problem_count,
-        )
+        firing, unmatched = tuple(self.engine.firing()), tuple(self.engine.unmatched)
+        count = self._report.problem_count
+        report = WatchReport(firing, unmatched, len(self._readers), count)
+        if self._values is not None:
+            self._values.done(report)
+        return report
 
     def _read(self, *, old: bool = False, past: bool = True) -> Iterator[Transition]:
         """Judges what is new; notes whether that took so long that there may be more."""
@@ -189,7 +183,7 @@ class _Watcher:
                 self._readers[run.path] = reader
             skips = old and self._skips
             for news in reader.skip(run) if skips else ():
-                self.engine.take(name, news, self._clock.now(), old=True)
+                self.engine.take(name, news, self._now(), old=True)
             for news in reader.read(run, self._since):
                 if self._stop.is_set():
                     return
@@ -197,7 +191,7 @@ class _Watcher:
                     news = news._replace(scalars=_NOTHING)
                 if self._values is not None:
                     self._values.take(name, run, news)
-                now = self._clock.now()
+                now = self._now()
                 for transition in self.engine.take(name, news, now, old=old, past=past):
                     yield transition
                     if self._stop.is_set():
@@ -206,8 +200,6 @@ class _Watcher:
                 self._poller.again(run)
         yield from self._forget_the_gone()
         self._is_late = time.monotonic() - begun > _LONG_SECS
-        if self._values is not None:
-            self._values.done(self._report.problem_count)
 
     def _forget_the_gone(self) -> Iterator[Transition]:
         self._gone += self._poller.gone()
@@ -222,11 +214,11 @@ class _Watcher:
             name = self._names.pop(path)
             if self._values is not None:
                 self._values.forget(name)
-            yield from self.engine.forget(name, self._clock.now())
+            yield from self.engine.forget(name, self._now())
 
     def _tick(self) -> Iterator[Transition]:
         if not self._stop.is_set():
-            yield from self.engine.tick(self._clock.now())
+            yield from self.engine.tick(self._now())
 
 
 class RunReader:

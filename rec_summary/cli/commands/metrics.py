@@ -67,7 +67,6 @@ def metrics(
     from rec_summary.alerts.last_values import LastValues
     from rec_summary.alerts.prometheus import MetricsServer, text_of
     from rec_summary.alerts.rules import gather
-    from rec_summary.alerts.states import Transition
     from rec_summary.series.discovery.run_poller import RunPoller
     from rec_summary.series.options import ExportOptions, Selection, read_since
 
@@ -85,9 +84,8 @@ def metrics(
                 hint("Every machine that reaches this address can read the metrics.")
             awaited_runs(source, poller.find)
         chosen.update(since=read_since(since, time.time()), values=values, poller=poller)
-        for news in watched("metrics", source, judged, once=once, **chosen):
-            if isinstance(news, Transition):
-                values.judge(news)
+        for _ in watched("metrics", source, judged, once=once, **chosen):
+            pass  # the values take what there is
     if output is not None:
         _write(output, text_of(values))
     elif once:
