@@ -1,4 +1,5 @@
 import re
+import socket
 
 import pytest
 from hypothesis import assume, given
@@ -117,3 +118,58 @@ def test_mindspores_affixes_and_a_few_more_are_allowed(prefix, suffix):
 def test_affixes_that_would_leave_the_directory_or_hide_the_file_are_refused(prefix, suffix, error):
     with pytest.raises(error, match=r"(?s)file_(pre|suf)fix is invalid\. Received: .* Expected: "):
         check_affixes(prefix, suffix)
+
+
+CHARACTERS = "letters, digits, `_`, `.` and `-` (ASCII)"
+
+
+@pytest.mark.parametrize(
+    ("prefix", "suffix", "what", "received", "expected"),
+    [
+        (5, "_MS", "file_prefix", "5", "a str"),
+        ("events", 5, "file_suffix", "5", "a str"),
+        (
+            *("-x", "_MS", "file_prefix", "'-x'"),
+            f"{CHARACTERS}, beginning with none of `.` and `-`, without `summary.<digit>`",
+        ),
+        (
+            *("events", "_lineage", "file_suffix", "'_lineage'"),
+            f"{CHARACTERS}, not ending in `_lineage`, without `summary.<digit>`",
+        ),
+    ],
+)
+def test_a_refused_affix_is_named_with_what_is_allowed(prefix, suffix, what, received, expected):
+    with pytest.raises((TypeError, ValueError)) as caught:
+        check_affixes(prefix, suffix)
+    assert str(caught.value) == f"{what} is invalid. Received: {received}. Expected: {expected}."
+
+
+def test_all_characters_of_an_affix_are_checked():
+    characters = map(chr, range(256))
+    allowed = {each for each in characters if re.fullmatch(r"[A-Za-z0-9_.-]", each)}
+    assert {each for each in map(chr, range(256)) if _allows("x" + each, "")} == allowed
+    assert {each for each in map(chr, range(256)) if _allows("x", each)} == allowed
+    assert {each for each in map(chr, range(256)) if _allows(each, "")} == allowed - {".", "-"}
+
+
+def _allows(prefix, suffix):
+    try:
+        check_affixes(prefix, suffix)
+    except ValueError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("node-3.example.org", "node-3.example.org"),
+        ("Node_3", "Node-3"),
+        ("a/b c\né", "a-b-c--"),
+        ("", "localhost"),
+    ],
+)
+def test_a_host_has_no_characters_that_a_name_must_not_have(monkeypatch, name, shown):
+    monkeypatch.setattr(socket, "gethostname", lambda: name)
+    assert this_host() == shown
+    assert parse_name(str(RecordName(5, 0, this_host(), Kind.SUMMARY))).host == shown

@@ -98,3 +98,22 @@ def test_varints_in_a_longer_form_and_without_an_end():
     assert wire.read_varint(b"\x00", 0, 1, shortest=True) == (0, 1)
     assert wire.read_varint(b"\x80" * 20, 0, 20) == (-1, 20)
     assert wire.read_varint(b"", 0, 0) == (-1, 0)
+
+
+@pytest.mark.parametrize(
+    ("data", "at", "end", "found"),
+    [
+        (b"\x7f", 0, 1, (127, 1)),
+        (b"\x80\x01", 0, 2, (128, 2)),
+        (b"\xff\x7f", 0, 2, (16383, 2)),
+        (b"\x05\x80\x01\x06", 1, 4, (128, 3)),  # neither what is before it nor behind it
+        (b"\x80\x01", 0, 1, (-1, 1)),  # it goes on behind the end of the message
+        (b"\xff" * 9 + b"\x01", 0, 10, (2**64 - 1, 10)),
+        (b"\x80" * 9 + b"\x01", 0, 10, (2**63, 10)),
+        (b"\x80" * 10 + b"\x01", 0, 11, (-1, 11)),  # eleven bytes
+        (b"\x80" * 10 + b"\x01", 1, 11, (2**63, 11)),
+    ],
+)
+@pytest.mark.parametrize("shortest", [False, True])
+def test_varints_at_the_limits(data, at, end, found, shortest):
+    assert wire.read_varint(data, at, end, shortest=shortest) == found
