@@ -99,10 +99,6 @@ class RunCompaction:
     left: tuple[tuple[str, str], ...]
 
 
-def _no_pace() -> None:
-    pass
-
-
 def keep_within(
     directory: str,
     rank: int,
@@ -111,7 +107,7 @@ def keep_within(
     own: Collection[int] = (),
     lock: str | None = None,
     grace: float = commit.GRACE_SECS,
-    pace: Pace = _no_pace,
+    pace: Pace = lambda: None,
 ) -> list[Replacement]:
     """Compacts the files of a rank of which a process is writing the newest.
 
@@ -223,27 +219,26 @@ def compact(
             expected = "an empty directory, or one that does not exist"
             raise ArgumentError(three_part("the output", output, expected))
     chosen = chosen_runs(find_runs(source), runs)
-    before = [run.nbytes for run in chosen]
-    total, done = sum(before), 0
-    units, found, failed = [], list[RunCompaction](), dict[str, Exception]()
+    units = list[tuple[Run, str | None]]()
     for run in chosen:
         target = None
         if output is not None:
             target = os.path.join(output, relative_path(run.path, source))
-        if target is not None and workers.is_cluster and not dry_run:
-            what = "the output"  # made here, so that a worker sees whether it shares it
-            with os_errors_as(CompactionError, what, target, "a directory that can be made"):
-                os.makedirs(target, exist_ok=True)
+            if not dry_run:  # made here, so that a worker sees whether it shares it
+                what, expected = "the output", "a directory that can be made"
+                with os_errors_as(CompactionError, what, target, expected):
+                    os.makedirs(target, exist_ok=True)
         units.append((run, target))
-    if progress is not None and chosen:
-        progress(chosen[0].name, 0, total)
-    work = functools.partial(_compact_one, total_bytes, dry_run, workers.is_cluster)
     sizes = [cost_of(run) for run in chosen]
+    before = [run.nbytes for run in chosen]
+    done, found, failed = 0, list[RunCompaction](), dict[str, Exception]()
+    report = progress or (lambda run, done, total: None)
+    report(chosen[0].name, 0, sum(before))
+    work = functools.partial(_compact_run, total_bytes, dry_run, workers.is_cluster)
     for outcome in run_units(workers, work, units, sizes=sizes, in_order=True):
         run = chosen[outcome.place]
         done += before[outcome.place]
-        if progress is not None:
-            progress(run.name, done, total)
+        report(run.name, done, sum(before))
         if outcome.error is not None:
             failed[run.name] = outcome.error
         else:
@@ -252,74 +247,51 @@ def compact(
     return found
 
 
-def _compact_one(
+def _compact_run(
     total_bytes: int, dry_run: bool, is_shared: bool, unit: tuple[Run, str | None]
 ) -> RunCompaction:
-    """Compacts one run, here or on a worker.
-
-    Raises:
-        BudgetError: The budget is too small for what always stays.
-        CompactionError: Something cannot be read or written.
-    """
-    run, target = unit
-    if is_shared:
-        need_run(run)
-        if target is not None and not dry_run:
-            need_shared(target, "the output")
-    try:
-        if target is not None and not dry_run:
-            os.makedirs(target, exist_ok=True)
-        return compact_run(run, total_bytes, output=target, dry_run=dry_run)
-    except OSError as error:
-        received = verbatim(f"{run.path}: {error.strerror or error}")
-        expected = "files that can be read and written, and that no other process compacts"
-        raise CompactionError(three_part("the run", received, expected)) from error
-
-
-def compact_run(
-    run: Run,
-    total_bytes: int,
-    *,
-    output: str | None = None,
-    dry_run: bool = False,
-    pace: Pace = _no_pace,
-) -> RunCompaction:
-    """Compacts the files of a run that nobody writes.
+    """Compacts the files of a run that nobody writes, here or on a worker.
 
     Args:
-        run: The run.
         total_bytes: The budget for its record files.
-        output: A directory for the new files and for copies of those that stay; None replaces the
-            old files.
         dry_run: Whether nothing is changed.
-        pace: Called after each portion of work.
+        is_shared: Whether the worker may be on another machine.
+        unit: The run, and a directory for the new files and for copies of those that stay; None
+            replaces the old files.
 
     Raises:
         BudgetError: The budget is too small for what always stays.
-        OSError: A file cannot be read or written, or another process compacts these files.
+        CompactionError: A file cannot be read or written, or another process compacts these files.
     """
+    run, output = unit
+    if is_shared:
+        need_run(run)
+        if output is not None and not dry_run:
+            need_shared(output, "the output")
     left: dict[str, str] = {}
     done: list[Replacement] = []
     before = run.nbytes
     in_place = output is None and not dry_run
-    for rank in run.ranks:
-        files = [file for file in run.files if file.name.rank == rank]
-        share = total_bytes * sum(file.nbytes for file in files) // max(before, 1)
-        with contextlib.ExitStack() as stack:
-            if in_place:
-                stack.enter_context(commit.locked(run.path, rank))
-            work = _RankWork(pace, output, dry_run=dry_run)
-            if output is None:
-                work.left |= _live(files)
-            work.compact(files, share)
-            if in_place:
-                commit.sweep(run.path, rank, 0.0)
-        done += work.done
-        left |= work.left
-    stay = _without(run.files, done)
-    if output is not None and not dry_run:
-        for file in stay:
-            _copy(file, output)
+    expected = "files that can be read and written, and that no other process compacts"
+    with os_errors_as(CompactionError, "the run", run.path, expected):
+        for rank in run.ranks:
+            files = [file for file in run.files if file.name.rank == rank]
+            share = total_bytes * sum(file.nbytes for file in files) // max(before, 1)
+            work = _RankWork(output=output, dry_run=dry_run)
+            with contextlib.ExitStack() as stack:
+                if in_place:
+                    stack.enter_context(commit.locked(run.path, rank))
+                if output is None:
+                    work.left |= _live(files)
+                work.compact(files, share)
+                if in_place:
+                    commit.sweep(run.path, rank, 0.0)
+            done += work.done
+            left |= work.left
+        stay = _without(run.files, done)
+        if output is not None and not dry_run:
+            for file in stay:
+                _copy(file, output)
     after = sum(file.nbytes for file in stay) + sum(each.bytes_after for each in done)
     return RunCompaction(run.name, run.path, before, after, tuple(done), tuple(left.items()))
 
@@ -332,7 +304,9 @@ class _RankWork:
         left: Files that are left as they are, and why: those with damage are added.
     """
 
-    def __init__(self, pace: Pace, output: str | None = None, *, dry_run: bool = False) -> None:
+    def __init__(
+        self, pace: Pace = lambda: None, output: str | None = None, *, dry_run: bool = False
+    ) -> None:
         self.done: list[Replacement] = []
         self.left: dict[str, str] = {}
         self._pace, self._output, self._dry_run = pace, output, dry_run

@@ -176,11 +176,7 @@ class RecordReader:
         Raises:
             OSError: Reading failed.
         """
-        begin = self.offset - self._buffer_start
-        if not 0 <= begin <= len(self._buffer) - nbytes:
-            # Read again what is left, rather than copied together with what follows.
-            self._buffer = self._read_at(self.offset, nbytes)
-            self._buffer_start, begin = self.offset, 0
+        begin = self._fill(self.offset, nbytes)
         return self._buffer, begin
 
     def at(self, offset: int, size: int) -> bytes:
@@ -252,10 +248,8 @@ class RecordReader:
     def _fill(self, start: int, size: int) -> int:
         """Makes sure that the buffer has up to `size` bytes from `start` on; says where."""
         begin = start - self._buffer_start
-        if not 0 <= begin <= len(self._buffer) or begin + size > len(self._buffer):
-            # Keep what is already read.
-            kept = self._buffer[begin:] if 0 <= begin <= len(self._buffer) else b""
-            missing = max(size - len(kept), _CHUNK_BYTES)
-            self._buffer = kept + self._read_at(start + len(kept), missing)
+        if not 0 <= begin <= len(self._buffer) - size:
+            # What is left is read again, rather than copied together with what follows.
+            self._buffer = self._read_at(start, max(size, _CHUNK_BYTES))
             self._buffer_start, begin = start, 0
         return begin
