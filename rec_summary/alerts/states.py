@@ -84,13 +84,36 @@ class Transition:
     reason: str
 
 
-class ValueAlert:
+@dataclass
+class _Alert:
+    """The alert of a rule, for one series or for all records of a rank.
+
+    Attributes:
+        rule, run, rank, tag: As in `Transition`.
+        fired: How it began, if it fires.
+    """
+
+    rule: Rule
+    run: str
+    rank: int
+    tag: str | None
+    fired: Transition | None = field(default=None, init=False)
+
+    def turn(
+        self, step: int | None, wall_time: float, value: float | None, reason: str, *, firing: bool
+    ) -> Transition:
+        """Begins or ends the alert; arguments as in `Transition`."""
+        place = self.rule, self.run, self.rank, self.tag
+        found = Transition(firing, *place, step, wall_time, value, reason)
+        self.fired = found if firing else None
+        return found
+
+
+class ValueAlert(_Alert):
     """The alert of a rule about values, for one series."""
 
     def __init__(self, rule: Rule, run: str, rank: int, tag: str) -> None:
-        self.fired: Transition | None = None
-        self._rule = rule
-        self._place = (run, rank, tag)
+        super().__init__(rule, run, rank, tag)
         self._window = Window(rule.condition.within) if isinstance(rule.condition, Change) else None
         self._since: float | None = None  # the step or time from which on the condition holds
 
@@ -105,7 +128,7 @@ class ValueAlert:
             The transitions, each with the number of its value, in order.
         """
         places = np.arange(len(values.steps))
-        if not isinstance(self._rule.condition, NotFinite):
+        if not isinstance(self.rule.condition, NotFinite):
             places = np.flatnonzero(~np.isnan(values.values))
             values = rows_of(values, places)
             if not len(places):
@@ -119,15 +142,17 @@ class ValueAlert:
                 return []
         found = []
         for at, begins in zip(edges, firing, strict=True):
-            extreme = extremes[at] if begins and extremes is not None else None
-            transition = self._transition(values, at, extreme, firing=begins)
-            self.fired = transition if begins else None
-            found.append((int(places[at]), transition))
+            step, wall_time, number = (column[at].item() for column in values[2:])
+            reason = f"{self.tag} = {number:.6g} at step {step}"
+            if begins and extremes is not None:
+                reason += f", from {extremes[at]:.6g}"
+            turn = self.turn(step, wall_time, number, reason, firing=begins)
+            found.append((int(places[at]), turn))
         return found
 
     def _judge(self, values: Columns) -> tuple[Flags, Floats | None]:
         """Returns where the condition holds, and from which value each dropped or rose."""
-        condition, numbers = self._rule.condition, values.values
+        condition, numbers = self.rule.condition, values.values
         if isinstance(condition, Compare):
             holds: Flags = COMPARISONS[condition.operator](numbers, float32(condition.number))
             return holds, None
@@ -147,7 +172,7 @@ class ValueAlert:
         """Returns the numbers of the values at which the alert fires or is resolved."""
         if self._since is None and not holds.any():
             return []
-        lasting = self._rule.lasting
+        lasting = self.rule.lasting
         positions: list[float] = values.steps.tolist()
         least = 0.0  # without `for`, any position is far enough
         if lasting is not None and lasting.seconds is not None:
@@ -169,28 +194,18 @@ class ValueAlert:
             found.append(at)
         return found
 
-    def _transition(
-        self, values: Columns, at: int, extreme: float | None, *, firing: bool
-    ) -> Transition:
-        run, rank, tag = self._place
-        step, wall_time, number = (column[at].item() for column in values[2:])
-        reason = f"{tag} = {number:.6g} at step {step}"
-        if extreme is not None:
-            reason += f", from {extreme:.6g}"
-        return Transition(firing, self._rule, run, rank, tag, step, wall_time, number, reason)
-
 
 @dataclass
-class SilenceAlert:
-    """The alert of a `no data` rule. Attributes as in `Transition`."""
+class SilenceAlert(_Alert):
+    """The alert of a `no data` rule.
 
-    rule: Rule
-    run: str
-    rank: int
-    tag: str | None
-    seen: float  # when the last record arrived, in real time
-    step: int | None = None
-    fired: Transition | None = None
+    Attributes:
+        seen: When the last record arrived, in real time.
+        step: Its step; None if none is known.
+    """
+
+    seen: float
+    step: int | None = field(default=None, init=False)
 
     def take(self, seen: Floats, steps: Integers | None) -> list[Transition]:
         """Takes what has arrived; returns the end of the alert if it fires.
@@ -207,10 +222,7 @@ class SilenceAlert:
 
     def end(self, now: float, reason: str) -> list[Transition]:
         """Ends the alert if it fires."""
-        if self.fired is None:
-            return []
-        self.fired = None
-        return [self._transition(now, reason, firing=False)]
+        return [] if self.fired is None else [self.turn(self.step, now, None, reason, firing=False)]
 
     def tick(self, now: float) -> list[Transition]:
         """Begins the alert if it has been silent for long enough."""
@@ -222,13 +234,7 @@ class SilenceAlert:
         what = "nothing recorded" if self.tag is None else f"nothing recorded as {self.tag}"
         last = "" if self.step is None else f", the last at step {self.step}"
         reason = f"{what} for {_duration(silent)}{last}"
-        self.fired = self._transition(now, reason, firing=True)
-        return [self.fired]
-
-    def _transition(self, now: float, reason: str, *, firing: bool) -> Transition:
-        return Transition(
-            firing, self.rule, self.run, self.rank, self.tag, self.step, now, None, reason
-        )
+        return [self.turn(self.step, now, None, reason, firing=True)]
 
 
 class _Series(NamedTuple):
