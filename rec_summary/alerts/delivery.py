@@ -85,6 +85,20 @@ def environment(transition: Transition) -> dict[str, str]:
     return {name: value.replace("\0", "\\x00") for name, value in found.items()}
 
 
+class _Failures:
+    """Reports a failure once, until it works again."""
+
+    def __init__(self, complain: Complain) -> None:
+        self._complain = complain
+        self._is_failing = False
+
+    def note(self, failure: str | None) -> None:
+        """Takes note of what has failed; None if it works."""
+        if failure is not None and not self._is_failing:
+            self._complain(failure)
+        self._is_failing = failure is not None
+
+
 class AlertLog:
     """Appends alerts to a file, a line of JSON each, in one write.
 
@@ -99,8 +113,7 @@ class AlertLog:
             ArgumentError: It cannot be written to.
         """
         self._path = os.fspath(path)
-        self._complain = complain
-        self._is_failing = False
+        self._failures = _Failures(complain)
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         what, expected = "the log of alerts", "a file that can be written to"
         with os_errors_as(ArgumentError, what, printable(self._path), expected):
@@ -118,12 +131,11 @@ class AlertLog:
                 self._is_torn = True
                 raise OSError(28, "no space left on device")
         except OSError as error:
-            if not self._is_failing:
-                self._is_failing = True
-                where = printable(self._path)
-                self._complain(f"an alert cannot be written to {where}: {error.strerror}")
+            where = printable(self._path)
+            self._failures.note(f"an alert cannot be written to {where}: {error.strerror}")
             return
-        self._is_torn = self._is_failing = False
+        self._is_torn = False
+        self._failures.note(None)
 
     def close(self) -> None:
         """Closes the file."""
@@ -174,10 +186,9 @@ class Command:
             expected = "a program that can be run, and arguments; a shell's syntax needs `sh -c`"
             raise ArgumentError(three_part("the command", command, expected))
         self._what = f"the command {self._arguments[0]}"
-        self._complain = complain
+        self._failures, self._overflows = _Failures(complain), _Failures(complain)
         self._timeout = timeout
         self._waiting: queue.Queue[Transition] = queue.Queue(capacity)
-        self._is_overflowing = False
         self._stop = stop
         threading.Thread(target=self._run, name="rec_summary-alerts", daemon=True).start()
 
@@ -187,11 +198,9 @@ class Command:
             pass
         try:
             self._waiting.put_nowait(transition)
-            self._is_overflowing = False
+            self._overflows.note(None)
         except queue.Full:
-            if not self._is_overflowing:
-                self._complain(f"{self._what} is too slow: alerts are dropped")
-            self._is_overflowing = True
+            self._overflows.note(f"{self._what} is too slow: alerts are dropped")
 
     def wait(self, given_up: Callable[[], bool] = lambda: False) -> int:
         """Waits until the command has run for all alerts; returns for how many it has not.
@@ -206,12 +215,9 @@ class Command:
             return waiting.unfinished_tasks
 
     def _run(self) -> None:
-        is_failing = False
         while True:
             failure = self._failure(self._waiting.get())
-            if failure is not None and not is_failing:
-                self._complain(f"{self._what} {failure}")
-            is_failing = failure is not None
+            self._failures.note(None if failure is None else f"{self._what} {failure}")
             self._waiting.task_done()
 
     def _failure(self, transition: Transition) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy.typing as npt
@@ -228,21 +228,18 @@ def _check_same(first: Checkpoint, other: Checkpoint) -> None:
             raise SourceError(three_part(f"the shape of {name}", received, expected))
 
 
-def choose(
-    names: Iterable[str], shape: Callable[[str], tuple[int, ...]], selection: str
-) -> tuple[str, ...]:
+def choose(trajectory: Trajectory, selection: str) -> tuple[str, ...]:
     """Returns the parameters that move.
 
     Args:
-        names: The parameters that can move.
-        shape: Returns the shape of a parameter by its name.
+        trajectory: The checkpoints.
         selection: `all`; `touched`, the same (`random_plane` chooses the rows); `dense`, without
             embedding tables; or a regular expression that is searched in the names.
 
     Raises:
         ValueError: The selection is not a regular expression, or selects no parameter.
     """
-    names = tuple(names)
+    names, shape = trajectory.names, trajectory.last.shape
     if selection in ("all", TOUCHED):
         chosen = names
     elif selection == "dense":

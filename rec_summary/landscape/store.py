@@ -12,7 +12,6 @@ import contextlib
 import json
 import math
 import os
-import shutil
 import socket
 import time
 import zlib
@@ -27,11 +26,11 @@ from rec_summary.errors import RecSummaryError, three_part, verbatim
 from rec_summary.landscape.npz import read_npz
 from rec_summary.landscape.plane import Plane, Vector
 from rec_summary.records.files import (
+    FILE_MODE,
     make_directory,
     open_plain,
     read_plain,
     refuse_link,
-    sync_directory,
     write_atomically,
 )
 from rec_summary.records.locks import file_lock
@@ -39,11 +38,9 @@ from rec_summary.records.locks import file_lock
 _LOSSES: Final = "losses.npz"
 _PLAN: Final = "plan.json"
 _PLANE: Final = "plane.bin"
-_EARLIER_PLANE: Final = "plane"  # the directory of an earlier version
 _LOCK: Final = ".rec_summary.lock"
 _HOLDER: Final = "holder.json"
 _SAVE_SECS: Final = 1.0
-_FILE_MODE: Final = 0o600
 _HEADERS: Final = 4096
 _AT_ONCE: Final = 1 << 20  # bytes
 _ALIGNED: Final = 64  # bytes
@@ -127,7 +124,7 @@ class Store:
         Raises:
             OSError: They cannot be saved.
         """
-        with write_atomically(os.path.join(self.folder, _LOSSES), _FILE_MODE) as file:
+        with write_atomically(os.path.join(self.folder, _LOSSES), FILE_MODE) as file:
             np.savez(file, losses=self.losses, known=self.known)
         self._saved = time.monotonic()
 
@@ -160,17 +157,13 @@ def _write_plane(folder: str, plane: Plane) -> list[list[Any]]:
 
     That is its part and name, the type and the shape, and the offset in bytes.
     """
-    shutil.rmtree(os.path.join(folder, _EARLIER_PLANE), ignore_errors=True)
     places = []
-    with write_atomically(os.path.join(folder, _PLANE), _FILE_MODE) as file:
+    with write_atomically(os.path.join(folder, _PLANE), FILE_MODE, sync=True) as file:
         for part in _PARTS:
             for name, array in getattr(plane, part).items():
                 file.write(bytes(-file.tell() % _ALIGNED))
                 places.append([part, name, array.dtype.str, array.shape, file.tell()])
                 file.write(np.ascontiguousarray(array).data)
-        file.flush()
-        os.fsync(file.fileno())
-    sync_directory(folder)
     return places
 
 
@@ -235,5 +228,5 @@ def locked(folder: str) -> Iterator[None]:
 
 
 def _replace(path: str, data: bytes) -> None:
-    with write_atomically(path, _FILE_MODE) as file:
+    with write_atomically(path, FILE_MODE) as file:
         file.write(data)

@@ -184,7 +184,7 @@ class _Computation:
         """Returns the record of a landscape."""
         options = self.options
         with Trajectory(self.metadata, landscape.numbers) as trajectory:
-            names = choose(trajectory.names, trajectory.last.shape, options.parameters)
+            names = choose(trajectory, options.parameters)
             plane = self._plane(landscape.method, trajectory, names)
             plan = {
                 "checkpoints": trajectory.fingerprint,

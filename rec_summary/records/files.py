@@ -194,11 +194,12 @@ def write_atomically(
     try:
         with create_plain(hidden, FILE_MODE if status else mode, dir_fd=dir_fd) as file:
             yield file
-            file.flush()
-            if status is not None:  # a write behind it would change the time again
+            if status is not None:
+                file.flush()  # a write behind `utime` would change the time again
                 os.utime(file.fileno(), ns=(status.st_atime_ns, status.st_mtime_ns))
                 os.fchmod(file.fileno(), status.st_mode & _PERMISSIONS)
             if sync:
+                file.flush()
                 os.fsync(file.fileno())
         os.replace(hidden, path, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
     except BaseException:
