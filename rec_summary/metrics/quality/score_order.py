@@ -51,6 +51,9 @@ from rec_summary.metrics.state import (
 _WEIGHTS = ("negatives", "positives")
 _MERGED = 8  # times `cells`: the number of cells of other states that are joined at once
 _NEVER = np.uint64((1 << 64) - 1)  # no cell is as large
+_ROOM = 4  # times `cells`: the maximum number of cells of a state that goes on
+_SMALL = 3.0  # divided by `cells`: the maximum share, of clicks plus of non-clicks, of a small cell
+_ENDS = keys_of(np.array([2.0**-25, 1.0 - 2.0**-25]))  # of the scores that are counted, not sorted
 # Examples after which cells become one: `_BATCH` for each cell, at most `_MOST`, at least `_FEW`
 # for each cell. Large steps take less time than many small ones, until they leave the cache.
 _BATCH, _MOST, _FEW = 32, 1 << 14, 4
@@ -73,6 +76,12 @@ class OrderBatch(NamedTuple):
         """Returns some of the examples: a slice, or their places."""
         weights = None if self.weights is None else self.weights[at]
         return OrderBatch(self.keys[at], self.labels[at], weights)
+
+    def as_cells(self) -> tuple[Codes, Floats]:
+        """Returns the cell of each example, and its weights as a non-click and as a click."""
+        heavy = np.ones(len(self.keys)) if self.weights is None else self.weights
+        clicks = np.where(self.labels, heavy, 0.0)
+        return self.keys << ONE | ONE, np.stack([heavy - clicks, clicks])
 
 
 class OrderedAuc(NamedTuple):
@@ -113,9 +122,9 @@ class ScoreOrder(Scalable):
     """The weights of clicks and non-clicks by cell of the score; a mergeable state.
 
     Attributes:
-        cells: The maximum number of cells after they became one, of 24 bytes each. Until that
-            happens again there are up to 32 more for each, but at most 16,384 in all, or four more
-            for each.
+        cells: The maximum number of cells, of 24 bytes each, of a state that is read or that gets
+            no more examples. Another one has up to four times as many, and up to 32 examples more
+            for each of `cells`, but at most 16,384 in all, or four for each.
     """
 
     _settings = ("cells",)
@@ -232,7 +241,7 @@ class ScoreOrder(Scalable):
 
     def shorten(self) -> None:
         """Makes neighbours one cell if many examples have not been gathered in cells."""
-        self._closing |= self._seen > _FEW * self.cells
+        self._closing |= self._seen > _FEW * self.cells or self._size() > self.cells
 
     def arrays(self) -> dict[str, Array]:
         """Returns the setting, ``seen``, and codes and weights of the cells."""
@@ -277,7 +286,7 @@ class ScoreOrder(Scalable):
         self._merged.append((other._codes, other._weights))
         self._seen = min(self._seen + other._seen, self._most - 1)
         # Each state alone has room for its cells; together they are cut as seldom as examples.
-        if sum(len(codes) for codes, _ in self._merged) > _MERGED * self.cells:
+        if self._size() > _MERGED * self.cells:
             self._reduce()
 
     def _compact(self) -> None:
@@ -285,58 +294,108 @@ class ScoreOrder(Scalable):
         if self._closing:
             self._reduce()
         elif self._examples or self._merged:
-            self._codes, self._weights = _distinct(*self._sorted())
-
-    def _sorted(self) -> tuple[Codes, Floats]:
-        """Returns all cells by rising code, some of them more than once; forgets what is added."""
-        weighted = [each for each in self._examples if each.weights is not None]
-        counted = [each for each in self._examples if each.weights is None]
-        parts = [(self._codes, self._weights), *self._merged]
-        parts += [_weighted(weighted)] if weighted else []
-        self._examples, self._merged = [], []
-        parts = [part for part in parts if len(part[0])] or parts[:1]
-        codes, weights = parts[0]
-        if len(parts) > 1:
-            codes = np.concatenate([codes for codes, _ in parts])
-            order = np.argsort(codes, kind="stable")  # merges rising runs, which most parts are
-            codes = codes[order]
-            rows = [np.concatenate([each[row] for _, each in parts]) for row in range(2)]
-            weights = np.stack([row[order] for row in rows])
-        if not counted:
-            return codes, weights
-        return _counted(counted, *_distinct(codes, weights))
+            self._codes, self._weights = _sorted(*self._taken())
 
     def _reduce(self) -> None:
         """Makes neighbours one cell, if there are too many cells."""
+        most = self.cells if self._closing else _ROOM * self.cells
+        gather = self._seen > self._most // 2
         self._seen, self._closing = 0, False
-        if not self._examples and not self._merged and len(self._codes) <= self.cells:
+        if not self._examples and not self._merged and len(self._codes) <= most:
             return
-        codes, weights = self._sorted()
-        joints = codes[1:] ^ codes[:-1]
-        differ = joints != 0
-        if np.count_nonzero(differ) < self.cells:
-            self._codes, self._weights = _distinct(codes, weights)
-            return
-        widths = widths_of(codes)
-        joints |= widths[1:]
-        joints |= widths[:-1]
-        # Shares of clicks and of non-clicks, so that few clicks are as important as many
-        # non-clicks. They do not depend on whether equal scores are one cell already.
-        sums = np.cumsum(weights, axis=1)
-        factors = 1.0 / np.where(sums[:, -1] > 0, sums[:, -1], 1.0)
-        shares = (sums[0] * factors[0] + sums[1] * factors[1])[:-1]
-        most = 12.0 / self.cells
-        cut = differ & _cuts(codes, widths, joints, shares, most)
-        while np.count_nonzero(cut) >= 0.75 * self.cells:
-            most *= 2
-            cut = differ & _cuts(codes, widths, joints, shares, most)
-        ends = np.append(np.flatnonzero(cut), len(codes) - 1)
-        starts = np.append(0, ends[:-1] + 1)
-        # Whatever is between two cells is in the smallest cell around both.
-        inner = (codes[starts] ^ codes[ends]) | widths[starts] | widths[ends]
-        self._codes = around(codes[starts], highest_bits(inner))
-        self._weights = sums[:, ends]
-        self._weights[:, 1:] -= sums[:, ends[:-1]]
+        if gather:
+            (self._codes, self._weights), *self._merged = _gathered(*self._taken(), self.cells)
+            if self._size() <= most:
+                return
+        self._codes, self._weights = _sorted(*self._taken())
+        if len(self._codes) > most:
+            self._codes, self._weights = _joined(self._codes, self._weights, self.cells)
+
+    def _size(self) -> int:
+        """Returns the number of cells, some of which may be equal."""
+        return sum(map(len, [self._codes, *(codes for codes, _ in self._merged)]))
+
+    def _taken(self) -> tuple[OrderBatch, Codes, Floats]:
+        """Returns examples without weights, and all else as cells in any order; forgets them."""
+        counted = [each for each in self._examples if each.weights is None] or [_NO_EXAMPLES]
+        heavy = [each.as_cells() for each in self._examples if each.weights is not None]
+        codes, weights = zip((self._codes, self._weights), *self._merged, *heavy, strict=True)
+        self._examples, self._merged = [], []
+        keys, labels = (np.concatenate(each) for each in list(zip(*counted, strict=True))[:2])
+        return OrderBatch(keys, labels, None), np.concatenate(codes), np.concatenate(weights, 1)
+
+
+_NO_EXAMPLES = OrderBatch(np.zeros(0, np.uint64), np.zeros(0, np.bool_), None)
+
+
+def _gathered(
+    examples: OrderBatch, codes: Codes, weights: Floats, cells: int
+) -> list[tuple[Codes, Floats]]:
+    """Makes one cell of all that is in a small cell of one certain level, and sorts the rest.
+
+    A cell is small if it has a small share of the whole. To count what is in it takes a fraction of
+    the time to sort it. If so few cells of this level are in use that each score may have a cell of
+    its own, everything is sorted.
+
+    Args:
+        examples: Examples without weights.
+        codes: All other cells, in any order.
+        weights: Their weights, (2, cells).
+        cells: As `ScoreOrder.cells`.
+
+    Returns:
+        What `_sorted` returns of the rest, and the small cells.
+    """
+    level = np.uint64(53 - (cells // 2).bit_length())  # an octave of scores has `cells / 2`
+    inside = widths_of(codes) <= ONE << level
+    places = (examples.keys >> level).view(np.int64)
+    others = (codes.compress(inside) >> (level + ONE)).view(np.int64)
+    low, high = (_ENDS >> level).view(np.int64).tolist()
+    first = max(low, min(each.min(initial=high) for each in (places, others)))
+    last = min(high, max(each.max(initial=low) for each in (places, others)))
+    places, others = (np.clip(each, first, last) - first for each in (places, others))
+    size = last - first + 1
+    counts = np.bincount(places << 1 | examples.labels, minlength=2 * size)
+    sums = counts.reshape(size, 2).T + np.stack(
+        [np.bincount(others, each.compress(inside), size) for each in weights]
+    )
+    clicks = np.count_nonzero(examples.labels)
+    wholes = weights.sum(axis=1) + np.array([len(places) - clicks, clicks])
+    factors = 1.0 / np.where(wholes > 0, wholes, 1.0)
+    shares = sums[0] * factors[0] + sums[1] * factors[1]
+    is_used = shares > 0
+    if np.count_nonzero(is_used) <= cells:
+        return [_sorted(examples, codes, weights)]
+    is_small = is_used & (shares <= _SMALL / cells)
+    is_small[0] &= first > low  # at the ends there are scores from elsewhere
+    is_small[-1] &= last < high
+    rest = ~inside
+    rest[inside] = ~is_small[others]
+    found = np.flatnonzero(is_small)
+    small = ((found + first).view(np.uint64) << ONE | ONE) << level
+    rest_weights = np.stack([each.compress(rest) for each in weights])
+    return [
+        _sorted(examples.cut(~is_small[places]), codes.compress(rest), rest_weights),
+        (small, np.stack([each[found] for each in sums])),
+    ]
+
+
+def _sorted(examples: OrderBatch, codes: Codes, weights: Floats) -> tuple[Codes, Floats]:
+    """Returns examples without weights, and cells, as different cells by rising code."""
+    order = np.argsort(codes, kind="stable")  # merges rising runs, which most parts are
+    codes, weights = _distinct(codes[order], weights[:, order])
+    if not len(examples.keys):
+        return codes, weights
+    # The label is the lowest bit: to sort numbers is several times as fast as to sort places.
+    marked = np.concatenate([examples.keys << ONE | examples.labels, codes])
+    marked.sort()
+    at = np.searchsorted(marked, codes)  # the first of equal ones, so that the order remains
+    sums = np.empty((2, len(marked)))
+    sums[1] = marked & ONE
+    np.subtract(1.0, sums[1], out=sums[0])
+    marked |= ONE
+    marked[at], sums[:, at] = codes, weights
+    return _distinct(marked, sums)
 
 
 def _distinct(codes: Codes, weights: Floats) -> tuple[Codes, Floats]:
@@ -347,28 +406,28 @@ def _distinct(codes: Codes, weights: Floats) -> tuple[Codes, Floats]:
     return codes, weights
 
 
-def _counted(batches: list[OrderBatch], codes: Codes, weights: Floats) -> tuple[Codes, Floats]:
-    """Returns different cells and examples without weights by rising code, not all different."""
-    # The label is the lowest bit: to sort numbers is several times as fast as to sort places.
-    marked = np.concatenate([*(each.keys << ONE | each.labels for each in batches), codes])
-    marked.sort()
-    at = np.searchsorted(marked, codes)  # the first of equal ones, so that the order remains
-    sums = np.empty((2, len(marked)))
-    sums[1] = marked & ONE
-    np.subtract(1.0, sums[1], out=sums[0])
-    marked |= ONE
-    marked[at], sums[:, at] = codes, weights
-    return marked, sums
-
-
-def _weighted(batches: list[OrderBatch]) -> tuple[Codes, Floats]:
-    """Returns examples with weights as cells by rising code, which are not all different."""
-    codes = np.concatenate([each.keys << ONE | ONE for each in batches])
-    labels = np.concatenate([each.labels for each in batches])
-    weights = np.concatenate([each.weights for each in batches if each.weights is not None])
-    order = np.argsort(codes)  # need not be stable: sums are exact in any order
-    labels, weights = labels[order], weights[order]
-    return codes[order], np.stack([np.where(labels, 0.0, weights), np.where(labels, weights, 0.0)])
+def _joined(codes: Codes, weights: Floats, cells: int) -> tuple[Codes, Floats]:
+    """Makes neighbours of different cells by rising code one, so that at most `cells` are left."""
+    widths = widths_of(codes)
+    joints = codes[1:] ^ codes[:-1]
+    joints |= widths[1:]
+    joints |= widths[:-1]
+    # Shares of clicks and of non-clicks, so that few clicks are as important as many non-clicks.
+    sums = np.cumsum(weights, axis=1)
+    factors = 1.0 / np.where(sums[:, -1] > 0, sums[:, -1], 1.0)
+    shares = (sums[0] * factors[0] + sums[1] * factors[1])[:-1]
+    most = 12.0 / cells
+    cut = _cuts(codes, widths, joints, shares, most)
+    while np.count_nonzero(cut) >= 0.75 * cells:
+        most *= 2
+        cut = _cuts(codes, widths, joints, shares, most)
+    ends = np.append(np.flatnonzero(cut), len(codes) - 1)
+    starts = np.append(0, ends[:-1] + 1)
+    # Whatever is between two cells is in the smallest cell around both.
+    inner = (codes[starts] ^ codes[ends]) | widths[starts] | widths[ends]
+    ended = sums[:, ends]
+    ended[:, 1:] -= sums[:, ends[:-1]]
+    return around(codes[starts], highest_bits(inner)), ended
 
 
 def _cuts(

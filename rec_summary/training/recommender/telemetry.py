@@ -28,7 +28,8 @@ from rec_summary.training.step_view import StepView
 from rec_summary.training.tensors import Array, is_on_cpu
 
 _MOST_TENSOR_STEPS: Final = 16  # with live Tensors: hundreds of steps slow down training
-_EXAMPLES: Final = 8192  # in a task: few examples take nearly as much time as many
+_EXAMPLES: Final = 1 << 15  # in a task: few examples take nearly as much time as many
+_TASK_BYTES: Final = 8 << 20  # in a task: larger ones leave the cache, and keep memory from others
 _TABLES: Final = 4  # whose rows are sampled in one step
 _MOST_WAITING: Final = 4  # tasks in the queue of the writer's thread
 _MOST_BYTES: Final = 64 << 20
@@ -131,7 +132,8 @@ class RecommenderTelemetry:
             return
         if self._is_detail_near(step):
             self._sample_rows(_TABLES)
-        if self._examples >= _EXAMPLES and self._has_room():
+        is_large = self._examples >= _EXAMPLES or self._nbytes >= _TASK_BYTES
+        if is_large and self._has_room():
             self._queue(None)
 
     def end(self) -> None:
