@@ -8,8 +8,6 @@ adds the numbers of a batch by exponent, without rounding: each half of a signif
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 import numpy as np
 import numpy.typing as npt
 
@@ -23,51 +21,27 @@ _HALF = 26  # bits of the upper half of a significand; the lower half has 27
 _MOST = 1 << 25  # numbers in one pass
 
 
-class Parts(NamedTuple):
-    """Finite numbers split for `units_of`; each array has shape (numbers,).
-
-    Attributes:
-        lowest: The smallest exponent; the exponents are relative to it.
-        exponents: The exponent of each number, at least 0.
-        uppers: The upper half of each significand, a whole number.
-        lowers: The lower half of each significand, as a fraction of the unit of the upper half.
-    """
-
-    lowest: int
-    exponents: npt.NDArray[np.intc]
-    uppers: Floats
-    lowers: Floats
-
-    def cut(self, at: Any) -> Parts:
-        """Returns some of the numbers: a slice, or their places."""
-        return Parts(self.lowest, self.exponents[at], self.uppers[at], self.lowers[at])
-
-
-def take_apart(numbers: Floats) -> Parts:
-    """Splits 1 to 2**25 finite numbers into exponents and halves of significands."""
-    significands, exponents = np.frexp(numbers)
-    lowest = int(exponents.min())
-    exponents -= lowest
-    significands *= 1 << _HALF
-    uppers = np.trunc(significands)
-    significands -= uppers
-    return Parts(lowest, exponents, uppers, significands)
-
-
-def units_of(parts: Parts, groups: Places | None = None, count: int = 1) -> list[int]:
+def units_of(numbers: Floats, groups: Places | None = None, count: int = 1) -> list[int]:
     """Returns the sum of the numbers of each group, in units of 2**-1074.
 
     Args:
-        parts: Numbers that `take_apart` split.
+        numbers: 1 to 2**25 finite numbers.
         groups: The group of each number, below `count`; None if there is only one group.
         count: The number of groups.
     """
-    width = int(parts.exponents.max()) + 1
-    places = parts.exponents if groups is None else groups * width + parts.exponents
-    uppers = np.bincount(places, parts.uppers, count * width).reshape(count, width)
+    significands, exponents = np.frexp(numbers)
+    lowest = int(exponents.min())
+    places = exponents.astype(np.intp) - lowest
+    width = int(places.max()) + 1
+    if groups is not None:
+        places += groups * width
+    significands *= 1 << _HALF
+    whole = np.trunc(significands)
+    significands -= whole
+    uppers = np.bincount(places, whole, count * width).reshape(count, width)
     # Lower halves are multiples of 2**-27 of the unit of the upper halves.
-    lowers = np.bincount(places, parts.lowers, count * width).reshape(count, width) * (1 << 27)
-    shift = parts.lowest - _HALF - 27 - _LOWEST
+    lowers = np.bincount(places, significands, count * width).reshape(count, width) * (1 << 27)
+    shift = lowest - _HALF - 27 - _LOWEST
     sums = []
     for row in zip(uppers.tolist(), lowers.tolist(), strict=True):
         total = 0
@@ -97,7 +71,7 @@ class ExactSum(Scalable):
     def add(self, numbers: Floats) -> None:
         """Adds finite numbers, shape (numbers,)."""
         for start in range(0, len(numbers), _MOST):
-            self._units += units_of(take_apart(numbers[start : start + _MOST]))[0]
+            self._units += units_of(numbers[start : start + _MOST])[0]
 
     def add_units(self, units: int) -> None:
         """Adds ``units * 2**-1074``, as of `units_of`."""

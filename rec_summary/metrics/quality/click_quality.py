@@ -9,12 +9,12 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from rec_summary.errors import three_part
-from rec_summary.metrics.exact_sum import Parts, Places
+from rec_summary.metrics.exact_sum import Places
 from rec_summary.metrics.quality.clicks import Clicks, clean
 from rec_summary.metrics.quality.log_loss import LogLoss, LossSums, loss_sums
 from rec_summary.metrics.quality.score_histogram import BinnedScores, HistogramSums, ScoreHistogram
 from rec_summary.metrics.quality.score_order import OrderBatch, ScoreOrder
-from rec_summary.metrics.state import Array, Scalable, Stored, nested, register
+from rec_summary.metrics.state import Array, Floats, Scalable, Stored, nested, register
 
 _CELLS: Final = 2  # of the order, for each bin
 _RATE: Final = "negative_rate"
@@ -45,7 +45,7 @@ class QualityBatch(NamedTuple):
     """
 
     binned: BinnedScores
-    losses: Parts
+    losses: Floats
     order: OrderBatch
 
     @property
@@ -70,7 +70,7 @@ class QualityBatch(NamedTuple):
     def _sums(self, at: Any, groups: Places | None, count: int) -> list[QualitySums]:
         order = self.order.cut(at)
         scores = self.binned.cut(at).sums(groups, count)
-        losses = loss_sums(self.losses.cut(at), order.labels, order.weights, groups, count)
+        losses = loss_sums(self.losses[at], order.labels, order.weights, groups, count)
         if groups is None:
             return [QualitySums(scores[0], losses[0], order)]
         ends = np.searchsorted(groups, np.arange(count + 1)).tolist()

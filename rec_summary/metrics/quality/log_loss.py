@@ -8,14 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rec_summary.errors import three_part
-from rec_summary.metrics.exact_sum import (
-    ExactSum,
-    Parts,
-    Places,
-    take_apart,
-    units_of,
-    units_of_whole,
-)
+from rec_summary.metrics.exact_sum import ExactSum, Places, units_of, units_of_whole
 from rec_summary.metrics.quality.clicks import REASONS, Clicks, Labels, clean
 from rec_summary.metrics.state import Floats, Scalable, Stored, register
 
@@ -35,7 +28,7 @@ class LossSums(NamedTuple):
 
 
 def loss_sums(
-    losses: Parts,
+    losses: Floats,
     labels: Labels,
     weights: Floats | None,
     groups: Places | None = None,
@@ -59,7 +52,7 @@ def loss_sums(
         heavy = [list(map(units_of_whole, each)) for each in (examples, clicks)]
     else:
         clicked = np.where(labels, weights, 0.0)
-        heavy = [units_of(take_apart(each), groups, count) for each in (weights, clicked)]
+        heavy = [units_of(each, groups, count) for each in (weights, clicked)]
     return list(map(LossSums, units_of(losses, groups, count), *heavy))
 
 
@@ -107,14 +100,14 @@ class LogLoss(Scalable):
             self.add(loss_sums(self.losses(batch), batch.labels, batch.weights)[0])
         self.refused += batch.refused
 
-    def losses(self, batch: Clicks) -> Parts:
-        """Returns the losses of one example or more, for `loss_sums`."""
+    def losses(self, batch: Clicks) -> Floats:
+        """Returns the weighted loss of each example, for `loss_sums`."""
         likely = np.where(batch.labels, batch.scores, 1.0 - batch.scores)
-        losses = np.log(np.clip(likely, self.epsilon, 1.0 - self.epsilon))
+        losses: Floats = np.log(np.clip(likely, self.epsilon, 1.0 - self.epsilon))
         np.negative(losses, out=losses)
         if batch.weights is not None:
             losses *= batch.weights
-        return take_apart(losses)
+        return losses
 
     def add(self, sums: LossSums) -> None:
         """Adds sums over examples, of a state with the same `epsilon`."""

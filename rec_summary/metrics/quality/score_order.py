@@ -56,7 +56,7 @@ _SMALL = 3.0  # divided by `cells`: the maximum share, of clicks plus of non-cli
 _ENDS = keys_of(np.array([2.0**-25, 1.0 - 2.0**-25]))  # of the scores that are counted, not sorted
 # Examples after which cells become one: `_BATCH` for each cell, at most `_MOST`, at least `_FEW`
 # for each cell. Large steps take less time than many small ones, until they leave the cache.
-_BATCH, _MOST, _FEW = 32, 1 << 14, 4
+_BATCH, _MOST, _FEW = 32, 1 << 15, 4
 
 
 class OrderBatch(NamedTuple):
@@ -124,7 +124,7 @@ class ScoreOrder(Scalable):
     Attributes:
         cells: The maximum number of cells, of 24 bytes each, of a state that is read or that gets
             no more examples. Another one has up to four times as many, and up to 32 examples more
-            for each of `cells`, but at most 16,384 in all, or four for each.
+            for each of `cells`, but at most 32,768 in all, or four for each.
     """
 
     _settings = ("cells",)
