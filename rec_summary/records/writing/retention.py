@@ -111,7 +111,12 @@ class Retention:
 
 def rank_bytes(directory: str, rank: int) -> int:
     """Returns the size of all record files of a rank, those included that were just replaced."""
-    return sum(size for name, size in _sizes(directory, replaced=True) if name.rank == rank)
+    names = None
+    while True:
+        sizes = {name: n for name, n in _sizes(directory, replaced=True) if name.rank == rank}
+        if sizes.keys() == names:
+            return sum(sizes.values())
+        names = sizes.keys()  # a file that is renamed at this moment may be missed, so look again
 
 
 def _sizes(directory: str, *, replaced: bool = False) -> Iterator[tuple[RecordName, int]]:
@@ -166,26 +171,31 @@ class Compactor:
         self._fit_disk()
         if not self._is_running() and self._is_due():
             self._start(own)
-        if not self._has_room(nbytes) and time.monotonic() >= self._rests_until:
-            self._wait_for_room(own, nbytes)
-        if not self._has_room(nbytes):
+        if not self._has_room(nbytes) and not self._wait_for_room(own, nbytes):
             text = f"the files of rank {self._rank} in {self._directory} are beyond their budget"
             self._troubles.report("retention", text)
 
-    def _wait_for_room(self, own: Collection[int], nbytes: int) -> None:
-        deadline = time.monotonic() + _ROOM_SECS
+    def _wait_for_room(self, own: Collection[int], nbytes: int) -> bool:
+        """Returns whether there is room in the end."""
+        now = time.monotonic()
+        deadline = -math.inf if now < self._rests_until else now + _ROOM_SECS
         least = math.inf  # the size of the files when a process was last started
-        self._send(HURRY)
-        while not self._has_room(nbytes) and time.monotonic() < deadline:
-            if not self._is_running():  # so no file is renamed, and the size is exact
+        while time.monotonic() < deadline:
+            if not self._is_running():
                 present = self._nbytes()
                 if present >= least:  # nothing helps
                     self._rests_until = time.monotonic() + _REST_SECS
-                    return
+                    return False
                 least = present
                 self._start(own)
-                self._send(HURRY)
-            time.sleep(_POLL_SECS)
+            self._send(HURRY)
+            while self._is_running() and time.monotonic() < deadline:
+                if self._has_room(nbytes):
+                    return True
+                time.sleep(_POLL_SECS)
+            if self._has_room(nbytes):
+                return True
+        return False
 
     def takes(self, nbytes: int) -> bool:
         """Whether a record of a size is small enough; a disk that was full may have room again."""
@@ -248,7 +258,6 @@ class Compactor:
         self.total_bytes = min(fitting, self._budget) if disk.f_blocks else self._budget
 
     def _nbytes(self) -> int:
-        # While the process renames files, one may be missed, or counted twice.
         return rank_bytes(self._directory, self._rank)
 
     def _is_due(self) -> bool:

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -109,6 +110,24 @@ def test_a_run_longer_than_its_budget_keeps_its_whole_history(
     assert found[-len(newest) :] == newest
     assert any(compaction_of(file) for file in list_files(str(tmp_path)))
     assert not [name for name in os.listdir(tmp_path) if name.endswith(".tmp")]
+
+
+def test_the_size_of_files_is_exact_while_they_are_renamed(tmp_path: Path) -> None:
+    """As when they are replaced: each gets its hidden name once."""
+    paths = [write_payloads(tmp_path / summary_name(stamp), b"x") for stamp in range(1, 200)]
+    total = sum(path.stat().st_size for path in paths)
+
+    def rename() -> None:
+        for path in paths:
+            path.rename(path.with_name(hidden_name(path.name)))
+
+    renaming = threading.Thread(target=rename)
+    renaming.start()
+    found = {rank_bytes(str(tmp_path), 0)}
+    while renaming.is_alive():
+        found.add(rank_bytes(str(tmp_path), 0))
+    renaming.join()
+    assert found == {total}
 
 
 def test_the_files_of_many_starts_are_joined(tmp_path: Path) -> None:
