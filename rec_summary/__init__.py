@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from rec_summary.tables.dataset import follow_dataset
     from rec_summary.tables.formats import export_tables
     from rec_summary.tables.frames import load
-    from rec_summary.tensorboard.event_files.export import export_tensorboard
-    from rec_summary.tensorboard.event_files.follow import follow_tensorboard
+    from rec_summary.tensorboard.event_files.export import export_tensorboard, follow_tensorboard
     from rec_summary.training.collector.collector import SummaryCollector
     from rec_summary.training.online.rec_model import RecModel
     from rec_summary.training.online.train_step import TrainStep
@@ -81,7 +80,7 @@ _HOME: Final = {
     "export_tables": "rec_summary.tables.formats",
     "export_tensorboard": "rec_summary.tensorboard.event_files.export",
     "follow_dataset": "rec_summary.tables.dataset",
-    "follow_tensorboard": "rec_summary.tensorboard.event_files.follow",
+    "follow_tensorboard": "rec_summary.tensorboard.event_files.export",
     "load": "rec_summary.tables.frames",
     "probe": "rec_summary.training.probes.probe",
 }

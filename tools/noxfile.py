@@ -33,7 +33,7 @@ ALL_TESTS = ("-m", "not browser", "--ignore=tests/mindinsight", "tests")
 QUICK_TESTS = (
     *("-m", "not browser", "--ignore=tests/tensorboard/event_files/test_live.py"),
     *(
-        "--ignore=tests/tensorboard/dashboards/graphs/test_graphs_served.py",
+        "--ignore=tests/tensorboard/dashboards/test_graphs_served.py",
         "--ignore-glob=*_pages.py",
     ),
     *("tests/records", "tests/values", "tests/series", "tests/tables", "tests/tensorboard"),

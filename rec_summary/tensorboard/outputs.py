@@ -9,29 +9,29 @@ from __future__ import annotations
 
 import abc
 import bisect
+import contextlib
 import itertools
 import re
 import zlib
 from collections.abc import Iterable, Iterator
-from typing import Any, ClassVar, Final
+from typing import Any, Final, Generic, TypeVar
 
 from msgspec import Struct
 
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import Run
-from rec_summary.series.batch import Batch, Record, Recorded
+from rec_summary.series.batch import SCALAR, Batch, Record, Recorded, by_tag, concatenated
 from rec_summary.series.best_values import BestPoint, BestSeries
 from rec_summary.series.limits import MOST_GRAPHS, Checksum
 from rec_summary.series.lineage import lineage_events
 from rec_summary.series.options import EVERYTHING, Selection
 from rec_summary.series.report import Report
 from rec_summary.series.step_buffer import BufferState, Finished, Restart, StepBuffer
-from rec_summary.series.text import printable, reason
+from rec_summary.series.text import check_unicode, printable, reason
 from rec_summary.tensorboard import dashboards
-from rec_summary.tensorboard.best_values import BestValues
 from rec_summary.tensorboard.dashboards.groups import BEST, grouped
 from rec_summary.tensorboard.dashboards.points import SCALARS, Plugin, Point, ValueMapper
-from rec_summary.tensorboard.dashboards.scalars import scalar
+from rec_summary.tensorboard.first_screen import has_best
 
 COMPUTATION: Final = "graph"
 BEST_KIND: Final = "best"
@@ -72,9 +72,9 @@ class Tags:
         """Whether a series that was recorded under `tag` has a tag."""
         return tag in self._recorded
 
-    def keeps(self, tag: str, plugin: str, kind: str) -> bool:
-        """Whether a series has the tag that was recorded."""
-        return self._shown.get((tag, plugin, kind)) == tag
+    def shown(self, tag: str, plugin: str, kind: str) -> str | None:
+        """Returns the tag that a series is shown with; None if it has none yet."""
+        return self._shown.get((tag, plugin, kind))
 
     def of(self, plugin: str) -> list[str]:
         """Returns the tags of all series of a plugin, as they are shown, in order."""
@@ -91,7 +91,7 @@ class Tags:
             point: The value; it is changed in place.
             kind: The kind of record that it comes from.
         """
-        value = point.value
+        value = point.made()
         value.tag, is_first = self.name(point, kind)
         if is_first:
             value.metadata.CopyFrom(point.plugin.metadata)
@@ -122,6 +122,83 @@ class Tags:
         return name
 
 
+class BestValues:
+    """The best values of the metrics of a TensorBoard run.
+
+    Attributes:
+        state: The series of each metric, by its recorded tag.
+    """
+
+    def __init__(self, state: dict[str, BestSeries] | None, *, evaluation: bool) -> None:
+        """Begins, or continues with the state of an earlier export.
+
+        Args:
+            state: The series so far; kept up to date. None if there were values before that are
+                not known: then nothing is the best.
+            evaluation: Whether all scalars are metrics of evaluations.
+        """
+        self.state = {} if state is None else state
+        self._is_known = state is not None
+        self._group = "/eval" if evaluation else ""
+        self._is_metric: dict[str, bool] = {}
+
+    def take(self, finished: Finished) -> None:
+        """Takes values, or forgets those that a restart supersedes."""
+        if isinstance(finished, Batch):
+            self._extend(finished)
+            return
+        assert isinstance(finished, Restart)
+        for series in self.state.values():
+            series.forget(finished.step)
+        for record in finished.again:
+            self._extend(record)
+
+    def new(self) -> Iterator[tuple[str, list[BestPoint]]]:
+        """Yields metrics, by their recorded tags, with what was not yielded before."""
+        for tag, series in self.state.items():
+            points = series.new()
+            if points:
+                yield tag, points
+
+    def _extend(self, batch: Batch) -> None:
+        wanted = {each for each in batch.series() if each[0] == SCALAR and self._wants(each[1])}
+        if wanted:
+            for tag, columns in by_tag(concatenated([batch.only(wanted).scalars()])):
+                self.state.setdefault(tag, BestSeries()).extend(tag, columns)
+
+    def _wants(self, tag: str) -> bool:
+        known = self._is_metric.get(tag)
+        if known is None:
+            known = self._is_metric[tag] = self._is_known and has_best(tag, self._group)
+        return known
+
+
+class OutputState(Struct, kw_only=True):
+    """What a later `RunOutput` needs to continue.
+
+    Attributes:
+        steps: The state of its step buffer.
+        tags: Recorded tag, plugin, kind, and the tag that is shown, of each series.
+        memories: What dashboards remember, by kind of value.
+        graphs: The checksums of graphs that are shown, by kind of graph.
+        best: The best values, by the tags of metrics; None if there may have been others before.
+    """
+
+    steps: BufferState
+    tags: list[tuple[str, str, str, str]]
+    memories: dict[str, list[str]]
+    graphs: dict[str, list[Checksum]]
+    best: dict[str, BestSeries] | None = None
+
+    def __post_init__(self) -> None:
+        check_unicode([self.tags, list(self.best or ())])
+
+
+def nothing_shown() -> OutputState:
+    """Returns the state of a TensorBoard run without values."""
+    return OutputState(steps=BufferState(None, [], []), tags=[], memories={}, graphs={}, best={})
+
+
 class RunOutput(abc.ABC):
     """Takes the values of one TensorBoard run, and passes on the points that it shows.
 
@@ -130,20 +207,15 @@ class RunOutput(abc.ABC):
         is_evaluation: Whether its scalars are metrics of evaluations.
     """
 
-    _draws: ClassVar[bool] = True
-    """Whether pictures are drawn."""
-
     def __init__(
         self,
         name: str,
         report: Report,
         selection: Selection,
-        steps: BufferState | None = None,
-        tags: Iterable[tuple[str, str, str, str]] = (),
-        graphs: dict[str, list[Checksum]] | None = None,
-        best: dict[str, BestSeries] | None = None,
+        state: OutputState,
         *,
         is_evaluation: bool = False,
+        lock: contextlib.AbstractContextManager[Any] | None = None,
     ) -> None:
         """Begins a run, or continues one.
 
@@ -151,22 +223,22 @@ class RunOutput(abc.ABC):
             name: The run's name.
             report: Counts what is shown and what is not.
             selection: What is shown.
-            steps: The state of an earlier step buffer.
-            tags: The state of earlier tags.
-            graphs: The checksums of graphs that are shown already, by kind; kept up to date.
-            best: The best values so far, by the tags of metrics; kept up to date. None if they are
-                not known.
+            state: What an earlier output knew; graphs and best values are kept up to date.
             is_evaluation: Whether its scalars are metrics of evaluations.
+            lock: Held while values are taken.
         """
         self.name = name
         self.is_evaluation = is_evaluation
         self._report = report
         self._selection = selection
+        self._lock = contextlib.nullcontext() if lock is None else lock
         self._mappers: dict[str, ValueMapper] = {}  # by kind, of kinds that there are
-        self._buffer = StepBuffer(name, report, steps)
-        self._tags = Tags(name, report, tags)
-        self._graphs = {} if graphs is None else graphs
-        self._best = BestValues(best, evaluation=is_evaluation)
+        self._buffer = StepBuffer(name, report, state.steps)
+        self._tags = Tags(name, report, state.tags)
+        self._graphs = state.graphs
+        self._best = BestValues(state.best, evaluation=is_evaluation)
+        for kind in state.memories.keys() & dashboards.VALUES.keys():
+            self._mapper(kind).memory.update(state.memories[kind])
 
     @property
     def step(self) -> int | None:
@@ -189,12 +261,28 @@ class RunOutput(abc.ABC):
                     self._report.unknown[kind] += span.values
                     left_out -= span.values
             self._report.left_out += left_out
-        self._pass_on(self._buffer.add(chosen))
+        with self._lock:
+            self._pass_on(self._buffer.add(chosen))
 
     def shows(self, tag: str) -> bool:
         """Whether there is a value with this recorded tag."""
-        self._pass_on(self._buffer.flush())
-        return self._tags.knows(tag)
+        with self._lock:
+            self._pass_on(self._buffer.flush())
+            return self._tags.knows(tag)
+
+    @abc.abstractmethod
+    def put(self, step: int, wall_time: float, kind: str, points: list[Point]) -> None:
+        """Shows points that describe the run as a whole, of series with one point in force.
+
+        Args:
+            step: The step that they are shown at.
+            wall_time: Seconds since the epoch.
+            kind: The kind of record that they are made of.
+            points: The points.
+
+        Raises:
+            DestinationError: They cannot be written.
+        """
 
     def put_graph(self, record: Record, graph: Any, kind: str = COMPUTATION) -> None:
         """Shows a graph, unless the same graph is shown already.
@@ -223,36 +311,28 @@ class RunOutput(abc.ABC):
             )
             return
         known.append(zlib.crc32(serialized))
-        self._pass_on(self._buffer.flush())
-        if kind == COMPUTATION and len(known) == 1:
-            self._write_graph(record, serialized)
-        else:
+        tag = None
+        if kind != COMPUTATION or len(known) > 1:
             tag = kind if len(known) == 1 else f"{kind}_{len(known)}"
-            self._write_tagged_graph(record, kind, tag, graph)
+        with self._lock:
+            self._pass_on(self._buffer.flush())
+            self._write_graph(record, graph, kind, tag)
 
     @abc.abstractmethod
     def _restart(self, restart: Restart) -> None:
         """Forgets what a restart supersedes."""
 
     @abc.abstractmethod
-    def _write_framed(self, batch: Batch) -> bool:
-        """Writes values that are shown as they are recorded, under the tags they have.
-
-        Returns:
-            Whether that is possible; if not, they are converted one by one.
-        """
+    def _pass_batch(self, batch: Batch) -> None:
+        """Writes the values of whole steps, now or later."""
 
     @abc.abstractmethod
     def _write_points(self, record: Record, points: list[tuple[Recorded, Point]]) -> None:
         """Writes the points of a record, each with the value that it was made of."""
 
     @abc.abstractmethod
-    def _write_graph(self, record: Record, serialized: bytes) -> None:
-        """Writes the first computation graph of the run."""
-
-    @abc.abstractmethod
-    def _write_tagged_graph(self, record: Record, kind: str, tag: str, graph: Any) -> None:
-        """Writes another graph."""
+    def _write_graph(self, record: Record, graph: Any, kind: str, tag: str | None) -> None:
+        """Writes a graph under a tag; None for the first computation graph of the run."""
 
     def _pass_on(self, finished: Iterable[Finished]) -> None:
         """Writes what is finished."""
@@ -263,43 +343,13 @@ class RunOutput(abc.ABC):
             else:
                 self._pass_batch(each)
 
-    def _pass_batch(self, batch: Batch) -> None:
-        """Writes the values of whole steps, now or later."""
-        self._write_batch(batch)
-
-    def _new_best(self) -> Iterator[tuple[list[BestPoint], list[Point]]]:
-        """Yields steps and values, and points, of the best values since the last call."""
+    def _new_best(self) -> Iterator[tuple[str, list[BestPoint]]]:
+        """Yields tags, and the best values since the last call."""
         for metric, found in self._best.new() if self._wants(SCALARS) else ():
-            yield found, [scalar(BEST + metric, value) for _, _, value in found]
+            yield BEST + metric, found
 
     def _wants(self, plugin: Plugin) -> bool:
         return self._selection.plugin(plugin.dashboard)
-
-    def _write_batch(self, batch: Batch) -> None:
-        """Writes records: as they are framed in the batch where possible, else one by one.
-
-        Most series have to be converted at their first record only, some always. So each time
-        that records have to be converted, twice as many are.
-        """
-        converted = 1
-        while (count := len(batch)) > 1:
-            places = [
-                span.place for each, span in batch.series().items() if not self._is_framed(*each)
-            ]
-            framed = min(places, default=count)
-            if framed:
-                part = batch.part(0, framed)
-                if not self._write_framed(part):
-                    break
-                for (kind, _), span in part.series().items():
-                    self._report.exported[kind] += span.values
-            reached = min(framed + converted, count)
-            for record in batch.part(framed, reached).records():
-                self._write_record(record)
-            batch = batch.part(reached, count)
-            converted *= 2
-        for record in batch.records():
-            self._write_record(record)
 
     def _is_framed(self, kind: str, tag: str) -> bool:
         """Whether all that is shown of a series is its values, under the tag that was recorded."""
@@ -307,7 +357,7 @@ class RunOutput(abc.ABC):
         return (
             mapper.plugin is not None
             and self._wants(mapper.plugin)
-            and self._tags.keeps(tag, mapper.plugin.name, kind)
+            and self._tags.shown(tag, mapper.plugin.name, kind) == tag
             and not mapper.shows_more(tag)
         )
 
@@ -337,7 +387,6 @@ class RunOutput(abc.ABC):
         mapper = self._mappers.get(kind)
         if mapper is None:
             mapper = self._mappers[kind] = dashboards.VALUES[kind]()
-            mapper.draws = self._draws
         return mapper
 
 
@@ -414,7 +463,10 @@ class Names:
         return self._selection.rank(rank, run.ranks)
 
 
-class RunOutputs(abc.ABC):
+Output = TypeVar("Output", bound=RunOutput)
+
+
+class RunOutputs(abc.ABC, Generic[Output]):
     """The TensorBoard runs of one recorded run: its own, and its sub-runs.
 
     Each is opened when it gets its first value.
@@ -435,17 +487,18 @@ class RunOutputs(abc.ABC):
         self.run = run
         self.targets = targets
         self._assigned = names
+        self._outputs: dict[str, Output] = {}  # by name
         names.add(self.names())
 
     def names(self) -> list[str]:
         """Returns all names in use."""
         return [*self.targets.names.values(), self.run.name]
 
-    def session(self) -> RunOutput:
+    def session(self) -> Output:
         """Returns the TensorBoard run of the run itself; HParams shows it as a session."""
         return self._open(self.run.name)
 
-    def evaluation(self) -> RunOutput:
+    def evaluation(self) -> Output:
         """Returns the TensorBoard run of the metrics of evaluations."""
         return self._open(self._evaluation_name())
 
@@ -457,23 +510,30 @@ class RunOutputs(abc.ABC):
         """Whether a rank is shown by itself, beside what all ranks have in common."""
         return self._assigned.shows(self.run, rank)
 
-    def writer(self, rank: int, number: int = 1) -> RunOutput:
+    def writer(self, rank: int, number: int = 1) -> Output:
         """Returns the TensorBoard run of a rank; its further writers have numbers from 2 on."""
         return self._open(self._writer_name(rank, number), rank)
 
     @abc.abstractmethod
-    def _open(self, name: str, rank: int | None = None) -> RunOutput:
+    def _new(self, name: str, stamp: int, *, is_evaluation: bool) -> Output:
+        """Returns a new TensorBoard run.
+
+        Args:
+            name: Its name.
+            stamp: When its records were begun, in whole seconds.
+            is_evaluation: Whether its scalars are metrics of evaluations.
+        """
+
+    def _open(self, name: str, rank: int | None = None) -> Output:
         """Returns the TensorBoard run of a name; `rank` is given if it belongs to one rank."""
-
-    def _is_evaluation(self, name: str) -> bool:
-        return name == self.targets.names.get("evaluation")
-
-    def _stamp(self, name: str, rank: int | None) -> int:
-        """Returns when the records of a TensorBoard run were begun, in whole seconds."""
-        files = self.run.files
-        if rank is not None and name != self.run.name:
-            files = tuple(file for kind in Kind for file in self.run.of(kind, rank))
-        return min((file.name.stamp for file in files), default=0)
+        if name not in self._outputs:
+            files = self.run.files
+            if rank is not None and name != self.run.name:
+                files = tuple(file for kind in Kind for file in self.run.of(kind, rank))
+            stamp = min((file.name.stamp for file in files), default=0)
+            is_evaluation = name == self.targets.names.get("evaluation")
+            self._outputs[name] = self._new(name, stamp, is_evaluation=is_evaluation)
+        return self._outputs[name]
 
     def _writer_name(self, rank: int, number: int = 1) -> str:
         known, key = self.targets.names, f"rank {rank}"

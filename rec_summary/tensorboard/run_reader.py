@@ -6,7 +6,7 @@ import heapq
 import math
 import operator
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from rec_summary._pb.summary_pb2 import Event, Summary
 from rec_summary.records.format.names import Kind, parse_name
@@ -18,19 +18,16 @@ from rec_summary.series.lineage import EVALUATION, LINEAGE, Lineage, metrics_of,
 from rec_summary.series.new_records import NewRecords
 from rec_summary.series.options import EVERYTHING, Selection
 from rec_summary.series.ranks.merging import KIND, Merging, MergingState
-from rec_summary.series.ranks.summary import History, RankPoint, RankSummary, RankSummaryState
+from rec_summary.series.ranks.summary import RankSummary, RankSummaryState
 from rec_summary.series.report import Report
 from rec_summary.series.text import printable, reason
 from rec_summary.series.values import Writers
 from rec_summary.tensorboard import dashboards
-from rec_summary.tensorboard.dashboards.graphs.computation import graph_def
-from rec_summary.tensorboard.dashboards.graphs.dataset import dataset_graph_def
-from rec_summary.tensorboard.dashboards.points import Point
-from rec_summary.tensorboard.dashboards.ranks import overview
+from rec_summary.tensorboard.dashboards.ranks import heat_map, overview
 from rec_summary.tensorboard.outputs import COMPUTATION, EVALUATION_RUN, RunOutput, RunOutputs
 
 _VERSION: Final = "version"
-_COMPUTATION_GRAPH: Final = "graph_def"
+_RANKS: Final = "ranks"
 
 
 class ReadingState(FilesRead, kw_only=True):
@@ -68,6 +65,14 @@ def nothing_read() -> ReadingState:
 class MadeRecord(Record):
     """Values that are in no file as they are: they were made of the records of several ranks."""
 
+    @classmethod
+    def at(
+        cls, step: int, wall_time: float, path: str, offset: int, values: list[Summary.Value]
+    ) -> MadeRecord:
+        """Returns values of a step as if they had been recorded at a place."""
+        event = Event(step=step, wall_time=wall_time, summary=Summary(value=values))
+        return cls(path, offset, event.ByteSize(), wall_time, event)
+
 
 class RunReader(FileReader):
     """Reads what is new in the records of a run, and passes it to its TensorBoard runs."""
@@ -75,7 +80,7 @@ class RunReader(FileReader):
     def __init__(
         self,
         run: Run,
-        outputs: RunOutputs,
+        outputs: RunOutputs[Any],
         report: Report,
         records: NewRecords,
         state: ReadingState,
@@ -122,40 +127,40 @@ class RunReader(FileReader):
         """
         yield from self._read_files(final=final)
         # They are the run's own: the values of its ranks are in sub-runs.
-        merged = (
-            (
-                point.start,
-                point.step,
-                _values_at(point.step, point.values, point.origin, point.nbytes),
-            )
-            for point in self._merging.points(self._run.files)
-        )
-        in_common = (
-            (point.start, point.step, _summary_at(self._run, point)) for point in self._in_common()
-        )
-        for _, _, record in heapq.merge(merged, in_common, key=operator.itemgetter(0, 1)):
+        for _, _, record in heapq.merge(
+            self._merged(), self._in_common(), key=operator.itemgetter(0, 1)
+        ):
             self._outputs.session().take(record)
 
-    def _rank_pictures(self, *, final: bool) -> tuple[Point, list[History]] | None:
-        """Returns the overview of all ranks, and what is to be drawn.
+    def _show_ranks(self, *, final: bool) -> None:
+        """Shows pictures of all ranks, and their overview, if there is more to see.
 
         Args:
-            final: Whether that is wanted for a few more points.
-
-        Returns:
-            None if nothing, or nothing more, is known of several ranks.
+            final: Whether a few more points are enough.
         """
         if self._ranks is None or not self._ranks.is_due(final=final):
-            return None
+            return
         histories = self._ranks.histories()
-        return overview(histories, self._ranks.reached), histories
+        points = [overview(histories, self._ranks.reached), *map(heat_map, histories)]
+        wall_time = max(each.wall_time for each in histories)
+        step = max(int(each.steps[-1]) for each in histories)
+        self._outputs.session().put(step, wall_time, _RANKS, points)
 
-    def _in_common(self) -> Iterator[RankPoint]:
-        """Yields what can be said of all ranks now and could not before."""
+    def _merged(self) -> Iterator[tuple[int, int, MadeRecord]]:
+        """Yields what merged states of metrics are now, by start and step."""
+        for point in self._merging.points(self._run.files):
+            place = point.origin.wall_time, point.origin.path, point.origin.offset
+            yield point.start, point.step, MadeRecord.at(point.step, *place, point.values)
+
+    def _in_common(self) -> Iterator[tuple[int, int, MadeRecord]]:
+        """Yields what can be said of all ranks now and could not before, by start and step."""
         if self._ranks is None:
             return
         stated = [each.train.run_state.rank_size for each in self._lineages.values() if each.train]
-        yield from self._ranks.points(max(len(self._run.ranks), *stated, 2))
+        for point in self._ranks.points(max(len(self._run.ranks), *stated, 2)):
+            values = [Summary.Value(tag=tag, scalar_value=v) for tag, v in point.values.items()]
+            place = point.wall_time, self._run.path, 0
+            yield point.start, point.step, MadeRecord.at(point.step, *place, values)
 
     def _last_time(self, file: RecordFile) -> float:
         if file.name.kind is not Kind.LINEAGE:
@@ -175,7 +180,7 @@ class RunReader(FileReader):
                 continue
             if file.name.kind is Kind.LINEAGE:
                 self._take_lineage(file.name.rank, record)
-            elif record.kind == _COMPUTATION_GRAPH:
+            elif record.kind == dashboards.COMPUTATION_GRAPH:
                 writer = self._state.writers.of(file, record)
                 if self._outputs.shows(writer.rank):
                     output = self._outputs.writer(writer.rank, writer.number)
@@ -221,9 +226,8 @@ class RunReader(FileReader):
             self._report.exported[kind] += 1
 
     def _take_graph(self, output: RunOutput, record: Record, name: str) -> None:
-        make = graph_def if name == COMPUTATION else dataset_graph_def
         try:
-            graph = make(getattr(record.event, record.kind))
+            graph = dashboards.GRAPHS[record.kind](getattr(record.event, record.kind))
         except (ValueError, ArithmeticError, MemoryError) as error:
             what = f"this {record.kind} cannot be shown: {reason(error)}; skipped"
             self._report.problem(record.path, record.offset, what)
@@ -248,18 +252,6 @@ class RunReader(FileReader):
                 if (number := numeric(value)) is not None
                 and not (own is not None and own.shows(f"{EVALUATION_RUN}/{name}"))
             ]
-            self._outputs.evaluation().take(_values_at(step, values, record, record.nbytes))
+            place = record.wall_time, record.path, record.offset
+            self._outputs.evaluation().take(MadeRecord.at(step, *place, values))
         self._report.exported[record.kind] += 1
-
-
-def _values_at(step: int, values: list[Summary.Value], origin: Record, nbytes: int) -> MadeRecord:
-    """Returns values of a step as if they had been recorded where `origin` was."""
-    event = Event(step=step, wall_time=origin.wall_time, summary=Summary(value=values))
-    return MadeRecord(origin.path, origin.offset, nbytes, origin.wall_time, event)
-
-
-def _summary_at(run: Run, point: RankPoint) -> MadeRecord:
-    """Returns what ranks have in common at a step as if it had been recorded."""
-    values = [Summary.Value(tag=tag, scalar_value=value) for tag, value in point.values.items()]
-    event = Event(step=point.step, wall_time=point.wall_time, summary=Summary(value=values))
-    return MadeRecord(run.path, 0, event.ByteSize(), point.wall_time, event)

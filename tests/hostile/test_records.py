@@ -22,7 +22,7 @@ from rec_summary.records.reading.reader import BadLength, LostRecord, RecordRead
 from rec_summary.series import limits
 from rec_summary.series.blocks.scan import scan_files
 from rec_summary.series.overview import verify
-from rec_summary.tensorboard.dashboards.graphs.computation import graph_def
+from rec_summary.tensorboard.dashboards.graphs import graph_def
 from rec_summary.tensorboard.dashboards.images import ImageMapper, declared_size
 from rec_summary.tensorboard.dashboards.landscape.mapper import LandscapeMapper
 from rec_summary.tensorboard.dashboards.landscape.pictures import contour_picture, title

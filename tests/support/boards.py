@@ -12,7 +12,6 @@ from tensorboard.backend import application
 from tensorboard.backend.event_processing import data_ingester
 from werkzeug.test import Client
 
-from rec_summary.tensorboard.provider.combined import CombinedDataProvider
 from rec_summary.tensorboard.provider.data_provider import KEY_PREFIX, RecordDataProvider
 from rec_summary.tensorboard.provider.plugin import RecordsLoader
 from rec_summary.tensorboard.provider.run_index import RunIndex
@@ -84,7 +83,7 @@ def record_pages(source: Path, **options: Any) -> tuple[RunIndex, Pages]:
     index.poll()
     loader = RecordsLoader()
     loader.index = index
-    return index, Pages(CombinedDataProvider(RecordDataProvider(index)), source, loader)
+    return index, Pages(RecordDataProvider(index), source, loader)
 
 
 def event_file_pages(logdir: Path) -> Pages:

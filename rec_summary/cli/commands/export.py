@@ -127,7 +127,7 @@ def export(
 
                 report = follow_dataset(source, destination, every=every or EVERY_SECS, **how)
             else:
-                from rec_summary.tensorboard.event_files.follow import follow_tensorboard
+                from rec_summary.tensorboard.event_files.export import follow_tensorboard
 
                 report = follow_tensorboard(source, destination, **how)
     else:

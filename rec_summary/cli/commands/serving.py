@@ -125,14 +125,13 @@ def serve(source: str, port: int, runs: str | None, **shown: Any) -> None:
     with `--grpc_data_provider` and the address that is printed. Only programs on this machine
     can connect. Ctrl-C ends it.
     """
-    from rec_summary.tensorboard.provider.combined import CombinedDataProvider
     from rec_summary.tensorboard.provider.data_provider import RecordDataProvider
     from rec_summary.tensorboard.provider.grpc_server import GrpcServer
     from rec_summary.tensorboard.provider.run_index import RunIndex
 
     index = RunIndex(source, runs, **shown)
     awaited_runs(source, index.find)
-    server = GrpcServer(CombinedDataProvider(RecordDataProvider(index)), port)
+    server = GrpcServer(RecordDataProvider(index), port)
     with _served(index, server):
         click.echo(f"Serving: {server.address} (Ctrl-C to stop)")
         hint(f"Show it with: tensorboard --logdir . --grpc_data_provider {server.address}")

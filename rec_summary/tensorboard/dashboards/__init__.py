@@ -7,8 +7,9 @@ counted and reported as not exported.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Any, Final
 
+from rec_summary.tensorboard.dashboards.graphs import dataset_graph_def, graph_def
 from rec_summary.tensorboard.dashboards.histograms import HistogramMapper
 from rec_summary.tensorboard.dashboards.images import ImageMapper
 from rec_summary.tensorboard.dashboards.landscape.mapper import LandscapeMapper
@@ -35,5 +36,12 @@ VALUES: Final[Mapping[str, Callable[[], ValueMapper]]] = {
 }
 """The kinds of a summary's values, each with its mapper."""
 
+COMPUTATION_GRAPH: Final = "graph_def"
 DATASET_GRAPH: Final = "dataset_graph"
 """The kind of lineage that shows where the data comes from: a graph beside the computation's."""
+
+GRAPHS: Final[Mapping[str, Callable[[Any], Any]]] = {
+    COMPUTATION_GRAPH: graph_def,
+    DATASET_GRAPH: dataset_graph_def,
+}
+"""The kinds of records that hold a graph, each with what makes a `GraphDef` of it."""

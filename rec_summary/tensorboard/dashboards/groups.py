@@ -12,7 +12,6 @@ important metrics are shown a second time, in the group `overview`, with one sla
 
 from __future__ import annotations
 
-import functools
 import re
 from typing import Final
 
@@ -49,7 +48,6 @@ def grouped(tag: str) -> str:
     return tag
 
 
-@functools.lru_cache(1024)
 def overview(tag: str) -> str | None:
     """Returns the tag of a metric in the overview; None for what is not shown there."""
     found = _HEADLINE.fullmatch(tag)

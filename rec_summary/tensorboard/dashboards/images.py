@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from PIL import Image
@@ -41,16 +42,35 @@ class ImageMapper(ValueMapper):
             received = verbatim(f"{size[0]:,} × {size[1]:,} pixels")
             expected = f"at most {MOST_PIXELS:,} pixels"
             raise ValueError(three_part("the size of an image", received, expected))
-        yield encoded(tag, image.encoded_image, image.colorspace, image.height, image.width)
+        found = encoded(image.encoded_image, image.colorspace, image.height, image.width)
+        yield Point(tag, IMAGES, found)
 
 
-def encoded(tag: str, data: bytes, channels: int, height: int = 0, width: int = 0) -> Point:
-    """Returns the point of an encoded image, usually PNG.
+def picture(tag: str, draw: Callable[[], Image.Image | bytes]) -> Point:
+    """Returns the point of a picture, which is drawn when it is looked at.
+
+    Args:
+        tag: The series.
+        draw: Returns a picture in red, green and blue, or a PNG that has alpha, too.
+    """
+    return Point(tag, IMAGES, functools.partial(_drawn, draw))
+
+
+def _drawn(draw: Callable[[], Image.Image | bytes]) -> Any:
+    found = draw()
+    if isinstance(found, bytes):
+        return encoded(found, channels=4)
+    buffer = io.BytesIO()
+    found.save(buffer, "PNG")
+    return encoded(buffer.getvalue(), channels=3)
+
+
+def encoded(data: bytes, channels: int, height: int = 0, width: int = 0) -> Any:
+    """Returns the value of an encoded image, usually PNG.
 
     The size is only shown beside it. If it is not positive, the size in the image is used.
 
     Args:
-        tag: The series.
         data: The image.
         channels: 1 grey, 2 grey and alpha, 3 red, green, blue, 4 with alpha.
         height: In pixels.
@@ -63,7 +83,7 @@ def encoded(tag: str, data: bytes, channels: int, height: int = 0, width: int = 
     image = tensorboard_pb2.Summary.Image(
         height=height, width=width, colorspace=channels, encoded_image_string=data
     )
-    return Point(tag, IMAGES, tensorboard_pb2.Summary.Value(image=image))
+    return tensorboard_pb2.Summary.Value(image=image)
 
 
 def no_image(tag: str) -> Any:
@@ -71,10 +91,3 @@ def no_image(tag: str) -> Any:
     value = tensor_value([b"0", b"0"])
     value.tag = tag
     return value
-
-
-def drawn(tag: str, picture: Image.Image) -> Point:
-    """Returns the point of a picture that was drawn here, as PNG in red, green and blue."""
-    buffer = io.BytesIO()
-    picture.save(buffer, "PNG")
-    return encoded(tag, buffer.getvalue(), channels=3)

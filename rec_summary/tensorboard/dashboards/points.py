@@ -69,12 +69,22 @@ class Point(NamedTuple):
     Attributes:
         tag: What the series is to be called.
         plugin: Whose series it is.
-        value: TensorBoard's `Summary.Value`, still without tag and metadata.
+        value: TensorBoard's `Summary.Value`, still without tag and metadata; of what is drawn
+            only when it is looked at, a function that returns it.
     """
 
     tag: str
     plugin: Plugin
     value: Any
+
+    def made(self) -> Any:
+        """Returns the `Summary.Value`.
+
+        Raises:
+            ValueError: It cannot be drawn.
+            ImportError: What draws it is not installed.
+        """
+        return self.value() if callable(self.value) else self.value
 
 
 class ValueMapper(abc.ABC):
@@ -85,7 +95,6 @@ class ValueMapper(abc.ABC):
             if the value is converted by more than its wire format.
         memory: What the mapper remembers; a later export continues with it.
         note: Why some values are not shown, if any are not.
-        draws: Whether pictures are drawn; if not, their points have images of no bytes.
     """
 
     plugin: ClassVar[Plugin | None] = None
@@ -94,7 +103,6 @@ class ValueMapper(abc.ABC):
         """Begins with an empty memory."""
         self.memory: set[str] = set()
         self.note: str | None = None
-        self.draws = True
 
     @abc.abstractmethod
     def __call__(self, tag: str, value: Summary.Value) -> Iterable[Point]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -19,7 +20,7 @@ from rec_summary.series.ranks.summary import (
     Reached,
 )
 from rec_summary.tensorboard.dashboards import colours
-from rec_summary.tensorboard.dashboards.images import drawn
+from rec_summary.tensorboard.dashboards.images import picture
 from rec_summary.tensorboard.dashboards.points import Point
 from rec_summary.tensorboard.dashboards.text import cell, text_point
 
@@ -42,7 +43,12 @@ _TITLES: Final = {
 
 
 def heat_map(history: History) -> Point:
-    """Returns a picture of a measure: a row for each rank, the first one on top, over time.
+    """Returns the picture of a measure, which is drawn when it is looked at."""
+    return picture(f"{PREFIX}{history.measure}/heat_map", functools.partial(_heat_map, history))
+
+
+def _heat_map(history: History) -> Image.Image:
+    """Draws a measure: a row for each rank, the first one on top, over time.
 
     Of step time and input stall it shows the values. Of everything else, which changes much while
     a network learns, it shows by how much a rank differs from the median of all at that time. A
@@ -67,13 +73,7 @@ def heat_map(history: History) -> Point:
     legend = colours.sequential(bar) if is_absolute else colours.diverging(bar)
     title = _TITLES.get(history.measure)
     title = title or f"{history.measure.replace('_', ' ')}: difference from the median of the ranks"
-    picture = _framed(pixels, legend, (low, high), history, title)
-    return drawn(heat_map_tag(history), picture)
-
-
-def heat_map_tag(history: History) -> str:
-    """Returns the tag of the picture of a measure."""
-    return f"{PREFIX}{history.measure}/heat_map"
+    return _framed(pixels, legend, (low, high), history, title)
 
 
 def overview(histories: Sequence[History], reached: Mapping[int, Reached]) -> Point:
@@ -113,13 +113,10 @@ def _recent(history: History) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.flo
 
 def _median(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Returns the median of the finite ones along the first axis; NaN where there are none."""
-    finite = np.isfinite(values)
-    ordered = np.sort(np.where(finite, values, np.nan), axis=0)
-    count = finite.sum(axis=0)[None]
-    places = np.maximum(count - 1, 0) // 2, np.minimum(count // 2, len(values) - 1)
-    halves = [np.take_along_axis(ordered, each, axis=0)[0] for each in places]
-    median: npt.NDArray[np.float64] = (halves[0] + halves[1]) / 2
-    return median
+    ma: Any = np.ma  # which does not state its types
+    median = ma.median(ma.masked_invalid(values), axis=0)
+    found: npt.NDArray[np.float64] = ma.filled(median, np.nan)
+    return found
 
 
 def _late(reached: Mapping[int, Reached]) -> Iterator[str]:
@@ -166,10 +163,10 @@ def _framed(
         min(max(size * max(-(-least // size), 1), least), _SIDE)
         for size, least in ((columns, _WIDE), (rows, _HIGH))
     )
-    picture = Image.new("RGB", (_LEFT + width + _RIGHT, _TOP + height + _BOTTOM), "white")
+    drawn = Image.new("RGB", (_LEFT + width + _RIGHT, _TOP + height + _BOTTOM), "white")
     shown = Image.fromarray(pixels).resize((width, height), Image.Resampling.NEAREST)
-    picture.paste(shown, (_LEFT, _TOP))
-    draw = ImageDraw.Draw(picture)
+    drawn.paste(shown, (_LEFT, _TOP))
+    draw = ImageDraw.Draw(drawn)
     draw.text((_LEFT, 5), title, fill="black")
     for row in range(0, rows, max(-(-rows // _TICKS), 1)):
         place = (_LEFT - 6, _TOP + (row + 0.5) * height / rows)
@@ -180,7 +177,7 @@ def _framed(
     draw.text((_LEFT + width, below), f"{steps[-1]:,}", fill="black", anchor="ra")
     bar = Image.fromarray(legend).resize((_BAR, height), Image.Resampling.NEAREST)
     right = _LEFT + width + 12
-    picture.paste(bar, (right, _TOP))
+    drawn.paste(bar, (right, _TOP))
     for place, number in zip((_TOP + height, _TOP), bounds, strict=True):
         draw.text((right + _BAR + 4, place), f"{number:.3g}", fill="black", anchor="lm")
-    return picture
+    return drawn

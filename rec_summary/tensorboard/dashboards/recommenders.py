@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -13,7 +14,7 @@ from tensorboard.plugins.pr_curve import plugin_data_pb2
 from rec_summary._pb.summary_pb2 import Reliability, Summary
 from rec_summary.errors import three_part
 from rec_summary.series.limits import MOST_ENTRIES
-from rec_summary.tensorboard.dashboards.images import drawn
+from rec_summary.tensorboard.dashboards.images import picture
 from rec_summary.tensorboard.dashboards.points import Point, ValueMapper, plugin, tensor_value
 from rec_summary.tensorboard.dashboards.text import cell, table, text_point
 from rec_summary.values.recommender import CURVE_ROWS
@@ -65,7 +66,7 @@ class ReliabilityMapper(ValueMapper):
         columns = np.array(_equal(curve.predicted, curve.observed, curve.weights))
         if not columns.size or not np.isfinite(columns).all():
             raise ValueError(three_part("its numbers", columns.size, "finite ones, some"))
-        yield drawn(tag, reliability_picture(columns))
+        yield picture(tag, functools.partial(reliability_picture, columns))
         yield text_point(f"{tag}/{POINTS}", table("", _rates(curve)))
 
 
@@ -111,8 +112,8 @@ def reliability_picture(columns: Any) -> Image.Image:
     predicted, observed, weights = columns
     most = max(float(predicted.max()), float(observed.max()), 1e-9)
     reach = _SIDE - 2 * _MARGIN
-    picture = Image.new("RGB", (_SIDE, _SIDE), "white")
-    draw = ImageDraw.Draw(picture)
+    drawn = Image.new("RGB", (_SIDE, _SIDE), "white")
+    draw = ImageDraw.Draw(drawn)
 
     def place(x: float, y: float) -> tuple[float, float]:
         return _MARGIN + x / most * reach, _SIDE - _MARGIN - y / most * reach
@@ -130,7 +131,7 @@ def reliability_picture(columns: Any) -> Image.Image:
     draw.text((_MARGIN, _MARGIN - 16), "observed over predicted click rate", fill="black")
     draw.text((_MARGIN - 8, _SIDE - _MARGIN + 8), "0", fill="black")
     draw.text((_SIDE - _MARGIN - 24, _SIDE - _MARGIN + 8), f"{most:.3g}", fill="black")
-    return picture
+    return drawn
 
 
 def _rates(curve: Reliability) -> Iterator[tuple[str, object]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 
 from tensorboard.compat.proto import summary_pb2 as tensorboard_pb2
@@ -21,14 +22,18 @@ class ScalarMapper(ValueMapper):
 
     def __call__(self, tag: str, value: Summary.Value) -> Iterator[Point]:
         """Yields the points for a value that holds a scalar."""
-        yield scalar(tag, value.scalar_value)
-        again = overview(tag)
-        if again is not None:
-            yield scalar(again, value.scalar_value)
+        for each in scalar_tags(tag):
+            yield scalar(each, value.scalar_value)
 
     def shows_more(self, tag: str) -> bool:
         """Whether the overview has the tag."""
-        return overview(tag) is not None
+        return len(scalar_tags(tag)) > 1
+
+
+@functools.lru_cache(1024)
+def scalar_tags(tag: str) -> tuple[str, ...]:
+    """Returns the tags of the points that are made of a scalar recorded under `tag`."""
+    return tuple(each for each in (tag, overview(tag)) if each is not None)
 
 
 def scalar(tag: str, number: float) -> Point:

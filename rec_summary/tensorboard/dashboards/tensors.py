@@ -6,6 +6,7 @@ histogram, shape and statistics as a table in Text, and a matrix as a picture in
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator
 from typing import Any, Final
@@ -18,7 +19,7 @@ from rec_summary._pb import anf_ir_pb2
 from rec_summary._pb.summary_pb2 import Summary
 from rec_summary.tensorboard.dashboards import colours
 from rec_summary.tensorboard.dashboards.histograms import HistogramMapper
-from rec_summary.tensorboard.dashboards.images import drawn, encoded
+from rec_summary.tensorboard.dashboards.images import picture
 from rec_summary.tensorboard.dashboards.points import Point, ValueMapper
 from rec_summary.tensorboard.dashboards.scalars import scalar
 from rec_summary.tensorboard.dashboards.text import table, text_point
@@ -63,8 +64,7 @@ class TensorMapper(ValueMapper):
         name = anf_ir_pb2.DataType.Name(value.tensor.data_type).removeprefix("DT_").lower()
         yield text_point(f"{tag}/{STATISTICS}", table("", statistics(array, name)))
         if array.ndim == 2 and array.size:
-            name = f"{tag}/{HEAT_MAP}"
-            yield heat_map(name, array) if self.draws else encoded(name, b"", channels=3)
+            yield picture(f"{tag}/{HEAT_MAP}", functools.partial(heat_map, array))
 
 
 def statistics(array: Array, dtype: str) -> Iterator[tuple[str, object]]:
@@ -99,8 +99,8 @@ def statistics(array: Array, dtype: str) -> Iterator[tuple[str, object]]:
     yield "first elements", shown + (", …" if array.size > _SHOWN else "")
 
 
-def heat_map(tag: str, matrix: Array) -> Point:
-    """Returns a matrix as a picture.
+def heat_map(matrix: Array) -> Image.Image:
+    """Draws a matrix.
 
     Rows run downwards. Negative numbers are blue, positive ones red, and zero nearly white;
     if all have one sign, dark is the least and light the greatest. Outliers
@@ -108,11 +108,9 @@ def heat_map(tag: str, matrix: Array) -> Point:
     to the means of its blocks, a small one enlarged.
 
     Args:
-        tag: The series.
         matrix: Shape (rows, columns), neither of them 0.
     """
-    pixels = _enlarged(colour(_reduced(matrix.astype(np.float64))))
-    return drawn(tag, Image.fromarray(pixels))
+    return Image.fromarray(_enlarged(colour(_reduced(matrix.astype(np.float64)))))
 
 
 def colour(matrix: npt.NDArray[np.float64]) -> colours.Pixels:

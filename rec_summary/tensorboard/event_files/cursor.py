@@ -8,33 +8,12 @@ from __future__ import annotations
 
 from typing import Literal
 
-from rec_summary.series.exports.cursor import (
-    CURSOR_NAME,
-    MOST_BYTES,
-    decode_as,
-    encode,
-    mark_of,
-    read_cursor,
-    remove_cursor,
-    save_cursor,
-)
+from rec_summary.series.exports.cursor import decode_as, read_cursor
 from rec_summary.tensorboard.event_files.description import DescriptionState
 from rec_summary.tensorboard.event_files.logdir import LogDir
-from rec_summary.tensorboard.event_files.run_writer import OutputState
+from rec_summary.tensorboard.event_files.run_writer import WriterState
 from rec_summary.tensorboard.outputs import TargetNames
 from rec_summary.tensorboard.run_reader import ReadingState
-
-__all__ = [
-    "CURSOR_NAME",
-    "MOST_BYTES",
-    "Cursor",
-    "decode",
-    "encode",
-    "load_cursor",
-    "mark_of",
-    "remove_cursor",
-    "save_cursor",
-]
 
 
 class Cursor(ReadingState, kw_only=True):
@@ -51,7 +30,7 @@ class Cursor(ReadingState, kw_only=True):
     format: Literal[3]
     options: str
     targets: TargetNames
-    outputs: dict[str, OutputState]
+    outputs: dict[str, WriterState]
     description: DescriptionState
 
 

@@ -15,7 +15,7 @@ from rec_summary.series.report import Report
 from rec_summary.series.text import check_unicode, printable
 from rec_summary.tensorboard.dashboards.hparams import RUNNING, end_point, ended_status, start_point
 from rec_summary.tensorboard.dashboards.text import lineage_point
-from rec_summary.tensorboard.event_files.targets import TensorBoardRuns
+from rec_summary.tensorboard.event_files.run_writer import TensorBoardRuns
 
 _KIND: Final = "lineage"
 _LAST_HPARAMS_STEP: Final = 2**31 - 1  # `MetricValue.training_step` of its API is an int32

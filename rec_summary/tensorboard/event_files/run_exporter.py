@@ -9,27 +9,21 @@ from typing import Final
 from msgspec import structs
 
 from rec_summary.records.reading.runs import Run
+from rec_summary.series.exports.cursor import remove_cursor, save_cursor
 from rec_summary.series.exports.reading import continues, is_replaced
 from rec_summary.series.new_records import NewRecords
 from rec_summary.series.options import Selection
 from rec_summary.series.text import printable
-from rec_summary.tensorboard.dashboards.ranks import heat_map
-from rec_summary.tensorboard.event_files.cursor import (
-    Cursor,
-    load_cursor,
-    remove_cursor,
-    save_cursor,
-)
+from rec_summary.tensorboard.event_files.cursor import Cursor, load_cursor
 from rec_summary.tensorboard.event_files.description import Description, DescriptionState
 from rec_summary.tensorboard.event_files.event_file import is_intact
 from rec_summary.tensorboard.event_files.experiment import Described, described
-from rec_summary.tensorboard.event_files.targets import Destination, TensorBoardRuns
+from rec_summary.tensorboard.event_files.run_writer import Destination, TensorBoardRuns
 from rec_summary.tensorboard.outputs import RunOutput, TargetNames, is_parallel
 from rec_summary.tensorboard.run_reader import RunReader, nothing_read
 
 _COMMIT_BYTES: Final = 1 << 26
 _STATES: Final = 8
-_KIND: Final = "ranks"
 
 
 class RunExporter(RunReader):
@@ -100,7 +94,7 @@ class RunExporter(RunReader):
                     f"run {printable(run.name)}: what its hyper-parameters or its status are "
                     "now is in its text only; the HParams dashboard keeps the first ones"
                 )
-        self._draw_ranks(final=final)
+        self._show_ranks(final=final)
         self._targets.settle()
 
     def commit(self) -> Described | None:
@@ -197,16 +191,6 @@ class RunExporter(RunReader):
         if is_due and (output is None or step != output.step):
             self._uncommitted = 0
             self.commit()
-
-    def _draw_ranks(self, *, final: bool) -> None:
-        """Writes pictures of all ranks, and their overview, if there is much more to see."""
-        found = self._rank_pictures(final=final)
-        if found is not None:
-            text, histories = found
-            points = [text, *(heat_map(each) for each in histories)]
-            wall_time = max(each.wall_time for each in histories)
-            step = max(int(each.steps[-1]) for each in histories)
-            self._targets.session().put(step, wall_time, _KIND, points)
 
     def _describe(self, *, final: bool) -> bool:
         """Writes the texts and the session of the run; returns whether the event file is right."""

@@ -1,60 +1,71 @@
-"""Writing one TensorBoard run: batches of records in, events of one event file out."""
+"""Writing the TensorBoard runs of a recorded run: each has an event file."""
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
 
-from msgspec import Struct
+from msgspec import structs
 
-from rec_summary.series.batch import Batch, Record, Recorded
-from rec_summary.series.best_values import BestSeries
+from rec_summary.records.reading.runs import Run
+from rec_summary.series.batch import SCALAR, Batch, Record, Recorded
 from rec_summary.series.limits import Checksum, Count
 from rec_summary.series.options import ExportOptions, Selection
 from rec_summary.series.report import Report
 from rec_summary.series.sampling import RunSampler
-from rec_summary.series.step_buffer import BufferState, Restart
-from rec_summary.series.text import check_unicode
-from rec_summary.tensorboard import dashboards
-from rec_summary.tensorboard.dashboards.graphs.graph_def import tagged_graph
+from rec_summary.series.step_buffer import Restart
+from rec_summary.tensorboard.dashboards.graphs import tagged_graph
 from rec_summary.tensorboard.dashboards.images import IMAGES, no_image
 from rec_summary.tensorboard.dashboards.layout import layout_point
 from rec_summary.tensorboard.dashboards.points import Point
+from rec_summary.tensorboard.dashboards.scalars import scalar
 from rec_summary.tensorboard.event_files.event_file import EventFile, FilePosition
 from rec_summary.tensorboard.event_files.logdir import LogDir
-from rec_summary.tensorboard.outputs import BEST_KIND, RunOutput
+from rec_summary.tensorboard.outputs import (
+    BEST_KIND,
+    Names,
+    OutputState,
+    RunOutput,
+    RunOutputs,
+    TargetNames,
+    nothing_shown,
+)
 from rec_summary.values.npy import file_name, save
 from rec_summary.values.tensor import from_tensor
 
 TENSOR_FOLDER: Final = "tensors"
+_RUNNING_RUN: Final = "running"
 
 
-class OutputState(Struct):
+class Destination(NamedTuple):
+    """Where and how runs are exported: the same for all runs of an export.
+
+    Attributes:
+        names: Assigns names to TensorBoard runs.
+        logdir: The log directory, entered.
+        report: Counts what is exported and what is not.
+        options: What is exported.
+    """
+
+    names: Names
+    logdir: LogDir
+    report: Report
+    options: ExportOptions
+
+
+class WriterState(OutputState, kw_only=True):
     """What a later `TensorBoardRun` needs to continue.
 
     Attributes:
         file: Its event file.
-        steps: The state of its step buffer.
-        tags: Recorded tag, plugin, kind, and the tag that is shown, of each series.
-        memories: What dashboards remember, by kind of value.
-        graphs: The checksums of graphs that were written, by kind of graph.
         layout: The checksum of the layout that was written.
         restarts: How often steps went back.
-        best: The best values, by the tags of metrics; None if there may have been others before.
     """
 
     file: FilePosition
-    steps: BufferState
-    tags: list[tuple[str, str, str, str]]
-    memories: dict[str, list[str]]
-    graphs: dict[str, list[Checksum]]
     layout: Checksum
     restarts: Count
-    best: dict[str, BestSeries] | None = None
-
-    def __post_init__(self) -> None:
-        check_unicode([self.tags, list(self.best or ())])
 
 
 class TensorBoardRun(RunOutput):
@@ -68,43 +79,26 @@ class TensorBoardRun(RunOutput):
     """
 
     def __init__(
-        self,
-        name: str,
-        stamp: int,
-        logdir: LogDir,
-        report: Report,
-        options: ExportOptions,
-        state: OutputState | None = None,
-        *,
-        is_evaluation: bool = False,
+        self, name: str, destination: Destination, state: WriterState, *, is_evaluation: bool
     ) -> None:
         """Begins a run, or continues one; its file is created with its first value.
 
         Args:
             name: The run's name.
-            stamp: When its records were begun, in whole seconds; names a new event file.
-            logdir: Where it goes.
-            report: Counts what is exported and what is not.
-            options: What is exported.
-            state: What `state` returned at the end of an earlier export.
+            destination: Where and how it is exported.
+            state: What `state` returned at the end of an earlier export, or `nothing_written`.
             is_evaluation: Whether its scalars are metrics of evaluations.
         """
-        nothing = OutputState(
-            FilePosition(stamp), BufferState(None, [], []), [], {}, {}, layout=0, restarts=0
-        )
-        nothing.best = {}
-        state = state or nothing
-        known = state.steps, state.tags, state.graphs, state.best
-        super().__init__(name, report, Selection(options), *known, is_evaluation=is_evaluation)
-        self._logdir = logdir
+        _, self._logdir, report, options = destination
+        selection = Selection(options)
+        super().__init__(name, report, selection, state, is_evaluation=is_evaluation)
         self._has_tensor_files = options.tensors == "npy"
         self._most = options.max_points or 0  # of a series; 0 for all
         self._sampler = None if options.max_points is None else RunSampler(options.max_points)
         self._state = state
-        self._file = EventFile(logdir, name, state.file)
+        self._file = EventFile(self._logdir, name, state.file)
+        self._notes: set[str] = set()  # why pictures are not drawn
         self._emptied: dict[str, Restart] = {}  # by the tags of images without any since then
-        for kind in state.memories.keys() & dashboards.VALUES.keys():
-            self._mapper(kind).memory.update(state.memories[kind])
 
     @property
     def restarts(self) -> int:
@@ -116,33 +110,31 @@ class TensorBoardRun(RunOutput):
         """Whether anything has been written to the event file, now or earlier."""
         return self._file.begun
 
-    def complete(self) -> None:
-        """Writes what is made of all values so far, unless it is written already.
+    def settle(self) -> None:
+        """Writes all values and what is made of them, and cuts off what is behind in the file.
 
-        That is the layout of the Custom Scalars page, and the best values.
+        That is the layout of the Custom Scalars page, and the best values, unless they are written
+        already. Behind may be what an earlier export has written.
 
         Raises:
             DestinationError: The event file cannot be written.
         """
         self._pass_on(self._buffer.flush())
-        for found, points in self._new_best():
-            for (step, wall_time, _), best in list(zip(found, points, strict=True))[-self._most :]:
-                self._write(step, wall_time, BEST_KIND, [best])
+        for tag, found in self._new_best():
+            for step, wall_time, value in found[-self._most :]:
+                self._write(step, wall_time, BEST_KIND, [scalar(tag, value)])
         point = layout_point(self._tags.of("scalars"), evaluation=self.is_evaluation)
-        if point is None or not self._wants(point.plugin):
-            return
-        checksum = zlib.crc32(point.value.tensor.string_val[0])
-        if checksum != self._state.layout:
-            self._state.layout = checksum
-            # The page shows the last one. All have step 0, so a restart removes none.
-            self._write(0, float(self._file.position.stamp), "layout", [point])
+        if point is not None and self._wants(point.plugin):
+            checksum = zlib.crc32(point.value.tensor.string_val[0])
+            if checksum != self._state.layout:
+                self._state.layout = checksum
+                # The page shows the last one. All have step 0, so a restart removes none.
+                self._write(0, float(self._file.position.stamp), "layout", [point])
+        self._write_held()
+        self._file.settle()
 
-    def put(self, step: int, wall_time: float, kind: str, points: Iterable[Point]) -> None:
-        """Writes points that were made of records of `kind`, after all values so far.
-
-        Raises:
-            DestinationError: The event file cannot be written.
-        """
+    def put(self, step: int, wall_time: float, kind: str, points: list[Point]) -> None:
+        """Writes points that describe the run, after all values so far."""
         self._pass_on(self._buffer.flush())
         self._write(step, wall_time, kind, points)
 
@@ -155,15 +147,6 @@ class TensorBoardRun(RunOutput):
         self._write_held()
         self._file.flush()
 
-    def settle(self) -> None:
-        """Flushes, and cuts off what an earlier export has written beyond.
-
-        Raises:
-            DestinationError: The event file cannot be written.
-        """
-        self._write_held()
-        self._file.settle()
-
     def _write_held(self) -> None:
         """Writes what waits for the end of a step, or for the whole series."""
         self._pass_on(self._buffer.flush())
@@ -172,7 +155,7 @@ class TensorBoardRun(RunOutput):
                 self._write_batch(batch)
         self._fill()
 
-    def state(self) -> OutputState | None:
+    def state(self) -> WriterState | None:
         """Flushes, and returns what a later export needs to continue; None without a file.
 
         Raises:
@@ -198,9 +181,9 @@ class TensorBoardRun(RunOutput):
 
     def close(self) -> None:
         """Closes the event file, and counts what was written; `flush` comes before it."""
-        for mapper in self._mappers.values():
-            if mapper.note is not None and mapper.note not in self._report.notes:
-                self._report.note(mapper.note)
+        for note in (*(mapper.note for mapper in self._mappers.values()), *self._notes):
+            if note is not None and note not in self._report.notes:
+                self._report.note(note)
         self._file.close(self._report)
 
     def _pass_batch(self, batch: Batch) -> None:
@@ -223,6 +206,32 @@ class TensorBoardRun(RunOutput):
                 self._write_record(record)
                 self._report.exported.subtract(each.kind for each in record.values)
 
+    def _write_batch(self, batch: Batch) -> None:
+        """Writes records: as they are framed in the batch where possible, else one by one.
+
+        Most series have to be converted at their first record only, some always. So each time
+        that records have to be converted, twice as many are.
+        """
+        converted = 1
+        while (count := len(batch)) > 1:
+            places = [
+                span.place for each, span in batch.series().items() if not self._is_framed(*each)
+            ]
+            framed = min(places, default=count)
+            if framed:
+                part = batch.part(0, framed)
+                if not self._write_framed(part):
+                    break
+                for (kind, _), span in part.series().items():
+                    self._report.exported[kind] += span.values
+            reached = min(framed + converted, count)
+            for record in batch.part(framed, reached).records():
+                self._write_record(record)
+            batch = batch.part(reached, count)
+            converted *= 2
+        for record in batch.records():
+            self._write_record(record)
+
     def _fill(self) -> None:
         """Writes an image without content under each tag that may have none since a restart.
 
@@ -244,7 +253,15 @@ class TensorBoardRun(RunOutput):
         return True
 
     def _points(self, record: Record, recorded: Recorded) -> list[Point]:
-        points = super()._points(record, recorded)
+        found = super()._points(record, recorded)
+        if recorded.kind == SCALAR:
+            return found  # of which there are very many, and nothing to be drawn
+        points = []
+        for point in found:
+            try:
+                points.append(point._replace(value=point.made()))
+            except ImportError as error:
+                self._notes.add(str(error))
         if recorded.kind == "tensor" and self._has_tensor_files:
             self._write_tensor(record.step, recorded)
         return points
@@ -260,13 +277,14 @@ class TensorBoardRun(RunOutput):
         placed = [self._placed(point, recorded.kind) for recorded, point in points]
         self._file.write(record.step, record.wall_time, placed)
 
-    def _write_graph(self, record: Record, serialized: bytes) -> None:
-        self._file.write_graph(record.wall_time, serialized)
+    def _write_graph(self, record: Record, graph: Any, kind: str, tag: str | None) -> None:
+        if tag is None:
+            serialized = graph.SerializeToString(deterministic=True)
+            self._file.write_graph(record.wall_time, serialized)
+        else:
+            self._write(0, record.wall_time, kind, [tagged_graph(tag, graph)])
 
-    def _write_tagged_graph(self, record: Record, kind: str, tag: str, graph: Any) -> None:
-        self._write(0, record.wall_time, kind, [tagged_graph(tag, graph)])
-
-    def _write(self, step: int, wall_time: float, kind: str, points: Iterable[Point]) -> None:
+    def _write(self, step: int, wall_time: float, kind: str, points: list[Point]) -> None:
         placed = [self._placed(point, kind) for point in points if self._wants(point.plugin)]
         if placed:
             self._file.write(step, wall_time, placed)
@@ -275,3 +293,85 @@ class TensorBoardRun(RunOutput):
         value = self._tags.place(point, kind)
         self._emptied.pop(value.tag, None)
         return value
+
+
+class TensorBoardRuns(RunOutputs[TensorBoardRun]):
+    """The TensorBoard runs of one recorded run, each with its event file."""
+
+    def __init__(
+        self,
+        run: Run,
+        destination: Destination,
+        targets: TargetNames,
+        outputs: Mapping[str, WriterState],
+    ) -> None:
+        """Begins, or continues with the runs of an earlier export.
+
+        Args:
+            run: The run.
+            destination: Where and how it is exported.
+            targets: The names that the earlier export used; more are added.
+            outputs: The state of each TensorBoard run of the earlier export, by name.
+
+        Raises:
+            DestinationError: A run directory cannot be read, or has event files of another writer.
+        """
+        super().__init__(run, destination.names, targets)
+        self._destination = destination
+        self._earlier = dict(outputs)
+        for name in outputs:
+            self._open(name)
+        shown = map(self._writer_name, filter(self.shows, run.ranks))
+        for name in dict.fromkeys((*shown, run.name, self._evaluation_name())):
+            destination.logdir.check(name)
+
+    def running(self) -> TensorBoardRun:
+        """Returns the TensorBoard run that exists only while the run is running."""
+        name = self._name("running", f"{self.run.name}/{_RUNNING_RUN}")
+        if name in self._outputs and not self._outputs[name].begun:
+            del self._outputs[name]  # it was discarded; this is a new one
+        return self._open(name)
+
+    def settle(self) -> None:
+        """Completes and flushes them: from now on TensorBoard sees all values.
+
+        Raises:
+            DestinationError: Something cannot be written.
+        """
+        for output in self._outputs.values():
+            output.settle()
+
+    def states(self) -> dict[str, WriterState]:
+        """Flushes, and returns what a later export needs to continue the runs that have a file.
+
+        Raises:
+            DestinationError: Something cannot be written.
+        """
+        found = {name: output.state() for name, output in self._outputs.items()}
+        return {name: state for name, state in found.items() if state is not None}
+
+    def give_up(self) -> list[str]:
+        """Closes all files, releases the names, and returns the names of all opened runs."""
+        self.close()
+        self._destination.names.release(self.targets.names.values())
+        return list(self._outputs)
+
+    def close(self) -> None:
+        """Closes all files."""
+        for output in self._outputs.values():
+            output.close()
+
+    def _new(self, name: str, stamp: int, *, is_evaluation: bool) -> TensorBoardRun:
+        self._destination.logdir.check(name)
+        state = self._earlier.pop(name, None) or nothing_written(stamp)
+        return TensorBoardRun(name, self._destination, state, is_evaluation=is_evaluation)
+
+
+def nothing_written(stamp: int) -> WriterState:
+    """Returns the state of a TensorBoard run without an event file.
+
+    Args:
+        stamp: When its records were begun, in whole seconds; names a new event file.
+    """
+    state = structs.asdict(nothing_shown())
+    return WriterState(file=FilePosition(stamp), layout=0, restarts=0, **state)

@@ -16,8 +16,7 @@ from tensorboard.data import ingester
 from tensorboard.plugins import base_plugin
 
 from rec_summary.errors import RecSummaryError
-from rec_summary.tensorboard.provider.combined import CombinedDataProvider, add_event_files
-from rec_summary.tensorboard.provider.data_provider import RecordDataProvider
+from rec_summary.tensorboard.provider.data_provider import RecordDataProvider, add_event_files
 from rec_summary.tensorboard.provider.plugin import RecordsLoader
 from rec_summary.tensorboard.provider.records_plugin import RecordsPlugin
 from rec_summary.tensorboard.provider.run_index import RunIndex
@@ -66,7 +65,7 @@ class Board:
         samples = f"scalars={scalar_samples(runs)},{_OTHER_SAMPLES}"
         self.url = ""
         self._index = index
-        self._provider = CombinedDataProvider(RecordDataProvider(index))
+        self._provider = RecordDataProvider(index)
         self._has_logdir = logdir is not None
         self._arguments = [
             *("tensorboard", "--logdir", logdir or os.devnull, "--host", host),

@@ -1,4 +1,4 @@
-"""TensorBoard's interface to the runs of an index.
+"""TensorBoard's interface to the runs of an index, and to event files beside them.
 
 Source: `tensorboard/data/provider.py`. No method returns None for "nothing": most plugins cannot
 deal with that.
@@ -7,26 +7,21 @@ deal with that.
 from __future__ import annotations
 
 import base64
+import functools
 import json
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from tensorboard import errors
+from tensorboard.backend.event_processing import data_ingester
 from tensorboard.compat.proto import summary_pb2
-from tensorboard.data import provider
+from tensorboard.data import provider, server_ingester
 from tensorboard.util.tensor_util import make_ndarray
 
-from rec_summary.tensorboard.provider.group_run import MeanSeries
+from rec_summary.tensorboard import hparams_metrics
 from rec_summary.tensorboard.provider.run_index import RunIndex, location
-from rec_summary.tensorboard.provider.served_run import ServedRun
-from rec_summary.tensorboard.provider.served_series import (
-    FixedSeries,
-    PictureSeries,
-    Reference,
-    ScalarSeries,
-    Series,
-    StoredSeries,
-)
+from rec_summary.tensorboard.provider.served_run import Place, ServedRun
 
 KEY_PREFIX: Final = "rec_summary."
 """How the keys of blobs begin."""
@@ -34,16 +29,17 @@ KEY_PREFIX: Final = "rec_summary."
 MOST_BYTES: Final = 1 << 28
 """Bytes of an answer: TensorBoard's client takes no larger message."""
 
-_IMAGE_BLOBS: Final = 3  # width, height, image
+_BLOBS: Final = {"images": 3}  # width, height, image; a value of any other plugin has one
 _NAMED: Final = ("scalars", "histograms", "images")  # as TensorBoard's own loader has it
 _EVERYTHING: Final = 1 << 62
 _POINT_BYTES: Final = 20  # of a scalar, in a message
-_Drawn = StoredSeries | PictureSeries
 _Found = dict[str, dict[str, Any]]
+_LOADERS: Final[list[Any]] = []  # a loader ends when nothing refers to it
 
 
+@dataclass(frozen=True)
 class ScalarPoints(Sequence[Any]):
-    """Scalars as columns; a `ScalarDatum` is made where one is asked for.
+    """Scalars as columns of the same length; a `ScalarDatum` is made where one is asked for.
 
     Attributes:
         steps: The steps.
@@ -51,9 +47,9 @@ class ScalarPoints(Sequence[Any]):
         values: The values.
     """
 
-    def __init__(self, steps: list[int], wall_times: list[float], values: list[float]) -> None:
-        """Holds columns of the same length."""
-        self.steps, self.wall_times, self.values = steps, wall_times, values
+    steps: list[int]
+    wall_times: list[float]
+    values: list[float]
 
     def __len__(self) -> int:
         return len(self.steps)
@@ -66,18 +62,49 @@ class ScalarPoints(Sequence[Any]):
     def __iter__(self) -> Iterator[Any]:
         return map(provider.ScalarDatum, self.steps, self.wall_times, self.values)
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and list(self) == list(other)
 
-    __hash__ = None  # type: ignore[assignment]
+def _with_others(method: Callable[..., _Found]) -> Callable[..., _Found]:
+    """Adds what the other provider answers; where both have a series, that of records counts."""
+
+    @functools.wraps(method)
+    def answer(self: RecordDataProvider, ctx: Any = None, **asked: Any) -> _Found:
+        found = method(self, ctx, **asked)
+        if self.other is not None:
+            others = getattr(self.other, method.__name__)(ctx, **asked) or {}
+            for run, tags in others.items():
+                found[run] = {**tags, **found.get(run, {})}
+        return found
+
+    return answer
+
+
+def _with_experiment(method: Callable[..., _Found]) -> Callable[..., _Found]:
+    """Adds the tag that says which metrics matter, where HParams asks for all tags."""
+
+    @functools.wraps(method)
+    def answer(self: RecordDataProvider, ctx: Any = None, **asked: Any) -> _Found:
+        found = method(self, ctx, **asked)
+        wanted = asked.get("run_tag_filter")
+        is_all = wanted is None or (wanted.runs is None and wanted.tags is None)
+        if not is_all or asked["plugin_name"] != hparams_metrics.PLUGIN:
+            return found
+        recorded = self.recorded(**{**asked, "plugin_name": "scalars"})
+        return hparams_metrics.with_experiment(found, self, recorded)
+
+    return answer
 
 
 class RecordDataProvider(provider.DataProvider):  # type: ignore[misc]
-    """Answers what TensorBoard asks about the records of a tree."""
+    """Answers what TensorBoard asks about the records of a tree.
 
-    def __init__(self, index: RunIndex) -> None:
+    Attributes:
+        other: A provider whose runs are shown as well; None until it is ready.
+    """
+
+    def __init__(self, index: RunIndex, other: Any = None) -> None:
         """Answers from an index, which someone keeps up to date."""
         self._index = index
+        self.other = other
 
     def __str__(self) -> str:
         return f"RecordDataProvider({location(self._index.source)})"
@@ -88,84 +115,63 @@ class RecordDataProvider(provider.DataProvider):  # type: ignore[misc]
 
     def list_plugins(self, ctx: Any = None, *, experiment_id: str) -> list[str]:
         """Returns the names of the plugins that have data."""
-        return sorted({name for run in self._index.served() for name in run.plugins()})
+        found = {name for run in self._index.served() for name in run.plugins()}
+        if self.other is not None:
+            found.update(self.other.list_plugins(ctx, experiment_id=experiment_id) or ())
+        return sorted(found)
 
     def list_runs(self, ctx: Any = None, *, experiment_id: str) -> list[Any]:
         """Returns the runs."""
-        return [provider.Run(run.name, run.name, run.started) for run in self._index.served()]
+        found = [provider.Run(run.name, run.name, run.started) for run in self._index.served()]
+        known = {run.run_id for run in found}
+        if self.other is not None:
+            others = self.other.list_runs(ctx, experiment_id=experiment_id)
+            found.extend(run for run in others if run.run_id not in known)
+        return found
 
-    def list_scalars(
-        self, ctx: Any = None, *, experiment_id: str, plugin_name: str, run_tag_filter: Any = None
-    ) -> _Found:
+    @_with_others
+    def list_scalars(self, ctx: Any = None, **asked: Any) -> _Found:
         """Returns a `ScalarTimeSeries` for each run and tag."""
-        return self._found(
-            plugin_name,
-            summary_pb2.DATA_CLASS_SCALAR,
-            run_tag_filter,
-            lambda run, tag, series: provider.ScalarTimeSeries(**_facts(run, tag, series)),
-        )
+        return self._listed(summary_pb2.DATA_CLASS_SCALAR, provider.ScalarTimeSeries, asked)
 
+    @_with_others
     def read_scalars(
-        self,
-        ctx: Any = None,
-        *,
-        experiment_id: str,
-        plugin_name: str,
-        downsample: int | None = None,
-        run_tag_filter: Any = None,
+        self, ctx: Any = None, *, downsample: int | None = None, **asked: Any
     ) -> _Found:
-        """Returns a list of `ScalarDatum` for each run and tag.
+        """Returns `ScalarPoints` for each run and tag.
 
         Raises:
             InvalidArgumentError: The answer would be too large, as in the methods below.
         """
-        size = _Size()
-        return self._found(
-            plugin_name,
-            summary_pb2.DATA_CLASS_SCALAR,
-            run_tag_filter,
-            lambda run, tag, series: _scalars(run, series, _most(downsample), size),
-        )
+        read = functools.partial(_scalars, most=_most(downsample), size=_Size())
+        return self._found(summary_pb2.DATA_CLASS_SCALAR, read, **asked)
 
-    def read_last_scalars(
-        self, ctx: Any = None, *, experiment_id: str, plugin_name: str, run_tag_filter: Any = None
-    ) -> _Found:
+    @_with_others
+    def read_last_scalars(self, ctx: Any = None, **asked: Any) -> _Found:
         """Returns the last `ScalarDatum` for each run and tag."""
         size = _Size()
         return self._found(
-            plugin_name,
             summary_pb2.DATA_CLASS_SCALAR,
-            run_tag_filter,
-            lambda run, tag, series: _scalars(run, series, 1, size)[-1],
+            lambda run, tag, series: _scalars(run, tag, series, 1, size)[-1],
+            **asked,
         )
 
-    def list_tensors(
-        self, ctx: Any = None, *, experiment_id: str, plugin_name: str, run_tag_filter: Any = None
-    ) -> _Found:
+    @_with_experiment
+    @_with_others
+    def list_tensors(self, ctx: Any = None, **asked: Any) -> _Found:
         """Returns a `TensorTimeSeries` for each run and tag."""
-        return self._found(
-            plugin_name,
-            summary_pb2.DATA_CLASS_TENSOR,
-            run_tag_filter,
-            lambda run, tag, series: provider.TensorTimeSeries(**_facts(run, tag, series)),
-        )
+        return self._listed(summary_pb2.DATA_CLASS_TENSOR, provider.TensorTimeSeries, asked)
 
+    @_with_others
     def read_tensors(
-        self,
-        ctx: Any = None,
-        *,
-        experiment_id: str,
-        plugin_name: str,
-        downsample: int | None = None,
-        run_tag_filter: Any = None,
+        self, ctx: Any = None, *, downsample: int | None = None, **asked: Any
     ) -> _Found:
         """Returns a list of `TensorDatum` for each run and tag."""
-        size = _Size()
+        size, most = _Size(), _most(downsample)
         found = self._found(
-            plugin_name,
             summary_pb2.DATA_CLASS_TENSOR,
-            run_tag_filter,
-            lambda run, tag, series: (run, series, _places(series, _most(downsample)), size),
+            lambda run, tag, series: (run, series, series.places(most), size),
+            **asked,
         )
         # Records are read while new ones can be added.
         return {
@@ -173,77 +179,80 @@ class RecordDataProvider(provider.DataProvider):  # type: ignore[misc]
             for run, tags in found.items()
         }
 
-    def list_blob_sequences(
-        self, ctx: Any = None, *, experiment_id: str, plugin_name: str, run_tag_filter: Any = None
-    ) -> _Found:
+    @_with_others
+    def list_blob_sequences(self, ctx: Any = None, **asked: Any) -> _Found:
         """Returns a `BlobSequenceTimeSeries` for each run and tag."""
-        return self._found(
-            plugin_name,
-            summary_pb2.DATA_CLASS_BLOB_SEQUENCE,
-            run_tag_filter,
-            lambda run, tag, series: provider.BlobSequenceTimeSeries(
-                max_length=_blobs(plugin_name), **_facts(run, tag, series)
-            ),
+        make = functools.partial(
+            provider.BlobSequenceTimeSeries, max_length=_BLOBS.get(asked["plugin_name"], 1)
         )
+        return self._listed(summary_pb2.DATA_CLASS_BLOB_SEQUENCE, make, asked)
 
+    @_with_others
     def read_blob_sequences(
-        self,
-        ctx: Any = None,
-        *,
-        experiment_id: str,
-        plugin_name: str,
-        downsample: int | None = None,
-        run_tag_filter: Any = None,
+        self, ctx: Any = None, *, downsample: int | None = None, **asked: Any
     ) -> _Found:
         """Returns a list of `BlobSequenceDatum` for each run and tag."""
-        size = _Size()
+        size, most = _Size(), _most(downsample)
         return self._found(
-            plugin_name,
             summary_pb2.DATA_CLASS_BLOB_SEQUENCE,
-            run_tag_filter,
-            lambda run, tag, series: list(
-                _keys(run, plugin_name, tag, _places(series, _most(downsample)), size)
-            ),
+            lambda run, tag, series: [
+                _blobs(run, series.plugin.name, tag, place, size) for place in series.places(most)
+            ],
+            **asked,
         )
 
     def read_blob(self, ctx: Any = None, *, blob_key: str) -> bytes:
-        """Returns a blob.
+        """Returns a blob of the provider that made the key.
 
         Raises:
             InvalidArgumentError: The key is none of `read_blob_sequences`.
             NotFoundError: There is no such blob, or not any more.
         """
+        if self.other is not None and not blob_key.startswith(KEY_PREFIX):
+            blob: bytes = self.other.read_blob(ctx, blob_key=blob_key)
+            return blob
         run_name, plugin_name, tag, step, number = _parsed(blob_key)
         for run in self._index.served([run_name]):
             with run.lock:
-                series = run.one(plugin_name, tag)
-                place = series.at(step) if isinstance(series, _Drawn) else None
-            if isinstance(series, _Drawn) and place is not None:
-                tensor = run.tensor(series, place)
+                series = run.one(plugin_name, tag, summary_pb2.DATA_CLASS_BLOB_SEQUENCE)
+                place = None if series is None else series.at(step)
+            if place is not None:
+                tensor = series.tensor(place)
                 if tensor is not None and 0 <= number < len(tensor.string_val):
                     return bytes(tensor.string_val[number])
         raise errors.NotFoundError("there is no such blob any more")
 
+    def recorded(self, **asked: Any) -> set[str]:
+        """Returns the tags of the scalars in records."""
+        found = self._found(summary_pb2.DATA_CLASS_SCALAR, lambda *_: None, **asked)
+        return {tag for tags in found.values() for tag in tags}
+
+    def _listed(self, data_class: int, make: Callable[..., Any], asked: dict[str, Any]) -> _Found:
+        return self._found(
+            data_class, lambda run, tag, series: make(**_facts(run, tag, series)), **asked
+        )
+
     def _found(
         self,
-        plugin_name: str,
         data_class: int,
-        wanted: Any,
         make: Callable[[ServedRun, str, Any], Any],
+        *,
+        experiment_id: str,
+        plugin_name: str,
+        run_tag_filter: Any = None,
     ) -> _Found:
         """Returns what `make` makes of each series that is asked for, by run and tag."""
-        runs = None if wanted is None else wanted.runs
-        tags = None if wanted is None else wanted.tags
+        wanted = run_tag_filter or provider.RunTagFilter()
         found: _Found = {}
-        for run in self._index.served(runs):
+        for run in self._index.served(wanted.runs):
             with run.lock:
                 for tag, series in run.series(plugin_name, data_class):
-                    if tags is None or tag in tags:
+                    if wanted.tags is None or tag in wanted.tags:
                         found.setdefault(run.name, {})[tag] = make(run, tag, series)
         return found
 
 
-def _facts(run: ServedRun, tag: str, series: Series) -> dict[str, Any]:
+def _facts(run: ServedRun, tag: str, series: Any) -> dict[str, Any]:
     step, wall_time = series.last() or (0, 0.0)
     return {
         "max_step": int(run.shown(step)),
@@ -277,50 +286,30 @@ class _Size:
             )
 
 
-def _scalars(run: ServedRun, series: Any, most: int, size: _Size) -> ScalarPoints:
-    assert isinstance(series, ScalarSeries | MeanSeries)  # by its data class
+def _scalars(run: ServedRun, tag: str, series: Any, most: int, size: _Size) -> ScalarPoints:
     points = series.points(most)
     size.add(len(points) * _POINT_BYTES)
     columns = (run.shown(points["step"]), points["wall_time"], points["value"])
     return ScalarPoints(*(column.tolist() for column in columns))
 
 
-def _places(series: Series, most: int) -> list[Reference]:
-    """Returns where the values of a series are; nowhere if it has one that is in memory."""
-    return series.points(most) if isinstance(series, _Drawn) else []
-
-
-def _tensors(run: ServedRun, series: Series, places: list[Reference], size: _Size) -> Iterator[Any]:
-    if isinstance(series, FixedSeries):
-        size.add(series.value.tensor.ByteSize())
-        array = make_ndarray(series.value.tensor)
-        yield provider.TensorDatum(int(run.shown(series.step)), series.wall_time, array)
-        return
-    assert isinstance(series, _Drawn)  # by its data class
+def _tensors(run: ServedRun, series: Any, places: list[Place], size: _Size) -> Iterator[Any]:
     for place in places:
-        tensor = run.tensor(series, place)
+        tensor = series.tensor(place)
         if tensor is not None:
             size.add(tensor.ByteSize())
             step = int(run.shown(place.step))
             yield provider.TensorDatum(step, place.wall_time, make_ndarray(tensor))
 
 
-def _keys(
-    run: ServedRun, plugin_name: str, tag: str, places: list[Reference], size: _Size
-) -> Iterator[Any]:
-    for place in places:
-        keys = [
-            _key(run.name, plugin_name, tag, place.step, number)
-            for number in range(_blobs(plugin_name))
-        ]
-        size.add(sum(map(len, keys)))
-        references = tuple(map(provider.BlobReference, keys))
-        yield provider.BlobSequenceDatum(int(run.shown(place.step)), place.wall_time, references)
-
-
-def _blobs(plugin_name: str) -> int:
-    """Returns how many blobs a value has."""
-    return _IMAGE_BLOBS if plugin_name == "images" else 1
+def _blobs(run: ServedRun, plugin_name: str, tag: str, place: Place, size: _Size) -> Any:
+    keys = [
+        _key(run.name, plugin_name, tag, place.step, number)
+        for number in range(_BLOBS.get(plugin_name, 1))
+    ]
+    size.add(sum(map(len, keys)))
+    references = tuple(map(provider.BlobReference, keys))
+    return provider.BlobSequenceDatum(int(run.shown(place.step)), place.wall_time, references)
 
 
 def _key(run: str, plugin_name: str, tag: str, step: int, number: int) -> str:
@@ -341,3 +330,26 @@ def _parsed(key: str) -> tuple[str, str, str, int, int]:
     except (ValueError, TypeError, RecursionError):
         pass
     raise errors.InvalidArgumentError("not a key of a blob")
+
+
+def add_event_files(records: RecordDataProvider, flags: Any) -> None:
+    """Adds what TensorBoard itself would show of its log directory, by the loader it would use."""
+    if flags.load_fast != "false" and "://" not in flags.logdir:
+        try:
+            fast = server_ingester.SubprocessServerDataIngester(
+                server_binary=server_ingester.get_server_binary(),
+                logdir=flags.logdir,
+                reload_interval=flags.reload_interval,
+                channel_creds_type=flags.grpc_creds_type,
+                samples_per_plugin=flags.samples_per_plugin,
+            )
+            fast.start()
+        except (server_ingester.NoDataServerError, server_ingester.DataServerStartupError):
+            pass  # TensorBoard then takes its other loader
+        else:
+            _LOADERS.append(fast)
+            records.other = fast.data_provider
+            return
+    slow = data_ingester.LocalDataIngester(flags)
+    slow.start()
+    records.other = slow.data_provider

@@ -15,8 +15,7 @@ from rec_summary.series.comparison.curves import Curve
 from rec_summary.series.comparison.groups import band
 from rec_summary.tensorboard.dashboards.groups import BEST, TELEMETRY
 from rec_summary.tensorboard.dashboards.points import SCALARS
-from rec_summary.tensorboard.provider.served_run import ServedRun
-from rec_summary.tensorboard.provider.served_series import KEPT_SCALARS, ScalarSeries
+from rec_summary.tensorboard.provider.served_run import KEPT_SCALARS, ScalarSeries, ServedRun
 
 STATISTICS: Final = {"mean": "mean", "min": "least", "max": "greatest"}
 """Each statistic of a group that is shown, with its name in `Band`."""
@@ -68,7 +67,7 @@ class MeanSeries:
                 values.append(Curve(places, points["value"]))
                 times.append(Curve(places, points["wall_time"] - points["wall_time"][0]))
                 began.append(float(points["wall_time"][0]))
-        result = ScalarSeries(self.plugin)
+        result = ScalarSeries()
         if values:
             found, elapsed = band(values), band(times)
             shown = np.full(len(elapsed.places), np.nan)  # where no member has a finite value
@@ -89,7 +88,7 @@ class GroupRun(ServedRun):
                 counts.
             statistic: A field of `Band`.
         """
-        super().__init__(name, _no_file)
+        super().__init__(name)
         self._members = members
         self._statistic = statistic
         started = [run.started for runs in members for run in runs if run.started is not None]
@@ -114,7 +113,3 @@ class GroupRun(ServedRun):
                 if not tag.startswith((BEST, TELEMETRY)):
                     found.setdefault(tag, MeanSeries(self._statistic)).add(*member)
         return list(found.items())
-
-
-def _no_file(path: str) -> Any:
-    raise KeyError(path)

@@ -7,7 +7,6 @@ is the client.
 from __future__ import annotations
 
 import concurrent.futures
-import functools
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Final
@@ -15,9 +14,9 @@ from typing import Any, Final
 import grpc
 from tensorboard import errors
 from tensorboard.context import RequestContext
-from tensorboard.data import provider
 from tensorboard.data.proto import data_provider_pb2 as messages
 from tensorboard.data.proto import data_provider_pb2_grpc as services
+from tensorboard.data.provider import BlobSequenceTimeSeries, RunTagFilter
 from tensorboard.util.tensor_util import make_tensor_proto
 
 from rec_summary.errors import RecSummaryError, three_part
@@ -80,13 +79,16 @@ class GrpcServer:
         self._server.stop(_STOP_SECS).wait()
 
 
-def _answering(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Makes a failure of the provider the status of the answer, and drops it if it is not read."""
+def _call(method: Callable[[Any, Any, Any], Any]) -> Callable[..., Any]:
+    """Makes a failure of the provider the status of the answer, and drops it if it is not read.
 
-    @functools.wraps(method)
-    def answer(self: Any, request: Any, context: Any) -> Any:
+    Args:
+        method: Takes the provider, the context for it and the request, and returns the answer.
+    """
+
+    def answer(servicer: Any, request: Any, context: Any) -> Any:
         try:
-            found = method(self, request)
+            found = method(servicer.provider, servicer.context, request)
             _drop_unread(context)
             return found
         except errors.PublicError as error:
@@ -104,86 +106,38 @@ def _drop_unread(context: Any) -> None:
         timer.start()
 
 
-class _Servicer(services.TensorBoardDataProviderServicer):  # type: ignore[misc]
-    def __init__(self, data_provider: Any) -> None:
-        self._provider = data_provider
-        self._context = RequestContext()
+def _experiment(provider: Any, context: Any, request: Any) -> Any:
+    found = provider.experiment_metadata(context, experiment_id=request.experiment_id)
+    return messages.GetExperimentResponse(data_location=found.data_location)
 
-    @_answering
-    def GetExperiment(self, request: Any) -> Any:
-        found = self._provider.experiment_metadata(
-            self._context, experiment_id=request.experiment_id
-        )
-        return messages.GetExperimentResponse(data_location=found.data_location)
 
-    @_answering
-    def ListPlugins(self, request: Any) -> Any:
-        names = self._provider.list_plugins(self._context, experiment_id=request.experiment_id)
-        plugins = [messages.Plugin(name=name) for name in names]
-        return messages.ListPluginsResponse(plugins=plugins)
+def _plugins(provider: Any, context: Any, request: Any) -> Any:
+    names = provider.list_plugins(context, experiment_id=request.experiment_id)
+    return messages.ListPluginsResponse(plugins=[messages.Plugin(name=name) for name in names])
 
-    @_answering
-    def ListRuns(self, request: Any) -> Any:
-        found = self._provider.list_runs(self._context, experiment_id=request.experiment_id)
-        runs = [messages.Run(name=run.run_name, start_time=run.start_time) for run in found]
-        return messages.ListRunsResponse(runs=runs)
 
-    @_answering
-    def ListScalars(self, request: Any) -> Any:
-        return self._listed(self._provider.list_scalars, request, messages.ListScalarsResponse())
+def _runs(provider: Any, context: Any, request: Any) -> Any:
+    found = provider.list_runs(context, experiment_id=request.experiment_id)
+    runs = [messages.Run(name=run.run_name, start_time=run.start_time) for run in found]
+    return messages.ListRunsResponse(runs=runs)
 
-    @_answering
-    def ListTensors(self, request: Any) -> Any:
-        return self._listed(self._provider.list_tensors, request, messages.ListTensorsResponse())
 
-    @_answering
-    def ListBlobSequences(self, request: Any) -> Any:
-        method, answer = self._provider.list_blob_sequences, messages.ListBlobSequencesResponse()
-        return self._listed(method, request, answer)
+def _blob(provider: Any, context: Any, request: Any) -> Any:
+    return provider.read_blob(context, blob_key=request.blob_key)
 
-    @_answering
-    def ReadScalars(self, request: Any) -> Any:
-        method, answer = self._provider.read_scalars, messages.ReadScalarsResponse()
-        for data, points in self._read(method, request, answer):
-            if isinstance(points, ScalarPoints):
-                data.value.extend(points.values)
-            else:
-                data.value.extend(each.value for each in points)
-        return answer
 
-    @_answering
-    def ReadTensors(self, request: Any) -> Any:
-        method, answer = self._provider.read_tensors, messages.ReadTensorsResponse()
-        for data, points in self._read(method, request, answer):
-            data.value.extend(make_tensor_proto(each.numpy) for each in points)
-        return answer
+def _listed(kind: str, response: Any) -> Callable[..., Any]:
+    """Returns the method that lists the series of a kind."""
 
-    @_answering
-    def ReadBlobSequences(self, request: Any) -> Any:
-        method, answer = self._provider.read_blob_sequences, messages.ReadBlobSequencesResponse()
-        for data, points in self._read(method, request, answer):
-            for each in points:
-                keys = [messages.BlobReference(blob_key=blob.blob_key) for blob in each.values]
-                data.values.add(blob_refs=keys)
-        return answer
-
-    def ReadBlob(self, request: Any, context: Any) -> Iterator[Any]:
-        blob = self._blob(request, context)
-        for start in range(0, len(blob), _CHUNK_BYTES):
-            yield messages.ReadBlobResponse(data=blob[start : start + _CHUNK_BYTES])
-
-    @_answering
-    def _blob(self, request: Any) -> Any:
-        return self._provider.read_blob(self._context, blob_key=request.blob_key)
-
-    def _listed(self, method: Any, request: Any, answer: Any) -> Any:
-        found = method(self._context, **_chosen(request))
+    def listed(provider: Any, context: Any, request: Any) -> Any:
+        answer = response()
+        found = getattr(provider, f"list_{kind}")(context, **_chosen(request))
         for run, tags in found.items():
             entry = answer.runs.add(run_name=run)
             for tag, series in tags.items():
                 metadata = entry.tags.add(tag_name=tag).metadata
                 metadata.max_step, metadata.max_wall_time = series.max_step, series.max_wall_time
-                if isinstance(series, provider.BlobSequenceTimeSeries):
+                if isinstance(series, BlobSequenceTimeSeries):
                     metadata.max_length = series.max_length
                 summary = metadata.summary_metadata
                 summary.plugin_data.content = series.plugin_content
@@ -191,21 +145,67 @@ class _Servicer(services.TensorBoardDataProviderServicer):  # type: ignore[misc]
                 summary.display_name = series.display_name
         return answer
 
-    def _read(self, method: Any, request: Any, answer: Any) -> Iterator[tuple[Any, list[Any]]]:
-        """Yields the data of each series with steps and times, and the points to add."""
+    return _call(listed)
+
+
+def _read(kind: str, response: Any, add: Callable[[Any, Any], None]) -> Callable[..., Any]:
+    """Returns the method that reads the series of a kind; `add` adds the values of points."""
+
+    def read(provider: Any, context: Any, request: Any) -> Any:
+        answer = response()
         downsample = int(request.downsample.num_points)
-        found = method(self._context, downsample=downsample, **_chosen(request))
-        for run, tags in found.items():
+        method = getattr(provider, f"read_{kind}")
+        for run, tags in method(context, downsample=downsample, **_chosen(request)).items():
             entry = answer.runs.add(run_name=run)
             for tag, points in tags.items():
                 data = entry.tags.add(tag_name=tag).data
                 if isinstance(points, ScalarPoints):  # there may be very many
                     data.step.extend(points.steps)
                     data.wall_time.extend(points.wall_times)
+                    data.value.extend(points.values)
                 else:
                     data.step.extend(each.step for each in points)
                     data.wall_time.extend(each.wall_time for each in points)
-                yield data, points
+                    add(data, points)
+        return answer
+
+    return _call(read)
+
+
+def _add_scalars(data: Any, points: Any) -> None:
+    data.value.extend(each.value for each in points)
+
+
+def _add_tensors(data: Any, points: Any) -> None:
+    data.value.extend(make_tensor_proto(each.numpy) for each in points)
+
+
+def _add_keys(data: Any, points: Any) -> None:
+    for each in points:
+        keys = [messages.BlobReference(blob_key=blob.blob_key) for blob in each.values]
+        data.values.add(blob_refs=keys)
+
+
+class _Servicer(services.TensorBoardDataProviderServicer):  # type: ignore[misc]
+    def __init__(self, provider: Any) -> None:
+        self.provider = provider
+        self.context = RequestContext()
+
+    GetExperiment = _call(_experiment)
+    ListPlugins = _call(_plugins)
+    ListRuns = _call(_runs)
+    ListScalars = _listed("scalars", messages.ListScalarsResponse)
+    ListTensors = _listed("tensors", messages.ListTensorsResponse)
+    ListBlobSequences = _listed("blob_sequences", messages.ListBlobSequencesResponse)
+    ReadScalars = _read("scalars", messages.ReadScalarsResponse, _add_scalars)
+    ReadTensors = _read("tensors", messages.ReadTensorsResponse, _add_tensors)
+    ReadBlobSequences = _read("blob_sequences", messages.ReadBlobSequencesResponse, _add_keys)
+    _whole = _call(_blob)
+
+    def ReadBlob(self, request: Any, context: Any) -> Iterator[Any]:
+        blob = self._whole(request, context)
+        for start in range(0, len(blob), _CHUNK_BYTES):
+            yield messages.ReadBlobResponse(data=blob[start : start + _CHUNK_BYTES])
 
 
 def _chosen(request: Any) -> dict[str, Any]:
@@ -214,7 +214,7 @@ def _chosen(request: Any) -> dict[str, Any]:
     return {
         "experiment_id": request.experiment_id,
         "plugin_name": request.plugin_filter.plugin_name,
-        "run_tag_filter": provider.RunTagFilter(
+        "run_tag_filter": RunTagFilter(
             runs=list(wanted.runs.names) if wanted.HasField("runs") else None,
             tags=list(wanted.tags.names) if wanted.HasField("tags") else None,
         ),

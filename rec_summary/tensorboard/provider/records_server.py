@@ -50,8 +50,7 @@ def serve_records(flags: Any) -> Any:
         return None
     if not hasattr(flags, "grpc_data_provider"):
         raise RuntimeError("this TensorBoard has no option --grpc_data_provider")
-    from rec_summary.tensorboard.provider.combined import CombinedDataProvider, add_event_files
-    from rec_summary.tensorboard.provider.data_provider import RecordDataProvider
+    from rec_summary.tensorboard.provider.data_provider import RecordDataProvider, add_event_files
     from rec_summary.tensorboard.provider.grpc_server import GrpcServer
     from rec_summary.tensorboard.provider.run_index import RunIndex, location
 
@@ -60,14 +59,14 @@ def serve_records(flags: Any) -> Any:
         group_by=getattr(flags, "rec_summary_group_by", None),
         x=getattr(flags, "rec_summary_x", "step"),
     )
-    combined = CombinedDataProvider(RecordDataProvider(index))
-    server = GrpcServer(combined)
+    records = RecordDataProvider(index)
+    server = GrpcServer(records)
     _SERVERS.append(server.__enter__())
     index.start()
 
     def add_others() -> None:
         index.event_files.wait()  # their loader takes time and memory
-        add_event_files(combined, flags)
+        add_event_files(records, flags)
 
     threading.Thread(target=add_others, daemon=True).start()
     sys.stderr.write(_SHOWN.format(location(logdir)))

@@ -128,7 +128,7 @@ class _Loader(RunReader):
             if not (is_first or self.outputs.shows(rank)):
                 continue
             home = self.outputs.session() if is_first else self.outputs.writer(rank)
-            home.show(self._state.reached, lineage.last_time, _KIND, lineage_point(lineage))
+            home.put(self._state.reached, lineage.last_time, _KIND, [lineage_point(lineage)])
         trained = [each for each in lineages.values() if each.describes_training]
         if trained:
             self.outputs.parameters = hyper_parameters(trained[0])
@@ -138,10 +138,7 @@ class _Loader(RunReader):
         if trained and abs(furthest) <= _LAST_HPARAMS_STEP:
             # With a step beyond, the page of hyper-parameters fails for all runs.
             self._show_session(trained[0])
-        found = self._rank_pictures(final=True)
-        if found is not None:
-            text, histories = found
-            self.outputs.session().show_ranks(text, histories)
+        self._show_ranks(final=True)
         self.outputs.settle()
         return True
 
@@ -155,12 +152,12 @@ class _Loader(RunReader):
     def _show_session(self, lineage: Lineage) -> None:
         session, began = self.outputs.session(), self._state.began
         start = start_point(self._run.name, lineage, lineage.last_time if began is None else began)
-        session.show(0, lineage.last_time, _KIND, start)
-        ended = ended_status(lineage)
+        points, ended = [start], ended_status(lineage)
         if ended is not None:
-            session.show(0, lineage.last_time, _KIND, end_point(ended, lineage.train_time))
+            points.append(end_point(ended, lineage.train_time))
         elif lineage.status == RunState.RUNNING:
-            session.show(0, lineage.last_time, _KIND, end_point(RUNNING))
+            points.append(end_point(RUNNING))
+        session.put(0, lineage.last_time, _KIND, points)
 
 
 @dataclass

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from typing import Any, Final
 
 import numpy as np
+from tensorboard.compat.proto import summary_pb2
 from tensorboard.plugins.graph import metadata as graphs
 
 from rec_summary.records.reading.runs import Run
@@ -13,77 +15,63 @@ from rec_summary.series.batch import SCALAR, Batch, Record, Recorded, Series, by
 from rec_summary.series.comparison.samples import SAMPLES, STEP, Totals
 from rec_summary.series.lineage import Plain
 from rec_summary.series.options import EVERYTHING
-from rec_summary.series.ranks.summary import History
 from rec_summary.series.report import Report
 from rec_summary.series.step_buffer import Restart
-from rec_summary.tensorboard.dashboards.graphs.graph_def import tagged_graph
-from rec_summary.tensorboard.dashboards.images import IMAGES
+from rec_summary.tensorboard import dashboards
+from rec_summary.tensorboard.dashboards.graphs import TAGGED_GRAPHS, tagged_graph
 from rec_summary.tensorboard.dashboards.layout import layout_point
-from rec_summary.tensorboard.dashboards.points import SCALARS, Point
-from rec_summary.tensorboard.dashboards.ranks import heat_map_tag
+from rec_summary.tensorboard.dashboards.points import SCALARS, Point, plugin, tensor_value
+from rec_summary.tensorboard.dashboards.scalars import scalar_tags
 from rec_summary.tensorboard.outputs import (
     BEST_KIND,
-    COMPUTATION,
     Names,
     RunOutput,
     RunOutputs,
     TargetNames,
+    nothing_shown,
 )
-from rec_summary.tensorboard.provider.served_run import RUN_GRAPH, ServedRun
-from rec_summary.tensorboard.provider.served_series import (
-    FixedSeries,
-    PictureSeries,
+from rec_summary.tensorboard.provider.served_run import (
+    RecordStore,
     ScalarSeries,
+    ServedRun,
+    SingleSeries,
     StoredSeries,
 )
-from rec_summary.tensorboard.run_reader import MadeRecord
 
-_RANKS: Final = "ranks"
+_RUN_GRAPH: Final = plugin(graphs.PLUGIN_NAME, summary_pb2.DATA_CLASS_BLOB_SEQUENCE)
 
 
 class ServedOutput(RunOutput):
     """Adds values to one TensorBoard run, while others read it."""
 
-    _draws = False  # before a picture is asked for
-
     def __init__(
-        self, run: ServedRun, stamp: int, report: Report, *, is_evaluation: bool = False
+        self, run: ServedRun, stamp: int, store: RecordStore, report: Report, *, is_evaluation: bool
     ) -> None:
         """Begins empty.
 
         Args:
             run: The run.
             stamp: When its records were begun, in whole seconds.
+            store: Has the records that series refer to.
             report: Takes what cannot be shown.
             is_evaluation: Whether its scalars are metrics of evaluations.
         """
-        super().__init__(run.name, report, EVERYTHING, best={}, is_evaluation=is_evaluation)
+        state = nothing_shown()
+        super().__init__(
+            *(run.name, report, EVERYTHING, state), is_evaluation=is_evaluation, lock=run.lock
+        )
         self._run = run
         self._stamp = stamp
+        self._store = store
         self._laid_out = 0
         self._converted: set[Series] = set()  # series that have a name, and are converted
 
-    def take(self, batch: Batch) -> None:
-        """Takes recorded values."""
-        with self._run.lock:
-            super().take(batch)
-
-    def shows(self, tag: str) -> bool:
-        """Whether there is a value with this recorded tag."""
-        with self._run.lock:
-            return super().shows(tag)
-
-    def put_graph(self, record: Record, graph: Any, kind: str = COMPUTATION) -> None:
-        """Shows a graph, unless the same graph is shown already."""
-        with self._run.lock:
-            super().put_graph(record, graph, kind)
-
     def settle(self) -> None:
         """Shows all values so far, the best ones, and their layout as custom scalars."""
-        with self._run.lock:
+        with self._lock:
             self._pass_on(self._buffer.flush())
-            for found, points in self._new_best():
-                series = self._scalars(points[0], BEST_KIND)
+            for tag, found in self._new_best():
+                series = self._scalars(tag, BEST_KIND)
                 steps, wall_times, values = map(np.array, zip(*found, strict=True))
                 series.forget(int(steps[0]))
                 series.extend(steps, wall_times, values)
@@ -92,52 +80,41 @@ class ServedOutput(RunOutput):
                 self._laid_out = len(tags)
                 point = layout_point(tags, evaluation=self.is_evaluation)
                 if point is not None:
-                    self.show(0, float(self._stamp), "layout", point)
+                    self.put(0, float(self._stamp), "layout", [point])
 
-    def show(self, step: int, wall_time: float, kind: str, point: Point) -> None:
-        """Shows the point of a series that has one point only, instead of an earlier one."""
-        with self._run.lock:
+    def put(self, step: int, wall_time: float, kind: str, points: list[Point]) -> None:
+        """Shows points that describe the run, instead of earlier ones."""
+        with self._lock:
             self._pass_on(self._buffer.flush())
             self._run.begin(wall_time)
-            tag, _ = self._tags.name(point, kind)
-            self._run.of(point.plugin.name)[tag] = FixedSeries(step, wall_time, point)
-
-    def show_ranks(self, text: Point, histories: list[History]) -> None:
-        """Shows what all ranks have in common; a picture is drawn when it is asked for."""
-        step = max(int(each.steps[-1]) for each in histories)
-        wall_time = max(each.wall_time for each in histories)
-        with self._run.lock:
-            self.show(step, wall_time, _RANKS, text)
-            for history in histories:
-                tag, _ = self._tags.name(Point(heat_map_tag(history), IMAGES, None), _RANKS)
-                self._run.of(IMAGES.name)[tag] = PictureSeries(step, wall_time, history)
+            for point in points:
+                tag, _ = self._tags.name(point, kind)
+                of_plugin = self._run.of(point.plugin.name)
+                of_plugin[tag] = SingleSeries(step, wall_time, point.plugin, point.made)
 
     def _restart(self, restart: Restart) -> None:
         self._run.forget(restart.step)
         for record in restart.again:
             self._write_record(record)
 
-    def _write_batch(self, batch: Batch) -> None:
-        """Adds records: series that are shown as they were recorded in columns, others one by one.
+    def _pass_batch(self, batch: Batch) -> None:
+        """Adds records: scalars and what is shown as it was recorded in columns, others one by one.
 
-        Whether a series is one of them is known from its first record on, or before that if it is
-        of scalars. Unlike in an event file, the order of the series does not matter.
+        A series is named at its first record. Unlike in an event file, only the order of the names
+        matters.
         """
         while (count := len(batch)) > 1:
             self._name_scalars(batch)
             apart = {
                 each: span.place
                 for each, span in batch.series().items()
-                if not self._is_framed(*each)
+                if not self._is_column(*each)
             }
             new = min((apart[each] for each in apart.keys() - self._converted), default=count)
             part = batch.part(0, new)
-            framed = part.series().keys() - apart.keys()
-            if framed:
-                columns = part.only(framed)
-                self._write_framed(columns)
-                for (kind, _), span in columns.series().items():
-                    self._report.exported[kind] += span.values
+            columns = part.only(part.series().keys() - apart.keys())
+            if len(columns):
+                self._add_columns(columns)
             for record in part.only(apart).records():
                 self._write_record(record)
             for record in batch.part(new, new + 1).records() if new < count else ():
@@ -147,79 +124,92 @@ class ServedOutput(RunOutput):
         for record in batch.records():
             self._write_record(record)
 
+    def _is_column(self, kind: str, tag: str) -> bool:
+        """Whether the values of a series are added in columns."""
+        if kind == SCALAR:
+            return self._tags.shown(tag, SCALARS.name, kind) is not None
+        return self._is_framed(kind, tag)
+
     def _name_scalars(self, batch: Batch) -> None:
         """Names new series of scalars, up to a new series of another kind: the order counts."""
         new = [
             (span.place, each)
             for each, span in batch.series().items()
-            if each not in self._converted and not self._is_framed(*each)
+            if each not in self._converted and not self._is_column(*each)
         ]
         for _, (kind, tag) in sorted(new, key=operator.itemgetter(0)):
             if kind != SCALAR:
                 return
-            shown, _ = self._tags.name(Point(tag, SCALARS, None), kind)
-            if shown != tag:
-                self._converted.add((kind, tag))
+            for each in scalar_tags(tag):
+                self._tags.name(Point(each, SCALARS, None), kind)
 
-    def _write_framed(self, batch: Batch) -> bool:
+    def _add_columns(self, batch: Batch) -> None:
         self._run.begin(float(batch.wall_times[0]))
         # A block has a tag several times, once for each layout of records.
-        scalars = self._run.of("scalars")
         for tag, (_, _, steps, wall_times, values) in by_tag(concatenated([batch.scalars()])):
-            series = scalars.setdefault(tag, ScalarSeries(SCALARS))
-            assert isinstance(series, ScalarSeries)
-            series.extend(steps, wall_times, values)
-        file = self._run.number(batch.path)
+            for each in scalar_tags(tag):
+                self._scalars(each, SCALAR).extend(steps, wall_times, values)
+        file = self._store.number(batch.path)
         for (kind, tag), steps, wall_times, offsets in batch.located():
             owner = self._mapper(kind).plugin
             assert owner is not None  # as they are recorded
             stored = self._run.of(owner.name)[tag]
             assert isinstance(stored, StoredSeries)
             stored.extend(steps, wall_times, file, offsets)
-        return True
+        for (kind, _), span in batch.series().items():
+            self._report.exported[kind] += span.values
 
     def _write_points(self, record: Record, points: list[tuple[Recorded, Point]]) -> None:
         self._run.begin(record.wall_time)
         for recorded, point in points:
-            if point.value.WhichOneof("value") == "simple_value":
+            if point.plugin is SCALARS:
                 number = np.array([point.value.simple_value])
-                scalars = self._scalars(point, recorded.kind)
+                scalars = self._scalars(point.tag, recorded.kind)
                 scalars.extend(record.steps, record.wall_times, number)
                 continue
             tag, _ = self._tags.name(point, recorded.kind)
             of_plugin = self._run.of(point.plugin.name)
             series = of_plugin.get(tag)
             if series is None:
-                series = of_plugin[tag] = StoredSeries(recorded.kind, recorded.tag, point)
+                series = StoredSeries(self._store, recorded.kind, recorded.tag, point)
+                of_plugin[tag] = series
             assert isinstance(series, StoredSeries)
-            if isinstance(record, MadeRecord):
-                file, offset = self._run.keep(recorded)
-            else:
-                file, offset = self._run.number(record.path), record.offset
+            file, offset = self._store.add(record)
             series.extend(record.steps, record.wall_times, file, [offset])
 
-    def _scalars(self, point: Point, kind: str) -> ScalarSeries:
-        tag, _ = self._tags.name(point, kind)
-        series = self._run.of(point.plugin.name).setdefault(tag, ScalarSeries(point.plugin))
+    def _scalars(self, tag: str, kind: str) -> ScalarSeries:
+        """Returns the series of the scalars that are made of values of a kind."""
+        shown, _ = self._tags.name(Point(tag, SCALARS, None), kind)
+        series = self._run.of(SCALARS.name).setdefault(shown, ScalarSeries())
         assert isinstance(series, ScalarSeries)
         return series
 
-    def _write_graph(self, record: Record, serialized: bytes) -> None:
-        self._store_graph(record, COMPUTATION, graphs.RUN_GRAPH_NAME, RUN_GRAPH)
-
-    def _write_tagged_graph(self, record: Record, kind: str, tag: str, graph: Any) -> None:
-        point = tagged_graph(tag, graph)
-        shown, _ = self._tags.name(point, kind)
-        self._store_graph(record, kind, shown, point)
-
-    def _store_graph(self, record: Record, kind: str, shown: str, point: Point) -> None:
+    def _write_graph(self, record: Record, graph: Any, kind: str, tag: str | None) -> None:
+        owner, shown = _RUN_GRAPH, graphs.RUN_GRAPH_NAME
+        if tag is not None:
+            owner = TAGGED_GRAPHS
+            shown, _ = self._tags.name(Point(tag, owner, None), kind)
         self._run.begin(record.wall_time)
-        series = StoredSeries(kind, point.tag, point)
-        self._run.of(point.plugin.name)[shown] = series
-        series.extend([0], record.wall_times, self._run.number(record.path), [record.offset])
+        make = functools.partial(_graph, self._store, *self._store.add(record), tag)
+        self._run.of(owner.name)[shown] = SingleSeries(0, record.wall_time, owner, make)
 
 
-class ServedRuns(RunOutputs):
+def _graph(store: RecordStore, file: int, offset: int, tag: str | None) -> Any:
+    """Returns the value of a graph that is read from its record.
+
+    Raises:
+        ValueError: It cannot be read any more.
+    """
+    record = store.read(file, offset)
+    if record is None or record.kind not in dashboards.GRAPHS:
+        raise ValueError("the file is another one now")
+    graph = dashboards.GRAPHS[record.kind](getattr(record.event, record.kind))
+    if tag is None:
+        return tensor_value([graph.SerializeToString(deterministic=True)])
+    return tagged_graph(tag, graph).value
+
+
+class ServedRuns(RunOutputs[ServedOutput]):
     """The TensorBoard runs of one recorded run, each with its series.
 
     Attributes:
@@ -245,7 +235,7 @@ class ServedRuns(RunOutputs):
         self.totals = Totals()
         self._x = x
         self.served: dict[str, ServedRun] = {}
-        self._outputs: dict[str, ServedOutput] = {}
+        self._store = RecordStore(lambda path: self.run.file(path))
         self._report = report
 
     def main(self) -> list[ServedRun]:
@@ -253,14 +243,6 @@ class ServedRuns(RunOutputs):
         ranks = [name for key, name in self.targets.names.items() if key.startswith("rank ")]
         names = dict.fromkeys((self.run.name, *ranks[:1]))
         return [self.served[name] for name in names if name in self.served]
-
-    def session(self) -> ServedOutput:
-        """Returns the TensorBoard run of the run itself; HParams shows it as a session."""
-        return self._open(self.run.name)
-
-    def writer(self, rank: int, number: int = 1) -> ServedOutput:
-        """Returns the TensorBoard run of a rank; its further writers have numbers from 2 on."""
-        return self._open(self._writer_name(rank, number), rank)
 
     def settle(self) -> None:
         """Shows all values so far."""
@@ -271,15 +253,7 @@ class ServedRuns(RunOutputs):
         """Drops what is only there to add values; what is shown stays."""
         self._outputs.clear()
 
-    def _open(self, name: str, rank: int | None = None) -> ServedOutput:
-        output = self._outputs.get(name)
-        if output is None:
-            totals = (lambda: self.totals) if self._x == SAMPLES else None
-            served = ServedRun(name, lambda path: self.run.file(path), totals)
-            self.served[name] = served
-            output = ServedOutput(
-                *(served, self._stamp(name, rank), self._report),
-                is_evaluation=self._is_evaluation(name),
-            )
-            self._outputs[name] = output
-        return output
+    def _new(self, name: str, stamp: int, *, is_evaluation: bool) -> ServedOutput:
+        totals = (lambda: self.totals) if self._x == SAMPLES else None
+        run = self.served[name] = ServedRun(name, totals)
+        return ServedOutput(run, stamp, self._store, self._report, is_evaluation=is_evaluation)

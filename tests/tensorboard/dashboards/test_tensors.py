@@ -13,6 +13,7 @@ from PIL import Image
 
 from rec_summary._pb.summary_pb2 import Summary
 from rec_summary.tensorboard.dashboards import colours
+from rec_summary.tensorboard.dashboards.images import picture
 from rec_summary.tensorboard.dashboards.tensors import TensorMapper, heat_map, statistics
 from rec_summary.values.tensor import to_tensor
 
@@ -23,7 +24,7 @@ def points(array: Any, tag: str = "t") -> dict[str, Any]:
 
 
 def pixels(matrix: Any) -> Any:
-    data = heat_map("m", np.asarray(matrix)).value.image.encoded_image_string
+    data = picture("m", lambda: heat_map(np.asarray(matrix))).made().image.encoded_image_string
     return np.asarray(Image.open(io.BytesIO(data)))
 
 
@@ -102,7 +103,7 @@ def test_a_large_matrix_is_made_smaller_by_means() -> None:
 )
 def test_any_tensor_has_points(array: Any) -> None:
     for point in points(array).values():
-        assert point.value.ByteSize() > 0
+        assert point.made().ByteSize() > 0
 
 
 @given(st.floats(0, 1), st.floats(0, 1))

@@ -8,24 +8,17 @@ import pytest
 from rec_summary._pb.lineage_pb2 import TrainLineage
 from rec_summary.errors import DestinationError
 from rec_summary.records.files import temporary_name
+from rec_summary.series.exports.cursor import CURSOR_NAME, encode, remove_cursor, save_cursor
 from rec_summary.series.lineage import Lineage, Metric
 from rec_summary.series.new_records import FilePlace
 from rec_summary.series.ranks.merging import MergingState, Place
 from rec_summary.series.step_buffer import BufferState
 from rec_summary.series.values import Writer, Writers
-from rec_summary.tensorboard.event_files.cursor import (
-    CURSOR_NAME,
-    Cursor,
-    decode,
-    encode,
-    load_cursor,
-    remove_cursor,
-    save_cursor,
-)
+from rec_summary.tensorboard.event_files.cursor import Cursor, decode, load_cursor
 from rec_summary.tensorboard.event_files.description import DescriptionState
 from rec_summary.tensorboard.event_files.event_file import FilePosition
 from rec_summary.tensorboard.event_files.logdir import LogDir
-from rec_summary.tensorboard.event_files.run_writer import OutputState
+from rec_summary.tensorboard.event_files.run_writer import WriterState
 from rec_summary.tensorboard.outputs import TargetNames
 
 RUN = "group/run-\udce9"  # a name that is not UTF-8
@@ -45,7 +38,7 @@ def cursor(run: str = RUN) -> Cursor:
         valid_dataset=("path", 5),
         metrics={"auc": Metric(7, "0.5")},
     )
-    output = OutputState(
+    output = WriterState(
         file=FilePosition(1_700_000_000, 100, 60),
         steps=BufferState(-(1 << 63), [("scalar_value", "a", 1)], [("histogram", "b", 1 << 62)]),
         tags=[("a", "scalars", "scalar_value", "a")],

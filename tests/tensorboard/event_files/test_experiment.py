@@ -12,9 +12,8 @@ import pytest
 from tensorboard.plugins.hparams import metadata
 
 from rec_summary.series.exports import following
-from rec_summary.tensorboard.event_files.cursor import CURSOR_NAME
+from rec_summary.series.exports.cursor import CURSOR_NAME
 from rec_summary.tensorboard.event_files.export import export_tensorboard
-from rec_summary.tensorboard.provider.combined import CombinedDataProvider
 from rec_summary.tensorboard.provider.data_provider import RecordDataProvider
 from tests.support import event_files
 from tests.support.boards import Pages, event_file_pages, record_pages
@@ -71,7 +70,7 @@ def test_hparams_of_event_files_has_the_metrics_that_matter(tmp_path: Path, jobs
     assert of_b["hparams"] == {**of_a["hparams"], "dropout": 0.5}
     # The same as of records that are served, also beside an export.
     index, _ = record_pages(tmp_path / "records")
-    served = CombinedDataProvider(RecordDataProvider(index), pages.provider)
+    served = RecordDataProvider(index, pages.provider)
     assert metrics_of(Pages(served, tmp_path)) == {"a": FEW, "deep/b": FEW}
 
 

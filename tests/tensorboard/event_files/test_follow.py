@@ -18,8 +18,7 @@ from rec_summary.records.writing.run_writer import RunWriter
 from rec_summary.series.new_records import NewRecords
 from rec_summary.series.options import ArgumentError, ExportOptions
 from rec_summary.tensorboard.event_files import run_exporter
-from rec_summary.tensorboard.event_files.export import export_tensorboard
-from rec_summary.tensorboard.event_files.follow import follow_tensorboard
+from rec_summary.tensorboard.event_files.export import export_tensorboard, follow_tensorboard
 from tests.support import event_files
 from tests.support.event_files import shown
 from tests.support.following import Follower, write

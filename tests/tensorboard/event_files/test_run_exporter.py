@@ -20,16 +20,16 @@ from rec_summary.records.format.framing import frame
 from rec_summary.records.reading.repair import repair
 from rec_summary.records.reading.runs import find_runs
 from rec_summary.series import new_records
+from rec_summary.series.exports.cursor import CURSOR_NAME
 from rec_summary.series.options import ExportOptions
 from rec_summary.series.overview.rows import rows
 from rec_summary.series.ranks import merging
 from rec_summary.series.report import Report
 from rec_summary.tensorboard.dashboards.groups import BEST
-from rec_summary.tensorboard.event_files.cursor import CURSOR_NAME
 from rec_summary.tensorboard.event_files.export import export_tensorboard
 from rec_summary.tensorboard.event_files.logdir import LogDir
 from rec_summary.tensorboard.event_files.run_exporter import RunExporter
-from rec_summary.tensorboard.event_files.targets import Destination
+from rec_summary.tensorboard.event_files.run_writer import Destination
 from rec_summary.tensorboard.outputs import Names
 from tests.support import cases, corpus, event_files
 from tests.support.corpus import image

@@ -21,8 +21,12 @@ from rec_summary.series.report import Report
 from rec_summary.tensorboard.dashboards.points import HISTOGRAMS, SCALARS, Plugin, Point
 from rec_summary.tensorboard.event_files.export import export_tensorboard
 from rec_summary.tensorboard.event_files.logdir import LogDir
-from rec_summary.tensorboard.event_files.run_writer import TensorBoardRun
-from rec_summary.tensorboard.outputs import Tags
+from rec_summary.tensorboard.event_files.run_writer import (
+    Destination,
+    TensorBoardRun,
+    nothing_written,
+)
+from rec_summary.tensorboard.outputs import Names, Tags
 from rec_summary.values.tensor import to_tensor
 from tests.support import event_files
 from tests.support.record_dirs import event, histo, scalar, tree, write_segment
@@ -139,7 +143,9 @@ def test_records_that_are_framed_and_converted_in_turn_give_the_same_bytes(tmp_p
     ):
         report = Report()
         with LogDir(str(tmp_path / "logs")) as logdir:
-            output = TensorBoardRun(name, 1, logdir, report, ExportOptions())
+            destination = Destination(Names(), logdir, report, ExportOptions())
+            state = nothing_written(1)
+            output = TensorBoardRun(name, destination, state, is_evaluation=False)
             for batch in parts:
                 if batch.kind == SUMMARY:
                     output.take(batch)

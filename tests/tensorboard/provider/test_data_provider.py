@@ -12,10 +12,9 @@ import pytest
 from tensorboard import errors
 from tensorboard.data import provider as interface
 
-from rec_summary.tensorboard.dashboards.points import SCALARS
 from rec_summary.tensorboard.provider.data_provider import KEY_PREFIX, RecordDataProvider
 from rec_summary.tensorboard.provider.run_index import RunIndex
-from rec_summary.tensorboard.provider.served_series import KEPT_SCALARS, ScalarSeries
+from rec_summary.tensorboard.provider.served_run import KEPT_SCALARS, ScalarSeries
 from tests.support.boards import blob_key
 from tests.support.corpus import image
 from tests.support.every_kind import every_kind
@@ -81,7 +80,7 @@ def _bytes_held(series: ScalarSeries) -> int:
 
 
 def test_memory_of_scalars_is_bounded_by_the_points_that_are_kept() -> None:
-    series = ScalarSeries(SCALARS)
+    series = ScalarSeries()
     for start in range(0, 1_000_000, 50_000):
         steps = np.arange(start, start + 50_000)
         series.extend(steps, steps.astype(float), np.sin(steps))

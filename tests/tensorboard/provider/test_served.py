@@ -29,7 +29,6 @@ from rec_summary.series.discovery.directory_watch import DirectoryWatch
 from rec_summary.tensorboard.event_files.export import export_tensorboard
 from rec_summary.tensorboard.provider import plugin, records_server
 from rec_summary.tensorboard.provider.board import Board, BoardError
-from rec_summary.tensorboard.provider.combined import CombinedDataProvider
 from rec_summary.tensorboard.provider.data_provider import RecordDataProvider, ScalarPoints
 from rec_summary.tensorboard.provider.grpc_server import GrpcServer, ServingError
 from rec_summary.tensorboard.provider.run_index import RunIndex
@@ -107,7 +106,7 @@ def test_event_files_are_shown_beside_records(tmp_path: Path) -> None:
     _, own = record_pages(tmp_path)
     index = RunIndex(str(tmp_path))
     index.poll()
-    combined = CombinedDataProvider(RecordDataProvider(index))
+    combined = RecordDataProvider(index)
     pages = Pages(combined, tmp_path)
     assert pages.get("runs") == own.get("runs")  # before the other loader is ready
     others = event_file_pages(tmp_path / "logs")
@@ -133,7 +132,7 @@ def test_hparams_shows_the_metrics_that_matter_in_every_way_of_serving(tmp_path:
     run_of("a", **{"loss/auto": 0.5, auc: 0.75, "rec_summary/bytes": 8, "learning_rate/auto": 0.1})
     index = RunIndex(str(tmp_path / "records"))
     index.poll()
-    combined = CombinedDataProvider(RecordDataProvider(index))
+    combined = RecordDataProvider(index)
     with GrpcServer(combined) as server:
         for provider in (combined, _client(server.address)):
             pages = Pages(provider, tmp_path)
@@ -147,7 +146,7 @@ def test_hparams_shows_the_metrics_that_matter_in_every_way_of_serving(tmp_path:
     export_tensorboard(tmp_path / "records", tmp_path / "logs" / "foreign", runs="a")
     combined.other = event_file_pages(tmp_path / "logs").provider
     index = RunIndex(str(tmp_path / "nothing"))
-    alone = Pages(CombinedDataProvider(RecordDataProvider(index), combined.other), tmp_path)
+    alone = Pages(RecordDataProvider(index, combined.other), tmp_path)
     others = {"telemetry/bytes", "learning_rate/auto"}
     assert set(_metrics(alone)) == {auc, best + auc, "loss/auto", *others}
 
@@ -161,7 +160,7 @@ def test_hparams_of_served_records_has_the_best_value_while_it_changes(tmp_path:
         return {each["name"]["tag"]: each["value"] for each in group["metricValues"]}
 
     index = RunIndex(str(tmp_path))
-    pages = Pages(CombinedDataProvider(RecordDataProvider(index)), tmp_path)
+    pages = Pages(RecordDataProvider(index), tmp_path)
     write_segment(run, event(1, scalar(auc, 0.5)), lineage(train_lineage=train()))
     assert values() == {auc: 0.5, f"recommender_best/{auc}": 0.5}
     path = run / summary_name()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from rec_summary._pb.summary_pb2 import Summary
 from rec_summary.series.limits import MOST_PICTURES
-from rec_summary.tensorboard.dashboards.images import encoded
+from rec_summary.tensorboard.dashboards.images import picture
 from rec_summary.tensorboard.dashboards.landscape.mesh import mesh_points
 from rec_summary.tensorboard.dashboards.landscape.pictures import contour_picture, surface_picture
 from rec_summary.tensorboard.dashboards.points import Point, ValueMapper
@@ -48,12 +49,8 @@ class LandscapeMapper(ValueMapper):
             self.note = f"of the loss landscapes of a run, the first {MOST_PICTURES} get pictures"
             return
         self.memory.add(str(len(self.memory)))
-        try:
-            for name, draw in ((CONTOUR, contour_picture), (VIEW, surface_picture)):
-                picture = draw(landscape) if self.draws else b""
-                yield encoded(f"{tag}/{name}", picture, channels=4)
-        except ImportError as error:
-            self.note = str(error)
+        for name, draw in ((CONTOUR, contour_picture), (VIEW, surface_picture)):
+            yield picture(f"{tag}/{name}", functools.partial(draw, landscape))
 
 
 def facts(landscape: Landscape) -> dict[str, object]:

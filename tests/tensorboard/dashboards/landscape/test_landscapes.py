@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,8 +23,11 @@ from rec_summary.tensorboard.dashboards.landscape.pictures import (
     surface_picture,
     title,
 )
+from rec_summary.tensorboard.event_files.export import export_tensorboard
 from rec_summary.values.landscape import Landscape, from_landscape
+from tests.support import event_files
 from tests.support.landscape_cases import landscape, landscape_value
+from tests.support.record_dirs import event, write_segment
 
 SIZES = st.integers(1, 6)
 NUMBERS = st.floats(width=32)
@@ -144,13 +148,16 @@ def test_points_of_the_mapper() -> None:
     assert "| points without a finite loss | 4 |" in text
 
 
-def test_without_matplotlib_only_the_pictures_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_matplotlib_only_the_pictures_are_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    mapper = LandscapeMapper()
-    tags = [point.tag for point in mapper("l", landscape_value())]
+    write_segment(tmp_path / "records" / "run", event(1, landscape_value("l")))
+    report = export_tensorboard(tmp_path / "records", tmp_path / "logs")
+    tags = [value.tag for _, _, value in event_files.values(tmp_path / "logs" / "run")]
     assert tags == ["l/surface_VERTEX", "l/surface_FACE", "l/surface_COLOR", "l/facts"]
-    assert mapper.note is not None
-    assert "pip install 'rec_summary[pictures]'" in mapper.note
+    [note] = report.notes
+    assert "pip install 'rec_summary[pictures]'" in note
 
 
 def test_titles() -> None:

@@ -12,9 +12,7 @@ from tensorboard.compat.proto.graph_pb2 import GraphDef
 
 from rec_summary._pb import anf_ir_pb2
 from rec_summary.series.report import Report
-from rec_summary.tensorboard.dashboards.graphs.computation import graph_def
-from rec_summary.tensorboard.dashboards.graphs.dataset import dataset_graph_def
-from rec_summary.tensorboard.dashboards.graphs.graph_def import tagged_graph
+from rec_summary.tensorboard.dashboards.graphs import dataset_graph_def, graph_def, tagged_graph
 from rec_summary.tensorboard.event_files.event_file import EventFile, FilePosition
 from rec_summary.tensorboard.event_files.logdir import LogDir
 from tests.support.graphs import (

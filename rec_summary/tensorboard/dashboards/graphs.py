@@ -1,26 +1,41 @@
-"""MindSpore's computation graph, from the network's inputs to the optimizer's updates."""
+"""Computation graphs and data pipelines to the Graphs dashboard.
+
+The dashboard reads the hierarchy from the slashes in the names. So every node has the full
+name that MindSpore gives it, such as `Default/network-WideDeep/mlp-Dense/MatMul-op0`.
+Source: `tensorflow/core/framework/graph.proto` and `node_def.proto`.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from tensorboard.compat.proto import types_pb2
+from tensorboard.compat.proto import config_pb2, graph_pb2, summary_pb2, types_pb2, versions_pb2
+from tensorboard.compat.proto.tensor_shape_pb2 import TensorShapeProto
 
 from rec_summary._pb import anf_ir_pb2
 from rec_summary._pb.anf_ir_pb2 import GraphProto, TypeProto, ValueProto
-from rec_summary.series.graphs import full_name
+from rec_summary._pb.lineage_pb2 import DatasetGraph, Operation
+from rec_summary.errors import three_part
+from rec_summary.series.graphs import OPERATION_NAMES, full_name, operation_parameters
 from rec_summary.series.limits import MOST_EDGES, MOST_NODES
 from rec_summary.series.text import valid
-from rec_summary.tensorboard.dashboards.graphs.graph_def import (
-    CUT,
-    NodeNames,
-    add_node,
-    check_size,
-    fit,
-    new_graph,
-    set_shapes,
-    set_texts,
+from rec_summary.tensorboard.dashboards.points import Point, plugin, tensor_value
+
+TAGGED_GRAPHS: Final = plugin(
+    "graph_run_metadata_graph", summary_pb2.DATA_CLASS_BLOB_SEQUENCE, b"1"
 )
+_LONGEST: Final = 400  # characters of an attribute; the page leaves out those beyond 1024 bytes
+# Each edge repeats a name, and each node repeats the name of its scope. Without limits, a few
+# kilobytes of names become gigabytes. MindSpore's names are far shorter.
+_LONGEST_NAME: Final = 500
+_DEEPEST: Final = 40  # scopes in scopes
+CUT: Final = "..."  # the page shows what is not ASCII as octal numbers
+_PRODUCER: Final = 27  # a version of GraphDef that every reader accepts
+# Other characters are invalid in the name of a node, for TensorFlow and for the page.
+_UNFIT: Final = re.compile(r"[^A-Za-z0-9_.\\/>-]")
+_SLASHES: Final = re.compile(r"/{2,}")
 
 PARAMETER: Final = "Parameter"
 CONSTANT: Final = "Const"  # the page draws it small, beside the node that reads it
@@ -38,7 +53,7 @@ _TYPES: Final = {
     if (theirs := _RENAMED.get(ours, ours)) in _THEIRS
 }
 _SHOWN_VALUES: Final = 12  # of a list, a tuple or a tensor
-_DEEPEST: Final = 4  # tuples in tuples that are shown
+_DEEPEST_TUPLE: Final = 4  # tuples in tuples that are shown
 
 
 def graph_def(graph: GraphProto) -> Any:
@@ -61,15 +76,15 @@ def graph_def(graph: GraphProto) -> Any:
         ValueError: It has more nodes or edges than any page can show.
     """
     nodes = len(graph.node) + len(graph.parameters) + len(graph.const_vals) + len(graph.outputs)
-    check_size(nodes, "nodes", MOST_NODES)
-    check_size(sum(len(node.input) for node in graph.node), "edges", MOST_EDGES)
+    _check_size(nodes, "nodes", MOST_NODES)
+    _check_size(sum(len(node.input) for node in graph.node), "edges", MOST_EDGES)
     return _Builder(graph).build()
 
 
 class _Builder:
     def __init__(self, graph: GraphProto) -> None:
         self._graph = graph
-        self._result = new_graph()
+        self._result = _new_graph()
         self._operators = {valid(node.name): node for node in graph.node}
         self._parameters = {valid(each.name): each for each in graph.parameters}
         self._constants = {valid(each.key): each.value for each in graph.const_vals}
@@ -111,13 +126,13 @@ class _Builder:
     def _add_parameter(self, name: str, parameter: Any) -> None:
         wanted = self._homes.get(name, f"{_INPUTS_SCOPE}/{_leaf(name)}")
         shown = self._shown[name] = self._names.give(wanted)
-        node = add_node(self._result, shown, PARAMETER, {"parameter": name})
+        node = _add_node(self._result, shown, PARAMETER, {"parameter": name})
         _describe(node, parameter.type)
 
     def _add_operator(self, operator: Any, name: str) -> None:
         scope = name.rpartition("/")[0]
         op = valid(operator.op_type) or "unknown"
-        node = add_node(self._result, name, op, {})  # before its constants
+        node = _add_node(self._result, name, op, {})  # before its constants
         data, control = [], []
         for position, each in enumerate(operator.input):
             key = valid(each.name)
@@ -134,7 +149,7 @@ class _Builder:
             # At the end: it wins over an attribute whose name becomes the same.
             texts.pop("instance_name", None)
             texts["instance_name"] = valid(operator.instance_name)
-        set_texts(node, texts)
+        _set_texts(node, texts)
         node.input.extend([*data, *dict.fromkeys(control)])
         _describe(node, operator.output_type)
 
@@ -162,7 +177,7 @@ class _Builder:
         name = self._names.give(f"{scope}/{_leaf(key)}" if scope else _leaf(key))
         if key not in self._texts:
             self._texts[key] = value_text(value)
-        node = add_node(self._result, name, CONSTANT, {"value": self._texts[key]})
+        node = _add_node(self._result, name, CONSTANT, {"value": self._texts[key]})
         dtype = value.tensor_val.data_type if value.HasField("tensor_val") else value.dtype
         if dtype in _TYPES:
             node.attr["dtype"].type = _TYPES[dtype]
@@ -177,7 +192,7 @@ class _Builder:
     def _add_output(self, output: Any) -> None:
         source = self._source(valid(output.name), "")
         inputs = [] if source is None else [source]
-        node = add_node(self._result, self._names.give("output"), OUTPUT, {}, inputs)
+        node = _add_node(self._result, self._names.give("output"), OUTPUT, {}, inputs)
         _describe(node, output.type)
 
 
@@ -197,18 +212,20 @@ def _describe(node: Any, kind: TypeProto) -> None:
         dtypes.append(tensor.elem_type)
     if not dtypes:
         return
-    set_shapes(node, shapes)
+    for shape in shapes:  # a size of -1 is unknown; None is an unknown shape
+        stated = node.attr["_output_shapes"].list.shape.add(unknown_rank=shape is None)
+        stated.dim.extend(TensorShapeProto.Dim(size=size) for size in shape or ())
     if len(dtypes) == 1 and dtypes[0] in _TYPES:
         node.attr["dtype"].type = _TYPES[dtypes[0]]
     elif any(dtype in _TYPES for dtype in dtypes):
-        stated = [_TYPES.get(dtype, types_pb2.DT_INVALID) for dtype in dtypes[:_SHOWN_VALUES]]
-        node.attr["dtypes"].list.type.extend(stated)
+        types = [_TYPES.get(dtype, types_pb2.DT_INVALID) for dtype in dtypes[:_SHOWN_VALUES]]
+        node.attr["dtypes"].list.type.extend(types)
 
 
 def _flattened(kind: TypeProto, depth: int = 0) -> list[TypeProto]:
     if kind.HasField("tensor_type"):
         return [kind]
-    if depth > _DEEPEST:
+    if depth > _DEEPEST_TUPLE:
         return []
     return [part for each in kind.sequence_type.elem_types for part in _flattened(each, depth + 1)]
 
@@ -221,7 +238,7 @@ def value_text(value: ValueProto, depth: int = 0) -> str:
         numbers = _joined(f"{number:g}" for number in tensor.float_data[: _SHOWN_VALUES + 1])
         return f"{name} tensor {list(tensor.dims)}" + (f": {numbers}" if numbers else "")
     if value.values:
-        if depth > _DEEPEST:
+        if depth > _DEEPEST_TUPLE:
             return f"({CUT})"
         parts = (value_text(each, depth + 1) for each in value.values[: _SHOWN_VALUES + 1])
         return f"({_joined(parts)})"
@@ -256,3 +273,148 @@ def _joined(parts: Any) -> str:
     if len(texts) > _SHOWN_VALUES:
         texts = [*texts[:_SHOWN_VALUES], CUT]
     return ", ".join(texts)
+
+
+def dataset_graph_def(graph: DatasetGraph) -> Any:
+    """Returns the `GraphDef` of a data pipeline.
+
+    Each data set is a node with the name of its type; repeated types get a number. Edges lead
+    from the sources to the last data set. The operations of a `map`, and a sampler, are nodes
+    in the scope of their data set. Parameters are attributes. Any message is valid: protobuf
+    limits the depth of nested data sets.
+
+    Args:
+        graph: The pipeline, from the last data set to the sources.
+
+    Raises:
+        ValueError: It has more nodes than any page can show.
+    """
+    _check_size(_count(graph), "nodes", MOST_NODES)
+    pipeline = _Pipeline()
+    pipeline.add(graph)
+    return pipeline.graph
+
+
+def _count(graph: DatasetGraph) -> int:
+    return 2 + len(graph.operations) + sum(_count(child) for child in graph.children)
+
+
+class _Pipeline:
+    """A `GraphDef` to which data sets are added."""
+
+    def __init__(self) -> None:
+        self.graph = _new_graph()
+        self._names = NodeNames(())
+
+    def add(self, graph: DatasetGraph) -> str:
+        """Adds a data set, after those that it reads; returns the name of its node."""
+        sources = [self.add(child) for child in graph.children]
+        parameters = dict(operation_parameters(graph.parameter))
+        kind = parameters.pop("op_type", "") or "Dataset"
+        scope = name = self._names.give(_kind_name(kind))
+        if graph.HasField("sampler"):
+            sources.append(self._operation(graph.sampler, scope, "Sampler", []))
+        for operation in graph.operations:
+            sources = [self._operation(operation, scope, "Operation", sources)]
+        if graph.operations or graph.HasField("sampler"):
+            name = self._names.give(f"{scope}/{_kind_name(kind)}")
+        _add_node(self.graph, name, kind, parameters, sources)
+        return name
+
+    def _operation(self, operation: Operation, scope: str, default: str, sources: list[str]) -> str:
+        """Adds an operation or a sampler; returns the name of its node."""
+        parameters = dict(operation_parameters(operation.operationParam))
+        found = [parameters.pop(key) for key in OPERATION_NAMES if parameters.get(key)]
+        kind = next(iter(found), default)
+        for key in ("size", "weights"):
+            if numbers := getattr(operation, key):
+                parameters[key] = ", ".join(f"{number:g}" for number in numbers)
+        name = self._names.give(f"{scope}/{_kind_name(kind)}")
+        _add_node(self.graph, name, kind, parameters, sources)
+        return name
+
+
+def _kind_name(kind: str) -> str:
+    """Returns the last part of a node's name; MindSpore names a function `<lambda>`."""
+    return kind.replace("/", "_").strip("<>") or "unnamed"
+
+
+class NodeNames:
+    """Assigns a unique name to each node of a graph; none is a scope of another."""
+
+    def __init__(self, wanted: Iterable[str]) -> None:
+        """Takes all names that will be requested, to find the scopes among them."""
+        self._scopes: set[str] = set()
+        for name in map(fit, wanted):
+            end = name.rfind("/")
+            # The scopes around a known scope are known, too.
+            while end > 0 and name[:end] not in self._scopes:
+                self._scopes.add(name[:end])
+                end = name.rfind("/", 0, end)
+        self._taken: set[str] = set()
+        self._counts: dict[str, int] = {}
+
+    def give(self, wanted: str) -> str:
+        """Returns a unique name: `wanted`, or `wanted` with a number such as `_2`."""
+        base = fit(wanted)
+        name, count = base, self._counts.get(base, 1)
+        while name in self._taken or name in self._scopes:
+            count += 1
+            name = f"{base}_{count}"
+        self._counts[base] = count
+        self._taken.add(name)
+        return name
+
+
+def fit(name: str | bytes) -> str:
+    """Returns `name` with characters replaced that are invalid in the name of a node.
+
+    Names of more than 500 characters are cut, and scopes beyond the fortieth are joined.
+    """
+    text = _SLASHES.sub("/", _UNFIT.sub("_", valid(name))).strip("/")
+    if not text:
+        return "unnamed"
+    if text[0] in "_->\\":
+        text = f"x{text}"
+    if text.count("/") > _DEEPEST:
+        *scopes, rest = text.split("/", _DEEPEST)
+        text = "/".join([*scopes, rest.replace("/", ".")])
+    return text[:_LONGEST_NAME].rstrip("/")
+
+
+def _check_size(count: int, what: str, most: int) -> None:
+    """Checks the number of nodes or edges.
+
+    Raises:
+        ValueError: There are more than `most`.
+    """
+    if count > most:
+        raise ValueError(three_part(f"the number of {what} of a graph", count, f"at most {most:,}"))
+
+
+def _new_graph() -> Any:
+    return graph_pb2.GraphDef(versions=versions_pb2.VersionDef(producer=_PRODUCER))
+
+
+def _set_texts(node: Any, texts: Mapping[str, str]) -> None:
+    """Sets attributes of a node that the page shows as text; very long ones are cut."""
+    for key, text in texts.items():
+        cut = text if len(text) <= _LONGEST else text[: _LONGEST - len(CUT)] + CUT
+        node.attr[fit(key)].s = cut.encode()
+
+
+def _add_node(
+    graph: Any, name: str, op: str, texts: Mapping[str, str], inputs: Sequence[str] = ()
+) -> Any:
+    """Adds a node with attributes as text to a `GraphDef`, and returns it."""
+    node = graph.node.add(name=name, op=op, input=inputs)
+    _set_texts(node, texts)
+    return node
+
+
+def tagged_graph(tag: str, graph: Any) -> Point:
+    """Returns the point of a `GraphDef` under a tag; the page lists it beside the run's graph."""
+    part = config_pb2.RunMetadata.FunctionGraphs(pre_optimization_graph=graph)
+    metadata = config_pb2.RunMetadata(function_graphs=[part])
+    serialized = metadata.SerializeToString(deterministic=True)
+    return Point(tag, TAGGED_GRAPHS, tensor_value([serialized]))

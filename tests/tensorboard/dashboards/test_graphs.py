@@ -11,9 +11,14 @@ from hypothesis import strategies as st
 from tensorboard.compat.proto import config_pb2, types_pb2
 
 from rec_summary._pb import anf_ir_pb2, lineage_pb2
-from rec_summary.tensorboard.dashboards.graphs.computation import graph_def, value_text
-from rec_summary.tensorboard.dashboards.graphs.dataset import dataset_graph_def
-from rec_summary.tensorboard.dashboards.graphs.graph_def import NodeNames, fit, tagged_graph
+from rec_summary.tensorboard.dashboards.graphs import (
+    NodeNames,
+    dataset_graph_def,
+    fit,
+    graph_def,
+    tagged_graph,
+    value_text,
+)
 from tests.support.graphs import FLOAT, GRAPH, constant, dataset, node, operation, parameter
 from tests.support.versions import needs_lenient_strings
 

@@ -1,1 +1,0 @@
-"""Computation graphs and data pipelines to the Graphs dashboard."""
