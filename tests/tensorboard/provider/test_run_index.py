@@ -225,7 +225,9 @@ def test_nothing_is_written_and_nothing_is_drawn_before_it_is_asked_for(
 ) -> None:
     every_kind(tmp_path / "run")
     before = sorted((path, path.stat().st_mtime_ns) for path in tmp_path.rglob("*"))
-    monkeypatch.setattr("rec_summary.tensorboard.dashboards.landscape.mapper.contour_picture", None)
+    monkeypatch.setattr(
+        "rec_summary.tensorboard.dashboards.landscape.mapper.contour_picture", pytest.fail
+    )
     _, pages = record_pages(tmp_path)
     assert "landscape/contour" in pages.get("plugin/images/tags")["run"]
     assert sorted((path, path.stat().st_mtime_ns) for path in tmp_path.rglob("*")) == before
