@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -18,10 +19,12 @@ from rec_summary.records.checkpoints.sparse import BASE
 from rec_summary.records.reading.runs import Run
 from rec_summary.records.remote import Url, list_tree
 from rec_summary.series.text import printable, reason
+from rec_summary.values.tensor import from_tensor
 
 MOST_ROWS: Final = 100_000
 """Rows of a table that are shown: the page requests no more."""
 
+_SIDES: Final = 2  # of a matrix
 _BLOCK: Final = 1 << 22  # elements that are read at once
 
 
@@ -77,10 +80,54 @@ def opened(path: str) -> Iterator[CheckpointFile | Checkpoint]:
         raise SourceError(str(error)) from error
 
 
+class Tables(NamedTuple):
+    """The tables of a run.
+
+    Attributes:
+        checkpoint: The checkpoint that they are in; None if they were recorded.
+        shapes: Their shapes by name, in the order of the checkpoint.
+        read: Returns a table by its name; raises CheckpointError, SourceError, OSError.
+    """
+
+    checkpoint: str | None
+    shapes: dict[str, tuple[int, ...]]
+    read: Callable[[str], Table]
+
+
+@contextlib.contextmanager
+def tables_of(
+    run: Run, recorded: Callable[[], Mapping[str, Any]], checkpoint: str | None = None
+) -> Iterator[Tables]:
+    """Opens the tables of a run: those of its newest checkpoint, or recorded matrices.
+
+    Args:
+        run: The run.
+        recorded: Returns the last values of recorded tensors by tag; called if there is no
+            checkpoint.
+        checkpoint: A checkpoint to take them from.
+
+    Raises:
+        SourceError: They cannot be read, now or in the context.
+    """
+    path = checkpoint or newest_checkpoint(run)
+    if path is not None:
+        with opened(path) as file:
+            yield Tables(path, matrices(file), functools.partial(table_of, file))
+        return
+    found: dict[str, Table] = {}
+    for tag, tensor in recorded().items():
+        if len(tensor.dims) == _SIDES and all(tensor.dims):
+            with contextlib.suppress(ValueError):
+                found[tag] = table_of_array(from_tensor(tensor))
+    yield Tables(None, {tag: each.values.shape for tag, each in found.items()}, found.__getitem__)
+
+
 def matrices(checkpoint: CheckpointFile | Checkpoint) -> dict[str, tuple[int, ...]]:
     """Returns the shapes of the matrices of a checkpoint by name, in its order."""
     shapes = {name: checkpoint.shape(name) for name in checkpoint.names}
-    return {name: shape for name, shape in shapes.items() if len(shape) == 2 and 0 not in shape}
+    return {
+        name: shape for name, shape in shapes.items() if len(shape) == _SIDES and 0 not in shape
+    }
 
 
 def table_of(checkpoint: CheckpointFile | Checkpoint, name: str) -> Table:

@@ -10,9 +10,9 @@ Source: `tensorboard/plugins/projector/projector_plugin.py`.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from google.protobuf import text_format
@@ -33,17 +33,9 @@ from rec_summary.series.overview.choice import chosen_runs
 from rec_summary.series.report import Report
 from rec_summary.series.text import printable
 from rec_summary.series.values import recorded_values
-from rec_summary.tensorboard.embedding_tables import (
-    Table,
-    matrices,
-    newest_checkpoint,
-    opened,
-    table_of,
-    table_of_array,
-)
+from rec_summary.tensorboard.embedding_tables import Table, tables_of
 from rec_summary.tensorboard.event_files.logdir import LogDir
 from rec_summary.values.npy import file_name
-from rec_summary.values.tensor import from_tensor
 
 CONFIG_NAME: Final = "projector_config.pbtxt"
 FOLDER: Final = "projector"
@@ -89,16 +81,22 @@ def export_projector(
     check_apart(source, logdir, "the log directory")
     chosen = chosen_runs(find_runs(source), runs)
     lines = None if labels is None else _read_labels(os.fspath(labels))
+    place = None if checkpoint is None else _followed(checkpoint)
     written: dict[str, tuple[str, ...]] = {}
     seen: list[str] = []
     with contextlib.ExitStack() as stack:
         destination = None  # nothing is made before something matches
         for run in chosen:
             config = ProjectorConfig()
-            for name, table in _tables(run, wanted, checkpoint, seen):
-                destination = destination or stack.enter_context(LogDir(logdir))
-                destination.claim([run.name])
-                _write_table(destination, run.name, name, table, lines, config)
+            recorded = functools.partial(_last_tensors, run)
+            with tables_of(run, recorded, place) as tables:
+                for name in tables.shapes:
+                    if not wanted.search(name):
+                        seen.append(name)
+                        continue
+                    destination = destination or stack.enter_context(LogDir(logdir))
+                    destination.claim([run.name])
+                    _write_table(destination, run.name, name, tables.read(name), lines, config)
             if destination is not None and config.embeddings:
                 _check_ours(destination, run.name)
                 with destination.replacing(f"{run.name}/{CONFIG_NAME}") as file:
@@ -111,45 +109,15 @@ def export_projector(
     return written
 
 
-def _tables(
-    run: Run, wanted: re.Pattern[str], checkpoint: Any, seen: list[str]
-) -> Iterator[tuple[str, Table]]:
-    """Yields names and tables of a run; names that do not match are added to `seen`."""
-    path = newest_checkpoint(run) if checkpoint is None else _followed(checkpoint)
-    if path is None:
-        yield from _recorded_tables(run, wanted, seen)
-        return
-    with opened(path) as file:
-        for name in matrices(file):
-            if wanted.search(name):
-                yield name, table_of(file, name)
-            else:
-                seen.append(name)
-
-
 def _followed(checkpoint: str | os.PathLike[str]) -> str:
     """Returns the place that a user means, who may give a link to it."""
     place = to_place(checkpoint)
     return place if isinstance(place, Url) else os.path.realpath(place)
 
 
-def _recorded_tables(
-    run: Run, wanted: re.Pattern[str], seen: list[str]
-) -> Iterator[tuple[str, Table]]:
-    last: dict[str, Any] = {}
-    for value in recorded_values(run, ["tensor"], Selection(ExportOptions()), Report()):
-        tag, tensor = value.recorded.tag, value.recorded.value.tensor
-        if len(tensor.dims) != 2:
-            continue
-        if wanted.search(tag):
-            last[tag] = tensor
-        elif tag not in seen:
-            seen.append(tag)
-    for tag, tensor in last.items():
-        with contextlib.suppress(ValueError):
-            array = from_tensor(tensor)
-            if array.size:
-                yield tag, table_of_array(array)
+def _last_tensors(run: Run) -> dict[str, Any]:
+    values = recorded_values(run, ["tensor"], Selection(ExportOptions()), Report())
+    return {value.recorded.tag: value.recorded.value.tensor for value in values}
 
 
 def _read_labels(path: str) -> list[str]:

@@ -22,18 +22,10 @@ from werkzeug import Request, Response
 from rec_summary.errors import RecSummaryError
 from rec_summary.landscape.checkpoints import is_table
 from rec_summary.series.text import reason
-from rec_summary.tensorboard.embedding_tables import (
-    Table,
-    matrices,
-    newest_checkpoint,
-    opened,
-    table_of,
-    table_of_array,
-)
+from rec_summary.tensorboard.embedding_tables import Table, Tables, newest_checkpoint, tables_of
 from rec_summary.tensorboard.first_screen import page, pinned_tags
 from rec_summary.tensorboard.provider.run_index import RunIndex
 from rec_summary.tensorboard.provider.served_outputs import ServedRuns
-from rec_summary.values.tensor import from_tensor
 
 FIRST_SCREEN: Final = "/first_screen"
 """A route that leads to the Time Series page with the loss and the AUC at its top."""
@@ -41,7 +33,6 @@ FIRST_SCREEN: Final = "/first_screen"
 _ROOT: Final = "../../../"  # from /data/plugin/rec_summary/
 _KIND: Final = "tensor"
 _PATIENCE_SECS: Final = 0.2  # of a listing of pages, which waits for the search
-_SIDES: Final = 2  # of a matrix
 
 
 class RecordsPlugin(base_plugin.TBPlugin):  # type: ignore[misc]
@@ -133,40 +124,35 @@ def _response(request: Request, content: Any, kind: str, code: int = 200) -> Res
 
 def _shows(runs: ServedRuns) -> bool:
     """Whether a run seems to have a table; its checkpoint is not read."""
-    return newest_checkpoint(runs.run) is not None or bool(_recorded(runs))
+    return newest_checkpoint(runs.run) is not None or bool(_shapes(runs)[1])
 
 
-def _recorded(runs: ServedRuns) -> dict[str, Table]:
-    """Returns the last values of the recorded matrices of a run by tag."""
-    found: dict[str, Table] = {}
-    for served in list(runs.served.values()):
-        for tag, recorded in served.last_values(_KIND).items():
-            tensor = recorded.value.tensor
-            if len(tensor.dims) == _SIDES and all(tensor.dims):
-                with contextlib.suppress(ValueError):
-                    found[tag] = table_of_array(from_tensor(tensor))
-    return {tag: table for tag, table in found.items() if _is_drawn(table.values.shape)}
+def _tables(runs: ServedRuns) -> contextlib.AbstractContextManager[Tables]:
+    def last_tensors() -> dict[str, Any]:
+        served = [each.last_values(_KIND) for each in list(runs.served.values())]
+        return {tag: each.value.tensor for found in served for tag, each in found.items()}
+
+    return tables_of(runs.run, last_tensors)
 
 
-def _is_drawn(shape: tuple[int, ...]) -> bool:
-    """Whether the Projector can draw a table: it needs two points, and two dimensions."""
-    return min(shape) > 1
+def _shapes(runs: ServedRuns) -> tuple[str, dict[str, tuple[int, ...]]]:
+    """Returns the checkpoint, and the shapes of the tables that the Projector can draw.
+
+    It needs two points, and two dimensions.
+    """
+    with _tables(runs) as tables:
+        drawn = {name: shape for name, shape in tables.shapes.items() if min(shape) > 1}
+        return os.path.basename(tables.checkpoint or "none"), drawn
 
 
 def _config_of(runs: ServedRuns, _: str) -> tuple[Any, str]:
     """Returns the tables of a run, embedding tables first."""
-    path = newest_checkpoint(runs.run)
-    if path is None:
-        shapes = {tag: table.values.shape for tag, table in _recorded(runs).items()}
-    else:
-        with opened(path) as file:
-            shapes = {name: shape for name, shape in matrices(file).items() if _is_drawn(shape)}
+    checkpoint, shapes = _shapes(runs)
     names = sorted(shapes, key=lambda name: not is_table(name, shapes[name]))
     embeddings = [
         {"tensorName": name, "tensorShape": shapes[name], "metadataPath": "numbers of the rows"}
         for name in names
     ]
-    checkpoint = os.path.basename(path or "none")
     return {"modelCheckpointPath": checkpoint, "embeddings": embeddings}, "application/json"
 
 
@@ -179,17 +165,14 @@ def _labels_of(runs: ServedRuns, name: str) -> tuple[Any, str]:
 
 
 def _table(runs: ServedRuns, name: str) -> Table:
-    """Returns a table of the newest checkpoint, or a recorded one where there is none.
+    """Returns a table of a run.
 
     Raises:
         KeyError: There is no such table.
         SourceError, ValueError: It cannot be read.
     """
-    path = newest_checkpoint(runs.run)
-    if path is None:
-        return _recorded(runs)[name]
-    with opened(path) as file:
-        table = table_of(file, name) if name in matrices(file) else None
-    if table is None:
+    with _tables(runs) as tables:
+        found = tables.read(name) if name in tables.shapes else None
+    if found is None:
         raise KeyError(name)
-    return table
+    return found
