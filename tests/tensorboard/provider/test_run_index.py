@@ -14,6 +14,7 @@ import pytest
 
 from rec_summary._pb import lineage_pb2
 from rec_summary.records.format.framing import frame
+from rec_summary.records.reading import reader
 from rec_summary.records.writing.run_writer import RunWriter
 from rec_summary.records.writing.task import MessageRecord
 from rec_summary.series import event_reader
@@ -274,6 +275,7 @@ def test_what_is_written_now_is_read_before_a_large_tree(
 def _portions(index: RunIndex, path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[bool]:
     """Reads a run in the smallest portions; yields after each, whether that was the last."""
     monkeypatch.setattr(event_reader, "_BLOCK_BYTES", 1 << 13)
+    monkeypatch.setattr(reader, "_CHUNK_BYTES", 1 << 13)
     while True:
         index._find()
         done = index._update(index._waiting[str(path)].run, -math.inf)
