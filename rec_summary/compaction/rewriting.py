@@ -140,7 +140,6 @@ class Measured:
         intervals: How many steps lie between two values of each series that is not of scalars.
         began: When the first file was begun, in seconds since the epoch.
         last_time: The latest wall time.
-        weight: The size of all records when they were recorded.
     """
 
     pieces: list[Piece]
@@ -148,7 +147,6 @@ class Measured:
     intervals: dict[tuple[str, str], float]
     began: float
     last_time: float
-    weight: int
 
 
 def weight_of(file: RecordFile) -> int:
@@ -188,13 +186,11 @@ def measure(files: Sequence[RecordFile], pace: Pace) -> Measured:
         DamagedFile: Something cannot be read.
     """
     total = sum(file.nbytes for file in files)
-    found = Measured([], max(total // _PIECES, _LEAST_PIECE), {}, math.inf, -math.inf, 0)
+    found = Measured([], max(total // _PIECES, _LEAST_PIECE), {}, math.inf, -math.inf)
     spans: dict[tuple[str, str], tuple[int, int, int]] = {}
     before = 0
     for file in files:
-        weight = weight_of(file)
-        ratio = weight / max(file.nbytes, 1)
-        found.weight += weight
+        ratio = weight_of(file) / max(file.nbytes, 1)
         for batch in batches(file, found.piece_bytes, pace):
             number = (before + batch.offset) // found.piece_bytes
             while len(found.pieces) <= number:
@@ -279,10 +275,8 @@ def rewrite(
             piece.widths(reduction)
             for piece, reduction in zip(pieces, reductions(pieces, wanted, newer), strict=True)
         ]
-        compaction = _compaction(run.files, measured.weight, measured.last_time)
-        widest = 1 << max((each.scalars for each in widths), default=0)
-        compaction.bucket_steps = max(widest, widest_before)
-        _write_head(out, measured.began, compaction)
+        widest = max(1 << max((each.scalars for each in widths), default=0), widest_before)
+        compaction = _write_head(out, run.files, measured.began, measured.last_time, widest)
         thinner = Thinner(measured.intervals)
         for batch, number in _in_force(run, history, measured.piece_bytes, pace):
             for payload in thinner.add(batch, widths[min(number, len(widths) - 1)]):
@@ -350,20 +344,10 @@ def rewrite_lineage(
                 state = record.event.train_lineage.run_state
                 refreshed = record.kind == "train_lineage" and state.status == RunState.RUNNING
                 payloads.append(record.event.SerializeToString())
-    weight = sum(weight_of(file) for file in files)
-    compaction = _compaction(files, weight, last_time)
-    _write_head(out, began, compaction)
+    compaction = _write_head(out, files, began, last_time)
     for payload in payloads:
         out.write(framing.frame(payload))
     return compaction
-
-
-def _compaction(files: Sequence[RecordFile], weight: int, last_time: float) -> Compaction:
-    return Compaction(
-        superseded=[os.path.basename(file.path) for file in files],
-        recorded_bytes=weight,
-        last_time=last_time,
-    )
 
 
 def _widest_bucket(files: Sequence[RecordFile], pieces: Sequence[Piece]) -> int:
@@ -374,9 +358,23 @@ def _widest_bucket(files: Sequence[RecordFile], pieces: Sequence[Piece]) -> int:
     return min(max(stated, default=1), held)
 
 
-def _write_head(out: IO[bytes], began: float, compaction: Compaction) -> None:
+def _write_head(
+    out: IO[bytes],
+    files: Sequence[RecordFile],
+    began: float,
+    last_time: float,
+    bucket_steps: int | None = None,
+) -> Compaction:
+    """Writes the first record, which says what the file is made of; returns that."""
+    compaction = Compaction(
+        superseded=[os.path.basename(file.path) for file in files],
+        recorded_bytes=sum(map(weight_of, files)),
+        last_time=last_time,
+        bucket_steps=bucket_steps,
+    )
     head = Event(wall_time=began, version=FILE_VERSION, compaction=compaction)
     out.write(framing.frame(head.SerializeToString()))
+    return compaction
 
 
 def compacted_name(files: Sequence[RecordFile]) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from rec_summary.checks import check_int
+from rec_summary.checks import check_choice, check_int
 from rec_summary.errors import SourceError, os_errors_as, three_part, verbatim
 from rec_summary.records.files import read_plain, refuse_link
 
@@ -116,9 +116,7 @@ def changed(metadata: Metadata, changes: Mapping[str, Any]) -> Metadata:
     """
     known = ("landscape_size", "unit", "create_landscape", "num_samples", "intervals")
     for key in changes:
-        if key not in known:
-            expected = f"one of {', '.join(known)}"
-            raise ValueError(three_part("a key of collect_landscape", key, expected))
+        check_choice("a key of collect_landscape", key, known)
     size = changes.get("landscape_size", metadata.landscape_size)
     samples = changes.get("num_samples", metadata.num_samples)
     create = changes.get("create_landscape", {})

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from rec_summary.errors import three_part
+from rec_summary.checks import check_choice
 from rec_summary.landscape.files import FORMATS
 from rec_summary.landscape.metadata import Metadata
 
@@ -45,12 +45,10 @@ class Options:
         """Checks the formats.
 
         Raises:
-            ValueError: A format is unknown.
+            TypeError, ValueError: A format is unknown.
         """
         for form in self.files:
-            if form not in FORMATS:
-                expected = f"one of {', '.join(FORMATS)}"
-                raise ValueError(three_part("a format of files", form, expected))
+            check_choice("a format of files", form, FORMATS)
 
 
 @dataclass(frozen=True)

@@ -57,5 +57,5 @@ def test_they_are_written_on_request(tmp_path: Path) -> None:
 
 
 def test_formats_that_there_are_not() -> None:
-    with pytest.raises(ValueError, match="one of npz, vtk"):
+    with pytest.raises(ValueError, match="one of 'npz', 'vtk'"):
         Options(files=("stl",))

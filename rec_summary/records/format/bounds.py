@@ -45,9 +45,7 @@ def has_too_many_parts(kind: Any, payload: bytes, most: int = MOST_PARTS) -> boo
         payload: The message on the wire.
         most: How many messages may be in it, at any depth.
     """
-    if len(payload) < _COUNTED_FROM:
-        return False
-    return count_parts(kind, payload, most) > most
+    return len(payload) >= _COUNTED_FROM and count_parts(kind, payload, most) > most
 
 
 def count_parts(kind: Any, payload: bytes, most: int) -> int:
