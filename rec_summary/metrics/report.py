@@ -26,7 +26,7 @@ from rec_summary.metrics.quality.click_quality import ClickQuality
 from rec_summary.metrics.quality.grouped_auc import UserScores
 from rec_summary.metrics.quality.labels import LabelCounts
 from rec_summary.metrics.quality.ratings import RatingErrors
-from rec_summary.metrics.quality.score_histogram import ScoreHistogram
+from rec_summary.metrics.quality.score_order import ScoreOrder
 from rec_summary.metrics.quality.slices import Slices, SliceState
 from rec_summary.metrics.state import Floats, State
 from rec_summary.metrics.tables.cardinality import TouchedRows
@@ -148,12 +148,12 @@ def _read_ratings(values: MetricValues, window: str, state: RatingErrors, detail
 
 
 def _read_clicks(values: MetricValues, window: str, state: ClickQuality, detail: Detail) -> None:
-    scores, loss, order = state.scores, state.loss, state.order
+    loss, order = state.loss, state.order
     area = order.auc()
     values.put(f"auc/{window}", area.value)
     values.put(f"roc_error_bound/{window}", area.error_bound)
     values.put(f"normalised_entropy/{window}", loss.normalised_entropy())
-    values.put(f"calibration/{window}", score_quality.calibration(scores))
+    values.put(f"calibration/{window}", loss.calibration())
     values.put(f"clicks/{window}", loss.clicks)
     values.put(f"click_rate/{window}", loss.click_rate)
     values.put(f"examples/{window}", loss.weight)
@@ -163,8 +163,7 @@ def _read_clicks(values: MetricValues, window: str, state: ClickQuality, detail:
     values.put(f"log_loss/{window}", loss.log_loss())
     error = score_quality.expected_calibration_error(order)
     values.put(f"calibration_error/{window}", error)
-    free = score_quality.calibration_free_entropy(loss, scores)
-    values.put(f"calibration_free_entropy/{window}", free)
+    values.put(f"calibration_free_entropy/{window}", loss.calibration_free_entropy())
     others = score_quality.entropies(order)
     values.put(f"recalibrated_entropy/{window}", others.recalibrated)
     values.put(f"entropy_of_clicks/{window}", others.of_clicks)
@@ -177,15 +176,15 @@ def _read_clicks(values: MetricValues, window: str, state: ClickQuality, detail:
         threshold = score_quality.threshold_at(order, precision)
         values.put(f"threshold_at_precision_{name}/{window}", threshold.score)
         values.put(f"recall_at_precision_{name}/{window}", threshold.recall)
-    if scores.refused.any():
-        values.put(f"refused/{window}", int(scores.refused.sum()))
+    if loss.refused.any():
+        values.put(f"refused/{window}", int(loss.refused.sum()))
     if detail.curves and loss.weight:
         curve = score_quality.pr_curve(order, detail.thresholds)
         values.pr_curves[f"{tags.PREFIX}pr_curve/{window}"] = curve.as_array()
         found = score_quality.reliability(order)
         parts = (found.predicted, found.observed, found.weights)
         values.reliabilities[f"{tags.PREFIX}reliability/{window}"] = parts
-        values.histograms[f"{tags.PREFIX}scores/{window}"] = _score_buckets(scores)
+        values.histograms[f"{tags.PREFIX}scores/{window}"] = _score_buckets(order)
 
 
 def _read_choices(values: MetricValues, window: str, state: ChoiceQuality, detail: Detail) -> None:
@@ -204,15 +203,15 @@ def _read_choices(values: MetricValues, window: str, state: ChoiceQuality, detai
         values.put(f"refused/{window}", state.refused)
 
 
-def _score_buckets(scores: ScoreHistogram) -> tuple[Floats, Floats]:
-    """Returns edges and weights of groups of bins, from the lowest to the highest score."""
-    weights = scores.positives + scores.negatives
-    used = np.flatnonzero(weights)
-    low, high = int(used[0]), int(used[-1]) + 1
-    step = -(-(high - low) // _MOST_BUCKETS)
-    starts = np.arange(low, high, step)
-    edges = np.append(scores.edges[starts], scores.edges[high])
-    return edges, np.add.reduceat(weights[:high], starts)
+def _score_buckets(order: ScoreOrder) -> tuple[Floats, Floats]:
+    """Returns edges and weights of groups of cells, from the lowest to the highest score."""
+    cells = order.scored()
+    weights = cells.positives + cells.negatives
+    starts = np.flatnonzero(cells.apart)
+    starts = starts[:: -(-len(starts) // _MOST_BUCKETS)]
+    low, middle = float(cells.lower[starts[-1]]), float(cells.middle[-1])
+    highest = max(2 * middle - float(cells.lower[-1]), math.nextafter(low, 2))
+    return np.append(cells.lower[starts], highest), np.add.reduceat(weights, starts)
 
 
 def _read_users(values: MetricValues, window: str, state: UserScores, detail: Detail) -> None:

@@ -13,7 +13,6 @@ from rec_summary.metrics.lists.ranked_lists import RankedLists
 from rec_summary.metrics.quality.grouped_auc import UserScores
 from rec_summary.metrics.quality.log_loss import LogLoss
 from rec_summary.metrics.quality.ratings import RatingErrors
-from rec_summary.metrics.quality.score_histogram import ScoreHistogram
 from rec_summary.metrics.quality.score_order import ScoreOrder
 from rec_summary.metrics.state import Scalable, State, kind_of, restore
 from rec_summary.metrics.windows import Decayed, LastExamples, Lifetime
@@ -55,8 +54,6 @@ class Summed(ExactSum):
 
 CASES = {
     "sum": (Summed, lambda rng, size: ratings(rng, size)[:1]),
-    "histogram": (functools.partial(ScoreHistogram, 64), clicks),
-    "weighted histogram": (functools.partial(ScoreHistogram, 64), weighted),
     "order": (ScoreOrder, clicks),
     "weighted order": (ScoreOrder, weighted),
     "log loss": (LogLoss, clicks),
@@ -174,7 +171,7 @@ def window(request):
     return WINDOWS[request.param]
 
 
-INNER = ["weighted histogram", "weighted order", "log loss", "ratings", "few users"]
+INNER = ["weighted log loss", "weighted order", "log loss", "ratings", "few users"]
 
 
 @pytest.fixture(

@@ -14,7 +14,6 @@ from rec_summary.metrics.quality.grouped_auc import UserScores
 from rec_summary.metrics.quality.labels import LabelCounts
 from rec_summary.metrics.quality.log_loss import LogLoss
 from rec_summary.metrics.quality.ratings import RatingErrors
-from rec_summary.metrics.quality.score_histogram import ScoreHistogram
 from rec_summary.metrics.quality.score_order import ScoreOrder
 from rec_summary.metrics.report import Detail, read
 from rec_summary.metrics.tags import GROUPS, named_tasks
@@ -51,17 +50,15 @@ def test_a_state_that_is_not_of_the_class_of_its_key_has_no_values() -> None:
 
 def test_quality_is_its_parts_and_obeys_the_laws() -> None:
     assert_laws(quality(1), quality(2), quality(3))
-    scores, loss, order = ScoreHistogram(128), LogLoss(), ScoreOrder(256)
-    scores.update(*clicks(1))
+    loss, order = LogLoss(), ScoreOrder(256)
     order.update(*clicks(1))
     assert_equal_states(quality(1).order, order)
     loss.update(*clicks(1))
-    assert_equal_states(quality(1).scores, scores)
     assert_equal_states(quality(1).loss, loss)
     scaled = quality(1)
     scaled.scale(0.5)
     assert scaled.loss.weight == 250
-    assert scaled.scores.positives.sum() == scores.positives.sum() / 2
+    assert scaled.order.positives.sum() == order.positives.sum() / 2
 
 
 def test_every_number_has_its_name() -> None:
@@ -82,7 +79,7 @@ def test_every_number_has_its_name() -> None:
     assert edges[-1] >= 0.49
     assert (np.diff(edges) > 0).all()
     _, observed, weights = found.reliabilities["recommender/reliability/lifetime"]
-    assert observed @ weights == pytest.approx(state.scores.positives.sum())
+    assert observed @ weights == pytest.approx(state.order.positives.sum())
 
 
 def test_empty_states_have_no_values() -> None:

@@ -8,7 +8,7 @@ import pytest
 from rec_summary.metrics import report, windows  # noqa: F401  (they register all states)
 from rec_summary.metrics.state import _kinds, kind_of, restore
 from rec_summary.metrics.tables import seen  # noqa: F401
-from tests.support.metric_states import STORED
+from tests.support.metric_states import EARLIER_SCORES, STORED, nested
 
 
 @pytest.fixture(params=STORED)
@@ -59,7 +59,22 @@ def test_restored_states_have_the_values_of_their_arrays():
     assert (states["choices"].top(1).recall, states["choices"].log_loss()) == (0.75, 0.5)
     assert states["throughput"].report().stall_share == 0.4
     assert states["row norms"].report().zero_share == 0.5
-    assert states["last examples"].total().positives.sum() == 5
+    assert states["last examples"].total().clicks == 8
     drift = states["drift"].report()
     assert drift["label"].missing_share == 0.4
     assert drift["country"].count == 7
+
+
+def test_earlier_versions_stored_sums_by_bin_of_the_score():
+    kind, arrays = STORED["click quality"]
+    of_all = {name: each for name, each in arrays.items() if name != "loss.scores.units"}
+    earlier = {**of_all, **nested("scores", EARLIER_SCORES)}
+    state = restore(kind, earlier)
+    assert state.loss.calibration() == 1.25 / 4
+    assert state.order.positives.tolist() == [0.0, 2.0, 0.5]
+    first = restore(kind, {k: each for k, each in earlier.items() if not k.startswith("order.")})
+    assert first.order.positives.tolist() == [0.0, 2.0, 0.5]
+    assert first.order.auc().value == 1.0
+    for name in ("bins", "positives", "negatives", "score_sums"):
+        with pytest.raises(ValueError, match="is invalid"):
+            restore(kind, {**earlier, f"scores.{name}": np.array(-1.0)})

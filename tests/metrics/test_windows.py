@@ -6,7 +6,6 @@ from rec_summary.metrics.quality.clicks import clean
 from rec_summary.metrics.quality.grouped_auc import UserScores
 from rec_summary.metrics.quality.log_loss import LogLoss
 from rec_summary.metrics.quality.ratings import RatingErrors
-from rec_summary.metrics.quality.score_histogram import ScoreHistogram
 from rec_summary.metrics.quality.score_order import ScoreOrder
 from rec_summary.metrics.windows import Decayed, LastExamples, Lifetime, count_together
 from tests.support.click_streams import calibrated, exact_auc, states_equal
@@ -17,8 +16,13 @@ def stream():
     return calibrated(np.random.default_rng(0), 5000, -1)
 
 
+def _others(loss):
+    """Returns the weight of non-clicks."""
+    return loss.weight - loss.clicks
+
+
 def test_a_lifetime_is_everything(stream):
-    window, state = Lifetime(ScoreHistogram()), ScoreHistogram()
+    window, state = Lifetime(LogLoss()), LogLoss()
     window.update(*stream)
     state.update(*stream)
     assert states_equal(window.total(), state)
@@ -26,17 +30,17 @@ def test_a_lifetime_is_everything(stream):
 
 @pytest.mark.parametrize("batch", [7, 100, 1300])
 def test_at_the_border_of_a_bucket_it_is_exactly_the_last_examples(stream, batch):
-    window = LastExamples(ScoreHistogram(), 1200, buckets=4)
+    window = LastExamples(LogLoss(), 1200, buckets=4)
     fed = 0
     while fed < 3900:
         size = min(batch, 3900 - fed)
         window.update(*(column[fed : fed + size] for column in stream))
         fed += size
         if fed % 300 == 0:
-            last = ScoreHistogram()
+            last = LogLoss()
             last.update(*(column[max(0, fed - 1200) : fed] for column in stream))
             assert states_equal(window.total(), last)
-        held = window.total().positives.sum() + window.total().negatives.sum()
+        held = window.total().weight
         assert min(fed, 901) <= held <= 1200
     assert window.seen == 3900
 
@@ -84,22 +88,22 @@ def test_windows_that_count_together_count_as_alone(stream):
 def test_ranks_add_the_last_examples_of_each(stream):
     ranks = []
     for start in (0, 2000):
-        window = LastExamples(ScoreHistogram(), 400, buckets=4)
+        window = LastExamples(LogLoss(), 400, buckets=4)
         window.update(*(column[start : start + 1000] for column in stream))
         ranks.append(window)
     ranks[0].merge(ranks[1])
-    last = ScoreHistogram()
+    last = LogLoss()
     for start in (600, 2600):
         last.update(*(column[start : start + 400] for column in stream))
     assert states_equal(ranks[0].total(), last)
 
 
 def test_a_rank_that_lags_adds_only_buckets_still_in_the_window(stream):
-    ahead, behind = (LastExamples(ScoreHistogram(), 400, buckets=4) for _ in range(2))
+    ahead, behind = (LastExamples(LogLoss(), 400, buckets=4) for _ in range(2))
     ahead.update(*(column[:1000] for column in stream))
     behind.update(*(column[:700] for column in stream))
     ahead.merge(behind)
-    expected = ScoreHistogram()
+    expected = LogLoss()
     expected.update(*(column[600:1000] for column in stream))
     expected.update(*(column[600:700] for column in stream))
     assert states_equal(ahead.total(), expected)
@@ -122,13 +126,13 @@ def test_examples_of_a_half_life_ago_weigh_half(stream, half_life):
 
 
 def test_decay_forgets_what_was_before():
-    window = Decayed(ScoreHistogram(), 100)
+    window = Decayed(LogLoss(), 100)
     window.update(np.full(1000, 0.9), np.ones(1000))
     window.update(np.full(1000, 0.1), np.zeros(1000))
     total = window.total()
-    assert total.positives.sum() == pytest.approx(2.0**-10 * total.negatives.sum(), rel=0.02)
+    assert total.clicks == pytest.approx(2.0**-10 * _others(total), rel=0.02)
     window.update(np.full(1000, 0.1), np.zeros(1000))
-    assert window.total().positives.sum() == 0
+    assert window.total().clicks == 0
 
 
 def test_windows_over_users(stream):
@@ -142,56 +146,56 @@ def test_windows_over_users(stream):
 @pytest.mark.parametrize("seen", [10, 1700, 2390, 5000])
 def test_a_window_of_fewer_buckets_is_taken_over(seen):
     """The buckets of earlier versions go on as larger ones, and are dropped as early."""
-    old = LastExamples(ScoreHistogram(64), 1600, buckets=4)
+    old = LastExamples(LogLoss(), 1600, buckets=4)
     old.update(np.full(seen, 0.1), np.zeros(seen))
-    empty = LastExamples(ScoreHistogram(64), 1600)
+    empty = LastExamples(LogLoss(), 1600)
     window = empty.taken_over(LastExamples.from_arrays(old.arrays()))
     assert states_equal(window.total(), old.total())
     assert empty.seen == 0
     window = LastExamples.from_arrays(window.arrays())
-    kept = old.total().negatives.sum()
+    kept = _others(old.total())
     for _ in range(400):
         window.update(np.full(4, 0.9), np.ones(4))
         old.update(np.full(4, 0.9), np.ones(4))
         total = window.total()
-        assert old.total().negatives.sum() <= total.negatives.sum() <= kept
-        assert total.negatives.sum() + total.positives.sum() <= 1600
+        assert _others(old.total()) <= _others(total) <= kept
+        assert total.weight <= 1600
     window.update(np.full(400, 0.9), np.ones(400))
-    new = LastExamples(ScoreHistogram(64), 1600)
+    new = LastExamples(LogLoss(), 1600)
     new.update(np.full(window.seen, 0.9), np.ones(window.seen))
     assert states_equal(window, new)
 
 
 def test_a_window_of_rounded_size_is_taken_over():
     """For 1,601 examples there are 4 buckets of 401, or 16 of 101, which begin elsewhere."""
-    old = LastExamples(ScoreHistogram(64), 1601, buckets=4)
+    old = LastExamples(LogLoss(), 1601, buckets=4)
     old.update(np.full(9999, 0.1), np.zeros(9999))
-    window = LastExamples(ScoreHistogram(64), 1601).taken_over(old)
+    window = LastExamples(LogLoss(), 1601).taken_over(old)
     assert window.seen == 9999
-    assert 1200 <= window.total().negatives.sum() <= old.total().negatives.sum()
+    assert 1200 <= _others(window.total()) <= _others(old.total())
 
 
 @pytest.mark.parametrize(
     "other",
     [
-        LastExamples(ScoreHistogram(128), 1600, buckets=4),
-        LastExamples(ScoreHistogram(64), 1500, buckets=4),
-        LastExamples(ScoreHistogram(64), 1700, buckets=4),
+        LastExamples(LogLoss(1e-3), 1600, buckets=4),
+        LastExamples(LogLoss(), 1500, buckets=4),
+        LastExamples(LogLoss(), 1700, buckets=4),
     ],
 )
 def test_other_windows_are_not_taken_over(other):
     with pytest.raises(ValueError, match="is invalid"):
-        LastExamples(ScoreHistogram(64), 1600).taken_over(other)
+        LastExamples(LogLoss(), 1600).taken_over(other)
 
 
 def test_windows_of_windows():
     """A window is a state, so it can be stored as one."""
-    inner = LastExamples(ScoreHistogram(64), 100, buckets=4)
+    inner = LastExamples(LogLoss(), 100, buckets=4)
     outer = Lifetime(inner)
     outer.update([0.5, 0.25], [1, 0])
     restored = Lifetime.from_arrays(outer.arrays())
     assert states_equal(restored, outer)
-    assert restored.total().total().positives.sum() == 1
+    assert restored.total().total().clicks == 1
 
 
 def test_mistakes_are_reported():
@@ -201,21 +205,21 @@ def test_mistakes_are_reported():
     with pytest.raises(ValueError, match="marked with `register`"):
         Lifetime(Unknown())
     with pytest.raises(TypeError, match="can be scaled"):
-        Decayed(Lifetime(ScoreHistogram()), 100)
+        Decayed(Lifetime(LogLoss()), 100)
     with pytest.raises(ValueError, match="half_life is invalid"):
-        Decayed(ScoreHistogram(), 10)
+        Decayed(LogLoss(), 10)
     with pytest.raises(ValueError, match="examples is invalid"):
-        LastExamples(ScoreHistogram(), 10, 16)
-    window = LastExamples(ScoreHistogram(), 100)
+        LastExamples(LogLoss(), 10, 16)
+    window = LastExamples(LogLoss(), 100)
     with pytest.raises(ValueError, match="columns is invalid"):
         window.update([0.5], [1, 0])
     with pytest.raises(ValueError, match="columns is invalid"):
         window.update(0.5, 1)
     for other in (
-        LastExamples(ScoreHistogram(), 200),
-        LastExamples(ScoreHistogram(), 100, 8),
-        LastExamples(ScoreHistogram(64), 100),
-        LastExamples(LogLoss(), 100),
+        LastExamples(LogLoss(), 200),
+        LastExamples(LogLoss(), 100, 8),
+        LastExamples(LogLoss(1e-3), 100),
+        LastExamples(RatingErrors(), 100),
     ):
         with pytest.raises(ValueError, match="of a state to merge"):
             window.merge(other)
@@ -225,20 +229,20 @@ def test_mistakes_are_reported():
     ("name", "value"),
     [
         ("kind", np.array("Unknown")),
-        ("kind", np.array("LogLoss")),
+        ("kind", np.array("RatingErrors")),
         ("size", np.array(0)),
         ("panes", np.array(0)),
         ("seen", np.array(-1)),
         ("pane_numbers", np.array([5, 1])),
         ("pane_numbers", np.array([0, 2])),
         ("pane_numbers", np.array([5, 9])),
-        ("pane5.positives", np.zeros(3)),
-        ("pane5.bins", np.array(128)),
-        ("empty.bins", np.array(128)),
+        ("pane5.refused", np.zeros(3)),
+        ("pane5.epsilon", np.array(1e-3)),
+        ("empty.epsilon", np.array(1e-3)),
     ],
 )
 def test_nonsense_is_refused(name, value):
-    window = LastExamples(ScoreHistogram(64), 100, 4)
+    window = LastExamples(LogLoss(), 100, 4)
     window.update(np.full(130, 0.5), np.ones(130))
     assert name in window.arrays()
     with pytest.raises(ValueError, match=r"is invalid\. Received"):
@@ -247,7 +251,7 @@ def test_nonsense_is_refused(name, value):
 
 @pytest.mark.parametrize("start", [129, 160, -10, -2000])
 def test_steps_where_none_can_be_are_refused(start):
-    window = Decayed(ScoreHistogram(64), 640)
+    window = Decayed(LogLoss(), 640)
     window.update(np.full(130, 0.5), np.ones(130))
     arrays = window.arrays()
     assert arrays["open_numbers"].tolist() == [120]
@@ -257,7 +261,7 @@ def test_steps_where_none_can_be_are_refused(start):
 
 
 def test_arrays_of_one_kind_of_window_are_not_another():
-    arrays = LastExamples(ScoreHistogram(), 100).arrays()
+    arrays = LastExamples(LogLoss(), 100).arrays()
     with pytest.raises(ValueError, match="of a state to merge"):
         Lifetime.from_arrays(arrays)
     with pytest.raises(ValueError, match="is invalid"):

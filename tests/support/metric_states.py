@@ -48,7 +48,7 @@ def _filled(size: int, values: dict[int, Any], dtype: Any = np.float64) -> np.nd
     return array
 
 
-_SCORES: Arrays = {
+EARLIER_SCORES: Arrays = {
     "bins": _int(64),
     "positives": _filled(64, {40: 2.0, 63: 0.5}),
     "negatives": _filled(64, {3: 7.0}),
@@ -68,16 +68,14 @@ _LOSS: Arrays = {
     **nested("losses", _exact(5)),
     **nested("weights", _exact(10)),
     **nested("clicks", _exact(4)),
+    **nested("scores", _exact(3)),
 }
 _NO_LOSS: Arrays = {
     "epsilon": np.array(1e-7),
     "refused": _ints(0, 0, 0, 0),
-    **{f"{name}.units": np.zeros(1, np.uint8) for name in ("losses", "weights", "clicks")},
-}
-_NO_SCORES: Arrays = {
-    "bins": _int(64),
-    **{name: np.zeros(64) for name in ("positives", "negatives", "score_sums")},
-    "refused": _ints(0, 0, 0, 0),
+    **{
+        f"{name}.units": np.zeros(1, np.uint8) for name in ("losses", "weights", "clicks", "scores")
+    },
 }
 _HISTOGRAM: Arrays = {
     "settings": np.array([1.0, 2.0, 0.1]),
@@ -191,12 +189,11 @@ STORED: dict[str, tuple[str, Arrays]] = {
             "events": np.array([100.0, 122.0, 150.0]),
         },
     ),
-    "score histogram": ("ScoreHistogram", _SCORES),
     "log loss": ("LogLoss", _LOSS),
     "score order": ("ScoreOrder", _ORDER),
     "click quality": (
         "ClickQuality",
-        {**nested("scores", _SCORES), **nested("loss", _LOSS), **nested("order", _ORDER)},
+        {**nested("loss", _LOSS), **nested("order", _ORDER)},
     ),
     "slices": (
         "Slices",
@@ -305,39 +302,39 @@ STORED: dict[str, tuple[str, Arrays]] = {
     "lifetime": (
         "Lifetime",
         {
-            **_window("ScoreHistogram", _NO_SCORES, 1 << 62, 1, 11),
+            **_window("LogLoss", _NO_LOSS, 1 << 62, 1, 11),
             "pane_numbers": _ints(0),
-            **nested("pane0", _SCORES),
+            **nested("pane0", _LOSS),
         },
     ),
     "last examples": (
         "LastExamples",
         {
-            **_window("ScoreHistogram", _NO_SCORES, 100, 4, 450),
+            **_window("LogLoss", _NO_LOSS, 100, 4, 450),
             "pane_numbers": _ints(1, 4),
-            **nested("pane1", _SCORES),
-            **nested("pane4", _SCORES),
+            **nested("pane1", _LOSS),
+            **nested("pane4", _LOSS),
         },
     ),
     "decayed": (
         "Decayed",
         {
-            **_window("ScoreHistogram", _NO_SCORES, 640, 16, 1285),
+            **_window("LogLoss", _NO_LOSS, 640, 16, 1285),
             "pane_numbers": _ints(0, 1),
-            **nested("pane0", _SCORES),
-            **nested("pane1", _SCORES),
+            **nested("pane0", _LOSS),
+            **nested("pane1", _LOSS),
             "open_numbers": _ints(1280),
-            **nested("open1280", _SCORES),
+            **nested("open1280", _LOSS),
         },
     ),
     "coarsely decayed": (
         "CoarselyDecayed",
         {
-            **_window("ScoreHistogram", _NO_SCORES, 640, 16, 650),
+            **_window("LogLoss", _NO_LOSS, 640, 16, 650),
             "pane_numbers": _ints(0),
-            **nested("pane0", _SCORES),
+            **nested("pane0", _LOSS),
             "open_numbers": _ints(640),
-            **nested("open640", _SCORES),
+            **nested("open640", _LOSS),
         },
     ),
 }

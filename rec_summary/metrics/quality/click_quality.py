@@ -1,4 +1,4 @@
-"""The quality of scored clicks in one state: a score histogram, the log loss, and the order."""
+"""The quality of scored clicks in one state: sums over the examples, and the order of scores."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from rec_summary.errors import three_part
-from rec_summary.metrics.exact_sum import Places
+from rec_summary.metrics.exact_sum import ExactSum, Places
 from rec_summary.metrics.quality.clicks import Clicks, clean
 from rec_summary.metrics.quality.log_loss import LogLoss, LossSums, loss_sums
-from rec_summary.metrics.quality.score_histogram import BinnedScores, HistogramSums, ScoreHistogram
 from rec_summary.metrics.quality.score_order import OrderBatch, ScoreOrder
 from rec_summary.metrics.state import Array, Floats, Scalable, Stored, nested, register
 
@@ -25,12 +24,10 @@ class QualitySums(NamedTuple):
     """What `ClickQuality.count` adds: sums over examples, made once for several states.
 
     Attributes:
-        scores: The sums by bin of the score.
         loss: The sums of the log loss.
         order: The scores with their keys.
     """
 
-    scores: HistogramSums
     loss: LossSums
     order: OrderBatch
 
@@ -39,13 +36,13 @@ class QualityBatch(NamedTuple):
     """Examples of which `ClickQuality.count` counts parts.
 
     Attributes:
-        binned: The scores in their bins.
-        losses: The log loss of each example.
+        losses: The weighted log loss of each example.
+        scores: The weighted score of each example.
         order: The scores with their keys.
     """
 
-    binned: BinnedScores
     losses: Floats
+    scores: Floats
     order: OrderBatch
 
     @property
@@ -69,21 +66,20 @@ class QualityBatch(NamedTuple):
 
     def _sums(self, at: Any, groups: Places | None, count: int) -> list[QualitySums]:
         order = self.order.cut(at)
-        scores = self.binned.cut(at).sums(groups, count)
-        losses = loss_sums(self.losses[at], order.labels, order.weights, groups, count)
+        losses, scores = self.losses[at], self.scores[at]
+        sums = loss_sums(losses, scores, order.labels, order.weights, groups, count)
         if groups is None:
-            return [QualitySums(scores[0], losses[0], order)]
+            return [QualitySums(sums[0], order)]
         ends = np.searchsorted(groups, np.arange(count + 1)).tolist()
         orders = [order.cut(slice(*each)) for each in itertools.pairwise(ends)]
-        return list(map(QualitySums, scores, losses, orders))
+        return list(map(QualitySums, sums, orders))
 
 
 @register
 class ClickQuality(Scalable):
-    """A `ScoreHistogram`, a `LogLoss` and a `ScoreOrder` of the same examples; a mergeable state.
+    """A `LogLoss` and a `ScoreOrder` of the same examples; a mergeable state.
 
     Attributes:
-        scores: The scores by bin.
         loss: The sums of the log loss.
         order: The order of the scores, in twice as many cells as there are bins.
         negative_rate: The share of non-clicks that training has, above 0 and at most 1.
@@ -91,7 +87,7 @@ class ClickQuality(Scalable):
     """
 
     _settings = (_RATE, _PRECISIONS)
-    _parts = ("scores", "loss", "order")
+    _parts = ("loss", "order")
 
     def __init__(
         self, bins: int = 1024, negative_rate: float = 1.0, precisions: Sequence[float] = ()
@@ -112,7 +108,6 @@ class ClickQuality(Scalable):
             raise ValueError(three_part("precisions", precisions, "numbers in (0, 1]"))
         self.negative_rate = float(negative_rate)
         self.precisions = tuple(float(each) for each in precisions)
-        self.scores = ScoreHistogram(bins)
         self.loss = LogLoss()
         self.order = ScoreOrder(_CELLS * bins)
 
@@ -124,7 +119,6 @@ class ClickQuality(Scalable):
             ValueError: The sizes differ.
         """
         batch = clean(scores, labels, weights)
-        self.scores.count(batch)
         self.loss.count(batch)
         self.order.count(self.order.prepare(batch))
 
@@ -134,13 +128,10 @@ class ClickQuality(Scalable):
         Args:
             batch: One example or more, none of them refused.
         """
-        losses, order = self.loss.losses(batch), self.order.prepare(batch)
-        keys = order.keys if batch.exact is batch.scores else None
-        return QualityBatch(self.scores.binned(batch, keys), losses, order)
+        return QualityBatch(*self.loss.terms(batch), self.order.prepare(batch))
 
     def count(self, part: QualitySums) -> None:
         """Counts a part of a prepared batch."""
-        self.scores.add(part.scores)
         self.loss.add(part.loss)
         self.order.count(part.order)
 
@@ -155,10 +146,8 @@ class ClickQuality(Scalable):
 
     @classmethod
     def _restored(cls, arrays: Stored) -> ClickQuality:
-        if not arrays.part("order"):  # of an earlier version
-            scores = ScoreHistogram.from_arrays(arrays.part("scores"))
-            order = ScoreOrder.from_histogram(scores, _CELLS * scores.bins)
-            arrays.update(nested("order", order.arrays()))
+        if scores := arrays.part("scores"):
+            _take_bins(arrays, scores)
         rate = float(arrays.take(_RATE, np.float64)) if _RATE in arrays else 1.0
         precisions = (
             arrays.take(_PRECISIONS, np.float64, (None,)).tolist() if _PRECISIONS in arrays else ()
@@ -166,3 +155,16 @@ class ClickQuality(Scalable):
         state = cls(negative_rate=rate, precisions=precisions)
         state._take_contents(arrays)
         return state
+
+
+def _take_bins(arrays: Stored, scores: Stored) -> None:
+    """Replaces the sums by bin of the score, which earlier versions stored."""
+    bins = scores.integer("bins", 64, 1 << 16)
+    names = ("negatives", "positives", "score_sums")
+    *weights, sums = (scores.sums(name, np.float64, (bins,)) for name in names)
+    total = ExactSum()
+    total.add(sums)
+    arrays.update(nested("loss.scores", total.arrays()))
+    if not arrays.part("order"):
+        order = ScoreOrder.from_bins(np.stack(weights), _CELLS * bins)
+        arrays.update(nested("order", order.arrays()))

@@ -32,13 +32,13 @@ from rec_summary.metrics.quality.score_cells import (
     Codes,
     Places,
     around,
+    bin_edges,
     joints_of,
     keys_of,
     levels_of,
     row_sums,
     starts_of,
 )
-from rec_summary.metrics.quality.score_histogram import score_bins
 from rec_summary.metrics.state import (
     Array,
     Floats,
@@ -296,7 +296,7 @@ def _without_bins(arrays: Stored) -> Stored:
     places = (keys & ((ONE << _SHIFT) - ONE)).astype(np.intp)
     if (places >= bins).any():
         raise ValueError(three_part("keys", keys, f"bins of scores below {bins}"))
-    edges = score_bins(bins).edges
+    edges = bin_edges(bins)
     middles = 0.5 * (edges[places] + edges[places + 1])
     per_user = np.array(min(256, arrays.integer("cells", 32) // 2), np.int64)
     codes = keys_of(middles) << ONE | ONE

@@ -1,4 +1,4 @@
-"""Log loss of click predictions, and its ratio to the entropy of the click rate."""
+"""Log loss of click predictions, its ratio to the entropy of the click rate, and calibration."""
 
 from __future__ import annotations
 
@@ -20,15 +20,18 @@ class LossSums(NamedTuple):
         losses: The sum of the losses.
         weights: The sum of the weights.
         clicks: The sum of the weights of clicks.
+        scores: The sum of the weighted scores.
     """
 
     losses: int
     weights: int
     clicks: int
+    scores: int
 
 
 def loss_sums(
     losses: Floats,
+    scores: Floats,
     labels: Labels,
     weights: Floats | None,
     groups: Places | None = None,
@@ -37,7 +40,8 @@ def loss_sums(
     """Returns the sums of each group of one example or more.
 
     Args:
-        losses: What `LogLoss.losses` returned.
+        losses: The weighted losses, (examples,), as of `LogLoss.terms`.
+        scores: The weighted scores, (examples,).
         labels: Whether there was a click, (examples,).
         weights: The weights, (examples,); None if each is 1.
         groups: The group of each example, below `count`; None if there is only one group.
@@ -53,12 +57,13 @@ def loss_sums(
     else:
         clicked = np.where(labels, weights, 0.0)
         heavy = [units_of(each, groups, count) for each in (weights, clicked)]
-    return list(map(LossSums, units_of(losses, groups, count), *heavy))
+    sums = (units_of(each, groups, count) for each in (losses, scores))
+    return [LossSums(*found) for found in zip(next(sums), *heavy, next(sums), strict=True)]
 
 
 @register
 class LogLoss(Scalable):
-    """Sums of the log loss, the weights and the clicks; each exact in any order and split.
+    """Sums of the log loss, the weights, the clicks and the scores; exact in any order and split.
 
     Attributes:
         epsilon: Scores are clipped to [epsilon, 1 - epsilon], so that one wrong score of 0 or 1
@@ -68,7 +73,7 @@ class LogLoss(Scalable):
 
     _settings = ("epsilon",)
     _sums = ("refused",)
-    _parts = ("_losses", "_weights", "_clicks")
+    _parts = ("_losses", "_weights", "_clicks", "_scores")
 
     def __init__(self, epsilon: float = 1e-7) -> None:
         """Starts empty.
@@ -83,7 +88,8 @@ class LogLoss(Scalable):
             raise ValueError(three_part("epsilon", epsilon, "a number above 0, at most 0.1"))
         self.epsilon = float(epsilon)
         self.refused = np.zeros(len(REASONS), np.int64)
-        self._losses, self._weights, self._clicks = ExactSum(), ExactSum(), ExactSum()
+        self._losses, self._weights = ExactSum(), ExactSum()
+        self._clicks, self._scores = ExactSum(), ExactSum()
 
     def update(self, scores: Any, labels: Any, weights: Any = None) -> None:
         """Counts a batch; `clicks.clean` describes the arguments.
@@ -97,23 +103,25 @@ class LogLoss(Scalable):
     def count(self, batch: Clicks) -> None:
         """Counts a checked batch."""
         if len(batch.scores):
-            self.add(loss_sums(self.losses(batch), batch.labels, batch.weights)[0])
+            self.add(loss_sums(*self.terms(batch), batch.labels, batch.weights)[0])
         self.refused += batch.refused
 
-    def losses(self, batch: Clicks) -> Floats:
-        """Returns the weighted loss of each example, for `loss_sums`."""
+    def terms(self, batch: Clicks) -> tuple[Floats, Floats]:
+        """Returns the weighted loss and the weighted score of each example."""
         likely = np.where(batch.labels, batch.scores, 1.0 - batch.scores)
         losses: Floats = np.log(np.clip(likely, self.epsilon, 1.0 - self.epsilon))
         np.negative(losses, out=losses)
-        if batch.weights is not None:
-            losses *= batch.weights
-        return losses
+        if batch.weights is None:
+            return losses, batch.scores
+        losses *= batch.weights
+        return losses, batch.scores * batch.weights
 
     def add(self, sums: LossSums) -> None:
         """Adds sums over examples, of a state with the same `epsilon`."""
         self._losses.add_units(sums.losses)
         self._weights.add_units(sums.weights)
         self._clicks.add_units(sums.clicks)
+        self._scores.add_units(sums.scores)
 
     @property
     def weight(self) -> float:
@@ -148,13 +156,32 @@ class LogLoss(Scalable):
             return math.nan
         return self.log_loss() / -(rate * math.log(rate) + (1 - rate) * math.log1p(-rate))
 
+    def calibration(self) -> float:
+        """Returns predicted clicks divided by observed clicks; above 1 is over-prediction.
+
+        NaN without clicks. Source: as of `normalised_entropy`.
+        """
+        clicks = self.clicks
+        return self._scores.value() / clicks if clicks else math.nan
+
+    def calibration_free_entropy(self) -> float:
+        """Returns the log loss divided by that of predicting the mean score for every example.
+
+        A model that predicts too much everywhere is compared with one that does so as well.
+        """
+        rate, weight = self.click_rate, self.weight
+        mean = self._scores.value() / weight if weight else math.nan
+        if not 0 < mean < 1:
+            return math.nan
+        return self.log_loss() / -(rate * math.log(mean) + (1 - rate) * math.log1p(-mean))
+
     @classmethod
     def _restored(cls, arrays: Stored) -> LogLoss:
         state = cls(float(arrays.take("epsilon", np.float64)))
         state._take_contents(arrays)
-        sums = [each.value() for each in (state._losses, state._weights, state._clicks)]
-        losses, weight, clicks = sums
-        if losses < 0 or not 0 <= clicks <= weight:
-            expected = "a loss of at least 0, and no more clicks than weight"
+        sums = [getattr(state, name).value() for name in cls._parts]
+        losses, weight, clicks, scores = sums
+        if min(losses, scores) < 0 or not 0 <= clicks <= weight:
+            expected = "losses and scores of at least 0, and no more clicks than weight"
             raise ValueError(three_part("The sums of a log loss", sums, expected))
         return state

@@ -30,6 +30,7 @@ from rec_summary.metrics.quality.score_cells import (
     Codes,
     Keys,
     around,
+    bin_edges,
     highest_bits,
     keys_of,
     row_sums,
@@ -37,7 +38,6 @@ from rec_summary.metrics.quality.score_cells import (
     starts_of,
     widths_of,
 )
-from rec_summary.metrics.quality.score_histogram import ScoreHistogram
 from rec_summary.metrics.state import (
     Array,
     Floats,
@@ -266,17 +266,21 @@ class ScoreOrder(Scalable):
         return state
 
     @classmethod
-    def from_histogram(cls, histogram: ScoreHistogram, cells: int) -> ScoreOrder:
-        """Returns a state of the bins of a histogram.
+    def from_bins(cls, weights: Floats, cells: int) -> ScoreOrder:
+        """Returns a state of what the first versions stored, the weights by bin.
 
-        Stored states of earlier versions had nothing else. The bound of the error does not hold
-        for scores below 2**-23 and above 1 - 2**-11, which all share a bin there.
+        The bound of the error does not hold for scores below 2**-23 and above 1 - 2**-11, which all
+        share a bin there.
+
+        Args:
+            weights: Those of non-clicks and of clicks between the `bin_edges`, (2, bins).
+            cells: As the attribute.
         """
-        state = cls(cells)
-        used = np.flatnonzero(histogram.positives + histogram.negatives)
-        codes = (keys_of(histogram.edges[used]) << ONE) + np.uint64(1 << histogram.level)
-        weights = np.stack([histogram.negatives, histogram.positives])[:, used]
-        state._merged.append((codes, weights))
+        state, bins = cls(cells), weights.shape[1]
+        used = np.flatnonzero(weights.any(axis=0))
+        middle = np.uint64(1 << 53 - (bins // 32).bit_length())
+        codes = (keys_of(bin_edges(bins)[used]) << ONE) + middle
+        state._merged.append((codes, weights[:, used]))
         return state
 
     def _add(self, other: ScoreOrder) -> None:

@@ -14,8 +14,6 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from rec_summary.checks import check_int
-from rec_summary.metrics.quality.log_loss import LogLoss
-from rec_summary.metrics.quality.score_histogram import ScoreHistogram
 from rec_summary.metrics.quality.score_order import ScoreOrder
 from rec_summary.metrics.state import Floats
 
@@ -211,27 +209,6 @@ def original_quality(order: ScoreOrder, negative_rate: float) -> OriginalQuality
     predicted = float((cells.positives + negatives) @ original)
     loss = -(cells.positives @ np.log(original) + negatives @ np.log(rest / (scores + rest)))
     return OriginalQuality(predicted / clicks, float(loss) / _entropy(clicks, others))
-
-
-def calibration_free_entropy(loss: LogLoss, histogram: ScoreHistogram) -> float:
-    """Returns the log loss divided by that of predicting the mean score for every example.
-
-    A model that predicts too much everywhere is compared with one that predicts as much too much.
-    """
-    rate = loss.click_rate
-    mean = float(histogram.score_sums.sum()) / loss.weight if loss.weight else math.nan
-    if not 0 < mean < 1:
-        return math.nan
-    return loss.log_loss() / -(rate * math.log(mean) + (1 - rate) * math.log1p(-mean))
-
-
-def calibration(histogram: ScoreHistogram) -> float:
-    """Returns predicted clicks divided by observed clicks; above 1 is over-prediction.
-
-    Source: He et al. 2014, "Practical Lessons from Predicting Clicks on Ads at Facebook".
-    """
-    clicks = float(histogram.positives.sum())
-    return float(histogram.score_sums.sum()) / clicks if clicks else math.nan
 
 
 @dataclass(frozen=True)

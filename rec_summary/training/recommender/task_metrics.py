@@ -19,7 +19,6 @@ from rec_summary.metrics.quality.clicks import REASONS, clean
 from rec_summary.metrics.quality.grouped_auc import UserScores
 from rec_summary.metrics.quality.labels import LabelCounts
 from rec_summary.metrics.quality.ratings import RatingErrors
-from rec_summary.metrics.quality.score_histogram import ScoreHistogram
 from rec_summary.metrics.quality.slices import SlicedBatch, Slices, SliceState, Slicing
 from rec_summary.metrics.state import Columns, State
 from rec_summary.metrics.windows import (
@@ -243,18 +242,14 @@ class TaskMetrics:
         self._check_weights(weights)
         clicks = clean(scores, labels, weights)
         refused = dict(zip(REASONS, clicks.refused.tolist(), strict=True))
-        of_slices: dict[str, Any] = {}
         if clicks.kept is None and len(scores):
             found[tags.QUALITY] = quality.prepare(clicks)
             if users is not None:
                 found[tags.USERS] = UserScores().prepare(users, clicks)
-            if examples.slicings:
-                binned = ScoreHistogram(_SLICE_BINS).binned(clicks)
-                of_slices[tags.QUALITY] = found[tags.QUALITY]._replace(binned=binned)
         elif users is not None:
             # Windows also count invalid examples, so they need the whole batch.
             found[tags.USERS] = Columns.of(users, scores, labels, weights)
-        return found, refused, {**found, **of_slices}
+        return found, refused, found
 
     def columns(self, examples: Examples) -> dict[str, Array]:
         """Returns the columns of the drift."""

@@ -35,7 +35,7 @@ def test_numbers_are_those_of_scikit_learn(stream, weighted):
     entropy = log_loss(labels, np.full(len(labels), rate), sample_weight=weights)
     assert state.loss.normalised_entropy() == pytest.approx(loss / entropy, rel=1e-6)
     expected = np.average(exact, weights=weights) / rate
-    assert score_quality.calibration(state.scores) == pytest.approx(expected, rel=1e-6)
+    assert state.loss.calibration() == pytest.approx(expected, rel=1e-6)
 
 
 def test_reliability_is_near_that_of_scikit_learn(stream):

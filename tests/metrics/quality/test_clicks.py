@@ -5,7 +5,6 @@ import pytest
 
 from rec_summary.metrics.quality.click_quality import ClickQuality
 from rec_summary.metrics.quality.clicks import REASONS, clean
-from rec_summary.metrics.quality.score_quality import calibration
 
 
 def test_a_sound_batch_is_kept_whole():
@@ -80,9 +79,9 @@ def test_quality_of_soft_labels_is_that_of_its_definition(weighted):
     assert state.loss.log_loss() == pytest.approx(loss, rel=1e-9)
     assert state.loss.normalised_entropy() == pytest.approx(loss / entropy, rel=1e-9)
     expected = np.average(scores, weights=weights) / rate
-    assert calibration(state.scores) == pytest.approx(expected, rel=1e-6)
+    assert state.loss.calibration() == pytest.approx(expected, rel=1e-6)
     assert state.loss.weight == weights.sum()
-    assert not state.scores.refused.any()
+    assert not state.loss.refused.any()
 
 
 def test_examples_of_weight_0_count_for_nothing():
@@ -92,4 +91,4 @@ def test_examples_of_weight_0_count_for_nothing():
     without.update(scores[:2], labels[:2], [1.0, 2])
     assert state.loss.log_loss() == without.loss.log_loss()
     assert state.order.auc() == without.order.auc()
-    assert not state.scores.refused.any()
+    assert not state.loss.refused.any()

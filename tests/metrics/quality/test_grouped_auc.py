@@ -8,8 +8,7 @@ from sklearn.metrics import roc_auc_score
 
 from rec_summary.metrics.hashing import mix_ids
 from rec_summary.metrics.quality.grouped_auc import UserScores
-from rec_summary.metrics.quality.score_cells import keys_of
-from rec_summary.metrics.quality.score_histogram import score_bins
+from rec_summary.metrics.quality.score_cells import bin_edges
 from tests.support.click_streams import STREAMS, calibrated, exact_auc, states_equal
 
 
@@ -100,7 +99,8 @@ def test_a_stored_state_of_an_earlier_version_goes_on():
     state.update(ids, scores, labels)
     arrays = state.arrays()
     hashes = mix_ids(ids) >> np.uint64(10) << np.uint64(10)
-    keys = hashes | score_bins(1024).index(keys_of(scores.astype(np.float64))).astype(np.uint64)
+    bins = np.searchsorted(bin_edges(1024), scores.astype(np.float64), "right") - 1
+    keys = hashes | bins.astype(np.uint64)
     cells, places = np.unique(keys, return_inverse=True)
     old = {
         **{name: arrays[name] for name in ("cells", "seed", "limit", "refused")},

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
 from rec_summary.metrics.quality.click_quality import ClickQuality
-from rec_summary.metrics.quality.score_histogram import ScoreHistogram
+from rec_summary.metrics.quality.score_cells import bin_edges
 from rec_summary.metrics.quality.score_order import ScoreOrder
 from tests.support.click_streams import STREAMS, calibrated, exact_auc, states_equal
 
@@ -18,6 +18,12 @@ def counted(scores, labels, weights=None, cells=4096):
     order = ScoreOrder(cells)
     order.update(scores, labels, weights)
     return order
+
+
+def in_bins(scores, labels, bins):
+    """Returns what the first versions stored: the number of non-clicks and of clicks by bin."""
+    found = [np.histogram(scores[labels == each], bin_edges(bins))[0] for each in (0, 1)]
+    return np.array(found, np.float64)
 
 
 @pytest.mark.parametrize("stream", STREAMS)
@@ -123,8 +129,15 @@ def test_a_stored_state_of_an_earlier_version_goes_on():
     scores, labels = calibrated(np.random.default_rng(1), 20_000, -2)
     state = ClickQuality(1024)
     state.update(scores, labels)
-    arrays = {k: v for k, v in state.arrays().items() if not k.startswith("order.")}
+    negatives, positives = in_bins(scores, labels, 1024)
+    sums = np.histogram(scores, bin_edges(1024), weights=scores.astype(np.float64))[0]
+    arrays = {k: v for k, v in state.arrays().items() if k.startswith("loss.")}
+    del arrays["loss.scores.units"]
+    columns = {"bins": np.array(1024), "negatives": negatives, "positives": positives}
+    for name, column in {**columns, "score_sums": sums}.items():
+        arrays[f"scores.{name}"] = column
     found = ClickQuality.from_arrays(arrays)
+    assert found.loss.calibration() == pytest.approx(state.loss.calibration())
     exact = exact_auc(scores, labels)
     assert found.order.auc().value == pytest.approx(exact, abs=1e-3)
     assert abs(found.order.auc().value - exact) <= found.order.auc().error_bound
@@ -135,10 +148,8 @@ def test_a_stored_state_of_an_earlier_version_goes_on():
 
 @pytest.mark.parametrize("bins", [64, 1024, 65_536])
 def test_scores_are_in_the_cell_of_their_bin(bins):
-    histogram = ScoreHistogram(bins)
     scores, labels = calibrated(np.random.default_rng(2), 20_000, -2)
-    histogram.update(scores, labels)
-    order = ScoreOrder.from_histogram(histogram, bins)
+    order = ScoreOrder.from_bins(in_bins(scores, labels, bins), bins)
     area = order.auc()
     assert abs(area.value - exact_auc(scores, labels)) <= area.error_bound
     assert area.error_bound <= 0.6 / (bins / 32)

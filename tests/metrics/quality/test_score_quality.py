@@ -6,12 +6,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score, log_loss, precision_recall_curve
 
 from rec_summary.metrics.quality.log_loss import LogLoss
-from rec_summary.metrics.quality.score_histogram import ScoreHistogram
 from rec_summary.metrics.quality.score_order import ScoreOrder
 from rec_summary.metrics.quality.score_quality import (
     average_precision,
-    calibration,
-    calibration_free_entropy,
     entropies,
     expected_calibration_error,
     original_quality,
@@ -30,9 +27,9 @@ def counted(scores, labels, weights=None, cells=2048):
 
 
 def calibration_of(scores, labels):
-    histogram = ScoreHistogram()
-    histogram.update(scores, labels)
-    return calibration(histogram)
+    loss = LogLoss()
+    loss.update(scores, labels)
+    return loss.calibration()
 
 
 @pytest.mark.parametrize("middle", [-0.5, -4])
@@ -163,12 +160,11 @@ def test_other_entropies_are_those_of_scikit_learn(middle, wrong):
     model = LogisticRegression(C=1e9, tol=1e-10).fit(odds[:, None], labels)
     best = log_loss(labels, model.predict_proba(odds[:, None])[:, 1]) / entropy_of(labels)
     assert found.recalibrated == pytest.approx(best, rel=1e-3)
-    loss, histogram = LogLoss(), ScoreHistogram()
+    loss = LogLoss()
     loss.update(scores, labels)
-    histogram.update(scores, labels)
     mean = log_loss(labels, np.full(len(labels), scores.mean()))
     expected = log_loss(labels, scores) / mean
-    assert calibration_free_entropy(loss, histogram) == pytest.approx(expected, rel=1e-5)
+    assert loss.calibration_free_entropy() == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.parametrize("rate", [0.01, 0.1, 1.0])
@@ -193,7 +189,7 @@ def test_nothing_counted_is_nan():
     for one_kind in (empty, counted([0.5, 0.6], [1, 1])):
         assert all(math.isnan(each) for each in entropies(one_kind))
         assert all(math.isnan(each) for each in original_quality(one_kind, 0.5))
-    assert math.isnan(calibration_free_entropy(LogLoss(), ScoreHistogram()))
+    assert math.isnan(LogLoss().calibration_free_entropy())
 
 
 @pytest.mark.parametrize(
