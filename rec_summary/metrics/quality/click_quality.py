@@ -81,7 +81,7 @@ class ClickQuality(Scalable):
 
     Attributes:
         loss: The sums of the log loss.
-        order: The order of the scores, in twice as many cells as there are bins.
+        order: The order of the scores.
         negative_rate: The share of non-clicks that training has, above 0 and at most 1.
         precisions: The precisions of which there are thresholds, above 0 and at most 1.
     """
@@ -95,7 +95,7 @@ class ClickQuality(Scalable):
         """Starts empty.
 
         Args:
-            bins: The number of bins of the score, a power of two, 64 to 65,536.
+            bins: Half the number of cells of the score, at least 32.
             negative_rate: As the attribute.
             precisions: As the attribute.
 

@@ -102,8 +102,8 @@ class RecommenderMetrics:
         reference: The reference file of an earlier run for drift; None builds the reference from
             the first examples of this run.
         reference_examples: The number of these examples.
-        bins: Bins of the score for `scores` and `calibration`: a power of two, 64 to 65,536. The
-            AUC and the curves have twice as many cells, which adapt to the scores there are.
+        bins: A power of two, 64 to 65,536: half the number of cells of the score for the AUC and
+            the curves. Cells adapt to the scores there are.
         thresholds: Thresholds of PR curves.
         user_cells: Cells (32 bytes each) for the sample of users, and examples (40 bytes each) of
             the sample of lists.
