@@ -3,7 +3,8 @@
 At first each score has a cell of its own, and everything is exact. When there are too many
 cells, the neighbours that have the fewest clicks and non-clicks become one, as in a q-digest
 (Shrivastava et al. 2004, "Medians and Beyond: New Aggregation Techniques for Sensor Networks"). So
-scores within 1e-6 of each other have as many cells as scores from 1e-6 to 1.
+scores within 1e-6 of each other have as many cells as scores from 1e-6 to 1. Of many examples, most
+are in small cells of one level, and are counted there; only the rest has to be sorted.
 
 Cells of different times and ranks may contain each other. The order of a pair in such cells is
 unknown, as in one cell; `ScoreOrder.auc` returns the share of these pairs as the bound of its
@@ -82,6 +83,9 @@ class OrderBatch(NamedTuple):
         heavy = np.ones(len(self.keys)) if self.weights is None else self.weights
         clicks = np.where(self.labels, heavy, 0.0)
         return self.keys << ONE | ONE, np.stack([heavy - clicks, clicks])
+
+
+_NO_EXAMPLES = OrderBatch(np.zeros(0, np.uint64), np.zeros(0, np.bool_), None)
 
 
 class OrderedAuc(NamedTuple):
@@ -240,7 +244,7 @@ class ScoreOrder(Scalable):
         self._closing = True
 
     def shorten(self) -> None:
-        """Makes neighbours one cell if many examples have not been gathered in cells."""
+        """Makes neighbours one cell if there are many cells, or examples that have none."""
         self._closing |= self._seen > _FEW * self.cells or self._size() > self.cells
 
     def arrays(self) -> dict[str, Array]:
@@ -325,11 +329,9 @@ class ScoreOrder(Scalable):
         heavy = [each.as_cells() for each in self._examples if each.weights is not None]
         codes, weights = zip((self._codes, self._weights), *self._merged, *heavy, strict=True)
         self._examples, self._merged = [], []
-        keys, labels = (np.concatenate(each) for each in list(zip(*counted, strict=True))[:2])
+        keys = np.concatenate([each.keys for each in counted])
+        labels = np.concatenate([each.labels for each in counted])
         return OrderBatch(keys, labels, None), np.concatenate(codes), np.concatenate(weights, 1)
-
-
-_NO_EXAMPLES = OrderBatch(np.zeros(0, np.uint64), np.zeros(0, np.bool_), None)
 
 
 def _gathered(
@@ -356,7 +358,7 @@ def _gathered(
     others = (codes.compress(inside) >> (level + ONE)).view(np.int64)
     low, high = (_ENDS >> level).view(np.int64).tolist()
     first = max(low, min(each.min(initial=high) for each in (places, others)))
-    last = min(high, max(each.max(initial=low) for each in (places, others)))
+    last = max(first, min(high, max(each.max(initial=low) for each in (places, others))))
     places, others = (np.clip(each, first, last) - first for each in (places, others))
     size = last - first + 1
     counts = np.bincount(places << 1 | examples.labels, minlength=2 * size)

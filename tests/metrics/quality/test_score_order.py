@@ -86,6 +86,24 @@ def test_cells_become_one_when_there_are_too_many():
     assert order.positives.sum() + order.negatives.sum() == 40_960
 
 
+def test_cells_wider_than_those_that_examples_are_counted_in():
+    wide = ScoreOrder(64)
+    wide.update(np.linspace(0, 1, 4000), np.arange(4000) % 2)
+    wide.seal()
+    arrays = wide.arrays()
+    levels = np.log2(arrays["codes"] & -arrays["codes"])
+    wide_ones = levels > 49
+    assert wide_ones.any()
+    columns = {name: arrays[name][wide_ones] for name in ("codes", "negatives", "positives")}
+    for seen in (1500, 2000):
+        state = ScoreOrder.from_arrays({**arrays, **columns, "seen": np.array(seen)})
+        state.update(np.zeros(2048 - seen), np.zeros(2048 - seen))
+        assert state.negatives.sum() == columns["negatives"].sum() + 2048 - seen
+        state = ScoreOrder.from_arrays({**arrays, **columns, "seen": np.array(seen)})
+        state.seal()
+        assert state.positives.sum() == columns["positives"].sum()
+
+
 def test_a_copy_to_be_read_has_few_cells_and_leaves_the_state_as_it_was():
     scores, labels = calibrated(np.random.default_rng(1), 1500, -1, 3)
     order = counted(scores, labels, cells=64)
