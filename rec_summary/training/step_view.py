@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from mindspore import Tensor
 
-from rec_summary.training.tensors import Array, as_array
+from rec_summary.training.tensors import as_number
 
 # Unbounded training reports this number of epochs or batches, or a larger one.
 _ENDLESS: Final = 2**31 - 1
@@ -94,26 +94,19 @@ class StepView:
         shape = getattr(self.first_column, "shape", None)
         return int(shape[0]) if shape else 0
 
-    def loss(self) -> Array | float:
-        """Returns this step's loss: the network's output, or the first of several outputs.
+    def losses(self) -> list[float]:
+        """Returns this step's losses: the network's output, or the first of several outputs.
+
+        Further ones come after it if the outputs begin with several numbers.
 
         Raises:
-            TypeError: The output cannot be a loss.
+            TypeError: The first output cannot be a loss.
+            ValueError: It is empty.
         """
-        output = self._args.get("net_outputs")
-        if isinstance(output, (list, tuple)) and output:
-            output = output[0]
-        if isinstance(output, Tensor) and output.size == 1:
-            return float(output.item())  # a twentieth of the time that an array takes
-        return as_array(output, "the network's output")
-
-    def further_losses(self) -> list[float]:
-        """Returns the losses after the first, if the network's outputs begin with several."""
         outputs = self._args.get("net_outputs")
-        if not isinstance(outputs, (list, tuple)):
-            return []
-        losses = itertools.takewhile(_is_number, outputs)
-        return [float(each.item()) for each in itertools.islice(losses, 1, None)]
+        several = outputs if isinstance(outputs, (list, tuple)) and outputs else (outputs,)
+        further = itertools.islice(itertools.takewhile(_is_number, several), 1, None)
+        return [as_number(several[0], "the network's output"), *(each.item() for each in further)]
 
 
 def _is_number(output: Any) -> bool:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from rec_summary.errors import three_part, verbatim
 from rec_summary.training import loaded
+from rec_summary.values.scalar import to_number
 
 if TYPE_CHECKING:
     from mindspore import Tensor
@@ -55,6 +56,18 @@ def as_array(value: Any, what: str) -> Array:
     if isinstance(value, (bool, int, float)) or hasattr(value, "__array__"):
         return np.asarray(value)
     raise TypeError(three_part(what, type(value).__name__, "a Tensor, an array or a number"))
+
+
+def as_number(value: Any, what: str) -> float:
+    """Returns a Tensor, an array or a number as a float: the mean of several elements.
+
+    Raises:
+        TypeError: `value` has another type. `what` names it in the message.
+        ValueError: It is empty.
+    """
+    if hasattr(value, "asnumpy") and value.size == 1:
+        return float(value.item())  # a twentieth of the time that an array takes
+    return to_number(as_array(value, what))
 
 
 def copy_of(tensor: Tensor) -> Array | None:

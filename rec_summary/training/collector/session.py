@@ -204,7 +204,7 @@ class TrainRun:
             with self._troubles.attempt("learning rate"):  # a custom schedule may fail
                 self._learning_rate = self.snapshots.learning_rate()
             with contextlib.suppress(TypeError, ValueError):  # reported when the step was recorded
-                loss = self.snapshots.loss(self.view)
+                loss = self.view.losses()[0]
         state = RunState(
             status=status,
             reason=reason or None,

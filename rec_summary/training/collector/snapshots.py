@@ -18,9 +18,8 @@ from rec_summary.training.operators import Mailbox, snapshot
 from rec_summary.training.probes.gradient_metrics import GradientMetrics, GradientReader
 from rec_summary.training.probes.probe import choose_graph
 from rec_summary.training.step_view import StepView
-from rec_summary.training.tensors import Array, as_array, is_on_cpu, own_array
+from rec_summary.training.tensors import Array, as_array, as_number, is_on_cpu, own_array
 from rec_summary.values.image import MAX_TILES, is_image
-from rec_summary.values.scalar import to_number
 from rec_summary.values.summary import (
     HistogramValue,
     ImageValue,
@@ -143,26 +142,14 @@ class Snapshots:
         self._mailbox.close()
         choose_graph(self._network)
 
-    def loss(self, view: StepView) -> float:
-        """Returns the step's loss, the mean if it has several elements.
-
-        Raises:
-            TypeError: The network's output cannot be a loss.
-            ValueError: It is empty.
-        """
-        loss = view.loss()
-        return loss if isinstance(loss, float) else to_number(loss)
-
     def learning_rate(self) -> float | None:
         """Returns the learning rate of the first group, or None if there is none."""
         rates = self._rates.read()
         return rates[0][1] if rates else None
 
     def _loss(self, view: StepView) -> Iterable[ScalarValue]:
-        losses = {"loss" + _AUTO: self.loss(view)}
-        for number, each in enumerate(view.further_losses(), start=1):
-            losses[f"loss/{number}{_AUTO}"] = each
-        for tag, loss in losses.items():
+        for index, loss in enumerate(view.losses()):
+            tag = f"loss/{index}{_AUTO}" if index else f"loss{_AUTO}"
             self._check_finite(tag, loss, view)
             yield ScalarValue(tag, loss)
 
@@ -175,7 +162,7 @@ class Snapshots:
         return [ScalarValue(name + _AUTO, rate) for name, rate in self._rates.read()]
 
     def _loss_scale(self, view: StepView) -> Iterable[ScalarValue]:
-        yield ScalarValue("loss_scale" + _AUTO, to_number(as_array(self._scale, "the loss scale")))
+        yield ScalarValue("loss_scale" + _AUTO, as_number(self._scale, "the loss scale"))
 
     def _histograms(self, view: StepView) -> Iterable[HistogramValue]:
         turn, self._turn = self._turn, self._turn + 1

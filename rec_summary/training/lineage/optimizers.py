@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 from mindspore import Tensor, nn
 from mindspore import dtype as mstype
 
 from rec_summary.training._mindspore import ConstantLearningRate, LearningRateTable
 from rec_summary.training.step_view import StepView
-from rec_summary.training.tensors import as_array
+from rec_summary.training.tensors import as_array, as_number
 
 
 def find_optimizers(view: StepView) -> list[Any]:
@@ -82,19 +81,13 @@ def _distinct(optimizer: Any) -> Iterator[Any]:
 
 def _evaluate(rate: Any, optimizer: Any) -> float:
     if not isinstance(rate, nn.Cell):
-        return _first(rate)
+        return as_number(rate, "learning_rate")
     # A read of the inner array takes a microsecond; a call of the Cell compiles and runs a graph.
     if isinstance(rate, ConstantLearningRate):
-        return _first(rate.learning_rate)
+        return as_number(rate.learning_rate, "learning_rate")
     # The optimizer counts a step after it has used its learning rate.
-    step = max(0, int(_first(optimizer.global_step)) - 1)
+    step = max(0, int(as_number(optimizer.global_step, "global_step")) - 1)
     if isinstance(rate, LearningRateTable):
         table = as_array(rate.learning_rate, "learning_rate").reshape(-1)
         return float(table[min(step, table.size - 1)])
-    return _first(rate(Tensor([step], mstype.int32)))
-
-
-def _first(value: Any) -> float:
-    if isinstance(value, Tensor) and value.size == 1:
-        return float(value.item())
-    return float(np.asarray(as_array(value, "learning_rate"), dtype=np.float64).reshape(-1)[0])
+    return as_number(rate(Tensor([step], mstype.int32)), "learning_rate")
