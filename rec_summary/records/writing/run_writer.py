@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rec_summary._pb import lineage_pb2, summary_pb2
-from rec_summary.checks import check_choice, check_int_or_none, check_type
+from rec_summary.checks import check_choice, check_int_or_none, check_optional
 from rec_summary.errors import three_part
 from rec_summary.records.failures import Troubles
 from rec_summary.records.files import make_directory, sync_directory
@@ -85,8 +85,7 @@ class Rotation:
         limits = {name: each for name, each in vars(self).items() if name != "retention"}
         for name, limit in limits.items():
             check_int_or_none(name, limit)
-        expected = "a rec_summary.Retention or None"
-        check_type("retention", self.retention, (Retention, type(None)), expected)
+        check_optional("retention", self.retention, Retention)
         if self.retention is not None:
             for name, limit in limits.items():
                 if limit is not None:
