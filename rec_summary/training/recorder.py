@@ -19,7 +19,7 @@ from rec_summary.records.writing.background import (
     BackgroundWriter,
 )
 from rec_summary.records.writing.run_writer import Durability, Rotation, RunWriter
-from rec_summary.records.writing.task import MessageRecord, Record, Task
+from rec_summary.records.writing.task import MessageRecord, Record
 from rec_summary.training.npy_export import NpyExporter
 from rec_summary.values.summary import SummaryValue, TensorValue, encode_event
 
@@ -191,8 +191,8 @@ class Recorder:
         """The current summary file; None while it is closed."""
         return None if self._files is None else self._files.paths[0]
 
-    def write(self, record: Record | Task[Record]) -> None:
-        """Queues a record or a task for the writer's thread."""
+    def write(self, record: Record) -> None:
+        """Queues a record for the writer's thread."""
         if self._writer is not None:
             self._writer.write(record)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final, Generic
 
 from rec_summary.records.failures import Troubles
-from rec_summary.records.writing.task import Item, Sink, Task
+from rec_summary.records.writing.task import Item, Sink
 
 DEFAULT_FLUSH_SECS: Final = 1.0
 _CAPACITY: Final = 256
@@ -32,7 +32,7 @@ class _Flush:
 class BackgroundWriter(Generic[Item]):
     """A `Sink` that passes records to another sink through a bounded queue.
 
-    A thread takes them from the queue, runs tasks, writes records, and flushes every
+    A thread takes them from the queue, writes them, and flushes every
     `flush_secs` while there is something to flush; otherwise it sleeps. It may also look for
     something once a second. The queue is bounded
     by number and by bytes. When it is full the caller waits while records are written. When
@@ -73,7 +73,7 @@ class BackgroundWriter(Generic[Item]):
         self._capacity = capacity
         self._capacity_bytes = capacity_bytes
         self._block_secs = block_secs
-        self._waiting: collections.deque[Item | Task[Item] | _Flush] = collections.deque()
+        self._waiting: collections.deque[Item | _Flush] = collections.deque()
         self._held_bytes = 0  # of the waiting records and of the one being written
         self._accepted = 0  # taken into the queue
         self._done = 0  # written, or failed
@@ -91,7 +91,7 @@ class BackgroundWriter(Generic[Item]):
         self._thread = threading.Thread(target=self._run, name="rec_summary-writer", daemon=True)
         self._thread.start()
 
-    def write(self, record: Item | Task[Item]) -> None:
+    def write(self, record: Item) -> None:
         """Queues a record; drops and counts it if the queue stays full."""
         if os.getpid() != self._pid:
             return
@@ -215,8 +215,8 @@ class BackgroundWriter(Generic[Item]):
                 due = min(self._flush_due, self._look_due)
                 self._changed.wait(None if due == math.inf else due - now)
 
-    def _write(self, item: Item | Task[Item]) -> None:
-        self._attempt("write", functools.partial(self._take, item))
+    def _write(self, item: Item) -> None:
+        self._attempt("write", functools.partial(self._sink.write, item))
         with self._changed:
             self._done += 1
             self._held_bytes -= item.nbytes
@@ -224,11 +224,6 @@ class BackgroundWriter(Generic[Item]):
             if self._flush_due == math.inf:
                 self._flush_due = time.monotonic() + self._flush_secs
             self._changed.notify_all()
-
-    def _take(self, item: Item | Task[Item]) -> None:
-        record = item.run() if isinstance(item, Task) else item
-        if record is not None:
-            self._sink.write(record)
 
     def _flush(self, flush: Callable[[], object], request: _Flush | None = None) -> None:
         succeeded = self._attempt("flush", flush)

@@ -169,7 +169,7 @@ class RunWriter:
         return self._gone_bytes + sum(segment.bytes_written for segment in self._open.values())
 
     def write(self, record: Record) -> None:
-        """Encodes a record and appends it to the file of its kind.
+        """Encodes a record and appends it to the file of its kind, unless its payload is empty.
 
         Raises:
             OSError: The file cannot be written, or the next one cannot be created; or the record
@@ -177,6 +177,8 @@ class RunWriter:
             Exception: Whatever `record.encode` raises; nothing is written then.
         """
         payload = record.encode()
+        if not payload:
+            return
         if self._compactor is not None and not self._compactor.takes(len(payload)):
             size, budget = f"{len(payload):,}", f"{self._compactor.total_bytes:,}"
             text = f"a record of {size} bytes; a budget of {budget} allows half of it"

@@ -1,10 +1,8 @@
-"""Records, tasks that make records, and the sinks that take records."""
+"""Records, and the sinks that take records."""
 
 from __future__ import annotations
 
-import abc
-from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from rec_summary._pb import lineage_pb2
 from rec_summary.records.format.names import Kind
@@ -30,25 +28,14 @@ class Record(Sized, Protocol):
         """Whether a run has one of these only, so that its file is never dropped."""
 
     def encode(self) -> bytes:
-        """Returns the payload. Do heavy work here: the writer's thread calls it."""
+        """Returns the payload; it is empty where there is nothing to write.
+
+        Do heavy work here: the writer's thread calls it.
+        """
 
 
 Item = TypeVar("Item", bound=Sized)
 Taken = TypeVar("Taken", bound=Sized, contravariant=True)
-
-
-class Task(abc.ABC, Generic[Item]):
-    """Work for the writer's thread, in order with the records around it.
-
-    Attributes:
-        nbytes: About how much memory it takes, in bytes.
-    """
-
-    nbytes: int
-
-    @abc.abstractmethod
-    def run(self) -> Item | None:
-        """Does the work; returns what is to be written, if anything."""
 
 
 class Sink(Protocol[Taken]):
@@ -83,27 +70,3 @@ class MessageRecord:
     def encode(self) -> bytes:
         """Returns the serialised message."""
         return bytes(self._message.SerializeToString())
-
-
-@dataclass(frozen=True)
-class EncodedRecord:
-    """A record of serialised bytes.
-
-    Attributes:
-        payload: A serialised event.
-        kind: The kind of file that it belongs to.
-        once: Whether a run has one of these only.
-    """
-
-    payload: bytes
-    kind: Kind = Kind.SUMMARY
-    once: bool = False
-
-    @property
-    def nbytes(self) -> int:
-        """The size of the payload."""
-        return len(self.payload)
-
-    def encode(self) -> bytes:
-        """Returns the payload."""
-        return self.payload

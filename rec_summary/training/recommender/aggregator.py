@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Final
+from typing import ClassVar, Final
 
 from rec_summary._pb.summary_pb2 import MetricStates
 from rec_summary.errors import RecSummaryError
@@ -16,7 +16,7 @@ from rec_summary.metrics.report import Detail, MetricValues, read
 from rec_summary.metrics.state import State
 from rec_summary.metrics.tags import PREFIX
 from rec_summary.records.failures import Troubles
-from rec_summary.records.writing.task import EncodedRecord, Record, Task
+from rec_summary.records.format.names import Kind
 from rec_summary.training.recommender import persistence
 from rec_summary.training.recommender.config import RecommenderMetrics
 from rec_summary.training.recommender.inputs import Batch, join
@@ -188,12 +188,15 @@ class Aggregator:
             self._troubles.report(what, error)
 
 
-class AggregateTask(Task[Record]):
+class AggregateRecord:
     """Batches to count, and possibly a report to make.
 
     Attributes:
-        done: Whether `run` has ended.
+        done: Whether `encode` has ended.
     """
+
+    kind: ClassVar = Kind.SUMMARY
+    once: ClassVar = False
 
     def __init__(
         self,
@@ -209,11 +212,10 @@ class AggregateTask(Task[Record]):
         self.done = False
         self.nbytes = nbytes + 4096
 
-    def run(self) -> Record | None:
-        """Counts the batches; returns the report."""
+    def encode(self) -> bytes:
+        """Counts the batches; returns the report, if there is one to make."""
         try:
-            payload = self._aggregator.work(self._batches, self._request)
-            return EncodedRecord(payload) if payload else None
+            return self._aggregator.work(self._batches, self._request)
         finally:
             self._batches = []
             self.done = True

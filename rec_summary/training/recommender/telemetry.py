@@ -14,7 +14,7 @@ from typing import Final
 from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary.records.failures import Troubles
 from rec_summary.training.recommender import inputs
-from rec_summary.training.recommender.aggregator import AggregateTask, Aggregator, ReportRequest
+from rec_summary.training.recommender.aggregator import AggregateRecord, Aggregator, ReportRequest
 from rec_summary.training.recommender.config import RecommenderMetrics
 from rec_summary.training.recommender.inputs import Batch, Reader, Roles, column_names
 from rec_summary.training.recommender.tables import (
@@ -28,10 +28,10 @@ from rec_summary.training.step_view import StepView
 from rec_summary.training.tensors import Array, is_on_cpu
 
 _MOST_TENSOR_STEPS: Final = 16  # with live Tensors: hundreds of steps slow down training
-_EXAMPLES: Final = 1 << 15  # in a task: few examples take nearly as much time as many
-_TASK_BYTES: Final = 8 << 20  # in a task: larger ones leave the cache, and keep memory from others
+_EXAMPLES: Final = 1 << 15  # in a record: few examples take nearly as much time as many
+_RECORD_BYTES: Final = 8 << 20  # in a record: larger ones leave the cache, and keep memory from others
 _TABLES: Final = 4  # whose rows are sampled in one step
-_MOST_WAITING: Final = 4  # tasks in the queue of the writer's thread
+_MOST_WAITING: Final = 4  # records in the queue of the writer's thread
 _MOST_BYTES: Final = 64 << 20
 
 
@@ -48,7 +48,7 @@ class RecommenderTelemetry:
 
         Args:
             options: The metrics.
-            recorder: Receives the tasks for the writer's thread.
+            recorder: Receives the batches, as records for the writer's thread.
             troubles: Receives every failure.
         """
         self._options = options
@@ -62,7 +62,7 @@ class RecommenderTelemetry:
         self._owned = 0  # batches whose small Tensors are released
         self._examples = 0
         self._nbytes = 0
-        self._waiting: list[weakref.ref[AggregateTask]] = []
+        self._waiting: list[weakref.ref[AggregateRecord]] = []
         self._reports = 0
         self._step = 0
         self._rows: dict[str, tuple[Array, Array]] = {}
@@ -105,7 +105,7 @@ class RecommenderTelemetry:
         self._began = time.perf_counter()
 
     def end_step(self, view: StepView, step: int) -> None:
-        """Takes the inputs of a step; queues a task if there are enough, or if a report is due."""
+        """Takes the inputs of a step; queues a record if there are enough, or if a report is due."""
         if self._reader is None:
             return
         ended = time.perf_counter()
@@ -132,7 +132,7 @@ class RecommenderTelemetry:
             return
         if self._is_detail_near(step):
             self._sample_rows(_TABLES)
-        is_large = self._examples >= _EXAMPLES or self._nbytes >= _TASK_BYTES
+        is_large = self._examples >= _EXAMPLES or self._nbytes >= _RECORD_BYTES
         if is_large and self._has_room():
             self._queue(None)
 
@@ -186,12 +186,12 @@ class RecommenderTelemetry:
     def _queue(self, request: ReportRequest | None) -> None:
         assert self._aggregator is not None
         self._release_tensors()
-        task = AggregateTask(self._aggregator, self._batches, self._nbytes, request)
+        record = AggregateRecord(self._aggregator, self._batches, self._nbytes, request)
         self._batches, self._owned, self._examples, self._nbytes = [], 0, 0, 0
-        self._waiting.append(weakref.ref(task))
-        self._recorder.write(task)
+        self._waiting.append(weakref.ref(record))
+        self._recorder.write(record)
 
     def _has_room(self) -> bool:
-        # A task that the writer has dropped no longer exists.
-        self._waiting = [each for each in self._waiting if (t := each()) is not None and not t.done]
+        # A record that the writer has dropped no longer exists.
+        self._waiting = [each for each in self._waiting if (r := each()) is not None and not r.done]
         return len(self._waiting) < _MOST_WAITING
