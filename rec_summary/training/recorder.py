@@ -63,7 +63,7 @@ class RecorderOptions:
             self.rotation.retention.check(self.directory)
 
 
-@dataclass(frozen=True)
+@dataclass
 class StepRecord:
     """All values of one step, as one record. The writer's thread encodes them.
 

@@ -103,10 +103,11 @@ class StepView:
             TypeError: The first output cannot be a loss.
             ValueError: It is empty.
         """
-        outputs = self._args.get("net_outputs")
-        several = outputs if isinstance(outputs, (list, tuple)) and outputs else (outputs,)
-        further = itertools.islice(itertools.takewhile(_is_number, several), 1, None)
-        return [as_number(several[0], "the network's output"), *(each.item() for each in further)]
+        what, outputs = "the network's output", self._args.get("net_outputs")
+        if not (isinstance(outputs, (list, tuple)) and outputs):
+            return [as_number(outputs, what)]
+        further = itertools.islice(itertools.takewhile(_is_number, outputs), 1, None)
+        return [as_number(outputs[0], what), *(each.item() for each in further)]
 
 
 def _is_number(output: Any) -> bool:
