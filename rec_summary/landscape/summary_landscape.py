@@ -33,8 +33,8 @@ from rec_summary.landscape.metadata import CHECKPOINT_FOLDER, Metadata, changed,
 from rec_summary.landscape.options import HESSIAN, PCA, Options, PlannedLandscape, planned
 from rec_summary.landscape.plane import Plane, pca_plane, random_plane
 from rec_summary.landscape.store import Store, locked
+from rec_summary.records.writing.record import MessageRecord
 from rec_summary.records.writing.run_writer import RunWriter
-from rec_summary.records.writing.task import MessageRecord
 from rec_summary.values.landscape import from_landscape
 from rec_summary.values.tensor import to_tensor
 

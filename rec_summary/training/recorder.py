@@ -18,8 +18,8 @@ from rec_summary.records.writing.background import (
     DEFAULT_FLUSH_SECS,
     BackgroundWriter,
 )
+from rec_summary.records.writing.record import MessageRecord, Record
 from rec_summary.records.writing.run_writer import Durability, Rotation, RunWriter
-from rec_summary.records.writing.task import MessageRecord, Record
 from rec_summary.training.npy_export import NpyExporter
 from rec_summary.values.summary import SummaryValue, TensorValue, encode_event
 

@@ -12,8 +12,8 @@ import sys
 import time
 
 from rec_summary._pb import lineage_pb2, summary_pb2
+from rec_summary.records.writing.record import MessageRecord
 from rec_summary.records.writing.run_writer import Rotation, RunWriter
-from rec_summary.records.writing.task import MessageRecord
 from tests.support.record_dirs import scalar
 
 

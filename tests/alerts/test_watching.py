@@ -19,8 +19,8 @@ from rec_summary.alerts import watching as watching_module
 from rec_summary.alerts.rules import read_rule
 from rec_summary.alerts.states import Transition
 from rec_summary.alerts.watching import EVERYTHING, WatchReport, watch
+from rec_summary.records.writing.record import MessageRecord
 from rec_summary.records.writing.run_writer import Rotation, RunWriter
-from rec_summary.records.writing.task import MessageRecord
 from rec_summary.series.options import Since
 from rec_summary.series.report import Problem
 from tests.support.corpus import tensor

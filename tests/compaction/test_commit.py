@@ -18,9 +18,9 @@ from rec_summary.compaction.directory import CompactionError, keep_within
 from rec_summary.compaction.rewriting import compacted_name, rewrite
 from rec_summary.records.reading.reader import hidden_path
 from rec_summary.records.reading.runs import Run, find_runs, list_files
+from rec_summary.records.writing.record import MessageRecord
 from rec_summary.records.writing.retention import rank_bytes
 from rec_summary.records.writing.run_writer import Rotation, RunWriter
-from rec_summary.records.writing.task import MessageRecord
 from rec_summary.series.options import EVERYTHING
 from rec_summary.series.report import Report
 from rec_summary.series.values import recorded_values

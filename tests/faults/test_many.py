@@ -11,8 +11,8 @@ import pytest
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.reader import TruncatedRecord
 from rec_summary.records.reading.runs import find_runs, list_files
+from rec_summary.records.writing.record import MessageRecord
 from rec_summary.records.writing.run_writer import Rotation, RunWriter
-from rec_summary.records.writing.task import MessageRecord
 from rec_summary.tensorboard.event_files.export import export_tensorboard
 from tests.faults.children import COMMAND, count, left_in, shown, start
 from tests.faults.ledger import Ledger, times

@@ -15,9 +15,9 @@ import numpy as np
 
 from rec_summary.records.failures import Troubles
 from rec_summary.records.writing.background import BackgroundWriter
+from rec_summary.records.writing.record import Record
 from rec_summary.records.writing.retention import Retention
 from rec_summary.records.writing.run_writer import Rotation, RunWriter
-from rec_summary.records.writing.task import Record
 from rec_summary.training.recorder import StepRecord
 from rec_summary.values.summary import HistogramValue, ScalarValue, SummaryValue
 

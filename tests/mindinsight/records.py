@@ -22,8 +22,8 @@ from rec_summary.landscape.summary_landscape import SummaryLandscape
 from rec_summary.records.format.framing import frame
 from rec_summary.records.format.names import Kind, RecordName
 from rec_summary.records.reading.runs import find_runs, list_files
+from rec_summary.records.writing.record import MessageRecord
 from rec_summary.records.writing.run_writer import Rotation, RunWriter
-from rec_summary.records.writing.task import MessageRecord
 from rec_summary.values.summary import ImageValue, TensorValue
 from tests.support import quadratic
 from tests.support.record_dirs import START, event, histo, lineage, scalar, train

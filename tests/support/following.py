@@ -8,8 +8,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from rec_summary.records.writing.record import MessageRecord
 from rec_summary.records.writing.run_writer import RunWriter
-from rec_summary.records.writing.task import MessageRecord
 from rec_summary.series.report import ExportReport
 from rec_summary.tensorboard.event_files.export import follow_tensorboard
 from tests.support.waiting import PATIENCE_SECS

@@ -10,8 +10,8 @@ from typing import Any
 
 from rec_summary._pb import lineage_pb2, summary_pb2
 from rec_summary.records.format.framing import frame
+from rec_summary.records.writing.record import MessageRecord
 from rec_summary.records.writing.run_writer import RunWriter
-from rec_summary.records.writing.task import MessageRecord
 from rec_summary.values.histogram import histogram
 
 START = 1_700_000_000.125  # a wall time with a fraction that a float64 holds exactly

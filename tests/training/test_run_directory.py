@@ -16,8 +16,8 @@ import pytest
 
 from rec_summary._pb.lineage_pb2 import LineageEvent
 from rec_summary.records.format.names import this_host
+from rec_summary.records.writing.record import MessageRecord
 from rec_summary.records.writing.run_writer import RunWriter
-from rec_summary.records.writing.task import MessageRecord
 from rec_summary.training import run_directory
 from rec_summary.training.run_directory import (
     NEW,

@@ -14,8 +14,8 @@ from rec_summary._pb.lineage_pb2 import LineageEvent, RunState, TrainLineage, Us
 from rec_summary._pb.summary_pb2 import Event, Summary
 from rec_summary.records.format.framing import frame
 from rec_summary.records.format.names import Kind, RecordName
+from rec_summary.records.writing.record import MessageRecord
 from rec_summary.records.writing.run_writer import RunWriter
-from rec_summary.records.writing.task import MessageRecord
 from rec_summary.values.histogram import histogram
 
 START = 1_700_000_000.0

@@ -227,8 +227,8 @@ def _write_note(run: Run, known: Lineage, request: Request) -> Answers:
     from rec_summary._pb.lineage_pb2 import LineageEvent
     from rec_summary.errors import os_errors_as
     from rec_summary.records.control import check_request
+    from rec_summary.records.writing.record import MessageRecord
     from rec_summary.records.writing.run_writer import RunWriter
-    from rec_summary.records.writing.task import MessageRecord
     from rec_summary.series.lineage import NOTE
     from rec_summary.series.options import ArgumentError
 

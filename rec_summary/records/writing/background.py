@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final, Generic
 
 from rec_summary.records.failures import Troubles
-from rec_summary.records.writing.task import Item, Sink
+from rec_summary.records.writing.record import Item, Sink
 
 DEFAULT_FLUSH_SECS: Final = 1.0
 _CAPACITY: Final = 256

@@ -20,9 +20,9 @@ from rec_summary.records.files import make_directory, sync_directory
 from rec_summary.records.format.names import DEFAULT_PREFIX, DEFAULT_SUFFIX, Kind, parse_name
 from rec_summary.records.locks import check_kind
 from rec_summary.records.writing.claim import begin_segments
+from rec_summary.records.writing.record import Record
 from rec_summary.records.writing.retention import Compactor, Retention, segment_bytes
 from rec_summary.records.writing.segment import SegmentWriter
-from rec_summary.records.writing.task import Record
 
 FILE_VERSION: Final = "MindSpore.Event:1"
 _FSYNC: Final = ("never", "close", "flush")

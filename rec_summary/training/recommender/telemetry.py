@@ -105,7 +105,7 @@ class RecommenderTelemetry:
         self._began = time.perf_counter()
 
     def end_step(self, view: StepView, step: int) -> None:
-        """Takes the inputs of a step; queues a record if there are enough, or if a report is due."""
+        """Takes the inputs of a step; queues a record if enough, or if a report is due."""
         if self._reader is None:
             return
         ended = time.perf_counter()

@@ -18,8 +18,8 @@ from rec_summary.errors import RecSummaryError
 from rec_summary.records.control import LOCK_NAME, NAME, read_requests
 from rec_summary.records.format.names import Kind, this_host
 from rec_summary.records.reading.runs import find_runs
+from rec_summary.records.writing.record import MessageRecord
 from rec_summary.records.writing.run_writer import RunWriter
-from rec_summary.records.writing.task import MessageRecord
 from rec_summary.series.overview.position import positions
 from rec_summary.tables.frames import load
 from tests.support import command, record_dirs

@@ -29,8 +29,8 @@ from rec_summary._pb import lineage_pb2, summary_pb2
 from rec_summary.alerts import prometheus
 from rec_summary.alerts.last_values import LastValues
 from rec_summary.compaction.directory import compact
+from rec_summary.records.writing.record import MessageRecord
 from rec_summary.records.writing.run_writer import Rotation, RunWriter
-from rec_summary.records.writing.task import MessageRecord
 from rec_summary.series.options import ExportOptions, Selection
 from tests.support import command
 from tests.support.ports import unused_port

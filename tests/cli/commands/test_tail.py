@@ -17,8 +17,8 @@ import pytest
 from rec_summary._pb import lineage_pb2
 from rec_summary._pb.summary_pb2 import Summary
 from rec_summary.records.format.framing import frame
+from rec_summary.records.writing.record import MessageRecord
 from rec_summary.records.writing.run_writer import RunWriter
-from rec_summary.records.writing.task import MessageRecord
 from rec_summary.series.overview.tail import Tail
 from tests.support.command import PROGRAM, flat, run, start
 from tests.support.record_dirs import START, event, lineage, scalar, train, write_segment

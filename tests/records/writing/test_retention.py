@@ -21,6 +21,7 @@ from rec_summary.records.format.names import Kind, hidden_name, parse_name, repl
 from rec_summary.records.reading.compacted import compaction_of
 from rec_summary.records.reading.runs import find_runs, list_files
 from rec_summary.records.writing import retention as module
+from rec_summary.records.writing.record import MessageRecord
 from rec_summary.records.writing.retention import (
     ENDED,
     HURRY,
@@ -32,7 +33,6 @@ from rec_summary.records.writing.retention import (
     segment_bytes,
 )
 from rec_summary.records.writing.run_writer import Rotation, RunWriter
-from rec_summary.records.writing.task import MessageRecord
 from rec_summary.series.options import EVERYTHING
 from rec_summary.series.report import Report
 from rec_summary.series.values import finished_scalars

@@ -9,9 +9,9 @@ from rec_summary.records.failures import Troubles
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.reader import RecordReader
 from rec_summary.records.reading.runs import find_runs
+from rec_summary.records.writing.record import MessageRecord
 from rec_summary.records.writing.run_writer import FILE_VERSION, Durability, Rotation, RunWriter
 from rec_summary.records.writing.segment import DeletedFile
-from rec_summary.records.writing.task import MessageRecord
 
 
 def payloads(run, kind):

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from rec_summary.records.reading.runs import find_runs
+from rec_summary.records.writing.record import MessageRecord
 from rec_summary.records.writing.run_writer import RunWriter
-from rec_summary.records.writing.task import MessageRecord
 from rec_summary.series.overview.position import Position, positions
 from tests.support.record_dirs import START, event, scalar, summary_name, write_payloads
 

@@ -15,8 +15,8 @@ from rec_summary._pb.lineage_pb2 import EvaluationLineage, RunState
 from rec_summary._pb.summary_pb2 import LossLandscape, Summary
 from rec_summary.records.format.names import this_host
 from rec_summary.records.reading.runs import Run, find_runs
+from rec_summary.records.writing.record import MessageRecord
 from rec_summary.records.writing.run_writer import RunWriter
-from rec_summary.records.writing.task import MessageRecord
 from rec_summary.series.best_values import best_place
 from rec_summary.series.overview.inspection import inspect_run
 from rec_summary.series.overview.rows import rows, shows_life

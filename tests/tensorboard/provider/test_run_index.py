@@ -15,8 +15,8 @@ import pytest
 from rec_summary._pb import lineage_pb2
 from rec_summary.records.format.framing import frame
 from rec_summary.records.reading import reader
+from rec_summary.records.writing.record import MessageRecord
 from rec_summary.records.writing.run_writer import RunWriter
-from rec_summary.records.writing.task import MessageRecord
 from rec_summary.series import event_reader
 from rec_summary.tensorboard.provider import run_index
 from rec_summary.tensorboard.provider.data_provider import RecordDataProvider

@@ -19,9 +19,9 @@ from rec_summary._pb import summary_pb2
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.reader import RecordReader
 from rec_summary.records.reading.runs import list_files
+from rec_summary.records.writing.record import MessageRecord
 from rec_summary.records.writing.retention import rank_bytes
 from rec_summary.records.writing.run_writer import Rotation, RunWriter
-from rec_summary.records.writing.task import MessageRecord
 from tests.support.nets import (
     BATCH,
     LEARNING_RATE,

@@ -25,8 +25,8 @@ from rec_summary.metrics.windows import LastExamples
 from rec_summary.records.failures import Troubles
 from rec_summary.records.format.framing import frame
 from rec_summary.records.reading.reader import RecordReader
+from rec_summary.records.writing.record import MessageRecord
 from rec_summary.records.writing.run_writer import RunWriter
-from rec_summary.records.writing.task import MessageRecord
 from rec_summary.training.recommender.aggregator import Aggregator, ReportRequest
 from rec_summary.training.recommender.inputs import Batch
 from rec_summary.training.recommender.persistence import load, pack, save, state_path, unpack

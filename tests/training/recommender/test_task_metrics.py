@@ -17,8 +17,8 @@ from rec_summary import RecommenderMetrics, Task, export_tensorboard
 from rec_summary._pb.summary_pb2 import Event
 from rec_summary.metrics.report import Detail, MetricValues, read
 from rec_summary.records.failures import Troubles
+from rec_summary.records.writing.record import MessageRecord
 from rec_summary.records.writing.run_writer import RunWriter
-from rec_summary.records.writing.task import MessageRecord
 from rec_summary.training.recommender.aggregator import Aggregator, ReportRequest
 from rec_summary.training.recommender.inputs import Batch, join
 from rec_summary.training.recommender.persistence import load, state_path, unpack

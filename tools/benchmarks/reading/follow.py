@@ -14,8 +14,8 @@ from pathlib import Path
 import psutil
 
 from rec_summary._pb.summary_pb2 import Event, Summary
+from rec_summary.records.writing.record import MessageRecord
 from rec_summary.records.writing.run_writer import RunWriter
-from rec_summary.records.writing.task import MessageRecord
 
 from ..child import idle_share
 from ..contest import Contestant, Settings, alternate, column

@@ -145,9 +145,9 @@ def write(work: str, folder: str, records: int, budget: int) -> dict[str, float]
     import resource
 
     from rec_summary.records.failures import Troubles
+    from rec_summary.records.writing.record import EncodedRecord
     from rec_summary.records.writing.retention import Retention
     from rec_summary.records.writing.run_writer import Rotation, RunWriter
-    from rec_summary.records.writing.task import EncodedRecord
 
     troubles = Troubles()
     rotation = Rotation(retention=Retention(total_bytes=budget))

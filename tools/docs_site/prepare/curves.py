@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from rec_summary._pb import lineage_pb2, summary_pb2
+from rec_summary.records.writing.record import MessageRecord
 from rec_summary.records.writing.run_writer import RunWriter
-from rec_summary.records.writing.task import MessageRecord
 
 START = 1_795_262_400.0  # 2026-11-21 12:00 UTC
 STEPS = 2_000
