@@ -98,6 +98,19 @@ def check_int_or_none(name: str, value: object) -> int | None:
     return None if value is None else check_int(name, value)
 
 
+def check_name(name: str, value: object) -> str:
+    """Returns a str that is not empty.
+
+    Raises:
+        TypeError: It is not a str.
+        ValueError: It is empty.
+    """
+    expected = "a non-empty str"
+    if not check_type(name, value, str, expected):
+        raise ValueError(three_part(name, value, expected))
+    return str(value)
+
+
 def check_unicode(name: str, text: str) -> None:
     """Raises ValueError if a str has a lone surrogate, which no record can store."""
     if text.encode("utf-8", "replace").decode() != text:

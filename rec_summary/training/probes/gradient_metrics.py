@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 from mindspore import nn, ops
 
-from rec_summary.checks import check_bool, check_int, check_pattern, check_type
+from rec_summary.checks import check_bool, check_int, check_name, check_pattern, check_type
 from rec_summary.errors import three_part
 from rec_summary.records.failures import Troubles
 from rec_summary.training.operators import GRADIENTS, Mailbox, Operator
@@ -70,8 +70,7 @@ class GradientMetrics:
         if len(self.groups) > _MOST_GROUPS:
             raise ValueError(three_part("groups", len(self.groups), _GROUPS))
         for name, pattern in self.groups.items():
-            if not check_type("a name of groups", name, str, "a non-empty str"):
-                raise ValueError(three_part("a name of groups", name, "a non-empty str"))
+            check_name("a name of groups", name)
             check_type(f"groups[{name!r}]", pattern, str, "a regular expression")
             check_pattern(f"groups[{name!r}]", pattern)
         object.__setattr__(self, "groups", dict(self.groups))

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 import mindspore
 from mindspore import ops
 
-from rec_summary.errors import three_part
+from rec_summary.checks import check_name
 from rec_summary.training.operators import GRADIENTS, PROBE, Operator, is_wanted, tag_of
 
 THROUGH: Final = "probes/"
@@ -76,10 +76,7 @@ def probe(name: str, value: Any, gradient: bool = False) -> Any:
 @at_compile_time
 def wanted(kind: str, tag: str) -> bool:
     """Whether the network that is compiled, or runs, has this operator."""
-    if not isinstance(tag, str):
-        raise TypeError(three_part("the name of a probe", tag, "a non-empty str"))
-    if not tag:
-        raise ValueError(three_part("the name of a probe", tag, "a non-empty str"))
+    check_name("the name of a probe", tag)
     operator = Operator(kind, tag)
     found = is_wanted(operator)
     if not found:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from rec_summary._pb import anf_ir_pb2
 from rec_summary._pb.lineage_pb2 import LineageEvent
-from rec_summary.checks import check_type, check_unicode
+from rec_summary.checks import check_name, check_type, check_unicode
 from rec_summary.errors import three_part, verbatim
 from rec_summary.training.graphs import GraphRecord
 from rec_summary.training.operators import snapshot
@@ -49,7 +49,7 @@ def own_content(plugin: str, name: str, value: Any) -> SummaryValue | LineageEve
         return _lineage(plugin, value)
     if plugin == GRAPH:
         return _graph(value)
-    _check_name(name)
+    check_unicode("name", check_name("name", name))
     if plugin == _LANDSCAPE:
         return _Landscape(name, _serialised(plugin, value, "LossLandscape"))
     return _scalar(name, value) if plugin == "scalar" else snapshot(plugin, name, value)
@@ -115,13 +115,6 @@ def _lineage(plugin: str, value: Any) -> LineageEvent:
     content.SetInParent()  # also for an empty message
     content.MergeFromString(_serialised(plugin, value, message))
     return event
-
-
-def _check_name(name: str) -> None:
-    check_type("name", name, str, "a non-empty str")
-    if not name:
-        raise ValueError(three_part("name", name, "a non-empty str"))
-    check_unicode("name", name)
 
 
 def _scalar(name: str, value: Any) -> ScalarValue:
