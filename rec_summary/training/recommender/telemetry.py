@@ -29,7 +29,7 @@ from rec_summary.training.tensors import Array, is_on_cpu
 
 _MOST_TENSOR_STEPS: Final = 16  # with live Tensors: hundreds of steps slow down training
 _EXAMPLES: Final = 1 << 15  # in a record: few examples take nearly as much time as many
-_RECORD_BYTES: Final = 8 << 20  # in a record: larger ones leave the cache, and keep memory from others
+_RECORD_BYTES: Final = 8 << 20  # larger ones leave the cache, and keep memory from others
 _TABLES: Final = 4  # whose rows are sampled in one step
 _MOST_WAITING: Final = 4  # records in the queue of the writer's thread
 _MOST_BYTES: Final = 64 << 20
