@@ -390,14 +390,7 @@ class SummaryCollector(Callback):
             self._open(environment)
             return Choice(self.summary_dir)
         options = self._options
-        settings = training_settings(
-            view,
-            run.data,
-            run.optimizers,
-            options.custom_lineage,
-            options.recommender,
-            self._troubles,
-        )
+        settings = training_settings(view, run.data, run.optimizers, options, self._troubles)
         who = Participant(settings, environment.rank_size)
         named, lock = options.files.directory, options.files.durability.lock
         with chosen(named, options.run_directory, environment.rank, who, lock) as choice:

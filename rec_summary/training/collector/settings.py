@@ -14,14 +14,13 @@ import numpy as np
 from mindspore import Tensor, nn
 
 from rec_summary.records.failures import Troubles
-from rec_summary.training.lineage.custom import CustomValue
+from rec_summary.training.collector.options import CollectorOptions
 from rec_summary.training.lineage.lineage import (
     DatasetInfo,
     backbone,
     loss_function,
     operations,
 )
-from rec_summary.training.recommender.config import RecommenderMetrics
 from rec_summary.training.step_view import StepView
 
 _RECOMMENDER: Final = (
@@ -34,8 +33,7 @@ def training_settings(
     view: StepView,
     data: DatasetInfo,
     optimizers: Sequence[Any],
-    custom: Mapping[str, CustomValue],
-    recommender: RecommenderMetrics | None,
+    options: CollectorOptions,
     troubles: Troubles,
 ) -> dict[str, str]:
     """Returns the settings as text, by name. What cannot be read is left out.
@@ -44,9 +42,8 @@ def training_settings(
         view: The callback arguments of a training that begins.
         data: Its data set.
         optimizers: Its optimizers.
-        custom: The custom lineage data.
-        recommender: The metrics of recommenders, of which those settings count that change the
-            meaning of the metrics.
+        options: The collector's options: custom lineage counts, and of the metrics of recommenders
+            those settings that change their meaning.
         troubles: Receives a failure.
     """
     found = network_settings(view, troubles)
@@ -67,7 +64,8 @@ def training_settings(
         if dataset is not None:
             names = (type(each).__name__.removesuffix("Dataset") for each in operations(dataset))
             found["train_dataset"] = " of ".join(names)
-    found |= {f"custom.{name}": _text(value) for name, value in custom.items()}
+    found |= {f"custom.{name}": _text(value) for name, value in options.custom_lineage.items()}
+    recommender = options.recommender
     if recommender is not None:
         for name in _RECOMMENDER:
             found[f"recommender.{name}"] = _text(getattr(recommender, name))

@@ -239,10 +239,7 @@ class _Files:
             "unit": options.unit,
             "num_samples": options.num_samples,
             "landscape_size": options.landscape_size,
-            "create_landscape": {
-                "train": options.create_landscape_train,
-                "result": options.create_landscape_result,
-            },
+            "create_landscape": options.create_landscape,
         }
 
 

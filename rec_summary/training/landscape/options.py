@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rec_summary.checks import check_bool, check_choice, check_entries, check_int, check_type
 from rec_summary.errors import three_part
 from rec_summary.training.landscape.policy import SavePolicy
 from rec_summary.training.landscape.replay import KINDS
+
+_CREATE: Final = {"train": True, "result": True}
 
 
 @dataclass(frozen=True)
@@ -20,8 +22,8 @@ class LandscapeOptions:
     Attributes:
         landscape_size: Points along each side of the grid.
         unit: The unit of the intervals: `step` or `epoch`.
-        create_landscape_train: Whether to compute the landscape of the training path.
-        create_landscape_result: Whether to compute the landscape around the result.
+        create_landscape: Whether to compute the landscape of the training path (`train`), and the
+            one around the result (`result`).
         num_samples: The number of samples in the computation of the loss.
         intervals: The steps or epochs of the checkpoints, in groups of at least three. Each group
             gives one landscape.
@@ -34,8 +36,7 @@ class LandscapeOptions:
 
     landscape_size: int = 40
     unit: str = "step"
-    create_landscape_train: bool = True
-    create_landscape_result: bool = True
+    create_landscape: Mapping[str, bool] = field(default_factory=_CREATE.copy)
     num_samples: int = 2048
     intervals: tuple[tuple[int, ...], ...] = (tuple(range(1, 10)), tuple(range(10, 20)))
     policy: SavePolicy | None = None
@@ -60,14 +61,12 @@ def check_landscape(name: str, value: Mapping[str, Any] | None) -> LandscapeOpti
             expected = "one of `policy` and `intervals`, not both"
             raise ValueError(three_part(f"{name}['policy']", entries["policy"], expected))
         entries["intervals"] = ()
-    for kind, wanted in entries.pop("create_landscape", {}).items():
-        entries[f"create_landscape_{kind}"] = wanted
     return LandscapeOptions(**entries)
 
 
 def _check_create(name: str, value: object) -> dict[str, bool]:
     check_type(name, value, Mapping, "a dict with bools for 'train' and 'result'")
-    return check_entries(name, value, {"train": check_bool, "result": check_bool})
+    return _CREATE | check_entries(name, value, dict.fromkeys(_CREATE, check_bool))
 
 
 def _check_intervals(name: str, value: Any) -> tuple[tuple[int, ...], ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -175,9 +176,10 @@ def settings(optimizer: Any = None, network: Any = None, **arguments: Any) -> di
     view = StepView(RunContext(context))
     troubles = Troubles()
     data = describe_dataset(arguments.get("train_dataset"), troubles)
-    custom = arguments.get("custom") or {}
-    recommender = arguments.get("recommender")
-    found = training_settings(view, data, find_optimizers(view), custom, recommender, troubles)
+    options: Any = SimpleNamespace(
+        custom_lineage=arguments.get("custom") or {}, recommender=arguments.get("recommender")
+    )
+    found = training_settings(view, data, find_optimizers(view), options, troubles)
     assert troubles.counts == {}
     return found
 

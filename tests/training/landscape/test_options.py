@@ -21,7 +21,7 @@ def test_what_is_left_out_has_its_documented_default():
     assert check({"unit": "epoch"}) == LandscapeOptions(unit="epoch")
     assert check({"intervals": INTERVALS}).intervals == ((1, 2, 3), (4, 5, 6))
     options = check({"create_landscape": {"train": False}})
-    assert (options.create_landscape_train, options.create_landscape_result) == (False, True)
+    assert options.create_landscape == {"train": False, "result": True}
 
 
 BAD = [
