@@ -77,7 +77,10 @@ class RecordsCommand(click.Command):
         ]
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Runs the command; URLs among its parameters become `Url` or temporary directories."""
+        """Runs the command, and ends with the exit code that it returns.
+
+        URLs among its parameters become `Url` or temporary directories.
+        """
         if os.environ.get("NO_COLOR"):
             ctx.color = False
         debug = ctx.params.pop("debug")
@@ -92,7 +95,7 @@ class RecordsCommand(click.Command):
             if upload is not None:
                 with progress_shown(doing="putting to") as progress:
                     upload.put(progress)
-            return result
+        ctx.exit(result or 0)
 
     def _localise(self, params: dict[str, Any], stack: contextlib.ExitStack) -> Upload | None:
         """Replaces URLs among the parameters; returns what puts the output to its URL."""

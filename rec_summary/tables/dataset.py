@@ -50,7 +50,7 @@ from rec_summary.series.report import ExportReport, Report
 from rec_summary.series.step_buffer import STEADY, BufferState, Finished, Restart, StepBuffer
 from rec_summary.series.text import printable, valid
 from rec_summary.series.values import HeldScalars, Writer, Writers
-from rec_summary.tables.formats import require_pyarrow, scalar_arrays
+from rec_summary.tables.formats import arrow_schema, require_pyarrow, scalar_arrays
 
 EVERY_SECS: Final = 60.0
 _MOST_ROWS: Final = 1 << 20  # of a part
@@ -315,8 +315,7 @@ class RunDataset(FileReader):
         cursor = decode_as(DatasetCursor, read_cursor(dataset, self._place))
         if cursor is not None and not self._is_own(cursor):
             cursor = None
-        moves = cursor.moves if cursor is not None else []
-        dataset.move(self._place, moves)
+        dataset.move(self._place, self._moves(cursor))
         dataset.remove_staged(self._place, set())
         records = NewRecords(report)
         if cursor is not None and (
@@ -414,6 +413,16 @@ class RunDataset(FileReader):
         found = self._dataset.names("", pattern)
         return {each for each in found if not read_cursor(self._dataset, each)}
 
+    def _moves(self, cursor: DatasetCursor | None) -> Iterator[tuple[str, str]]:
+        """Yields the moves of the last commit, but those into what has become another run."""
+        others = {self._place: b""}
+        for staged, path in cursor.moves if cursor is not None else ():
+            partition = path.partition("/")[0]
+            if partition not in others:
+                others[partition] = read_cursor(self._dataset, partition)
+            if not others[partition]:
+                yield staged, path
+
     def _is_own(self, cursor: DatasetCursor) -> bool:
         """Whether a cursor names nothing but parts of this run, and files beside it."""
         own = re.compile(
@@ -508,7 +517,9 @@ class _Staged:
                 is_small = merges and rows <= _MOST_ROWS // 2
                 if not concerned and not is_small:
                     continue
-                left = _in_force(opened.read(list(_COLUMNS)).cast(_schema()), concerned)
+                left = _in_force(
+                    opened.read(list(_COLUMNS)).cast(arrow_schema(_COLUMNS)), concerned
+                )
             if not is_small:
                 if left.num_rows < rows:
                     self._stage(path, left)
@@ -530,7 +541,7 @@ class _Staged:
     def _stage_all(self, paths: Iterator[str], tables: list[Any]) -> int:
         """Writes tables as parts of bounded size; returns how many."""
         arrow, _ = require_pyarrow()
-        table = arrow.concat_tables([_schema().empty_table(), *tables])
+        table = arrow.concat_tables([arrow_schema(_COLUMNS).empty_table(), *tables])
         firsts = range(0, table.num_rows, _MOST_ROWS)
         for first in firsts:
             self._stage(next(paths), table.slice(first, _MOST_ROWS))
@@ -599,12 +610,7 @@ def _by_day(parts: list[Columns]) -> Iterator[tuple[str, Columns]]:
 
 def _table(rank: int, columns: Columns) -> Any:
     arrow, _ = require_pyarrow()
-    return arrow.table(scalar_arrays(rank, columns), schema=_schema())
-
-
-def _schema() -> Any:
-    arrow, _ = require_pyarrow()
-    return arrow.schema([(name, getattr(arrow, kind)()) for name, kind in _COLUMNS.items()])
+    return arrow.table(scalar_arrays(rank, columns), schema=arrow_schema(_COLUMNS))
 
 
 def _number(part: str) -> int:

@@ -14,7 +14,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import IO, Any, Final
+from typing import IO, Any, ClassVar, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -288,7 +288,7 @@ class _Tables:
         self.schemas = dict(_SCHEMAS)
         self._directory = directory
         self._form = form
-        self._tables: dict[str, _TableFile] = {}
+        self._tables: dict[str, _TextFile | _ParquetFile] = {}
         self._files = contextlib.ExitStack()
         self._series = ("", 0)  # the run and the rank of the scalars that are held
         self._scalars: list[Columns] = []
@@ -328,7 +328,7 @@ class _Tables:
             self._begun("scalars").write_scalars(*self._series, concatenated(self._scalars))
         self._scalars, self._held = [], 0
 
-    def _begun(self, name: str) -> _TableFile:
+    def _begun(self, name: str) -> _TextFile | _ParquetFile:
         table = self._tables.get(name)
         if table is None:
             binary = self._files.enter_context(write_atomically(self._path(name)))
@@ -337,8 +337,8 @@ class _Tables:
             else:
                 file = io.TextIOWrapper(binary, encoding="utf-8", newline="")
                 self._files.enter_context(file)
-                schema = self.schemas[name]
-                table = _CsvFile(file, schema) if self._form == "csv" else _JsonLinesFile(file)
+                kind = _CsvFile if self._form == "csv" else _JsonLinesFile
+                table = kind(file, self.schemas[name])
             self._tables[name] = table
         return table
 
@@ -346,31 +346,47 @@ class _Tables:
         return os.path.join(self._directory, f"{table}.{self._form}")
 
 
-class _TableFile(abc.ABC):
-    """A table file that is being written; the file stays the caller's to close."""
+class _TextFile(abc.ABC):
+    """A table file with a line for each row; the file stays the caller's to close.
 
-    @abc.abstractmethod
-    def write(self, rows: Sequence[Row]) -> None:
-        """Adds rows; a column that a row lacks is missing in the table."""
+    Attributes:
+        template: How the start of a line, a step, a wall time and a value are joined.
+    """
 
-    @abc.abstractmethod
-    def write_scalars(self, run: str, rank: int, scalars: Columns) -> None:
-        """Adds a row for each scalar."""
+    template: ClassVar[str]
 
-    @abc.abstractmethod
-    def finish(self) -> None:
-        """Writes what is held."""
-
-
-class _TextFile(_TableFile):
-    """A table file with a line for each row."""
-
-    def __init__(self, file: IO[str]) -> None:
+    def __init__(self, file: IO[str], schema: Schema) -> None:
         self._file = file
+        self._names = list(schema)
         self._texts = _FloatTexts()
 
+    def write(self, rows: Sequence[Row]) -> None:
+        """Adds rows; a column that a row lacks is missing in the table."""
+        self._file.writelines(map(self._line, rows))
+
+    def write_scalars(self, run: str, rank: int, scalars: Columns) -> None:
+        """Adds a row for each scalar."""
+        starts = np.array([self._start(run, rank, tag) for tag in scalars.tags], object)
+        values = self._values(map(str, scalars.values.astype(np.float32)))
+        columns = (starts[scalars.codes].tolist(), scalars.steps.tolist())
+        lines = zip(*columns, _texts(scalars.wall_times), values, strict=True)
+        self._file.write("".join(map(self.template.__mod__, lines)))
+
     def finish(self) -> None:
+        """Writes what is held."""
         self._file.flush()
+
+    @abc.abstractmethod
+    def _line(self, row: Row) -> str:
+        """Returns a row as a line."""
+
+    @abc.abstractmethod
+    def _start(self, run: str, rank: int, tag: str) -> str:
+        """Returns the first cells of a scalar."""
+
+    @abc.abstractmethod
+    def _values(self, texts: Iterable[str]) -> Iterable[str]:
+        """Returns the cells of float32 values, of which NumPy has these texts."""
 
     def _json(self, value: Any) -> str:
         if isinstance(value, np.ndarray) and value.dtype == np.float64:
@@ -381,42 +397,39 @@ class _TextFile(_TableFile):
 class _CsvFile(_TextFile):
     """CSV with a line of names; lists are JSON arrays, and NUL is the replacement character."""
 
+    template = "%s,%d,%s,%s\r\n"
+
     def __init__(self, file: IO[str], schema: Schema) -> None:
-        super().__init__(file)
-        self._names = list(schema)
-        file.write(_csv_line(self._names))
+        super().__init__(file, schema)
+        file.write(csv_line(self._names))
 
-    def write(self, rows: Sequence[Row]) -> None:
-        for row in rows:
-            self._file.write(_csv_line(self._cell(row.get(name)) for name in self._names))
+    def _line(self, row: Row) -> str:
+        cells = map(row.get, self._names)
+        return csv_line(self._json(x) if isinstance(x, np.ndarray) else x for x in cells)
 
-    def write_scalars(self, run: str, rank: int, scalars: Columns) -> None:
-        prefixes = [_csv_line([run, str(rank), tag]).removesuffix("\r\n") for tag in scalars.tags]
-        values = map(str, scalars.values.astype(np.float32))
-        self._file.write(_lines("%s,%d,%s,%s\r\n", prefixes, scalars, values))
+    def _start(self, run: str, rank: int, tag: str) -> str:
+        return csv_line([run, rank, tag]).removesuffix("\r\n")
 
-    def _cell(self, value: Any) -> str:
-        if value is None:
-            return ""
-        return self._json(value) if isinstance(value, np.ndarray) else str(value)
+    def _values(self, texts: Iterable[str]) -> Iterable[str]:
+        return texts
 
 
 class _JsonLinesFile(_TextFile):
     """An object in a line for each row; ASCII, because some readers split at other characters."""
 
-    def write(self, rows: Sequence[Row]) -> None:
-        for row in rows:
-            items = (f"{json.dumps(name)}: {self._json(value)}" for name, value in row.items())
-            self._file.write(f"{{{', '.join(items)}}}\n")
+    template = '%s, "step": %d, "wall_time": %s, "value": %s}\n'
 
-    def write_scalars(self, run: str, rank: int, scalars: Columns) -> None:
-        template = '%s, "step": %d, "wall_time": %s, "value": %s}\n'
-        places = [{"run": run, "rank": rank, "tag": tag} for tag in scalars.tags]
-        prefixes = [json.dumps(place)[:-1] for place in places]
+    def _line(self, row: Row) -> str:
+        items = (f"{json.dumps(name)}: {self._json(value)}" for name, value in row.items())
+        return f"{{{', '.join(items)}}}\n"
+
+    def _start(self, run: str, rank: int, tag: str) -> str:
+        return json.dumps({"run": run, "rank": rank, "tag": tag})[:-1]
+
+    def _values(self, texts: Iterable[str]) -> Iterable[str]:
         # Releases of NumPy differ in when they write an exponent.
-        texts = map(repr, map(float, map(str, scalars.values.astype(np.float32))))
-        values = (_JSON_NUMBERS.get(text, text) for text in texts)
-        self._file.write(_lines(template, prefixes, scalars, values))
+        found = map(repr, map(float, texts))
+        return (_JSON_NUMBERS.get(text, text) for text in found)
 
 
 class _FloatTexts(dict[float, str]):
@@ -435,78 +448,57 @@ class _FloatTexts(dict[float, str]):
         return text
 
 
-def _lines(template: str, prefixes: Sequence[str], scalars: Columns, values: Iterable[str]) -> str:
-    """Returns a line for each scalar.
-
-    Args:
-        template: How prefix, step, wall time and value are joined.
-        prefixes: The beginning of the lines of each tag.
-        scalars: The scalars.
-        values: The texts of their values.
-    """
-    starts = np.array(prefixes, object)[scalars.codes].tolist()
-    columns = (starts, scalars.steps.tolist(), _texts(scalars.wall_times), values)
-    return "".join(map(template.__mod__, zip(*columns, strict=True)))
-
-
-class _ParquetFile(_TableFile):
-    """Parquet, in groups of rows."""
+class _ParquetFile:
+    """Parquet, in groups of rows; the file stays the caller's to close."""
 
     def __init__(self, file: IO[bytes], schema: Schema) -> None:
-        self._file = file
-        self._schema = schema
+        _, parquet = require_pyarrow()
+        self._texts = {name for name, kind in schema.items() if kind == "string"}
+        self._schema = arrow_schema(schema)
+        self._writer = parquet.ParquetWriter(file, self._schema)
         self._rows: list[Row] = []
-        self._batches: list[Any] = []
+        self._group: list[Any] = []
         self._nbytes = 0
-        self._writer: Any = None
 
     def write(self, rows: Sequence[Row]) -> None:
+        """Adds rows; a column that a row lacks is missing in the table."""
         self._rows += rows
         if len(self._rows) >= _ROWS_AT_ONCE:
             self._convert()
 
     def write_scalars(self, run: str, rank: int, scalars: Columns) -> None:
+        """Adds a row for each scalar."""
         arrow, _ = require_pyarrow()
         runs = arrow.repeat(arrow.scalar(run, arrow.string()), len(scalars.codes))
-        self._append({"run": runs, **scalar_arrays(rank, scalars)})
+        self._append(arrow.table({"run": runs, **scalar_arrays(rank, scalars)}, self._schema))
 
     def finish(self) -> None:
-        if self._rows:
-            self._convert()
+        """Writes what is held."""
+        self._convert()
         self._write_group()
         self._writer.close()
 
     def _convert(self) -> None:
         arrow, _ = require_pyarrow()
-        arrays = {}
-        for name, kind in self._schema.items():
-            values = [row.get(name) for row in self._rows]
-            if kind == "string":
-                values = [None if value is None else str(value) for value in values]
-            if kind.startswith("list<"):
-                arrays[name] = arrow.array(values, arrow.list_(getattr(arrow, kind[5:-1])()))
-            else:
-                arrays[name] = arrow.array(values, getattr(arrow, kind)())
+        rows = [
+            {name: str(x) if name in self._texts else x for name, x in row.items() if x is not None}
+            for row in self._rows
+        ]
+        self._append(arrow.Table.from_pylist(rows, self._schema))
         self._rows = []
-        self._append(arrays)
 
-    def _append(self, arrays: Mapping[str, Any]) -> None:
-        arrow, _ = require_pyarrow()
-        batch = arrow.RecordBatch.from_pydict(dict(arrays))  # pyarrow 14 knows no shorter way
-        self._batches.append(batch)
-        self._nbytes += batch.nbytes
+    def _append(self, table: Any) -> None:
+        self._group.append(table)
+        self._nbytes += table.nbytes
         if self._nbytes >= _ROW_GROUP_BYTES:
             self._write_group()
 
     def _write_group(self) -> None:
-        if not self._batches:
-            return
-        arrow, parquet = require_pyarrow()
-        table = arrow.Table.from_batches(self._batches)
-        if self._writer is None:
-            self._writer = parquet.ParquetWriter(self._file, table.schema)
-        self._writer.write_table(table)
-        self._batches, self._nbytes = [], 0
+        arrow, _ = require_pyarrow()
+        table = arrow.concat_tables(self._group)
+        if table.num_rows:
+            self._writer.write_table(table)
+        self._group, self._nbytes = [], 0
 
 
 # Texts of float32 values that JSON Lines has in another form than NumPy.
@@ -519,8 +511,9 @@ _JSON_NUMBERS: Final = {
 }
 
 
-def _csv_line(cells: Iterable[str]) -> str:
-    texts = map(without_nul, cells)
+def csv_line(cells: Iterable[object]) -> str:
+    """Returns a line of CSV; None is an empty cell, and NUL the replacement character."""
+    texts = ("" if cell is None else str(cell).replace("\0", "\ufffd") for cell in cells)
     quoted = (f'"{t.replace(_QUOTE, _QUOTE * 2)}"' if _SPECIAL.search(t) else t for t in texts)
     return ",".join(quoted) + "\r\n"
 
@@ -531,11 +524,6 @@ def _texts(numbers: npt.NDArray[np.float64]) -> list[str]:
     texts = np.array(list(map(repr, numbers[starts].tolist())), object)
     found: list[str] = np.repeat(texts, np.diff(starts, append=len(numbers))).tolist()
     return found
-
-
-def without_nul(value: Any) -> Any:
-    """Returns a value that the csv module of Python 3.10 can write, which refuses NUL."""
-    return value.replace("\0", "\ufffd") if isinstance(value, str) else value
 
 
 def json_value(value: Any) -> Any:
@@ -559,6 +547,18 @@ def json_value(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     return value
+
+
+def arrow_schema(columns: Schema) -> Any:
+    """Returns columns with their types, for Arrow."""
+    arrow, _ = require_pyarrow()
+
+    def type_of(kind: str) -> Any:
+        if kind.startswith("list<"):
+            return arrow.list_(type_of(kind[5:-1]))
+        return getattr(arrow, kind)()
+
+    return arrow.schema([(name, type_of(kind)) for name, kind in columns.items()])
 
 
 def scalar_arrays(rank: int, scalars: Columns) -> dict[str, Any]:

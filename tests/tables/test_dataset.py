@@ -308,6 +308,19 @@ def test_writers_of_records_that_are_gone_are_removed(records: Path, out: Path) 
     assert {row[0] for row in rows(out)} == {"run", "run/writer_5"}
 
 
+def test_a_run_with_the_name_of_a_writer_that_is_gone_stays(records: Path, out: Path) -> None:
+    two_writers(records / "run")
+    once(records, out)
+    for file in (records / "run").glob("*.*"):
+        file.unlink()
+    put(records / "run", *losses(range(1, 4), after=1000), stamp=1000, at=1000)
+    once(records, out)  # this commit removes the parts of the second writer
+    put(records / "run" / "writer_2", *losses(range(1, 4), after=2000))
+    for runs in ("run/writer_2", "run"):
+        once(records, out, runs=runs)
+    assert rows(out) == loaded(records)
+
+
 def test_it_can_be_stopped_before_its_first_look(records: Path, out: Path) -> None:
     write_segment(records / "run", event(1, scalar("loss", 1)))
     with contextlib.closing(RunPoller(os.fspath(records))) as poller:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -56,7 +55,7 @@ def diff(
     tags: str | None,
     since: str | None,
     until: str | None,
-) -> None:
+) -> int:
     """Show what differs between two runs, and where their curves part.
 
     Each RUN is the record directory of one training, or a URL. The command compares versions,
@@ -88,8 +87,7 @@ def diff(
     else:
         _print(found, [one_line(run.path) for run in runs])
     print_problems(report.problems, report.problem_count)
-    if not found.empty:
-        sys.exit(1)
+    return int(not found.empty)
 
 
 def _print(found: Difference, names: Iterable[str]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -208,12 +207,9 @@ def _cell(name: str, value: Any) -> str:
 
 
 def _print_csv(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
-    from rec_summary.tables.formats import without_nul
+    from rec_summary.tables.formats import csv_line
 
     # A file gets the names as recorded; a terminal gets no control characters.
     text = one_line if sys.stdout.isatty() else str
-    writer = csv.writer(sys.stdout)
-    for values in (names, *([row.get(name, "") for name in names] for row in rows)):
-        writer.writerow(
-            [without_nul(text(each) if isinstance(each, str) else each) for each in values]
-        )
+    for values in (names, *([row.get(name) for name in names] for row in rows)):
+        sys.stdout.write(csv_line(text(x) if isinstance(x, str) else x for x in values))

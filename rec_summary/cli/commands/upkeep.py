@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -52,7 +51,7 @@ Examples:
 @options.flag("--strict", "Exit with 1 for warnings as well.")
 @options.on_engine
 @options.as_json()
-def verify(source: str, runs: str | None, strict: bool, engine: str, jobs: int | None) -> None:
+def verify(source: str, runs: str | None, strict: bool, engine: str, jobs: int | None) -> int:
     """Check the checksums, contents and order of records; nothing is changed.
 
     SRC is a record directory, a tree of them, a single record file, or a URL. Exits with 0 if
@@ -95,8 +94,7 @@ def verify(source: str, runs: str | None, strict: bool, engine: str, jobs: int |
         counts = f"{count_of(len(reports), 'file')}, {count_of(records, 'sound record')}"
         size = size_of(sum(report.nbytes for report in reports))
         say(f"{counts}, {size}: {count_of(damaged, 'damaged file') if damaged else 'no damage'}")
-    if damaged or (strict and any(report.findings for report in reports)):
-        sys.exit(1)
+    return int(bool(damaged or (strict and any(report.findings for report in reports))))
 
 
 def _runs(source: str, pattern: str | None) -> list[Run]:

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from rec_summary.alerts.states import Transition
     from rec_summary.alerts.watching import WatchReport
     from rec_summary.series.discovery.run_poller import RunPoller
-    from rec_summary.series.options import Since
 
 EXAMPLES: Final = """\b
 Examples:
@@ -57,7 +56,6 @@ interrupted.
 FIRING: Final = 1
 FAILED: Final = 3  # 1 is for alerts
 _PATIENCE_SECS: Final = 10.0  # for commands that still have to run after Ctrl-C
-_ASK_SECS: Final = 2.0  # between two requests to end
 _complain: Final = functools.partial(complain, "watch")
 
 
@@ -89,18 +87,7 @@ _complain: Final = functools.partial(complain, "watch")
 )
 @options.flag("--stop-run", "End a training in good order when an alert fires.")
 @options.interval
-def watch(source: str, **chosen: Any) -> None:
-    """Raise alerts from records while they are written.
-
-    SRC is a record directory or a tree of them; it need not exist yet. Each alert is
-    reported when it begins and when it is over. Nothing is sent over a network. Ctrl-C ends it.
-    """
-    code = _watch(source, **chosen)
-    if code:
-        sys.exit(code)
-
-
-def _watch(
+def watch(
     source: str,
     *,
     rules: Sequence[str],
@@ -112,16 +99,25 @@ def _watch(
     interval: float,
     **sinks: Any,
 ) -> int:
+    """Raise alerts from records while they are written.
+
+    SRC is a record directory or a tree of them; it need not exist yet. Each alert is
+    reported when it begins and when it is over. Nothing is sent over a network. Ctrl-C ends it.
+    """
     from rec_summary.alerts.rules import gather
     from rec_summary.alerts.states import Transition
+    from rec_summary.alerts.watching import EVERYTHING
     from rec_summary.cli import INTERRUPTED
     from rec_summary.series.discovery.run_poller import RunPoller
+    from rec_summary.series.options import read_since
 
     report: WatchReport | None = None
     with contextlib.ExitStack() as stack:
         stop = stack.enter_context(stopping())
         gathered = gather(rules, files)
-        beginning = _beginning(since, everything=once or history)
+        beginning = EVERYTHING if once or history else None
+        if since is not None:
+            beginning = read_since(since, time.time())
         poller = RunPoller(source)
         if once:
             choose_runs(source, runs, poller.find)  # an error if there are none
@@ -152,15 +148,6 @@ def _watch(
     return FIRING if once and report.firing else 0
 
 
-def _beginning(since: str | None, *, everything: bool) -> Since | None:
-    from rec_summary.alerts.watching import EVERYTHING
-    from rec_summary.series.options import read_since
-
-    if since is not None:
-        return read_since(since, time.time())
-    return EVERYTHING if everything else None
-
-
 @contextlib.contextmanager
 def _delivering(
     poller: RunPoller,
@@ -186,8 +173,9 @@ def _delivering(
             file = stack.enter_context(contextlib.closing(AlertLog(log, _complain)))
             sinks.append(file.write)
         if record or stop_run:
-            _check_local(poller.source)
-            teller = _Teller(poller, record=record, stop_run=stop_run, once=once)
+            from rec_summary.cli.trainings import Teller
+
+            teller = Teller(poller, _complain, record=record, stop_run=stop_run, once=once)
             sinks.append(teller)
         runner = None
         if command is not None:
@@ -207,81 +195,6 @@ def _delivering(
             left = runner.wait(stop.is_set if once else lambda: time.monotonic() >= end)
             if left:
                 _complain(f"the command did not run for {count_of(left, 'alert')}")
-
-
-def _check_local(source: str) -> None:
-    from rec_summary.errors import three_part
-    from rec_summary.records.remote import Url
-    from rec_summary.series.options import ArgumentError
-
-    if isinstance(source, Url):
-        expected = "a local directory, for --record and --stop-run"
-        raise ArgumentError(three_part("SRC", str(source), expected))
-
-
-class _Teller:
-    """Asks running trainings to record alerts, and to end.
-
-    A training of several ranks can be asked to end when it is known where all of them are. Until
-    then, it is asked again and again, as long as the alert fires; with `once`, it is not.
-    """
-
-    def __init__(self, poller: RunPoller, *, record: bool, stop_run: bool, once: bool) -> None:
-        self._poller, self._record, self._stop_run = poller, record, stop_run
-        self._once = once
-        self._waiting: dict[object, Transition] = {}
-        self._next = 0.0
-
-    def __call__(self, transition: Transition) -> None:
-        """Passes an alert on."""
-        from rec_summary.alerts.delivery import sentence
-        from rec_summary.cli.commands.control import LONGEST_NOTE
-        from rec_summary.series.text import valid
-
-        self._waiting.pop(_key(transition), None)
-        # Two requests, as several ranks stop later than they record.
-        if self._record:
-            alerts = {valid(transition.rule.title)[:200]: int(transition.firing)}
-            self._ask(transition, note=sentence(transition)[:LONGEST_NOTE], alerts=alerts)
-        if self._stop_run and transition.firing:
-            self._ask(transition, actions=("stop",))
-
-    def retry(self) -> None:
-        """Asks those again that could not be asked to end, every few seconds."""
-        if self._waiting and time.monotonic() >= self._next:
-            waiting, self._waiting = self._waiting, {}
-            for transition in waiting.values():
-                self._ask(transition, again=True, actions=("stop",))
-
-    def _ask(self, transition: Transition, again: bool = False, **what: Any) -> None:
-        from rec_summary.cli.commands.control import NotYetError, request_to, training_of
-        from rec_summary.errors import RecSummaryError
-        from rec_summary.records.control import add_request
-        from rec_summary.series.lineage import lineage_of
-        from rec_summary.series.report import Report
-        from rec_summary.series.text import valid
-
-        title = valid(transition.rule.title)
-        try:
-            for run in self._poller.runs():
-                if valid(run.name) == transition.run:
-                    state = training_of(run, lineage_of(run, Report()))
-                    author = f"rec-summary watch: {title}"
-                    add_request(run.path, request_to(run, state, author, **what))
-        except NotYetError as error:
-            if self._once:
-                _complain(f"{error} The training was not asked to end.")
-                return
-            self._waiting[_key(transition)] = transition
-            self._next = time.monotonic() + _ASK_SECS
-            if not again:
-                _complain(f"{error} This is tried again while the alert {title} fires.")
-        except (RecSummaryError, OSError, ValueError) as error:
-            _complain(f"the alert {title} cannot be sent to the training: {error}")
-
-
-def _key(transition: Transition) -> object:
-    return transition.run, transition.rank, transition.tag, transition.rule
 
 
 def _print(transition: Transition, stop: threading.Event) -> None:

@@ -1,0 +1,258 @@
+"""Asking running trainings for something: for `control`, `note` and `watch`."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import os
+import time
+from typing import Any, Final
+
+from rec_summary._pb.lineage_pb2 import LineageEvent, RunState
+from rec_summary.alerts.delivery import Complain, sentence
+from rec_summary.alerts.states import Transition
+from rec_summary.cli.command import one_run
+from rec_summary.cli.output import complain
+from rec_summary.errors import (
+    RecSummaryError,
+    SourceError,
+    os_errors_as,
+    three_part,
+    verbatim,
+)
+from rec_summary.records.control import Request, add_request, check_request, new_identity
+from rec_summary.records.format.names import Kind, this_host
+from rec_summary.records.liveness import writer_is_alive
+from rec_summary.records.reading.runs import Run, find_runs
+from rec_summary.records.remote import Url
+from rec_summary.records.writing.record import MessageRecord
+from rec_summary.records.writing.run_writer import RunWriter
+from rec_summary.series.discovery.run_poller import RunPoller
+from rec_summary.series.lineage import NOTE, Lineage, lineage_of
+from rec_summary.series.new_records import NewRecords
+from rec_summary.series.options import ArgumentError
+from rec_summary.series.overview.position import positions
+from rec_summary.series.report import Report
+from rec_summary.series.text import valid
+
+LONGEST_NOTE: Final = 1000
+_MARGIN_SECS: Final = 4.0  # until the last rank has read the file
+# Ranks that end at different steps wait for each other for ever: also a slow disk, or a cache of a
+# network file system, has to show the file to all of them before.
+STOP_MARGIN_SECS: Final = 60.0
+_POLL_SECS: Final = 0.1
+_ASK_SECS: Final = 2.0  # between two requests to end
+_WRITABLE: Final = "a record directory in which this user may write"
+
+Answers = dict[int, tuple[int, str]]
+"""The step and the words of each rank that has answered."""
+
+
+class NotYetError(SourceError):
+    """A training cannot be asked for something yet."""
+
+
+def run_of(source: str) -> tuple[Run, Lineage]:
+    """Returns the only run of a local source, and its lineage."""
+    if isinstance(source, Url):
+        expected = "a local directory, or one of a file system that the training shares"
+        raise ArgumentError(three_part("RUN", str(source), expected))
+    run = one_run(source)
+    return run, lineage_of(run, Report())
+
+
+def status_of(run: Run, known: Lineage) -> str:
+    """Returns the status of a run; `KILLED` if it is running, but its process does not exist."""
+    train = known.train if known.status == RunState.RUNNING else None
+    if train is not None and writer_is_alive(run.path, train.run_state) is False:
+        return "KILLED"
+    return RunState.Status.Name(known.status)
+
+
+def write_note(run: Run, known: Lineage, request: Request) -> Answers:
+    """Writes a note to record files of its own; returns its step and text, by rank."""
+    try:
+        check_request(request)
+    except ValueError as error:
+        raise ArgumentError(str(error)) from error
+    owner = _check_user(run)
+    rank = min(run.ranks)
+    last = 0 if known.train is None else known.train.run_state.step
+    event = LineageEvent(wall_time=request.time, step=request.note_step)
+    if request.note_step is None:
+        event.step = last
+    event.note.text, event.note.author = request.note, request.author
+    event.note.kind, event.note.request = NOTE, request.id
+    with os_errors_as(SourceError, "the record directory", run.path, _WRITABLE):
+        writer = RunWriter(run.path, rank)
+        with contextlib.closing(writer):
+            writer.write(MessageRecord(event))
+        if os.geteuid() == 0:
+            for path in writer.paths:
+                os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
+    return {rank: (event.step, request.note)}
+
+
+def training_of(run: Run, known: Lineage) -> RunState:
+    """Returns the state of a training that can be asked for something."""
+    state = RunState() if known.train is None else known.train.run_state
+    status = status_of(run, known)
+    if status == "KILLED":
+        status = f"killed: its process {state.pid} does not exist"
+    if status != "RUNNING":
+        expected = "a training that is running"
+        raise SourceError(three_part(f"the status of {run.path}", verbatim(status), expected))
+    if not state.settings:
+        expected = "a training with SummaryCollector(control=True), of this version or a later one"
+        raise SourceError(three_part(f"{run.path}", verbatim("no settings"), expected))
+    _check_user(run)
+    return state
+
+
+def _check_user(run: Run) -> os.stat_result:
+    """Returns the status of a record directory in which this user may ask for something."""
+    owner, user = os.stat(run.path), os.geteuid()
+    if user not in (0, owner.st_uid):
+        expected = f"{owner.st_uid}, the owner of the record directory, or 0"
+        raise SourceError(three_part("the user of this command", user, expected))
+    return owner
+
+
+def request_to(run: Run, state: RunState, author: str | None = None, **what: Any) -> Request:
+    """Returns a request to a training, at the same step on all ranks.
+
+    Args:
+        run: The run.
+        state: The state of the training.
+        author: Who makes it; None for the user of this process.
+        what: What it asks for.
+
+    Raises:
+        NotYetError: It ends a training of several ranks, and it is not known where they are.
+    """
+    at_step = None
+    if state.rank_size > 1:
+        known = positions(run)
+        moving = {rank for rank, position in known.items() if position.rate > 0}
+        missing = [rank for rank in range(state.rank_size) if rank not in moving]
+        stops = "stop" in what.get("actions", ())
+        if missing and stops:
+            received = f"no values of two steps of rank {', '.join(map(str, missing[:10]))}"
+            expected = (
+                "values of all ranks, from which a step that all of them will reach is known: ask "
+                "again when they have recorded some (sooner with --collect-freq 1), or end all "
+                "processes with SIGTERM"
+            )
+            raise NotYetError(three_part(f"to end {run.path} now", verbatim(received), expected))
+        if known:
+            end = time.time() + (STOP_MARGIN_SECS if stops else _MARGIN_SECS)
+            # The next step is the first one that ends later; one more, as steps differ.
+            at_step = 2 + max(each.step_at(end) for each in known.values())
+        if missing:
+            complain(
+                "control",
+                "it cannot be known where all ranks are (ranks without enough records: "
+                f"{', '.join(map(str, missing))}): they may apply it at different steps",
+            )
+    return new_request(author, at_step=at_step, **what)
+
+
+def new_request(author: str | None, **what: Any) -> Request:
+    author = (author or f"{_user()}@{this_host()}")[:200]
+    return Request(id=new_identity(), author=author, time=time.time(), **what)
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):  # a container has no name for its number
+        return f"uid {os.getuid()}"
+
+
+def answers_to(run: Run, state: RunState, request: Request, wait: float) -> Answers:
+    """Puts a request, and waits for answers."""
+    records = NewRecords(Report())
+    for file in run.files:
+        records.skip(file)
+    try:
+        with os_errors_as(SourceError, "the record directory", run.path, _WRITABLE):
+            add_request(run.path, request)
+    except ValueError as error:
+        raise ArgumentError(str(error)) from error
+    answers: Answers = {}
+    end = time.monotonic() + wait
+    ended = False
+    while len(answers) < max(state.rank_size, 1) and time.monotonic() < end:
+        # Of several ranks, the others may get to the step after the first one has ended.
+        is_alive = state.rank_size > 1 or writer_is_alive(run.path, state) is not False
+        for rank in run.ranks:
+            for batch in records.batches(run.of(Kind.LINEAGE, rank)):
+                for record in batch.records():
+                    note = record.event.note
+                    if record.kind == "note" and note.request == request.id:
+                        answers[rank] = (record.event.step, valid(note.text))
+        if ended:
+            break
+        ended = not is_alive  # what it wrote before is read once more
+        run = next(iter(find_runs(run.path)))
+        time.sleep(_POLL_SECS)
+    return answers
+
+
+class Teller:
+    """Asks running trainings to record alerts, and to end.
+
+    A training of several ranks can be asked to end when it is known where all of them are. Until
+    then, it is asked again and again, as long as the alert fires; with `once`, it is not.
+    """
+
+    def __init__(
+        self, poller: RunPoller, complain: Complain, *, record: bool, stop_run: bool, once: bool
+    ) -> None:
+        if isinstance(poller.source, Url):
+            expected = "a local directory, for --record and --stop-run"
+            raise ArgumentError(three_part("SRC", str(poller.source), expected))
+        self._poller, self._record, self._stop_run = poller, record, stop_run
+        self._complain, self._once = complain, once
+        self._waiting: dict[object, Transition] = {}
+        self._next = 0.0
+
+    def __call__(self, transition: Transition) -> None:
+        """Passes an alert on."""
+        self._waiting.pop(_key(transition), None)
+        # Two requests, as several ranks stop later than they record.
+        if self._record:
+            alerts = {valid(transition.rule.title)[:200]: int(transition.firing)}
+            self._ask(transition, note=sentence(transition)[:LONGEST_NOTE], alerts=alerts)
+        if self._stop_run and transition.firing:
+            self._ask(transition, actions=("stop",))
+
+    def retry(self) -> None:
+        """Asks those again that could not be asked to end, every few seconds."""
+        if self._waiting and time.monotonic() >= self._next:
+            waiting, self._waiting = self._waiting, {}
+            for transition in waiting.values():
+                self._ask(transition, again=True, actions=("stop",))
+
+    def _ask(self, transition: Transition, again: bool = False, **what: Any) -> None:
+        title = valid(transition.rule.title)
+        try:
+            for run in self._poller.runs():
+                if valid(run.name) == transition.run:
+                    state = training_of(run, lineage_of(run, Report()))
+                    author = f"rec-summary watch: {title}"
+                    add_request(run.path, request_to(run, state, author, **what))
+        except NotYetError as error:
+            if self._once:
+                self._complain(f"{error} The training was not asked to end.")
+                return
+            self._waiting[_key(transition)] = transition
+            self._next = time.monotonic() + _ASK_SECS
+            if not again:
+                self._complain(f"{error} This is tried again while the alert {title} fires.")
+        except (RecSummaryError, OSError, ValueError) as error:
+            self._complain(f"the alert {title} cannot be sent to the training: {error}")
+
+
+def _key(transition: Transition) -> object:
+    return transition.run, transition.rank, transition.tag, transition.rule
