@@ -176,7 +176,7 @@ def one_run(source: str) -> Run:
     return runs[0]
 
 
-def awaited_runs(source: str, find: Find | None = None) -> list[Run]:
+def awaited_runs(source: str, find: Find) -> list[Run]:
     """Returns the runs of a source that may still be empty.
 
     Prints where the command waits if there are none, so you notice a mistyped name.
@@ -189,11 +189,10 @@ def awaited_runs(source: str, find: Find | None = None) -> list[Run]:
         NoSuchPlace: The source is a file, not a directory.
         SourceError: The source cannot be read.
     """
-    from rec_summary.records.reading.runs import find_runs
     from rec_summary.records.remote import NoSuchPlace, Url
 
     try:
-        return find_runs(source) if find is None else find()
+        return find()
     except NoSuchPlace:
         is_url = isinstance(source, Url)
         exists = not is_url and os.path.exists(source)

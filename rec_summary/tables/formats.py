@@ -180,12 +180,8 @@ def export_tables(
                 raise SourceError(
                     three_part("the source of records", received, "at least one record")
                 )
-    return TableReport(
-        tables=tables.written,
-        problems=tuple(report.problems),
-        problem_count=report.problem_count,
-        left_out=dict(sorted(report.unknown.items())),
-    )
+    done = report.result()
+    return TableReport(tables.written, done.problems, done.problem_count, done.unknown)
 
 
 def _write_values(

@@ -371,15 +371,10 @@ def _figure(panels: Mapping[str, Sequence[_Curve]], options: PlotOptions) -> Fig
 
 def _grid(figure: Figure, count: int) -> list[Axes]:
     """Returns axes in rows; those of a row with fewer of them are wider."""
-    rows = math.ceil(count / math.ceil(math.sqrt(count)))
-    sizes = [len(part) for part in np.array_split(np.arange(count), rows)]
-    grid = figure.add_gridspec(rows, math.lcm(*sizes))
-    axes = []
-    for row, size in enumerate(sizes):
-        width = math.lcm(*sizes) // size
-        places = range(0, width * size, width)
-        axes += [figure.add_subplot(grid[row, place : place + width]) for place in places]
-    return axes
+    rows = np.array_split(np.arange(count), math.ceil(count / math.ceil(math.sqrt(count))))
+    width = math.lcm(*map(len, rows))
+    drawn = figure.subplot_mosaic([np.repeat(row, width // len(row)).tolist() for row in rows])
+    return [drawn[place] for place in range(count)]
 
 
 def _legend_columns(labels: Sequence[str], options: PlotOptions) -> int:
