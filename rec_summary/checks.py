@@ -79,6 +79,20 @@ def check_choice(name: str, value: object, choices: Sequence[str]) -> str:
     return str(value)
 
 
+def check_each(name: str, values: Any, types: Any, expected: str) -> tuple[Any, ...]:
+    """Returns a list or tuple as a tuple; raises TypeError if an element is not one of `types`."""
+    for each in check_type(name, values, (list, tuple), expected):
+        check_type(name, each, types, expected)
+    return tuple(values)
+
+
+def check_name(name: str, value: str) -> None:
+    """Raises ValueError if a str cannot be one part of a tag."""
+    if not re.fullmatch(r"\w[\w.-]*", value):
+        expected = "letters, digits, '_', '-' and '.', the first one a letter, a digit or '_'"
+        raise ValueError(three_part(name, value, expected))
+
+
 def check_int(name: str, value: object, least: int = 1, most: int = LARGEST) -> int:
     """Returns an int from `least` to `most`, both included, as an int of Python.
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import math
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,21 +30,13 @@ class HostUsage:
 class HostMeter:
     """Measures the resources that this process uses."""
 
-    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
-        """Opens the process. `psutil` comes with the extra `recommender`.
-
-        Args:
-            clock: A monotonic clock in seconds.
-        """
-        self._clock = clock
+    def __init__(self) -> None:
+        """Opens the process. `psutil` comes with the extra `recommender`."""
         self._psutil: Any = None
-        self._process: Any = None
-        self._before: tuple[float, float] | None = None
-        try:
+        self._is_first = True
+        with contextlib.suppress(ImportError):
             self._psutil = importlib.import_module("psutil")
-        except ImportError:
-            return
-        self._process = self._psutil.Process()
+            self._process = self._psutil.Process()
 
     def read(self) -> HostUsage | None:
         """Returns the usage since the previous call; None if psutil is missing or fails."""
@@ -53,14 +44,9 @@ class HostMeter:
             return None
         try:
             rss = int(self._process.memory_info().rss)
-            times = self._process.cpu_times()
+            cores = float(self._process.cpu_percent()) / 100
             memory = int(self._psutil.virtual_memory().total)
         except (self._psutil.Error, OSError):
             return None
-        now, used = self._clock(), float(times.user + times.system)
-        cores = math.nan
-        if self._before is not None and now > self._before[0]:
-            cores = (used - self._before[1]) / (now - self._before[0])
-        self._before = now, used
-        count = self._psutil.cpu_count() or 1
-        return HostUsage(rss, rss / memory, cores, cores / count)
+        cores, self._is_first = math.nan if self._is_first else cores, False
+        return HostUsage(rss, rss / memory, cores, cores / (self._psutil.cpu_count() or 1))

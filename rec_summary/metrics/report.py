@@ -7,7 +7,7 @@ with the same functions. Numbers without data are left out.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -66,6 +66,11 @@ class MetricValues:
         """Adds a number if it is finite."""
         if math.isfinite(number):
             self.scalars[tags.PREFIX + name] = float(number)
+
+    def put_quantiles(self, name: str, shares: Iterable[float], numbers: Iterable[float]) -> None:
+        """Adds quantiles, one for each share."""
+        for share, number in zip(shares, numbers, strict=True):
+            self.put(f"{name}/p{round(100 * share)}", number)
 
     def add(self, task: str, values: MetricValues) -> None:
         """Adds the values of a task; the tags of a named one have its name."""
@@ -129,8 +134,7 @@ def read_rows(
         touched: Which of the rows were ever looked up; None if that is not known.
     """
     start, report = f"table/{table}/", norms.report(touched)
-    for share, norm in zip(QUANTILES, report.norms, strict=True):
-        values.put(f"{start}row_norm/p{round(100 * share)}", norm)
+    values.put_quantiles(f"{start}row_norm", QUANTILES, report.norms)
     values.put(f"{start}dead_share", report.dead_share)
     values.put(f"{start}zero_share", report.zero_share)
     if report.not_finite_share:
@@ -337,8 +341,7 @@ def _read_turnover(
 
 
 def _read_ages(values: MetricValues, table: str, state: RowAges, detail: Detail) -> None:
-    for share, age in zip(QUANTILES, state.quantiles(QUANTILES), strict=True):
-        values.put(f"table/{table}/row_age/p{round(100 * share)}", age)
+    values.put_quantiles(f"table/{table}/row_age", QUANTILES, state.quantiles(QUANTILES))
 
 
 def _read_feature(values: MetricValues, name: str, state: FeatureCounts, detail: Detail) -> None:
@@ -357,11 +360,8 @@ def _read_throughput(values: MetricValues, _name: str, state: Throughput, detail
     values.put("throughput/steps_per_second", report.steps_per_second)
     values.put("throughput/samples_per_second", report.samples_per_second)
     values.put("throughput/input_stall_share", report.stall_share)
-    for share, seconds, lag in zip(
-        TIME_QUANTILES, report.step_seconds, report.lag_seconds, strict=True
-    ):
-        values.put(f"throughput/step_seconds/p{round(100 * share)}", seconds)
-        values.put(f"freshness/lag_seconds/p{round(100 * share)}", lag)
+    values.put_quantiles("throughput/step_seconds", TIME_QUANTILES, report.step_seconds)
+    values.put_quantiles("freshness/lag_seconds", TIME_QUANTILES, report.lag_seconds)
     # float32 holds an age, and not seconds since 1970, which it rounds to 128.
     values.put("freshness/watermark_age", report.watermark_age)
     values.put("freshness/future_share", report.future_share)
@@ -372,8 +372,7 @@ def _read_throughput(values: MetricValues, _name: str, state: Throughput, detail
 def _read_label_delay(
     values: MetricValues, _name: str, state: LogHistogram, detail: Detail
 ) -> None:
-    for share in TIME_QUANTILES:
-        values.put(f"label_delay/seconds/p{round(100 * share)}", state.quantile(share))
+    values.put_quantiles("label_delay/seconds", TIME_QUANTILES, map(state.quantile, TIME_QUANTILES))
 
 
 def _read_drift(values: MetricValues, _name: str, state: Drift, detail: Detail) -> None:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from rec_summary.checks import check_int
 from rec_summary.metrics.hashing import mix
-from rec_summary.metrics.state import State, Stored, register
+from rec_summary.metrics.state import State, register
 
 _DEPTH: Final = 4
 _MOST: Final = 255
@@ -26,6 +26,7 @@ class SeenCounts(State):
     """
 
     _settings = ("width",)
+    _sums = ("_counters",)
 
     def __init__(self, width: int = 2**20) -> None:
         """Starts empty.
@@ -59,18 +60,6 @@ class SeenCounts(State):
     def mistaken(self, count: int) -> float:
         """Returns the share of new ids that are taken for ids that were there `count` times."""
         return float(np.prod((self._counters >= count).mean(axis=1)))
-
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Returns the setting and the counters."""
-        return {"width": np.array(self.width, np.int64), "counters": self._counters.copy()}
-
-    @classmethod
-    def _restored(cls, arrays: Stored) -> SeenCounts:
-        width = arrays.integer("width", 1, 2**26)
-        counters = arrays.take("counters", np.uint8, (_DEPTH, width))
-        new = cls(width)
-        new._counters = counters
-        return new
 
     def _at(self, places: npt.NDArray[np.intp]) -> npt.NDArray[np.uint8]:
         return np.stack([row[each] for row, each in zip(self._counters, places, strict=True)])

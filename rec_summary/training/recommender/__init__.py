@@ -1,6 +1,6 @@
 """`RecommenderMetrics`: metrics of a recommender, computed inside the training job.
 
 Modules are options (`config`, `task`, `slices`, `columns`), what takes values from a step
-(`inputs`, `tables`), what computes (`task_metrics`, `drift_meter`, `growth_meter`,
-`aggregator`) and what keeps states (`states`, `persistence`); `telemetry` joins them.
+(`inputs`, `tables`), what computes (`task_metrics`, `meters`, `aggregator`) and what keeps states
+(`states`, `persistence`); `telemetry` joins them.
 """

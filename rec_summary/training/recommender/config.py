@@ -7,7 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from rec_summary.checks import LARGEST, check_bool, check_directory, check_int, check_type
+from rec_summary.checks import (
+    LARGEST,
+    check_bool,
+    check_directory,
+    check_each,
+    check_int,
+    check_type,
+)
 from rec_summary.errors import three_part
 from rec_summary.metrics.lists.choices import MOST_K, MOST_PLACES
 from rec_summary.metrics.tags import OF_SLICES, judging
@@ -187,18 +194,19 @@ class RecommenderMetrics:
             expected = "another name, which is that of the age of labels"
             raise ValueError(three_part("a name of slices", LABEL_AGE, expected))
         object.__setattr__(self, "slices", slices)
-        for table, value in _check_mapping("unknown_ids", self.unknown_ids).items():
+        unknown_ids = dict(_check_mapping("unknown_ids", self.unknown_ids))
+        for table, value in unknown_ids.items():
             check_type(f"unknown_ids[{table!r}]", value, int, "an int")
-            if table not in self.ids:
-                expected = f"a table that ids names: {', '.join(self.ids) or 'none'}"
-                raise ValueError(three_part("a table of unknown_ids", table, expected))
-        object.__setattr__(self, "unknown_ids", dict(self.unknown_ids))
-        check_type("hashed_ids", self.hashed_ids, (list, tuple), "a sequence of names of tables")
-        for table in self.hashed_ids:
-            if table not in self.ids:
-                expected = f"tables that ids names: {', '.join(self.ids) or 'none'}"
-                raise ValueError(three_part("hashed_ids", table, expected))
-        object.__setattr__(self, "hashed_ids", tuple(self.hashed_ids))
+        object.__setattr__(self, "unknown_ids", unknown_ids)
+        names = "a sequence of names of tables"
+        object.__setattr__(
+            self, "hashed_ids", check_each("hashed_ids", self.hashed_ids, str, names)
+        )
+        for name in ("unknown_ids", "hashed_ids"):
+            for table in getattr(self, name):
+                if table not in self.ids:
+                    expected = f"a table that ids names: {', '.join(self.ids) or 'none'}"
+                    raise ValueError(three_part(f"a table of {name}", table, expected))
         for name in _SWITCHES:
             check_bool(name, getattr(self, name))
         self._check_combinations()
@@ -211,12 +219,10 @@ class RecommenderMetrics:
             raise ValueError(three_part("k", f"{len(self.k)} ints", f"at most {MOST_PLACES}"))
         self._check_metrics_of_slices()
         shares = "a sequence of numbers above 0, at most 1"
-        check_type("precisions", self.precisions, (list, tuple), shares)
-        for each in self.precisions:
-            check_type("precisions", each, (int, float), shares)
-        if not all(0 < each <= 1 for each in self.precisions):
-            raise ValueError(three_part("precisions", self.precisions, shares))
-        object.__setattr__(self, "precisions", tuple(self.precisions))
+        precisions = check_each("precisions", self.precisions, (int, float), shares)
+        if not all(0 < each <= 1 for each in precisions):
+            raise ValueError(three_part("precisions", precisions, shares))
+        object.__setattr__(self, "precisions", precisions)
         check_type("bins", self.bins, int, _BINS)
         if not 64 <= self.bins <= 65_536 or self.bins & (self.bins - 1):
             raise ValueError(three_part("bins", self.bins, _BINS))
@@ -261,18 +267,8 @@ def tasks_of(options: RecommenderMetrics) -> dict[str, Task]:
     """Returns the tasks by name; that of the options without `tasks` has the empty name."""
     if options.predictions is None:
         return dict(options.tasks)
-    only = Task(
-        options.predictions,
-        options.labels,
-        weights=options.weights,
-        users=options.users,
-        logits=options.logits,
-        missing=None,
-        negative_rate=options.negative_rate,
-        kind=options.task,
-        lists=options.lists,
-    )
-    return {"": only}
+    same = {name: getattr(options, name) for name in _OF_ONE_TASK if name != "task"}
+    return {"": Task(**same, missing=None, kind=options.task)}
 
 
 def slices_of(options: RecommenderMetrics) -> dict[str, Slice]:
@@ -287,12 +283,10 @@ def slices_of(options: RecommenderMetrics) -> dict[str, Slice]:
 def _check_sizes(name: str, sizes: Any, least: int, most: int = LARGEST) -> tuple[int, ...]:
     expected = f"a sequence of different ints of at least {least}"
     expected += f", at most {most}" if most < LARGEST else ""
-    check_type(name, sizes, (list, tuple), expected)
-    for size in sizes:
-        check_type(name, size, int, expected)
+    found = check_each(name, sizes, int, expected)
     if any(not least <= size <= most for size in sizes) or len(set(sizes)) < len(sizes):
         raise ValueError(three_part(name, sizes, expected))
-    return tuple(sizes)
+    return found
 
 
 def _check_mapping(name: str, value: Any) -> Mapping[str, Any]:

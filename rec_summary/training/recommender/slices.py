@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 
-from rec_summary.checks import check_bool, check_int, check_type
+from rec_summary.checks import check_bool, check_each, check_int, check_name, check_type
 from rec_summary.errors import three_part, verbatim
 from rec_summary.metrics.hashing import hash_strings
 from rec_summary.metrics.quality.slices import Slicing
@@ -19,7 +18,6 @@ from rec_summary.metrics.tags import OF_SLICES
 from rec_summary.training.recommender.columns import Source, check_source
 from rec_summary.training.tensors import Array
 
-_NAME: Final = "letters, digits, '_', '-' and '.', the first one a letter, a digit or '_'"
 _NAMES: Final = "a dict of str by int"
 _MISSING: Final = "missing"
 _METRICS: Final = "a sequence of names of metrics, such as 'auc' or 'ndcg_at_10'"
@@ -71,16 +69,13 @@ class Slice:
         """Checks the options."""
         check_source("column", self.column)
         expected = "ascending finite numbers"
-        check_type("edges", self.edges, (list, tuple), expected)
-        for edge in self.edges:
-            check_type("edges", edge, (int, float), expected)
-        edges = tuple(self.edges)
+        edges = check_each("edges", self.edges, (int, float), expected)
         if any(not math.isfinite(edge) for edge in edges) or list(edges) != sorted(set(edges)):
             raise ValueError(three_part("edges", self.edges, expected))
         object.__setattr__(self, "edges", edges)
-        check_int("new", self.new, 0)
-        if self.new > 255 or (self.new and edges):
-            raise ValueError(three_part("new", self.new, "0 to 255, and 0 if there are edges"))
+        check_int("new", self.new, 0, 255)
+        if self.new and edges:
+            raise ValueError(three_part("new", self.new, "0, as there are edges"))
         check_type("names", self.names, Mapping, _NAMES)
         object.__setattr__(self, "names", dict(self.names))
         for number, name in self.names.items():
@@ -88,13 +83,8 @@ class Slice:
             check_type("names", name, str, _NAMES)
         check_type("missing", self.missing, (int, float, type(None)), "a number or None")
         check_int("shown", self.shown, 0)
-        check_int("most", self.most, 1)
-        if self.most > 4096:
-            raise ValueError(three_part("most", self.most, "an int from 1 to 4096"))
-        check_type("metrics", self.metrics, (list, tuple), _METRICS)
-        object.__setattr__(self, "metrics", tuple(self.metrics))
-        for metric in self.metrics:
-            check_type("metrics", metric, str, _METRICS)
+        check_int("most", self.most, 1, 4096)
+        object.__setattr__(self, "metrics", check_each("metrics", self.metrics, str, _METRICS))
         check_bool("decayed", self.decayed)
 
     @property
@@ -117,8 +107,7 @@ def check_slices(slices: Mapping[str, Any]) -> dict[str, Slice]:
     """
     found = {}
     for name, each in slices.items():
-        if not re.fullmatch(r"\w[\w.-]*", name):
-            raise ValueError(three_part("a name of slices", name, _NAME))
+        check_name("a name of slices", name)
         if not isinstance(each, Slice):
             check_source(f"slices[{name!r}]", each)
             each = Slice(each)

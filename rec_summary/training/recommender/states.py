@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -16,15 +16,13 @@ from rec_summary.metrics.distribution import Distribution
 from rec_summary.metrics.log_histogram import LogHistogram
 from rec_summary.metrics.quality.slices import Slicing
 from rec_summary.metrics.state import State
-from rec_summary.metrics.tables.cardinality import TouchedOptions, TouchedRows
-from rec_summary.metrics.tables.frequency import FrequencyOptions, IdFrequency
-from rec_summary.metrics.tables.health import TableHealth
 from rec_summary.metrics.tables.row_norms import RowNorms
 from rec_summary.metrics.tables.seen import SeenCounts
 from rec_summary.metrics.throughput import LAG_BOUNDS, Throughput
 from rec_summary.metrics.windows import LastExamples
 from rec_summary.records.failures import Troubles
 from rec_summary.training.recommender import inputs
+from rec_summary.training.recommender.columns import check_features
 from rec_summary.training.recommender.config import (
     LABEL_AGE,
     OWN_COLUMNS,
@@ -32,16 +30,23 @@ from rec_summary.training.recommender.config import (
     slices_of,
     tasks_of,
 )
-from rec_summary.training.recommender.drift_meter import BUILDER, DriftMeter
-from rec_summary.training.recommender.growth_meter import GrowthMeter
 from rec_summary.training.recommender.inputs import Roles, Steps
+from rec_summary.training.recommender.meters import ROWS, DriftMeter, FeatureMeter, TableMeter
 from rec_summary.training.recommender.slices import slicing
 from rec_summary.training.recommender.task_metrics import Examples, TaskMetrics
 from rec_summary.training.tensors import Array
 
-_EXACT_ROWS: Final = 2**20  # two bytes of memory for each; larger tables are estimated
-_ROWS: Final = "rows"
 _SEEN: Final = "seen"
+_OPTIONAL: Final = frozenset(
+    (
+        *(tags.PAIRS, tags.TURNOVER, tags.AGES, tags.FEATURE, tags.CARDINALITY),
+        *(tags.THROUGHPUT, tags.LABEL_DELAY, ROWS),
+    )
+)
+"""The groups of states that begin empty if a run has stored none, as an earlier version has not."""
+
+_Place = tuple[str, dict[str, Any], str]
+"""A key, and where its state is: in this dict under this name."""
 _MISTAKEN: Final = 0.05  # the share of new ids from which on it is reported
 
 
@@ -76,12 +81,10 @@ class RankMetrics:
         # Features have a drift of their own; that of the unnamed task has them as well.
         names = dict.fromkeys(["", *self._tasks])
         self._drifts = {name: DriftMeter(options.reference_examples) for name in names}
-        self._tables = {name: self._table(name) for name in sizes}
-        self._table_windows = {name: self._table(name) for name in sizes}
-        self._growth = GrowthMeter(options, self._tables)
-        self._throughput = Throughput()
-        self._label_delay = LogHistogram(*LAG_BOUNDS)
-        self._rows: dict[str, RowNorms] = {}
+        self._tables = {name: TableMeter(name, size, options) for name, size in sizes.items()}
+        features = check_features(options.features)
+        self._features = {name: FeatureMeter(each) for name, each in features.items()}
+        self._steps = self._begin_steps()
 
     @property
     def settings(self) -> str:
@@ -140,14 +143,12 @@ class RankMetrics:
                 if found is not None:
                     chosen[name] = found
                     task.count(found)
-        for name, table in self._table_windows.items():
+        for name, table in self._tables.items():
             with self._troubles.attempt(f"recommender metrics: table {name}"):
                 ids = self._roles.column(inputs.IDS + name, steps.arrays)
                 if ids is not None:
-                    table.add(ids)
-                    # The last batch of many: to find different ids costs as much as all else.
                     place, _ = self._roles.of[inputs.IDS + name]
-                    self._growth.add_batch(name, ids[-steps.lengths[place][-1] :])
+                    table.add(ids, ids[-steps.lengths[place][-1] :])
         if self._options.throughput:
             with self._troubles.attempt("recommender metrics: throughput"):
                 self._count_steps(steps)
@@ -179,10 +180,7 @@ class RankMetrics:
 
     def snapshot_rows(self, table: str, rows: Array, values: Array) -> None:
         """Adds the current sampled rows of a table: numbers (s,) and values (s, width)."""
-        norms = self._rows.get(table)
-        if norms is None or norms.rows.tolist() != rows.tolist():
-            norms = self._rows[table] = RowNorms(rows, values.shape[1])
-        norms.snapshot(values)
+        self._tables[table].snapshot(rows, values)
 
     def end_interval(self) -> dict[str, State]:
         """Returns the states of a report, by the keys of `tags.key`, and begins an interval.
@@ -192,36 +190,29 @@ class RankMetrics:
         found: dict[str, State] = {}
         for task in self._tasks.values():
             found.update(task.states())
-        for name, table in self._table_windows.items():
-            self._tables[name].merge(table)
-            found[tags.key(tags.TABLE, name)] = self._tables[name]
-            found[tags.key(tags.TABLE_WINDOW, name)] = table
-        found.update(self._growth.end_interval(self._tables, self._table_windows, self.examples))
-        for name, table in self._table_windows.items():
-            self._table_windows[name] = table.following()
-        if self._options.throughput:
-            found[tags.THROUGHPUT] = self._throughput
-            self._throughput = Throughput()
-        if self._options.label_times is not None:
-            found[tags.LABEL_DELAY] = self._label_delay
-            self._label_delay = LogHistogram(*LAG_BOUNDS)
+        for name, table in self._tables.items():
+            found.update(_named(name, table.end_interval(self.examples)))
+        for name, feature in self._features.items():
+            found.update(_named(name, feature.end_interval()))
+        found.update(self._steps)
+        self._steps = self._begin_steps()
         for name, seen in self._seen.items():
             mistaken = seen.mistaken(self._slices[name].new)
             if mistaken > _MISTAKEN:
                 text = f"{mistaken:.0%} of new ids are taken for known ones: there are too many ids"
                 self._troubles.report(f"recommender metrics: slice {name}", text)
         for name, meter in self._drifts.items():
-            drift = meter.end_interval()
-            if drift is not None:
-                found[tags.group_of(name, tags.DRIFT)] = drift
+            for group, state in meter.end_interval().items():
+                found[tags.group_of(name, group)] = state
         return found
 
     def read_rows(self, into: report.MetricValues) -> None:
         """Adds the values of the sampled rows."""
-        for table, norms in self._rows.items():
-            total = self._tables.get(table)
-            touched = None if total is None else total.touched.touched(norms.rows)
-            report.read_rows(into, table, norms, touched)
+        for name, table in self._tables.items():
+            norms = table.states.get(ROWS)
+            if norms is not None:
+                touched = table.states[tags.TABLE].touched.touched(norms.rows)
+                report.read_rows(into, name, norms, touched)
 
     def mark_lost(self, into: report.MetricValues) -> None:
         """Replaces the quality of each task that predicts nothing but NaN by NaN."""
@@ -230,17 +221,9 @@ class RankMetrics:
 
     def states(self) -> dict[str, State]:
         """Returns all states that a restarted run needs, by key."""
-        found: dict[str, State] = {
-            tags.key(group, name): state
-            for group, states in {**self._groups(), _ROWS: self._rows}.items()
-            for name, state in states.items()
-        }
-        found.update(self._growth.states())
-        found[tags.THROUGHPUT] = self._throughput
-        if self._options.label_times is not None:
-            found[tags.LABEL_DELAY] = self._label_delay
+        found = {key: holder[entry] for places in self._places() for key, holder, entry in places}
         for name, meter in self._drifts.items():
-            for group, state in meter.states().items():
+            for group, state in meter.states.items():
                 found[tags.group_of(name, group)] = state
         return found
 
@@ -250,61 +233,55 @@ class RankMetrics:
         Raises:
             ValueError: A state is missing, or has another kind or other settings.
         """
-        groups = self._groups()
-        for group, states in groups.items():
-            for name, mine in states.items():
-                key = tags.key(group, name)
-                found = stored.get(key)
-                if found is None and group.endswith(tags.PAIRS):
-                    continue  # earlier versions had none
-                if found is None or type(found) is not type(mine):
-                    raise ValueError(three_part("the stored states", sorted(stored), key))
-                if isinstance(mine, LastExamples) and isinstance(found, LastExamples):
-                    stored = {**stored, key: mine.taken_over(found)}
-                else:
-                    mine.check_mergeable(found)
-        for group, states in groups.items():
-            states.update(
-                {name: stored.get(tags.key(group, name), mine) for name, mine in states.items()}
-            )
-        for key, state in stored.items():
-            group, _, name = key.partition("/")
-            if group == _ROWS and isinstance(state, RowNorms):
-                self._rows[name] = state
-        self._growth.restore(stored, self._tables)
-        delay = stored.get(tags.LABEL_DELAY)
-        if isinstance(delay, LogHistogram):
-            self._label_delay.check_mergeable(delay)
-            self._label_delay = delay
-        throughput = stored.get(tags.THROUGHPUT)
-        if isinstance(throughput, Throughput):
-            self._throughput = throughput
+        needed, others = self._places()
+        found = [_restored(key, holder[entry], stored) for key, holder, entry in needed]
+        for (_, holder, entry), state in zip(needed, found, strict=True):
+            holder[entry] = state
+        for name, table in self._tables.items():
+            table.begin()
+            norms = stored.get(tags.key(ROWS, name))
+            if isinstance(norms, RowNorms):
+                table.states[ROWS] = norms
+        for key, holder, entry in others:  # earlier versions, and other options, have none
+            with contextlib.suppress(ValueError):
+                holder[entry] = _restored(key, holder[entry], stored)
         for name, meter in self._drifts.items():
-            groups_of = (tags.group_of(name, group) for group in (tags.DRIFT, BUILDER))
+            start = tags.group_of(name, "")
+            own = {key[len(start) :]: stored[key] for key in stored if key.startswith(start)}
             with self._troubles.attempt("recommender metrics: the drift of an earlier run"):
-                meter.restore(*map(stored.get, groups_of))
+                meter.restore(own)
         self.examples = examples
 
-    def _groups(self) -> dict[str, dict[str, Any]]:
-        """Returns the states that every process with the same settings has."""
-        found = {
-            group: windows
+    def _places(self) -> tuple[list[_Place], list[_Place]]:
+        """Returns where states are, those that each process with the same settings has first."""
+        found: list[_Place] = [
+            (tags.key(group, name), windows, name)
             for task in self._tasks.values()
             for group, windows in task.groups.items()
-        }
-        return {
-            **found,
-            tags.TABLE: self._tables,
-            tags.TABLE_WINDOW: self._table_windows,
-            _SEEN: self._seen,
-        }
+            for name in windows
+        ]
+        meters: list[tuple[str, Any]] = [*self._tables.items(), *self._features.items()]
+        found += [
+            (tags.key(group, name), meter.states, group)
+            for name, meter in meters
+            for group in meter.states
+        ]
+        found += [(tags.key(_SEEN, name), self._seen, name) for name in self._seen]
+        found += [(key, self._steps, key) for key in self._steps]
+        groups = {key: tags.split_key(key)[1].partition("/")[0] for key, *_ in found}
+        return (
+            [each for each in found if groups[each[0]] not in _OPTIONAL],
+            [each for each in found if groups[each[0]] in _OPTIONAL],
+        )
 
-    def _table(self, name: str) -> TableHealth:
-        size = self._sizes[name]
-        frequency = FrequencyOptions(size, self._options.unknown_ids.get(name))
-        if frequency.exact:  # with a counter for each row, it is cheap to count all ids
-            frequency = replace(frequency, sample_one_in=1)
-        return TableHealth(TouchedRows(TouchedOptions(size, _EXACT_ROWS)), IdFrequency(frequency))
+    def _begin_steps(self) -> dict[str, Any]:
+        """Returns the empty states of steps, which begin with each interval."""
+        found: dict[str, Any] = {}
+        if self._options.throughput:
+            found[tags.THROUGHPUT] = Throughput()
+        if self._options.label_times is not None:
+            found[tags.LABEL_DELAY] = LogHistogram(*LAG_BOUNDS)
+        return found
 
     def _slicings(self, steps: Steps) -> dict[str, Slicing]:
         """Returns the slices of all examples, by the name of the column."""
@@ -323,7 +300,7 @@ class RankMetrics:
     def _count_steps(self, steps: Steps) -> None:
         # The time of a first step, which compiles the network, is not known (NaN).
         timed = [index for index, seconds in enumerate(steps.seconds) if not math.isnan(seconds)]
-        self._throughput.add_steps(
+        self._steps[tags.THROUGHPUT].add_steps(
             [steps.samples[index] for index in timed],
             [steps.seconds[index] for index in timed],
             [steps.waited[index] for index in timed],
@@ -333,7 +310,7 @@ class RankMetrics:
             place, _ = self._roles.of[inputs.EVENT_TIMES]
             ends = np.cumsum(steps.lengths[place])[:-1]
             for part, now in zip(np.split(times, ends), steps.now, strict=True):
-                self._throughput.add_events(part, now)
+                self._steps[tags.THROUGHPUT].add_events(part, now)
 
     def _count_delays(self, steps: Steps) -> None:
         if inputs.LABEL_TIMES not in self._roles.of:
@@ -343,7 +320,7 @@ class RankMetrics:
         )
         if events is not None and labels is not None:
             delays = labels.astype(np.float64).reshape(-1) - events.reshape(-1)
-            self._label_delay.add_all(delays[np.isfinite(delays)])
+            self._steps[tags.LABEL_DELAY].add_all(delays[np.isfinite(delays)])
 
     def _times(self, role: str, steps: Steps) -> Array | None:
         """Returns times, and reports those that are not precise."""
@@ -364,5 +341,25 @@ class RankMetrics:
                 if values is not None:
                     columns[feature] = values
                     with self._troubles.attempt(f"recommender metrics: feature {feature}"):
-                        self._growth.add_feature(feature, values)
+                        self._features[feature].add(values)
         self._drifts[name].add(columns, None if examples is None else examples.weights)
+
+
+def _named(name: str, states: Mapping[str, State]) -> dict[str, State]:
+    """Returns states by key, from those by group."""
+    return {tags.key(group, name): state for group, state in states.items()}
+
+
+def _restored(key: str, mine: Any, stored: Mapping[str, Any]) -> Any:
+    """Returns the stored state of a key.
+
+    Raises:
+        ValueError: There is none, or it has another kind or other settings.
+    """
+    found = stored.get(key)
+    if found is None or type(found) is not type(mine):
+        raise ValueError(three_part("the stored states", sorted(stored), key))
+    if isinstance(mine, LastExamples):
+        return mine.taken_over(found)
+    mine.check_mergeable(found)
+    return found

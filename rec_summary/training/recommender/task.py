@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from rec_summary.checks import check_bool, check_choice, check_type
+from rec_summary.checks import check_bool, check_choice, check_name, check_type
 from rec_summary.errors import three_part
 from rec_summary.metrics.tags import GROUPS, is_group
 from rec_summary.training.recommender.columns import Source, check_source
@@ -22,10 +21,7 @@ _ONLY: Final = {
 }
 """The kinds of task that an option is for."""
 _MISSING: Final = "a number (NaN always stands for a missing label), or None to refuse NaN"
-_NAME: Final = (
-    "letters, digits, '_', '-' and '.', the first one a letter, a digit or '_', and none of the"
-    f" groups of metrics ({', '.join(sorted(GROUPS))})"
-)
+_NO_GROUP: Final = f"none of the groups of metrics ({', '.join(sorted(GROUPS))})"
 
 
 @dataclass(frozen=True)
@@ -119,6 +115,7 @@ def check_tasks(tasks: Mapping[str, Any]) -> None:
         ValueError: A name is invalid.
     """
     for name, task in tasks.items():
-        if not re.fullmatch(r"\w[\w.-]*", name) or is_group(name):
-            raise ValueError(three_part("a name of tasks", name, _NAME))
+        check_name("a name of tasks", name)
+        if is_group(name):
+            raise ValueError(three_part("a name of tasks", name, _NO_GROUP))
         check_type(f"tasks[{name!r}]", task, Task, "a rec_summary.Task")

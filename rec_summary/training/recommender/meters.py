@@ -1,0 +1,178 @@
+"""What one rank counts of a table, of a feature, of its steps, and of the drift of some columns.
+
+A meter has its states by group. They are what a restarted run needs, and what a report is read
+from. `end_interval` returns those of a report, and begins an interval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+
+from rec_summary.metrics import tags
+from rec_summary.metrics.distribution import Distribution
+from rec_summary.metrics.drift import Drift, ReferenceBuilder
+from rec_summary.metrics.feature_health import FeatureCounts, as_ids
+from rec_summary.metrics.state import State
+from rec_summary.metrics.tables.cardinality import TouchedOptions, TouchedRows
+from rec_summary.metrics.tables.frequency import FrequencyOptions, IdFrequency
+from rec_summary.metrics.tables.growth import IdTurnover, RowAges
+from rec_summary.metrics.tables.health import TableHealth
+from rec_summary.metrics.tables.row_norms import RowNorms, sample_rows
+from rec_summary.training.recommender.columns import Feature
+from rec_summary.training.recommender.config import RecommenderMetrics
+from rec_summary.training.tensors import Array
+
+ROWS: Final = "rows"
+_BUILDER: Final = "reference_builder"
+_EXACT_ROWS: Final = 2**20  # two bytes of memory for each; larger tables are estimated
+_PRECISION: Final = 12  # of the number of different values: 4 KB and 1.6 % for each feature
+
+
+class TableMeter:
+    """The ids and the sampled rows of a table.
+
+    Attributes:
+        states: The total and the interval, what was there before it, and if they are known, the
+            ages of rows and the sampled rows.
+    """
+
+    def __init__(self, name: str, size: int | None, options: RecommenderMetrics) -> None:
+        """Starts empty; the table has so many rows, or is open (None)."""
+        frequency = FrequencyOptions(size, options.unknown_ids.get(name))
+        if frequency.exact:  # with a counter for each row, it is cheap to count all ids
+            frequency = replace(frequency, sample_one_in=1)
+        touched = TouchedOptions(size, _EXACT_ROWS)
+        self._hashed = name in options.hashed_ids and size is not None
+        self.states: dict[str, Any] = {
+            group: TableHealth(TouchedRows(touched), IdFrequency(frequency))
+            for group in (tags.TABLE, tags.TABLE_WINDOW)
+        }
+        self.begin()
+        if size and touched.exact:
+            self.states[tags.AGES] = RowAges(sample_rows(size, options.sampled_rows))
+
+    def begin(self) -> None:
+        """Begins an interval with the rows of the total."""
+        self.states[tags.TURNOVER] = IdTurnover(self.states[tags.TABLE].touched, self._hashed)
+
+    def add(self, ids: Array, last: Array) -> None:
+        """Counts the ids of many batches, the last of which has these."""
+        self.states[tags.TABLE_WINDOW].add(ids)
+        self.states[tags.TURNOVER].add_batch(last)  # as dear as all else, so of one batch
+
+    def snapshot(self, rows: Array, values: Array) -> None:
+        """Adds the current sampled rows: numbers (s,) and values (s, width)."""
+        norms = self.states.get(ROWS)
+        if norms is None or norms.rows.tolist() != rows.tolist():
+            norms = self.states[ROWS] = RowNorms(rows, values.shape[1])
+        norms.snapshot(values)
+
+    def end_interval(self, examples: int) -> dict[str, State]:
+        """Returns the states of a report by group; the total changes with later updates.
+
+        Args:
+            examples: The number of examples of the rank so far.
+        """
+        total, window = self.states[tags.TABLE], self.states[tags.TABLE_WINDOW]
+        total.merge(window)
+        found = {group: state for group, state in self.states.items() if group != ROWS}
+        if tags.AGES in found:
+            ages = self.states[tags.AGES]
+            ages.touch(window.touched.touched(ages.rows), examples)
+            found[tags.AGES] = ages.copy()
+        self.states[tags.TABLE_WINDOW] = window.following()
+        self.begin()
+        return found
+
+
+class FeatureMeter:
+    """What is wrong with the values of a feature, and how many different ones there are."""
+
+    def __init__(self, feature: Feature) -> None:
+        """Starts empty."""
+        self._feature = feature
+        self.states: dict[str, Any] = {
+            tags.FEATURE: FeatureCounts(),
+            tags.CARDINALITY: TouchedRows(TouchedOptions(None, precision=_PRECISION)),
+        }
+
+    def add(self, values: Array) -> None:
+        """Counts values."""
+        if values.dtype.kind == "S":
+            values = np.char.decode(values, "utf-8", "replace")
+        feature = self._feature
+        self.states[tags.FEATURE].add(values, feature.default, feature.low, feature.high)
+        self.states[tags.CARDINALITY].add(as_ids(values))
+
+    def end_interval(self) -> dict[str, State]:
+        """Returns the states of a report by group."""
+        found = {group: state.copy() for group, state in self.states.items()}
+        self.states[tags.FEATURE] = FeatureCounts()
+        return found
+
+
+class DriftMeter:
+    """Builds the reference of some columns from the first examples, and measures their drift.
+
+    Attributes:
+        states: The builder of the reference, or then the drift.
+        reference: The reference; None until it is complete.
+    """
+
+    def __init__(self, examples: int) -> None:
+        """Starts empty; a reference has so many examples."""
+        self.reference: dict[str, Distribution] | None = None
+        self.states: dict[str, Any] = {_BUILDER: ReferenceBuilder(examples)}
+
+    def set_reference(self, reference: dict[str, Distribution]) -> None:
+        """Sets the reference, and begins to measure drift."""
+        self.reference = reference
+        self.states = {tags.DRIFT: Drift(reference)}
+
+    def add(self, columns: dict[str, Array], weights: Array | None) -> None:
+        """Counts examples: columns of one length, and the weight of each example."""
+        if not columns:
+            return
+        builder = self.states.get(_BUILDER)
+        if builder is not None:
+            taken = builder.add(columns, weights)
+            if not builder.complete:
+                return
+            self.set_reference(builder.reference())
+            columns = {name: column[taken:] for name, column in columns.items()}
+            weights = None if weights is None else weights[taken:]
+        self.states[tags.DRIFT].add(columns, weights)
+
+    def end_interval(self) -> dict[str, State]:
+        """Returns the drift of a report by group; nothing before the reference is complete."""
+        ended = self.states.get(tags.DRIFT)
+        if ended is None:
+            return {}
+        self.states = {tags.DRIFT: Drift(ended.reference)}
+        return {tags.DRIFT: ended}
+
+    def restore(self, stored: Mapping[str, State]) -> None:
+        """Continues from the `states` of an earlier process; of another reference, it does not.
+
+        Raises:
+            ValueError: The reference was to be built of another number of examples. Nothing is
+                changed.
+        """
+        drift, builder = stored.get(tags.DRIFT), stored.get(_BUILDER)
+        if isinstance(drift, Drift) and (
+            self.reference is None or _same_reference(self.reference, drift.reference)
+        ):
+            self.states, self.reference = {tags.DRIFT: drift}, drift.reference
+        if isinstance(builder, ReferenceBuilder) and _BUILDER in self.states:
+            builder.check_mergeable(self.states[_BUILDER])
+            self.states[_BUILDER] = builder
+
+
+def _same_reference(one: Mapping[str, Distribution], other: Mapping[str, Distribution]) -> bool:
+    return one.keys() == other.keys() and all(
+        each.equals(other[name]) for name, each in one.items()
+    )
