@@ -67,6 +67,10 @@ class MetricValues:
         if math.isfinite(number):
             self.scalars[tags.PREFIX + name] = float(number)
 
+    def put_some(self, name: str, number: float) -> None:
+        """Adds a number if it is finite and not 0."""
+        self.put(name, number or math.nan)
+
     def put_quantiles(self, name: str, shares: Iterable[float], numbers: Iterable[float]) -> None:
         """Adds quantiles, one for each share."""
         for share, number in zip(shares, numbers, strict=True):
@@ -137,8 +141,7 @@ def read_rows(
     values.put_quantiles(f"{start}row_norm", QUANTILES, report.norms)
     values.put(f"{start}dead_share", report.dead_share)
     values.put(f"{start}zero_share", report.zero_share)
-    if report.not_finite_share:
-        values.put(f"{start}not_finite_share", report.not_finite_share)
+    values.put_some(f"{start}not_finite_share", report.not_finite_share)
     values.put(f"{start}relative_change", report.relative_change)
     values.put(f"{start}cosine", report.cosine)
 
@@ -147,8 +150,7 @@ def _read_ratings(values: MetricValues, window: str, state: RatingErrors, detail
     for name in ("rmse", "mae", "bias"):
         values.put(f"{name}/{window}", getattr(state, name)())
     values.put(f"examples/{window}", state.weight)
-    if state.refused:
-        values.put(f"refused/{window}", state.refused)
+    values.put_some(f"refused/{window}", state.refused)
 
 
 def _read_clicks(values: MetricValues, window: str, state: ClickQuality, detail: Detail) -> None:
@@ -180,8 +182,7 @@ def _read_clicks(values: MetricValues, window: str, state: ClickQuality, detail:
         threshold = score_quality.threshold_at(order, precision)
         values.put(f"threshold_at_precision_{name}/{window}", threshold.score)
         values.put(f"recall_at_precision_{name}/{window}", threshold.recall)
-    if loss.refused.any():
-        values.put(f"refused/{window}", int(loss.refused.sum()))
+    values.put_some(f"refused/{window}", int(loss.refused.sum()))
     if detail.curves and loss.weight:
         curve = score_quality.pr_curve(order, detail.thresholds)
         values.pr_curves[f"{tags.PREFIX}pr_curve/{window}"] = curve.as_array()
@@ -203,8 +204,7 @@ def _read_choices(values: MetricValues, window: str, state: ChoiceQuality, detai
                 values.put(f"{start}{k}/{window}", value)
         values.put(f"in_batch_candidates/{window}", state.candidates())
         values.put(f"in_batch_examples/{window}", state.weight)
-    if state.refused:
-        values.put(f"refused/{window}", state.refused)
+    values.put_some(f"refused/{window}", state.refused)
 
 
 def _score_buckets(order: ScoreOrder) -> tuple[Floats, Floats]:
@@ -282,10 +282,8 @@ def _read_pairs(values: MetricValues, window: str, state: RankedLists, detail: D
 
 
 def _read_labels(values: MetricValues, window: str, state: LabelCounts, detail: Detail) -> None:
-    if state.masked:
-        values.put(f"masked/{window}", state.masked)
-    if state.missing:
-        values.put(f"missing_labels/{window}", state.missing)
+    values.put_some(f"masked/{window}", state.masked)
+    values.put_some(f"missing_labels/{window}", state.missing)
 
 
 def _read_table(values: MetricValues, table: str, state: TableHealth, detail: Detail) -> None:
@@ -365,8 +363,7 @@ def _read_throughput(values: MetricValues, _name: str, state: Throughput, detail
     # float32 holds an age, and not seconds since 1970, which it rounds to 128.
     values.put("freshness/watermark_age", report.watermark_age)
     values.put("freshness/future_share", report.future_share)
-    if report.undated:
-        values.put("freshness/undated", report.undated)
+    values.put_some("freshness/undated", report.undated)
 
 
 def _read_label_delay(
@@ -380,8 +377,7 @@ def _read_drift(values: MetricValues, _name: str, state: Drift, detail: Detail) 
         values.put(f"drift/psi/{column}", report.psi)
         values.put(f"drift/psi_by_chance/{column}", report.psi_by_chance)
         values.put(f"drift/js/{column}", report.jensen_shannon)
-        if report.missing_share:
-            values.put(f"drift/missing_share/{column}", report.missing_share)
+        values.put_some(f"drift/missing_share/{column}", report.missing_share)
         if column == LABEL:
             values.put("drift/label_rate", report.rate)
             values.put("drift/reference_label_rate", report.reference_rate)

@@ -97,8 +97,10 @@ class Window(State, Generic[StateT]):
 
     @classmethod
     def _restored(cls, arrays: Stored) -> Self:
-        empty = restore(str(arrays.take("kind", "U")), arrays.part("empty"))
-        window = cls._with_settings(empty, arrays.integer("size", 1), arrays.integer("panes", 1))
+        empty: Any = restore(str(arrays.take("kind", "U")), arrays.part("empty"))
+        settings = arrays.integer("size", 1), arrays.integer("panes", 1)
+        window = cls(empty, *cls._arguments(*settings))
+        check_same("The size and number of buckets", (window._size, window._count), settings)
         window.seen = arrays.integer("seen")
         window._buckets = window._from_arrays("pane", arrays)
         for number in window._buckets:
@@ -106,10 +108,10 @@ class Window(State, Generic[StateT]):
                 raise ValueError(three_part("pane", number, "the number of one in the window"))
         return window
 
-    @classmethod
-    def _with_settings(cls, empty: Any, size: int, count: int) -> Self:
-        """Returns an empty window with stored settings."""
-        raise NotImplementedError
+    @staticmethod
+    def _arguments(size: int, count: int) -> tuple[int, ...]:
+        """Returns the arguments, behind the empty state, for a size and number of buckets."""
+        return (size, count)
 
     def _add(self, other: Self) -> None:
         join(self._buckets, other._buckets)
@@ -192,10 +194,9 @@ class Lifetime(Window[StateT]):
         """
         super().__init__(empty, 1 << 62, 1)
 
-    @classmethod
-    def _with_settings(cls, empty: Any, size: int, count: int) -> Self:
-        check_same("The size and number of buckets", (1 << 62, 1), (size, count))
-        return cls(empty)
+    @staticmethod
+    def _arguments(size: int, count: int) -> tuple[int, ...]:
+        return ()
 
 
 @register
@@ -243,9 +244,9 @@ class LastExamples(Window[StateT]):
         new._forget()
         return new
 
-    @classmethod
-    def _with_settings(cls, empty: Any, size: int, count: int) -> Self:
-        return cls(empty, size * count, count)
+    @staticmethod
+    def _arguments(size: int, count: int) -> tuple[int, ...]:
+        return (size * count, count)
 
 
 @register
@@ -307,10 +308,9 @@ class Decayed(Window[StateT]):
                 raise ValueError(three_part("open", start, "where a step of the window begins"))
         return window
 
-    @classmethod
-    def _with_settings(cls, empty: Any, size: int, count: int) -> Self:
-        check_same("The number of buckets", cls.HALF_LIVES, count)
-        return cls(empty, size)
+    @staticmethod
+    def _arguments(size: int, count: int) -> tuple[int, ...]:
+        return (size,)
 
     def _add(self, other: Self) -> None:
         join(self._open, other._open)

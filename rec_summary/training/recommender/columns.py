@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from rec_summary.checks import check_type
 from rec_summary.errors import three_part
@@ -15,6 +15,7 @@ Place = int | str | Function
 Source = Place | tuple[Place, int]
 """The place of an input; see `RecommenderMetrics`."""
 
+ColumnT = TypeVar("ColumnT", bound=Any)
 _SOURCE: Final = (
     "an int, a str, a function of (inputs, outputs), or a pair of one of these and a column"
 )
@@ -70,17 +71,17 @@ class Feature:
             raise ValueError(three_part("low, high", (self.low, self.high), "low at most high"))
 
 
-def check_features(features: Mapping[str, Any]) -> dict[str, Feature]:
-    """Returns features by name; places become a `Feature`.
+def columns_of(option: str, columns: Mapping[str, Any], kind: type[ColumnT]) -> dict[str, ColumnT]:
+    """Returns the columns of an option by name; places become columns with default options.
 
     Raises:
-        TypeError: One is neither a `Feature` nor a place.
+        TypeError: One is neither of this kind nor a place.
         ValueError: A place is invalid.
     """
     found = {}
-    for name, each in features.items():
-        if not isinstance(each, Feature):
-            check_source(f"features[{name!r}]", each)
-            each = Feature(each)
+    for name, each in columns.items():
+        if not isinstance(each, kind):
+            check_source(f"{option}[{name!r}]", each)
+            each = kind(each)
         found[name] = each
     return found

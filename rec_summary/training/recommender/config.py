@@ -18,7 +18,7 @@ from rec_summary.checks import (
 from rec_summary.errors import three_part
 from rec_summary.metrics.lists.choices import MOST_K, MOST_PLACES
 from rec_summary.metrics.tags import OF_SLICES, judging
-from rec_summary.training.recommender.columns import Feature, Source, check_features, check_source
+from rec_summary.training.recommender.columns import Feature, Source, check_source, columns_of
 from rec_summary.training.recommender.slices import Slice, check_slices
 from rec_summary.training.recommender.task import Task, check_quality, check_tasks
 
@@ -177,7 +177,7 @@ class RecommenderMetrics:
         for key, value in ids.items():
             check_source(f"ids[{key!r}]", value)
         object.__setattr__(self, "ids", dict(ids))
-        features = check_features(_check_mapping("features", self.features))
+        features = columns_of("features", _check_mapping("features", self.features), Feature)
         object.__setattr__(self, "features", features)
         tasks = _check_mapping("tasks", self.tasks)
         check_tasks(tasks)

@@ -11,7 +11,7 @@ from mindspore import Tensor
 from rec_summary.errors import three_part, verbatim
 from rec_summary.records.failures import Troubles
 from rec_summary.training.operators import PROBE, TENSOR, Mailbox, Operator
-from rec_summary.training.recommender.columns import Source, check_features
+from rec_summary.training.recommender.columns import Feature, Source, columns_of
 from rec_summary.training.recommender.config import RecommenderMetrics, slices_of, tasks_of
 from rec_summary.training.step_view import StepView
 from rec_summary.training.tensors import Array, as_array, copy_of
@@ -295,7 +295,10 @@ def _places(options: RecommenderMetrics) -> Iterator[tuple[str, tuple[Any, int |
         if getattr(options, role) is not None:
             yield role, _split(getattr(options, role), False)
     slices = {name: each.column for name, each in slices_of(options).items()}
-    features = {name: each.column for name, each in check_features(options.features).items()}
+    features = {
+        name: each.column
+        for name, each in columns_of("features", options.features, Feature).items()
+    }
     for start, sources in ((IDS, options.ids), (FEATURES, features), (SLICES, slices)):
         for name, source in sources.items():
             yield start + name, _split(source, False)

@@ -15,7 +15,7 @@ from rec_summary.metrics.hashing import hash_strings
 from rec_summary.metrics.quality.slices import Slicing
 from rec_summary.metrics.tables.seen import SeenCounts
 from rec_summary.metrics.tags import OF_SLICES
-from rec_summary.training.recommender.columns import Source, check_source
+from rec_summary.training.recommender.columns import Source, check_source, columns_of
 from rec_summary.training.tensors import Array
 
 _NAMES: Final = "a dict of str by int"
@@ -105,14 +105,9 @@ def check_slices(slices: Mapping[str, Any]) -> dict[str, Slice]:
         TypeError: One is neither a `Slice` nor a place.
         ValueError: A name or a place is invalid.
     """
-    found = {}
-    for name, each in slices.items():
+    for name in slices:
         check_name("a name of slices", name)
-        if not isinstance(each, Slice):
-            check_source(f"slices[{name!r}]", each)
-            each = Slice(each)
-        found[name] = each
-    return found
+    return columns_of("slices", slices, Slice)
 
 
 def slicing(options: Slice, values: Array, seen: SeenCounts | None) -> Slicing:

@@ -22,7 +22,7 @@ from rec_summary.metrics.throughput import LAG_BOUNDS, Throughput
 from rec_summary.metrics.windows import LastExamples
 from rec_summary.records.failures import Troubles
 from rec_summary.training.recommender import inputs
-from rec_summary.training.recommender.columns import check_features
+from rec_summary.training.recommender.columns import Feature, columns_of
 from rec_summary.training.recommender.config import (
     LABEL_AGE,
     OWN_COLUMNS,
@@ -82,7 +82,7 @@ class RankMetrics:
         names = dict.fromkeys(["", *self._tasks])
         self._drifts = {name: DriftMeter(options.reference_examples) for name in names}
         self._tables = {name: TableMeter(name, size, options) for name, size in sizes.items()}
-        features = check_features(options.features)
+        features = columns_of("features", options.features, Feature)
         self._features = {name: FeatureMeter(each) for name, each in features.items()}
         self._steps = self._begin_steps()
 
