@@ -62,7 +62,8 @@ class TableMeter:
     def add(self, ids: Array, last: Array) -> None:
         """Counts the ids of many batches, the last of which has these."""
         self.states[tags.TABLE_WINDOW].add(ids)
-        self.states[tags.TURNOVER].add_batch(last)  # as dear as all else, so of one batch
+        # The last batch of many: to find different ids costs as much as all else.
+        self.states[tags.TURNOVER].add_batch(last)
 
     def snapshot(self, rows: Array, values: Array) -> None:
         """Adds the current sampled rows: numbers (s,) and values (s, width)."""
