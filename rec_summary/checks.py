@@ -86,7 +86,7 @@ def check_each(name: str, values: Any, types: Any, expected: str) -> tuple[Any, 
     return tuple(values)
 
 
-def check_name(name: str, value: str) -> None:
+def check_part_of_tag(name: str, value: str) -> None:
     """Raises ValueError if a str cannot be one part of a tag."""
     if not re.fullmatch(r"\w[\w.-]*", value):
         expected = "letters, digits, '_', '-' and '.', the first one a letter, a digit or '_'"

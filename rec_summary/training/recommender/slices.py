@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from rec_summary.checks import check_bool, check_each, check_int, check_name, check_type
+from rec_summary.checks import check_bool, check_each, check_int, check_part_of_tag, check_type
 from rec_summary.errors import three_part, verbatim
 from rec_summary.metrics.hashing import hash_strings
 from rec_summary.metrics.quality.slices import Slicing
@@ -106,7 +106,7 @@ def check_slices(slices: Mapping[str, Any]) -> dict[str, Slice]:
         ValueError: A name or a place is invalid.
     """
     for name in slices:
-        check_name("a name of slices", name)
+        check_part_of_tag("a name of slices", name)
     return columns_of("slices", slices, Slice)
 
 

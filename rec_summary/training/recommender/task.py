@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from rec_summary.checks import check_bool, check_choice, check_name, check_type
+from rec_summary.checks import check_bool, check_choice, check_part_of_tag, check_type
 from rec_summary.errors import three_part
 from rec_summary.metrics.tags import GROUPS, is_group
 from rec_summary.training.recommender.columns import Source, check_source
@@ -115,7 +115,7 @@ def check_tasks(tasks: Mapping[str, Any]) -> None:
         ValueError: A name is invalid.
     """
     for name, task in tasks.items():
-        check_name("a name of tasks", name)
+        check_part_of_tag("a name of tasks", name)
         if is_group(name):
             raise ValueError(three_part("a name of tasks", name, _NO_GROUP))
         check_type(f"tasks[{name!r}]", task, Task, "a rec_summary.Task")

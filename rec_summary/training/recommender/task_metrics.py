@@ -207,38 +207,38 @@ class TaskMetrics:
     def count(self, examples: Examples) -> None:
         """Counts examples."""
         self._scored += len(examples.scores)
-        batches, refused, of_slices = self._prepare(examples)
+        batches, refused = self._prepare(examples)
         self._check_refused(refused, len(examples.scores))
         for group, batch in batches.items():
             count_together(self._windows[group].values(), batch)
+        # That of classes is without refused examples.
+        split = {group: batch for group, batch in batches.items() if group != tags.CLASSES}
         for column, each in examples.slicings.items():
             is_one = self._slices[column].metrics == tags.OF_SLICES
-            sliced = SlicedBatch(each, of_slices[tags.QUALITY] if is_one else of_slices)
+            sliced = SlicedBatch(each, split[tags.QUALITY] if is_one else split)
             count_together(self._windows[tags.key(tags.SLICE, column)].values(), sliced)
 
-    def _prepare(self, examples: Examples) -> tuple[dict[str, Any], dict[str, int], dict[str, Any]]:
-        """Returns a batch for each group, the numbers of refused examples, batches for slices."""
+    def _prepare(self, examples: Examples) -> tuple[dict[str, Any], dict[str, int]]:
+        """Returns a batch for each group, and the numbers of refused examples by reason."""
         scores, labels, weights, users, _, lists, numbers = examples
         quality, found = self._empty[tags.QUALITY], dict[str, Any]()
         if lists is not None:
             found[tags.LISTS] = RankedLists().prepare(lists, scores, labels, numbers)
         if self._task.kind in _OF_MATRICES:
             batch, refused = quality.prepare(scores, labels, weights)
-            usable = np.flatnonzero(batch.ranks)
-            of_classes = {}
+            found[tags.QUALITY], usable = batch, np.flatnonzero(batch.ranks)
             if tags.CLASSES in self._empty and len(usable) and scores.shape[1] <= _MOST_CLASSES:
                 heavy = None if weights is None else weights[usable]
                 prepare = ClassScores(_CLASS_CELLS).prepare_classes
-                of_classes[tags.CLASSES] = prepare(scores[usable], labels[usable], heavy)
-            found[tags.QUALITY] = batch
-            return {**found, **of_classes}, refused, found
+                found[tags.CLASSES] = prepare(scores[usable], labels[usable], heavy)
+            return found, refused
         found[tags.QUALITY] = Columns.of(scores, labels, weights)
         if self._task.kind == "ratings":
-            listed = RankedLists().prepare(by_content(scores, labels), scores, labels)
+            pairs = by_content(scores, labels)
+            found[tags.PAIRS] = RankedLists().prepare(pairs, scores, labels)
             errors = RatingErrors()
             errors.update(scores, labels, weights)
-            found[tags.PAIRS] = listed
-            return found, {"number not usable": errors.refused}, found
+            return found, {"number not usable": errors.refused}
         self._check_weights(weights)
         clicks = clean(scores, labels, weights)
         refused = dict(zip(REASONS, clicks.refused.tolist(), strict=True))
@@ -249,7 +249,7 @@ class TaskMetrics:
         elif users is not None:
             # Windows also count invalid examples, so they need the whole batch.
             found[tags.USERS] = Columns.of(users, scores, labels, weights)
-        return found, refused, found
+        return found, refused
 
     def columns(self, examples: Examples) -> dict[str, Array]:
         """Returns the columns of the drift."""
