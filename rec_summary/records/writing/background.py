@@ -216,7 +216,8 @@ class BackgroundWriter(Generic[Item]):
                 self._changed.wait(None if due == math.inf else due - now)
 
     def _write(self, item: Item) -> None:
-        self._attempt("write", functools.partial(self._sink.write, item))
+        with self._troubles.attempt("write"):
+            self._sink.write(item)
         with self._changed:
             self._done += 1
             self._held_bytes -= item.nbytes
@@ -226,7 +227,10 @@ class BackgroundWriter(Generic[Item]):
             self._changed.notify_all()
 
     def _flush(self, flush: Callable[[], object], request: _Flush | None = None) -> None:
-        succeeded = self._attempt("flush", flush)
+        succeeded = False
+        with self._troubles.attempt("flush"):
+            flush()
+            succeeded = True
         with self._changed:
             self._is_flushed = succeeded
             if request is not None:
@@ -238,13 +242,6 @@ class BackgroundWriter(Generic[Item]):
 
     def _look_around(self) -> None:
         assert self._look is not None
-        self._attempt("look", self._look)
+        with self._troubles.attempt("look"):
+            self._look()
         self._look_due = time.monotonic() + _LOOK_SECS
-
-    def _attempt(self, what: str, action: Callable[[], object]) -> bool:
-        try:
-            action()
-        except Exception as error:  # noqa: BLE001  # telemetry never kills training
-            self._troubles.report(what, error)
-            return False
-        return True
