@@ -71,10 +71,6 @@ def status_of(run: Run, known: Lineage) -> str:
 
 def write_note(run: Run, known: Lineage, request: Request) -> Answers:
     """Writes a note to record files of its own; returns its step and text, by rank."""
-    try:
-        check_request(request)
-    except ValueError as error:
-        raise ArgumentError(str(error)) from error
     owner = _check_user(run)
     rank = min(run.ranks)
     last = 0 if known.train is None else known.train.run_state.step
@@ -158,8 +154,14 @@ def request_to(run: Run, state: RunState, author: str | None = None, **what: Any
 
 
 def new_request(author: str | None, **what: Any) -> Request:
+    """Returns a request that a training can read; None stands for the user of this process."""
     author = (author or f"{_user()}@{this_host()}")[:200]
-    return Request(id=new_identity(), author=author, time=time.time(), **what)
+    request = Request(id=new_identity(), author=author, time=time.time(), **what)
+    try:
+        check_request(request)
+    except ValueError as error:
+        raise ArgumentError(str(error)) from error
+    return request
 
 
 def _user() -> str:

@@ -11,6 +11,7 @@ import os
 from typing import TYPE_CHECKING, Any, Final
 
 from rec_summary.errors import required
+from rec_summary.tables.formats import SCHEMAS, arrow_schema
 from rec_summary.tables.frames import Records, load
 
 if TYPE_CHECKING:
@@ -37,13 +38,8 @@ def parts(source: str | os.PathLike[str], **choice: Any) -> list[Records]:
 
 def schema() -> pyarrow.Schema:
     """Returns the columns: run, rank, tag, step, wall_time (seconds since the epoch), value."""
-    pa = required("pyarrow", "reading records on an engine", "tables")
-    return pa.schema(
-        [
-            *(("run", pa.string()), ("rank", pa.int64()), ("tag", pa.string())),
-            *(("step", pa.int64()), ("wall_time", pa.float64()), ("value", pa.float64())),
-        ]
-    )
+    required("pyarrow", "reading records on an engine", "tables")
+    return arrow_schema({**SCHEMAS["scalars"], "value": "float64"})
 
 
 def read(part: Records) -> pyarrow.Table:

@@ -50,7 +50,7 @@ from rec_summary.series.report import ExportReport, Report
 from rec_summary.series.step_buffer import STEADY, BufferState, Finished, Restart, StepBuffer
 from rec_summary.series.text import printable, valid
 from rec_summary.series.values import HeldScalars, Writer, Writers
-from rec_summary.tables.formats import arrow_schema, require_pyarrow, scalar_arrays
+from rec_summary.tables.formats import SCHEMAS, arrow_schema, require_pyarrow, scalar_arrays
 
 EVERY_SECS: Final = 60.0
 _MOST_ROWS: Final = 1 << 20  # of a part
@@ -63,13 +63,7 @@ _FIRST_DAY, _LAST_DAY = 0, 47_482  # to the end of 2099, in days since the epoch
 _PART: Final = re.compile(r"part-(\d{5,9})\.parquet")
 _DAY: Final = re.compile(r"day=\d{4}-\d\d-\d\d")
 _STAGED: Final = re.compile(r"\.rec_summary-\d+-\d+\.new")
-_COLUMNS: Final = {
-    "rank": "int64",
-    "tag": "string",
-    "step": "int64",
-    "wall_time": "float64",
-    "value": "float32",
-}
+_COLUMNS: Final = {name: kind for name, kind in SCHEMAS["scalars"].items() if name != "run"}
 
 
 def follow_dataset(

@@ -63,7 +63,7 @@ _PLACE: Final = {
     "step": "int64",
     "wall_time": "float64",
 }
-_SCHEMAS: Final[Mapping[str, Schema]] = {
+SCHEMAS: Final[Mapping[str, Schema]] = {
     "scalars": {**_PLACE, "value": "float32"},
     "histograms": {
         **_PLACE,
@@ -281,7 +281,7 @@ class _Tables:
 
     def __init__(self, directory: str, form: str) -> None:
         self.written: collections.Counter[str] = collections.Counter()
-        self.schemas = dict(_SCHEMAS)
+        self.schemas = dict(SCHEMAS)
         self._directory = directory
         self._form = form
         self._tables: dict[str, _TextFile | _ParquetFile] = {}

@@ -121,7 +121,7 @@ def watch(
         poller = RunPoller(source)
         if once:
             choose_runs(source, runs, poller.find)  # an error if there are none
-        deliver = stack.enter_context(_delivering(poller, stop, once=once, **sinks))
+        deliver, retry = stack.enter_context(_delivering(poller, stop, once=once, **sinks))
         if not once:
             names = ", ".join(one_line(rule.title) for rule in gathered)
             hint(f"Watching {one_line(source)} for: {names}; Ctrl-C to stop.")
@@ -136,7 +136,7 @@ def watch(
             if report is None and not printing().quiet:
                 for rule in news.unmatched if news.runs else ():
                     _complain(f"no record matches the rule {rule.title} yet")
-            deliver(None)
+            retry()
             report = news
         if once and stop.is_set():
             return INTERRUPTED
@@ -159,8 +159,8 @@ def _delivering(
     exec_timeout: float,
     record: bool,
     stop_run: bool,
-) -> Iterator[Callable[[Transition | None], None]]:
-    """Gives what passes alerts on; call it with None after each poll.
+) -> Iterator[tuple[Callable[[Transition], None], Callable[[], None]]]:
+    """Gives what passes alerts on, and what is to be called after each poll.
 
     The log, the command and the training get them. It waits for the command at the end.
     """
@@ -182,14 +182,11 @@ def _delivering(
             runner = Command(command, _complain, exec_timeout, stop=stop if once else None)
             sinks.append(runner.queue)
 
-        def deliver(transition: Transition | None) -> None:
-            if transition is not None:
-                for sink in sinks:
-                    sink(transition)
-            elif teller is not None:
-                teller.retry()
+        def deliver(transition: Transition) -> None:
+            for sink in sinks:
+                sink(transition)
 
-        yield deliver
+        yield deliver, lambda: None if teller is None else teller.retry()
         if runner is not None:
             end = time.monotonic() + _PATIENCE_SECS
             left = runner.wait(stop.is_set if once else lambda: time.monotonic() >= end)
