@@ -116,12 +116,12 @@ def export(
     _check_combination(click.get_current_context().params)
     if which["plugins"] is not None:
         which["plugins"] = [name.strip() for name in which["plugins"].split(",")]
-    options = ExportOptions(**which)
-    selection = Selection(dataclasses.replace(options, ranks=None))
+    choice = ExportOptions(**which)
+    selection = Selection(dataclasses.replace(choice, ranks=None))
     report: ExportReport | TableReport
     if follow:
         with _following(source, destination) as (stop, poller):
-            how: dict[str, Any] = {"options": options, "runs": runs, "stop": stop, "poller": poller}
+            how: dict[str, Any] = {"options": choice, "runs": runs, "stop": stop, "poller": poller}
             if form == "parquet":
                 from rec_summary.tables.dataset import EVERY_SECS, follow_dataset
 
