@@ -1,7 +1,7 @@
 """Records in a row of one file, one or many of them, through one interface.
 
 `EventReader` yields batches. A batch of many records is a `Block` (see `series.blocks`): its
-steps, times and scalars are columns already, and nothing is decoded before it is asked for. A
+steps, times and values are columns already, and no record is decoded before it is asked for. A
 `Record` is a batch of one record, which is decoded. A consumer asks for columns, for series or for
 single records and need not know which of the two it has.
 """
@@ -107,6 +107,27 @@ class Located(NamedTuple):
     offsets: Integers
 
 
+class Table(NamedTuple):
+    """The values of a batch, record by record; all but `series` are of shape [n].
+
+    Attributes:
+        series: Series, each once; not all of them need have a value here.
+        rows: The number of the record that holds each value, ascending.
+        codes: The number of each value's series in `series`.
+        numbers: The scalars; of other values, any number.
+    """
+
+    series: Sequence[Series]
+    rows: Integers
+    codes: Integers
+    numbers: npt.NDArray[np.floating[Any]]
+
+    @property
+    def counts(self) -> Integers:
+        """How many values of each series there are."""
+        return np.bincount(self.codes, minlength=len(self.series))
+
+
 class Batch(abc.ABC):
     """Records in a row of one file.
 
@@ -114,13 +135,16 @@ class Batch(abc.ABC):
         path: The file.
         offset: Where in the file the first record begins, in bytes.
         end_offset: Where the last record ends: reading can go on from there.
-        kind: What the records hold, a field of the event; `summary` for recorded values.
     """
 
     path: str
     offset: int
     end_offset: int
-    kind: str
+
+    @property
+    @abc.abstractmethod
+    def kind(self) -> str:
+        """What the records hold, a field of the event; `summary` for recorded values."""
 
     @property
     @abc.abstractmethod
@@ -134,12 +158,13 @@ class Batch(abc.ABC):
 
     @property
     @abc.abstractmethod
-    def count(self) -> int:
-        """How many values there are."""
+    def offsets(self) -> Integers:
+        """Where in the file the records begin, in bytes, of shape [records]."""
 
+    @property
     @abc.abstractmethod
-    def __len__(self) -> int:
-        """Returns how many records there are."""
+    def table(self) -> Table:
+        """The values."""
 
     @abc.abstractmethod
     def part(self, first: int, last: int) -> Batch:
@@ -163,18 +188,6 @@ class Batch(abc.ABC):
         """Yields the records one by one; those without a selected value are left out."""
 
     @abc.abstractmethod
-    def series(self) -> dict[Series, Span]:
-        """Returns the series, in no particular order."""
-
-    @abc.abstractmethod
-    def scalars(self) -> Columns:
-        """Returns the scalars."""
-
-    @abc.abstractmethod
-    def located(self) -> Iterator[Located]:
-        """Yields where the values are that are not scalars; a series may come several times."""
-
-    @abc.abstractmethod
     def frames(self) -> list[bytes | memoryview] | None:
         """Returns the records as events of an event file, framed.
 
@@ -186,6 +199,54 @@ class Batch(abc.ABC):
             without `frames`.
         """
 
+    def __len__(self) -> int:
+        """Returns how many records there are."""
+        return len(self.steps)
+
+    @property
+    def count(self) -> int:
+        """How many values there are."""
+        return len(self.table.codes)
+
+    def series(self) -> dict[Series, Span]:
+        """Returns the series, in no particular order."""
+        table, steps = self.table, self.steps
+        counts = table.counts
+        first, last = np.zeros((2, len(counts)), np.int64)
+        # Where a number comes again, the last assignment stays.
+        first[table.codes[::-1]], last[table.codes] = table.rows[::-1], table.rows
+        some = np.flatnonzero(counts)
+        first, last = first[some], last[some]
+        columns = (first, counts[some], steps[first], steps[last])
+        spans = zip(*(each.tolist() for each in columns), strict=True)
+        return {table.series[code]: Span(*span) for code, span in zip(some, spans, strict=True)}
+
+    def scalars(self) -> Columns:
+        """Returns the scalars."""
+        table = self.table
+        chosen = [code for code in np.flatnonzero(table.counts) if table.series[code][0] == SCALAR]
+        places = np.full(len(table.series), -1)
+        places[chosen] = np.arange(len(chosen))
+        codes = places[table.codes]
+        kept = np.flatnonzero(codes >= 0)
+        rows = table.rows[kept]
+        return Columns(
+            tuple(table.series[code][1] for code in chosen),
+            codes[kept],
+            self.steps[rows],
+            self.wall_times[rows],
+            table.numbers[kept].astype(np.float64),
+        )
+
+    def located(self) -> Iterator[Located]:
+        """Yields where the values are that are not scalars."""
+        table = self.table
+        for code, places in _by_code(table.codes, len(table.series)):
+            rows = table.rows[places]
+            if table.series[code][0] != SCALAR:
+                columns = self.steps[rows], self.wall_times[rows], self.offsets[rows]
+                yield Located(table.series[code], *columns)
+
 
 class Record(Batch):
     """A batch of one record.
@@ -194,7 +255,6 @@ class Record(Batch):
         nbytes: The size of the payload.
         wall_time: When it was written, in seconds since the epoch; always finite.
         event: A `summary_pb2.Event` or a `lineage_pb2.LineageEvent`, by the kind of the file.
-        values: The values, in order.
     """
 
     def __init__(
@@ -226,7 +286,7 @@ class Record(Batch):
             self.values = values
 
     @cached_property
-    def kind(self) -> str:  # type: ignore[override]
+    def kind(self) -> str:
         """What the record holds."""
         return self.event.WhichOneof("what") or UNKNOWN
 
@@ -247,15 +307,29 @@ class Record(Batch):
             for value in self.event.summary.value
         ]
 
-    @property
+    @cached_property
     def steps(self) -> Integers:
         """The training step, of shape [1]."""
         return np.array([self.event.step], np.int64)
 
-    @property
+    @cached_property
     def wall_times(self) -> Floats:
         """The wall time, of shape [1]."""
         return np.array([self.wall_time], np.float64)
+
+    @cached_property
+    def offsets(self) -> Integers:
+        """The offset, of shape [1]."""
+        return np.array([self.offset], np.int64)
+
+    @cached_property
+    def table(self) -> Table:
+        """The values."""
+        codes: dict[Series, int] = {}
+        found = [codes.setdefault(each[:2], len(codes)) for each in self.values]
+        numbers = [each.value.scalar_value for each in self.values]
+        rows = np.zeros(len(found), np.int64)
+        return Table([*codes], rows, np.array(found, np.int64), np.array(numbers, np.float64))
 
     @property
     def count(self) -> int:
@@ -293,33 +367,6 @@ class Record(Batch):
     def records(self) -> Iterator[Record]:
         """Yields this record."""
         yield self
-
-    def series(self) -> dict[Series, Span]:
-        """Returns the series."""
-        step = self.step
-        found: dict[Series, Span] = {}
-        for each in self.values:
-            before = found.get(each[:2])
-            found[each[:2]] = Span(0, 1 + (before.values if before else 0), step, step)
-        return found
-
-    def scalars(self) -> Columns:
-        """Returns the scalars."""
-        scalars = [each for each in self.values if each.kind == SCALAR]
-        count = len(scalars)
-        return Columns(
-            tuple(each.tag for each in scalars),
-            np.arange(count),
-            np.full(count, self.step, np.int64),
-            np.full(count, self.wall_time, np.float64),
-            np.array([each.value.scalar_value for each in scalars], np.float64),
-        )
-
-    def located(self) -> Iterator[Located]:
-        """Yields where the values are that are not scalars: in this record."""
-        for series in self.series():
-            if series[0] != SCALAR:
-                yield Located(series, self.steps, self.wall_times, np.array([self.offset]))
 
     def frames(self) -> None:
         """Returns None: the values of a single record are converted one by one."""
@@ -360,13 +407,18 @@ def gathered(parts: Iterable[Columns]) -> Iterator[Columns]:
 
 def by_tag(columns: Columns) -> Iterator[tuple[str, Columns]]:
     """Yields each tag and its values, in their order."""
-    count = len(columns.tags)
-    codes = columns.codes.astype(np.int16) if count < 1 << 15 else columns.codes  # sorts faster
+    for code, places in _by_code(columns.codes, len(columns.tags)):
+        yield columns.tags[code], rows_of(columns, places)
+
+
+def _by_code(codes: Integers, count: int) -> Iterator[tuple[int, Integers]]:
+    """Yields each of the codes, which are below `count`, and the places where it is."""
+    codes = codes.astype(np.int16) if count < 1 << 15 else codes  # sorts faster
     order = np.argsort(codes, kind="stable")
     bounds = np.searchsorted(codes[order], np.arange(count + 1))
-    for tag, (start, end) in zip(columns.tags, itertools.pairwise(bounds.tolist()), strict=True):
+    for code, (start, end) in enumerate(itertools.pairwise(bounds.tolist())):
         if start < end:
-            yield tag, rows_of(columns, order[start:end])
+            yield code, order[start:end]
 
 
 def rows_of(columns: Columns, rows: slice | npt.NDArray[Any]) -> Columns:

@@ -196,7 +196,7 @@ class EventReader:
 
     def _take(self, scanned: ScannedRecords, first: int, last: int) -> Block:
         """Returns scanned records, and goes on behind them."""
-        block = Block(self._path, scanned, first, last)
+        block = scanned.block(self._path, first, last)
         if self._reader is not None:
             self._reader.offset = block.end_offset
         self._go_to(block.end_offset)

@@ -33,7 +33,6 @@ from rec_summary.series.batch import (
     Record,
     Series,
     by_tag,
-    concatenated,
 )
 from rec_summary.series.options import EVERYTHING
 from rec_summary.series.step_buffer import Restart
@@ -202,8 +201,7 @@ class RunSampler:
     def add(self, batch: Batch) -> None:
         """Takes values of finished steps."""
         self._path = batch.path
-        # A block has a tag several times, once for each layout of records.
-        for tag, (_, _, steps, wall_times, values) in by_tag(concatenated([batch.scalars()])):
+        for tag, (_, _, steps, wall_times, values) in by_tag(batch.scalars()):
             sampler = self._scalars.get(tag)
             if sampler is None:
                 sampler = self._scalars[tag] = ScalarSampler(self._max_points)

@@ -192,8 +192,8 @@ def test_steps_are_read_alone_as_with_the_values(steps: list[int], cut: int) -> 
     if alone is not None:
         bounds = alone.bounds.tolist()
         whole = [*steps, -1, *steps]
-        for number, (group, step) in enumerate(zip(alone.group, alone.steps, strict=True)):
-            if group == 0:
+        for number, (known, step) in enumerate(zip(alone.known, alone.steps, strict=True)):
+            if known:
                 assert step == whole[number] < 1 << 35
                 assert alone.wall_times[number] > 0
             else:

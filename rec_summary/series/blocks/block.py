@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -11,65 +11,60 @@ import numpy.typing as npt
 
 from rec_summary._pb.summary_pb2 import Event
 from rec_summary.records.format import framing
-from rec_summary.series.batch import (
-    SCALAR,
-    SUMMARY,
-    Batch,
-    Bytes,
-    Columns,
-    Floats,
-    Integers,
-    Located,
-    Record,
-    Series,
-    Span,
-)
+from rec_summary.series.batch import SUMMARY, Batch, Bytes, Floats, Integers, Record, Series, Table
 from rec_summary.series.options import Selection
+
+Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class ScannedRecords:
     """What a scan has found in a piece of a file.
 
-    A group is a sequence of series; all records of a group have a value of each of them.
-
     Attributes:
         bounds: Where in the file each record begins, and where the last one ends, of shape
             [n + 1], in bytes.
-        group: The number of each record's group in `series`; -1 where the record has to be decoded
-            by itself, of shape [n].
-        series: The series of each group.
-        steps: Of shape [n], as are `wall_times`; 0 where `group` is -1.
+        known: Which records a block can hold; the others have to be decoded by themselves, of
+            shape [n].
+        steps: Of shape [n], as are `wall_times`; 0 where a record could not be read.
         wall_times: Seconds since the epoch, finite.
-        places: For each group, the numbers of its records, ascending.
-        values: The scalars of each group, of shape [records of the group, its scalars].
+        table: The values.
         buffer: The records as they are in the file.
         start: Where in `buffer` the first record begins.
-        data: The records as events of an event file, framed; undefined where `group` is -1;
+        data: The records as events of an event file, framed; undefined where they are not known;
             None if they were not asked for.
         larger: Those that have another size there, by their numbers.
-        cuts: These numbers, ascending.
-        breaks: Where `group` is -1, or a step is lower than the one before, ascending.
     """
 
     bounds: Integers
-    group: Integers
-    series: tuple[tuple[Series, ...], ...]
+    known: Mask
     steps: Integers
     wall_times: Floats
-    places: tuple[Integers, ...]
-    values: tuple[npt.NDArray[np.float32], ...]
+    table: Table
     buffer: bytes
     start: int
     data: Bytes | None
     larger: Mapping[int, bytes]
-    cuts: Integers
-    breaks: Integers
 
-    @cached_property
-    def everything(self) -> dict[int, tuple[Series, ...]]:
-        """The series of each group, by its number."""
-        return dict(enumerate(self.series))
+    def part(self, first: int, last: int, offset: int) -> ScannedRecords:
+        """Returns the records from number `first` up to, not including, `last`.
+
+        Args:
+            first: The number of the first record.
+            last: The number behind the last record.
+            offset: Where in the file the first record begins, in bytes.
+        """
+        bounds, (series, rows, codes, numbers) = self.bounds[first : last + 1], self.table
+        among = slice(*np.searchsorted(rows, (first, last)))
+        return replace(
+            self,
+            bounds=bounds - bounds[0] + offset,
+            known=self.known[first:last],
+            steps=self.steps[first:last],
+            wall_times=self.wall_times[first:last],
+            table=Table(series, rows[among] - first, codes[among], numbers[among]),
+            start=self.start + int(bounds[0] - self.bounds[0]),
+        )
 
     def frame(self, row: int) -> tuple[bytes, bytes]:
         """Returns the payload of a record, and its checksum as it is in the file."""
@@ -80,10 +75,41 @@ class ScannedRecords:
 
     def end(self, first: int) -> int:
         """Returns where the block that begins with record `first` ends: at `first` if none does."""
-        if self.group[first] < 0:
+        if not self.known[first]:
             return first
-        place = int(np.searchsorted(self.breaks, first + 1))
-        return int(self.breaks[place]) if place < len(self.breaks) else len(self.group)
+        place = int(np.searchsorted(self._breaks, first + 1))
+        return int(self._breaks[place]) if place < len(self._breaks) else len(self.known)
+
+    def block(self, path: str, first: int, last: int) -> Block:
+        """Returns records of the file `path`, all of which are known, as a batch."""
+        among = np.searchsorted(self.table.rows, (first, last))
+        return Block(path, self, np.arange(first, last), np.arange(*among))
+
+    def pieces(self, first: int, last: int) -> list[bytes | memoryview]:
+        """Returns events of an event file; the last piece is the last event alone."""
+        assert self.data is not None
+        begins, data = self.bounds - self.bounds[0], self.data.data
+        found: list[bytes | memoryview] = []
+        among = slice(*np.searchsorted(self._cuts, (first, last)))
+        for number in sorted({*self._cuts[among].tolist(), last - 1}):
+            if first < number:
+                found.append(data[begins[first] : begins[number]])
+            larger = self.larger.get(number)
+            found.append(data[begins[number] : begins[number + 1]] if larger is None else larger)
+            first = number + 1
+        return found
+
+    @cached_property
+    def _breaks(self) -> Integers:
+        """Where records are not known, or a step is lower than the one before, ascending."""
+        breaks = ~self.known
+        breaks[1:] |= self.steps[1:] < self.steps[:-1]
+        return np.flatnonzero(breaks)
+
+    @cached_property
+    def _cuts(self) -> Integers:
+        """The numbers of the events of another size, ascending."""
+        return np.array(sorted(self.larger), np.int64)
 
 
 class Block(Batch):
@@ -92,206 +118,98 @@ class Block(Batch):
     kind = SUMMARY
 
     def __init__(
-        self,
-        path: str,
-        scanned: ScannedRecords,
-        first: int,
-        last: int,
-        chosen: Mapping[int, tuple[Series, ...]] | None = None,
-        late: npt.NDArray[np.bool_] | None = None,
+        self, path: str, scanned: ScannedRecords, records: Integers, values: Integers
     ) -> None:
-        """Holds the records from number `first` up to, not including, `last`.
+        """Holds scanned records.
 
         Args:
             path: The file.
-            scanned: The records.
-            first: The number of the first record.
-            last: The number behind the last record.
-            chosen: The series that are selected, by the number of their group; None means all.
-            late: Which of the scanned records are selected by their times; None means all. Only
-                together with `chosen`.
+            scanned: The records of a piece of the file.
+            records: The numbers of the records, ascending.
+            values: The numbers of their selected values in `scanned.table`, ascending.
         """
         self.path = path
-        self.offset = int(scanned.bounds[first])
-        self.end_offset = int(scanned.bounds[last])
-        self._scanned = scanned
-        self._first = first
-        self._last = last
-        self._chosen = chosen
-        self._late = late
+        first, last = (int(records[0]), int(records[-1]) + 1) if len(records) else (0, 0)
+        self.offset, self.end_offset = int(scanned.bounds[first]), int(scanned.bounds[last])
+        self._scanned, self._records, self._values = scanned, records, values
+        self._first, self._last = first, last
 
-    @property
+    @cached_property
     def steps(self) -> Integers:
         """The training steps, ascending."""
-        return self._scanned.steps[self._rows]
+        return self._scanned.steps[self._records]
 
-    @property
+    @cached_property
     def wall_times(self) -> Floats:
         """When the records were written."""
-        return self._scanned.wall_times[self._rows]
+        return self._scanned.wall_times[self._records]
 
     @property
-    def count(self) -> int:
-        """How many values there are."""
-        return sum(len(self._series[group]) * len(places) for group, places, _ in self._groups)
+    def offsets(self) -> Integers:
+        """Where the records begin."""
+        return self._scanned.bounds[self._records]
 
-    def __len__(self) -> int:
-        return self._last - self._first if self._chosen is None else len(self._rows)
+    @cached_property
+    def table(self) -> Table:
+        """The values."""
+        series, rows, codes, numbers = self._scanned.table
+        rows = rows[self._values]
+        if self._last - self._first == len(self._records):
+            rows = rows - self._first
+        else:
+            rows = np.searchsorted(self._records, rows)
+        return Table(series, rows, codes[self._values], numbers[self._values])
 
     def part(self, first: int, last: int) -> Block:
         """Returns the records from number `first` up to, not including, `last`."""
-        if first >= last:
-            begin = end = self._first
-            return Block(self.path, self._scanned, begin, end, self._chosen, self._late)
-        if self._chosen is None:
-            begin, end = self._first + first, self._first + last
-        else:
-            begin, end = int(self._rows[first]), int(self._rows[last - 1]) + 1
-        return Block(self.path, self._scanned, begin, end, self._chosen, self._late)
+        among = slice(*np.searchsorted(self.table.rows, (first, last)))
+        return self._of(self._records[first:last], self._values[among])
 
     def select(self, selection: Selection, kinds: Collection[str] | None = None) -> Block:
         """Returns the values that are selected."""
-        wanted = selection.steps(self.steps)
-        block = self
-        if not wanted.all():  # they ascend, so that the selected ones are neighbours
-            within = np.flatnonzero(wanted)
-            block = self.part(*((within[0], within[-1] + 1) if len(within) else (0, 0)))
-        chosen = {
-            group: tuple(
-                each
-                for each in series
-                if (kinds is None or each[0] in kinds) and selection.tag(each[1])
-            )
-            for group, series in self._series.items()
-        }
-        late = block._late
-        if not selection.times(block.wall_times).all():  # clocks can go back
-            late = selection.times(self._scanned.wall_times)
-            late = late if block._late is None else late & block._late
-        elif chosen == self._series:
-            return block
-        chosen = {group: series for group, series in chosen.items() if series}
-        return Block(self.path, self._scanned, block._first, block._last, chosen, late)
+        wanted = [
+            (kinds is None or kind in kinds) and selection.tag(tag)
+            for kind, tag in self.table.series
+        ]
+        return self._select(wanted, selection.steps(self.steps) & selection.times(self.wall_times))
 
     def only(self, series: Container[Series]) -> Block:
         """Returns the values of some series."""
-        chosen = {
-            group: found
-            for group, every in self._series.items()
-            if (found := tuple(each for each in every if each in series))
-        }
-        return Block(self.path, self._scanned, self._first, self._last, chosen, self._late)
+        wanted = [each in series for each in self.table.series]
+        return self._select(wanted, np.ones(len(self), np.bool_))
+
+    def _select(self, wanted: list[bool], within: Mask) -> Block:
+        """Returns the values of some series in some records."""
+        kept = np.array(wanted, np.bool_)[self.table.codes] & within[self.table.rows]
+        if kept.all():
+            return self
+        rows = self.table.rows[kept]
+        return self._of(self._records[rows[np.diff(rows, prepend=-1) > 0]], self._values[kept])
+
+    def _of(self, records: Integers, values: Integers) -> Block:
+        return Block(self.path, self._scanned, records, values)
 
     def records(self) -> Iterator[Record]:
         """Yields the records one by one."""
-        scanned = self._scanned
-        for row in self._rows.tolist():
-            begin, (payload, _) = int(scanned.bounds[row]), scanned.frame(row)
-            wall_time = float(scanned.wall_times[row])
+        scanned, (series, rows, codes, _) = self._scanned, self.table
+        ends = np.searchsorted(rows, np.arange(len(self) + 1)).tolist()
+        for row, number in enumerate(self._records.tolist()):
+            begin, (payload, _) = int(scanned.bounds[number]), scanned.frame(number)
+            wall_time = float(scanned.wall_times[number])
             record = Record(self.path, begin, len(payload), wall_time, Event.FromString(payload))
-            if self._chosen is not None:
-                chosen = self._chosen[int(scanned.group[row])]
-                record = record.of([each for each in record.values if each[:2] in chosen])
+            if not self._is_whole:
+                chosen = {series[code] for code in codes[ends[row] : ends[row + 1]]}
+                record = record.only(chosen)
             yield record
 
-    def series(self) -> dict[Series, Span]:
-        """Returns the series."""
-        steps = self._scanned.steps
-        found: dict[Series, Span] = {}
-        for group, places, _ in self._groups:
-            first, last = int(places[0]), int(places[-1])
-            place = first - self._first
-            if self._chosen is not None:
-                place = int(np.searchsorted(self._rows, first))
-            span = Span(place, len(places), int(steps[first]), int(steps[last]))
-            for series in self._series[group]:
-                known = found.get(series)
-                found[series] = span if known is None else _joined(known, span)
-        return found
-
-    def scalars(self) -> Columns:
-        """Returns the scalars."""
-        parts = []
-        tags: list[str] = []
-        for group, places, values in self._groups:
-            series = [each for each in self._scanned.series[group] if each[0] == SCALAR]
-            for column, each in enumerate(series):
-                if each in self._series[group]:
-                    parts.append((places, len(tags), values[:, column]))
-                    tags.append(each[1])
-        if not parts:
-            nothing = np.zeros(0, np.int64)
-            return Columns((), nothing, nothing, np.zeros(0), np.zeros(0))
-        where = np.concatenate([places for places, _, _ in parts])
-        codes = np.repeat(np.arange(len(tags)), [len(places) for places, _, _ in parts])
-        values = np.concatenate([numbers for _, _, numbers in parts]).astype(np.float64)
-        order = np.argsort(where, kind="stable")
-        where = where[order]
-        return Columns(
-            tuple(tags),
-            codes[order],
-            self._scanned.steps[where],
-            self._scanned.wall_times[where],
-            values[order],
-        )
-
-    def located(self) -> Iterator[Located]:
-        """Yields where the values are that are not scalars."""
-        scanned = self._scanned
-        for group, places, _ in self._groups:
-            for series in self._series[group]:
-                if series[0] != SCALAR:
-                    steps, wall_times = scanned.steps[places], scanned.wall_times[places]
-                    yield Located(series, steps, wall_times, scanned.bounds[places])
-
     def frames(self) -> list[bytes | memoryview] | None:
-        """Returns the records as events of an event file; None if a series is not selected."""
-        scanned, since = self._scanned, self._first
-        if self._chosen is not None or scanned.data is None:
+        """Returns the records as events of an event file; None if a value is not selected."""
+        if self._scanned.data is None or not self._is_whole:
             return None
-        begins, data = scanned.bounds - scanned.bounds[0], scanned.data.data
-        pieces: list[bytes | memoryview] = []
-        among = slice(*np.searchsorted(scanned.cuts, (self._first, self._last)))
-        for number in sorted({*scanned.cuts[among].tolist(), self._last - 1}):
-            if since < number:
-                pieces.append(data[begins[since] : begins[number]])
-            larger = scanned.larger.get(number)
-            pieces.append(data[begins[number] : begins[number + 1]] if larger is None else larger)
-            since = number + 1
-        return pieces
-
-    @property
-    def _series(self) -> Mapping[int, tuple[Series, ...]]:
-        """The selected series of each group."""
-        return self._scanned.everything if self._chosen is None else self._chosen
+        return self._scanned.pieces(self._first, self._last)
 
     @cached_property
-    def _groups(self) -> list[tuple[int, Integers, npt.NDArray[np.float32]]]:
-        """The groups with records here: number, the records' numbers, scalars."""
-        found = []
-        for group in self._series:
-            places = self._scanned.places[group]
-            among = slice(*np.searchsorted(places, (self._first, self._last)))
-            places, values = places[among], self._scanned.values[group][among]
-            if self._late is not None:
-                places, values = places[self._late[places]], values[self._late[places]]
-            if len(places):
-                found.append((group, places, values))
-        return found
-
-    @cached_property
-    def _rows(self) -> Integers:
-        """The numbers of the records that have a selected value."""
-        if self._chosen is None:
-            return np.arange(self._first, self._last)
-        places = [places for _, places, _ in self._groups]
-        return np.sort(np.concatenate(places)) if places else np.zeros(0, np.int64)
-
-
-def _joined(one: Span, other: Span) -> Span:
-    return Span(
-        min(one.place, other.place),
-        one.values + other.values,
-        min(one.first_step, other.first_step),
-        max(one.last_step, other.last_step),
-    )
+    def _is_whole(self) -> bool:
+        """Whether all values of the records from the first to the last are selected."""
+        first, last = np.searchsorted(self._scanned.table.rows, (self._first, self._last))
+        return len(self._values) == int(last - first)

@@ -4,8 +4,8 @@ A record of scalars has the same bytes in MindSpore's format and in an event fil
 of each number. In a training, thousands of records differ only in their time, step and numbers. So
 records are grouped by their fixed bytes, and checked and converted as columns: a few dozen
 operations of NumPy do for thousands of records. All other records are taken one by one: decoded
-by protobuf, or, where events of an event file are asked for, taken apart on the wire, and their
-histograms are converted together.
+by protobuf, and where events of an event file are asked for, their histograms are converted
+together.
 
 Checksums of many records are compared with one: a CRC is linear, so that all byte strings of one
 length, each with its own CRC behind it, have the same CRC. Records of one length, one behind the
@@ -17,25 +17,23 @@ A record of any other form is left out, and decoded by itself; both ways give th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import cached_property, lru_cache
-from itertools import chain
-from typing import Any, Final, NamedTuple
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from rec_summary.records.format import framing
 from rec_summary.records.format.framing import crc32c, masked, unmasked
-from rec_summary.series.batch import IMAGE, SCALAR, Bytes, Floats, Integers, Series
-from rec_summary.series.blocks.block import ScannedRecords
-from rec_summary.series.blocks.histograms import convert
-from rec_summary.series.blocks.wire_record import (
-    MOST_STEPS,
+from rec_summary.series.batch import SCALAR, Bytes, Floats, Integers, Series, Table
+from rec_summary.series.blocks.block import Mask, ScannedRecords
+from rec_summary.series.blocks.decoding import (
     DecodedRecord,
-    WireRecord,
+    Layout,
     decode,
-    take_apart,
+    encode_events,
+    layout_of,
 )
 
 _WORDS: Final = 1 << 16  # that are searched at a time: they fit the cache of a core
@@ -46,12 +44,13 @@ _ROWS: Final = 4096  # that are gathered at a time: they fit the cache of a core
 _FEW: Final = 32  # of fewer records of one layout, one by one costs less
 _MOST_POOR: Final = 64  # layouts of few records, in a block
 _MOST_OTHERS: Final = 8  # records of other kinds, of one length, before scalars are given up
+_DECODED: Final = 128  # records at a time, whose histograms are converted together
 _STEP_AT: Final = 10  # in a payload, behind the time and the key of the step
 _STEP_BYTES: Final = 5  # at most, as steps are below `MOST_STEPS`
 _LONGEST_HEAD: Final = _STEP_AT + 7  # time, step, the key of the summary, and one byte
 _ENDS: Final = 0x80_8080_8080  # the bit of each byte of a step that says that more follow
 _WALL_TIME, _STEP, _SUMMARY = 0x09, 0x10, 0x2A  # keys
-_RECORDED, _SHOWN = 0x1D, 0x15  # the keys of a number in a record and in an event file
+_SHOWN: Final = 0x15  # the key of a number in an event file
 
 
 def scan(
@@ -74,13 +73,11 @@ def scan(
     bounds = _starts(buffer, at)
     if len(bounds) < 2:
         return None
-    found = _Scan(buffer, at, bounds, frames)
     if steps_only:
-        found.take_steps()
-        return found.part(0, len(bounds) - 1, offset)
-    found.run()
-    found.leave_repetitions()
-    return found.part(0, len(bounds) - 1, offset)
+        found = _scan_steps(buffer, at, bounds)
+    else:
+        found = _Scan(buffer, at, bounds, frames).run()
+    return _worth(found.part(0, len(bounds) - 1, offset))
 
 
 def scan_files(buffers: Sequence[bytes]) -> list[ScannedRecords | None]:
@@ -102,13 +99,16 @@ def scan_files(buffers: Sequence[bytes]) -> list[ScannedRecords | None]:
         joined, bounds, begins = _joined([buffers[number] for number in chosen])
     results: list[ScannedRecords | None] = [None] * len(buffers)
     if chosen:
-        found = _Scan(joined, 0, bounds, frames=False)
-        found.run()
         places = np.searchsorted(bounds, begins).tolist()
-        found.leave_repetitions(places[:-1])
+        found = _Scan(joined, 0, bounds, frames=False).run(places[:-1])
         for number, first, last in zip(chosen, places, places[1:], strict=False):
-            results[number] = found.part(first, last, 0)
+            results[number] = _worth(found.part(first, last, 0))
     return results
+
+
+def _worth(found: ScannedRecords) -> ScannedRecords | None:
+    """Returns records; None if hardly any could be read, those of repeated steps included."""
+    return found if np.count_nonzero(found.steps) * 2 >= len(found.steps) else None
 
 
 def _joined(buffers: Sequence[bytes]) -> tuple[bytes, Integers, Integers]:
@@ -165,8 +165,8 @@ def _headers(buffer: bytes, at: int) -> tuple[Integers, Integers]:
     others = np.flatnonzero(checksums[begins] != expected[lengths])
     begins[others] -= 1
     lengths[others] = unaligned(buffer, "<u2")[begins[others]]
-    others = others[checksums[begins[others]] != expected[lengths[others]]]
-    return np.delete(begins, others), np.delete(lengths, others)
+    sound = (checksums[begins] == expected[lengths]) & (unaligned(buffer, "<u8")[begins] == lengths)
+    return begins[sound], lengths[sound]
 
 
 @lru_cache(maxsize=1)
@@ -186,45 +186,51 @@ def unaligned(buffer: bytes | Bytes, form: str, offset: int = 0, stride: int = 1
     return np.ndarray((count,), form, buffer if count else b"", offset if count else 0, (stride,))
 
 
-class _Group(NamedTuple):
-    """The records of a group, in pieces. Attributes as in `ScannedRecords`."""
-
-    places: list[Integers]
-    values: list[npt.NDArray[np.float32]]
-
-    def add(self, places: Integers, values: npt.NDArray[np.float32]) -> None:
-        self.places.append(places)
-        self.values.append(values)
-
-
-_Found = tuple[int, bytes, WireRecord | DecodedRecord, bytes | None]
-"""A record: its number, payload, content, and event if that has another size."""
+def _scan_steps(buffer: bytes, at: int, bounds: Integers) -> ScannedRecords:
+    """Returns all summaries, as if they had no values."""
+    begins = at + bounds[:-1] + framing.HEADER_BYTES
+    begins = np.minimum(begins, len(buffer) - _LONGEST_HEAD)
+    wall_times = unaligned(buffer, "<f8", 1)[begins]
+    words = unaligned(buffer, "<u8", _STEP_AT - 1)[begins]
+    known = unaligned(buffer, "u1")[begins] == _WALL_TIME
+    known &= (words & 0xFF == _STEP) & np.isfinite(wall_times)
+    words >>= np.uint64(8)
+    # The first byte below 0x80 is the last one of the step; the key of the summary follows.
+    ends = ~words & np.uint64(_ENDS)
+    behind = (ends & (~ends + np.uint64(1))) << np.uint64(1)
+    known &= (ends != 0) & (words & behind * np.uint64(0xFF) == behind * np.uint64(_SUMMARY))
+    steps = np.where(known, _unpacked(words & (behind - np.uint64(1))), 0)
+    nothing = np.zeros(0, np.int64)
+    table = Table((), nothing, nothing, np.zeros(0, np.float32))
+    return ScannedRecords(bounds, known, steps, wall_times, table, buffer, at, None, {})
 
 
 class _Scan:
-    """The work on one block.
+    """The work on one piece of a file.
 
-    Attributes:
-        data: What TensorBoard has.
+    A group is a sequence of series; all records of a group have a value of each of them.
     """
 
     def __init__(self, buffer: bytes, at: int, bounds: Integers, frames: bool) -> None:
         count = len(bounds) - 1
-        self._buffer, self._at, self._frames = buffer, at, frames
-        # Copied when the first record is to be changed.
-        self.data: Bytes = np.frombuffer(buffer, np.uint8)[at : at + bounds[-1]]
-        self._bounds = bounds
-        self.group: Integers = np.full(count, -1, np.int64)
-        self.steps: Integers = np.zeros(count, np.int64)
-        self.wall_times: Floats = np.zeros(count, np.float64)
-        self.series: list[tuple[Series, ...]] = []
-        self.larger: dict[int, bytes] = {}
-        self.groups: list[_Group] = []
-        self._numbers: dict[tuple[Series, ...], int] = {}  # of the groups
+        self._buffer, self._at, self._bounds = buffer, at, bounds
+        # The events of an event file; copied when the first one is to be changed.
+        self._data = np.frombuffer(buffer, np.uint8)[at : at + bounds[-1]] if frames else None
+        self._larger: dict[int, bytes] = {}
+        self._steps: Integers = np.zeros(count, np.int64)
+        self._wall_times: Floats = np.zeros(count, np.float64)
+        self._group: Integers = np.full(count, -1, np.int64)  # -1 is that of no group
+        self._groups: dict[tuple[Series, ...], int] = {}
+        # Of records of a group: their numbers, the group, and their scalars.
+        self._found: list[tuple[Integers, int, npt.NDArray[np.float32]]] = []
         self._poor = 0  # layouts of few records so far
-        self._taken: npt.NDArray[np.bool_]  # which records have a group before any is excluded
 
-    def run(self) -> None:
+    def run(self, begins: Sequence[int] = ()) -> ScannedRecords:
+        """Reads the records.
+
+        Args:
+            begins: The numbers of records with which another file begins.
+        """
         sizes = np.diff(self._bounds)
         counts = np.bincount(sizes[sizes <= _LONGEST], minlength=_LONGEST + 1)
         for size in np.argsort(-counts, kind="stable")[:_MOST_LENGTHS].tolist():
@@ -232,111 +238,59 @@ class _Scan:
                 places = np.flatnonzero(sizes == size)
                 for start in range(0, len(places), _ROWS):
                     self._take_length(places[start : start + _ROWS], size)
-        self._take_others()
-        self._taken = self.group >= 0
-
-    def take_steps(self) -> None:
-        """Takes all summaries, as if they had no values."""
-        begins = self._at + self._bounds[:-1] + framing.HEADER_BYTES
-        begins = np.minimum(begins, len(self._buffer) - _LONGEST_HEAD)
-        wall_times = unaligned(self._buffer, "<f8", 1)[begins]
-        words = unaligned(self._buffer, "<u8", _STEP_AT - 1)[begins]
-        sound = unaligned(self._buffer, "u1")[begins] == _WALL_TIME
-        sound &= (words & 0xFF == _STEP) & np.isfinite(wall_times)
-        words >>= np.uint64(8)
-        # The first byte below 0x80 is the last one of the step; the key of the summary follows.
-        ends = ~words & np.uint64(_ENDS)
-        behind = (ends & (~ends + np.uint64(1))) << np.uint64(1)
-        sound &= (ends != 0) & (words & behind * np.uint64(0xFF) == behind * np.uint64(_SUMMARY))
-        steps = _unpacked(words & (behind - np.uint64(1)))
-        self.steps[sound], self.wall_times[sound] = steps[sound], wall_times[sound]
-        self.group[sound] = self._group_of(())
-        nothing = np.zeros((np.count_nonzero(sound), 0), np.float32)
-        self.groups[0].add(np.flatnonzero(sound), nothing)
-        self._taken = sound
-
-    def part(self, first: int, last: int, offset: int) -> ScannedRecords | None:
-        """Returns the records from number `first` up to, not including, `last`.
-
-        Args:
-            first: The number of the first record.
-            last: The number behind the last record.
-            offset: Where in the file the first record begins, in bytes.
-
-        Returns:
-            The records; None if hardly any is of scalars alone.
-        """
-        if np.count_nonzero(self._taken[first:last]) * 2 < last - first:
-            return None
-        group, steps = self.group[first:last], self.steps[first:last]
-        bounds = self._bounds[first : last + 1]
-        places, values = [], []
-        series: list[tuple[Series, ...]] = []
-        numbers = np.full(len(self.groups) + 1, -1, np.int64)  # the last one is that of no group
-        for number, (where, scalars) in enumerate(self._sorted):
-            among = slice(*np.searchsorted(where, (first, last)))
-            if among.start < among.stop:
-                numbers[number] = len(series)
-                places.append(where[among] - first)
-                values.append(scalars[among])
-                series.append(self.series[number])
-        larger = {number: event for number, event in self.larger.items() if first <= number < last}
-        breaks = group < 0
-        breaks[1:] |= steps[1:] < steps[:-1]
+        if self._poor <= _MOST_POOR:
+            others = np.flatnonzero(self._group < 0).tolist()
+            for start in range(0, len(others), _DECODED):
+                self._take_others(others[start : start + _DECODED])
+        table = self._table()
         return ScannedRecords(
-            bounds=bounds + (offset - bounds[0]),
-            group=numbers[group],
-            series=tuple(series),
-            steps=steps,
-            wall_times=self.wall_times[first:last],
-            places=tuple(places),
-            values=tuple(values),
+            bounds=self._bounds,
+            known=(self._group >= 0) & ~self._repeated(table, begins),
+            steps=self._steps,
+            wall_times=self._wall_times,
+            table=table,
             buffer=self._buffer,
-            start=self._at + int(bounds[0]),
-            data=self.data if self._frames else None,
-            larger=larger,
-            cuts=np.array(sorted(larger), np.int64),
-            breaks=np.flatnonzero(breaks),
+            start=self._at,
+            data=self._data,
+            larger=self._larger,
         )
 
-    @cached_property
-    def _sorted(self) -> list[tuple[Integers, npt.NDArray[np.float32]]]:
-        """The numbers of the records of each group, ascending, and their scalars."""
-        found = []
-        for group in self.groups:
-            where, values = np.concatenate(group.places), np.concatenate(group.values)
-            kept = self.group[where] >= 0
-            if not kept.all():
-                where, values = where[kept], values[kept]
-            if (where[1:] < where[:-1]).any():
-                order = np.argsort(where, kind="stable")
-                where, values = where[order], values[order]
-            found.append((where, values))
-        return found
+    def _table(self) -> Table:
+        """Returns the values of all records, in order."""
+        codes: dict[Series, int] = {}
+        of_groups = [
+            np.array([codes.setdefault(each, len(codes)) for each in group], np.int64)
+            for group in self._groups
+        ]
+        counts = np.array([*map(len, of_groups), 0])[self._group]
+        ends = np.cumsum(counts)
+        table = Table(
+            tuple(codes),
+            np.repeat(np.arange(len(counts)), counts),
+            np.zeros(counts.sum(), np.int64),
+            np.zeros(counts.sum(), np.float32),
+        )
+        for records, group, scalars in self._found:
+            own = of_groups[group]
+            values = (ends - counts)[records][:, None] + np.arange(len(own))
+            table.codes[values] = own
+            is_scalar = [table.series[code][0] == SCALAR for code in own.tolist()]
+            table.numbers[values[:, is_scalar]] = scalars
+        return table
 
-    def leave_repetitions(self, begins: Sequence[int] = ()) -> None:
-        """Excludes the steps in which a series may have several values.
+    def _repeated(self, table: Table, begins: Sequence[int]) -> Mask:
+        """Returns the records of the steps in which a series has several values.
 
         Only a step within one stretch counts: a batch ends where steps go back.
-
-        Args:
-            begins: The numbers of records with which another file begins.
         """
-        known = self.group >= 0
-        steps = self.steps[known]
-        if (steps[1:] > steps[:-1]).all():
-            return
-        ends = ~known | (np.diff(self.steps, prepend=self.steps[0]) < 0)
-        ends[list(begins)] = True
-        keys = np.cumsum(ends)[known] * MOST_STEPS + steps
-        shared = len(set(chain(*self.series))) < sum(map(len, self.series))
-        count = 1 if shared else len(self.series)
-        found, counts = np.unique(
-            keys if shared else keys * count + self.group[known], return_counts=True
-        )
-        if len(found) < len(keys):
-            repeated = found[counts > 1] // count
-            self.group[np.flatnonzero(known)[np.isin(keys, repeated)]] = -1
+        changes = (self._group < 0) | (np.diff(self._steps, prepend=0) != 0)
+        changes[list(begins)] = True
+        if changes.all():
+            return np.zeros(len(changes), np.bool_)
+        stretches = np.cumsum(changes)  # of records of one step
+        keys = np.sort(stretches[table.rows] * len(table.series) + table.codes)
+        again = keys[1:][keys[1:] == keys[:-1]] // max(len(table.series), 1)
+        return np.isin(stretches, again)
 
     def _take_length(self, places: Integers, size: int) -> None:
         """Takes the records of scalars of one size, layout by layout."""
@@ -349,8 +303,8 @@ class _Scan:
             payload = self._buffer[
                 begin + framing.HEADER_BYTES : begin + size - framing.FOOTER_BYTES
             ]
-            first = take_apart(payload, 0, len(payload))
-            if first is None or not first.holds_only(SCALAR):
+            first = layout_of(payload)
+            if first is None:
                 places, rows = places[1:], None if rows is None else rows[1:]
                 others += 1
                 continue
@@ -366,12 +320,12 @@ class _Scan:
             self._take(places[same], rows[same], first)
             places, rows = places[~same], rows[~same]
 
-    def _take(self, places: Integers, rows: Bytes, first: WireRecord) -> None:
+    def _take(self, places: Integers, rows: Bytes, first: Layout) -> None:
         """Takes records that have the layout of the first one."""
         checksums = unmasked(_column(rows, "<u4", -framing.FOOTER_BYTES))
         wall_times = _column(rows, "<f8", framing.HEADER_BYTES + 1)
-        bits = np.empty((len(rows), len(first.contents)), np.uint32)
-        for number, (at, _) in enumerate(first.contents):
+        bits = np.empty((len(rows), len(first.numbers)), np.uint32)
+        for number, at in enumerate(first.numbers):
             bits[:, number] = _column(rows, "<u4", framing.HEADER_BYTES + at)
         words = _column(rows, "<u8", framing.HEADER_BYTES + _STEP_AT - 1) >> np.uint64(8)
         words &= np.uint64((1 << 8 * (first.head - _STEP_AT)) - 1)
@@ -388,99 +342,75 @@ class _Scan:
             checksums, wall_times, steps = checksums[sound], wall_times[sound], steps[sound]
         if not len(places):
             return
-        self.steps[places], self.wall_times[places] = steps, wall_times
-        self.group[places] = number = self._group_of(first.series)
-        self.groups[number].add(places, bits.view("<f4"))
-        if self._frames:
+        self._put(places, first.series, steps, wall_times, bits.view("<f4"))
+        if self._data is not None:
             self._convert(places, rows, checksums, first)
 
-    def _group_of(self, series: tuple[Series, ...]) -> int:
-        number = self._numbers.setdefault(series, len(self.series))
-        if number == len(self.series):
-            self.series.append(series)
-            self.groups.append(_Group([], []))
-        return number
+    def _put(
+        self,
+        places: Integers,
+        series: tuple[Series, ...],
+        steps: Integers,
+        wall_times: Floats,
+        scalars: npt.NDArray[np.float32],
+    ) -> None:
+        """Adds records of a group."""
+        self._steps[places], self._wall_times[places] = steps, wall_times
+        self._group[places] = group = self._groups.setdefault(series, len(self._groups))
+        self._found.append((places, group, scalars))
 
-    def _take_others(self) -> None:
-        """Takes records that are left, one by one."""
-        if self._poor > _MOST_POOR:
-            return
-        found = self._rebuilt() if self._frames else self._decoded()
-        rows: dict[int, list[tuple[int, list[float]]]] = {}  # by group
-        for place, content, record, larger in found:
-            end = self._at + int(self._bounds[place + 1])
-            footer = self._buffer[end - framing.FOOTER_BYTES : end]
-            if not framing.footer_matches(content, footer):
-                continue
-            if record.series not in self._numbers and len(self.series) >= _MOST_LAYOUTS:
-                continue
-            self.group[place] = number = self._group_of(record.series)
-            self.steps[place], self.wall_times[place] = record.step, record.wall_time
-            if larger is not None:
-                self.larger[place] = framing.frame(larger)
-            rows.setdefault(number, []).append((place, record.scalars))
-        for number, each in rows.items():
-            places, values = zip(*each, strict=True)
-            numbers = np.array(values, np.float32).reshape(len(each), -1)
-            self.groups[number].add(np.array(places, np.int64), numbers)
-
-    def _left(self) -> Iterator[tuple[int, int, int]]:
-        """Yields the records that are left: number, and where in the buffer the payload is."""
-        for place in np.flatnonzero(self.group < 0).tolist():
-            begin, end = (self._at + self._bounds[place : place + 2]).tolist()
-            yield place, begin + framing.HEADER_BYTES, end - framing.FOOTER_BYTES
-
-    def _decoded(self) -> Iterator[_Found]:
-        """Decodes records with protobuf, which is faster than this module in Python."""
-        for place, begin, end in self._left():
-            content = self._buffer[begin:end]
-            record = decode(content)
-            if record is not None:
-                yield place, content, record, None
-
-    def _rebuilt(self) -> Iterator[_Found]:
-        """Makes events of an event file of records with histograms or images."""
-        data = self._buffer
-        records = []
-        for place, begin, end in self._left():
-            record = take_apart(data, begin, end)
-            if record is not None and not record.holds_only(SCALAR):
-                records.append((place, begin, end, record))
-        spans = [span for *_, record in records for span in record.histograms]
-        converted: Iterator[bytes | None] = iter(())
-        if spans:
-            starts, ends = np.array(spans, np.int64).T
-            converted = iter(convert(np.frombuffer(data, np.uint8), starts, ends))
-        for place, begin, end, record in records:
-            larger = None
-            if not record.holds_only(IMAGE):
-                larger = record.rebuild(data, [next(converted) for _ in record.histograms])
-                if larger is None:
-                    continue
-            yield place, data[begin:end], record, larger
+    def _take_others(self, places: list[int]) -> None:
+        """Decodes records one by one, and makes events of an event file of them together."""
+        found: list[tuple[int, DecodedRecord]] = []
+        begins = (self._at + self._bounds[places]).tolist()
+        ends = (self._at + self._bounds[1:][places]).tolist()
+        for place, begin, end in zip(places, begins, ends, strict=True):
+            footer = end - framing.FOOTER_BYTES
+            payload = self._buffer[begin + framing.HEADER_BYTES : footer]
+            if framing.footer_matches(payload, self._buffer[footer:end]):
+                record = decode(payload)
+                if record is not None:
+                    found.append((place, record))
+        if self._data is not None:
+            events = encode_events([record for _, record in found])
+            known = [(*each, event) for each, event in zip(found, events, strict=True) if event]
+            self._larger.update((place, framing.frame(event)) for place, _, event in known)
+            found = [(place, record) for place, record, _ in known]
+        alike: dict[tuple[Series, ...], list[tuple[int, DecodedRecord]]] = {}
+        for place, record in found:
+            alike.setdefault(record.series, []).append((place, record))
+        for series, each in alike.items():
+            if series in self._groups or len(self._groups) < _MOST_LAYOUTS:
+                columns = ((where, one.step, one.wall_time, one.scalars) for where, one in each)
+                where, steps, wall_times, scalars = (
+                    np.array(x) for x in zip(*columns, strict=True)
+                )
+                self._put(where, series, steps, wall_times, scalars.astype(np.float32))
 
     def _convert(
-        self, places: Integers, rows: Bytes, checksums: npt.NDArray[np.uint32], first: WireRecord
+        self, places: Integers, rows: Bytes, checksums: npt.NDArray[np.uint32], first: Layout
     ) -> None:
+        """Makes events of an event file of records of scalars."""
+        assert self._data is not None
         payload = slice(framing.HEADER_BYTES, -framing.FOOTER_BYTES)
         before = crc32c(rows[0, payload].tobytes())
-        for number, _ in first.contents:
+        for number in first.numbers:
             rows[:, framing.HEADER_BYTES + number - 1] = _SHOWN
         # The same bytes change by the same bits in each row, and so do the checksums.
         changed = np.uint32(before ^ crc32c(rows[0, payload].tobytes()))
         _put_checksums(rows, masked(checksums ^ changed))
-        if not self.data.flags.writeable:
-            self.data = self.data.copy()
-        self.data[self._bounds[places][:, None] + np.arange(rows.shape[1])] = rows
+        if not self._data.flags.writeable:
+            self._data = self._data.copy()
+        self._data[self._bounds[places][:, None] + np.arange(rows.shape[1])] = rows
 
 
-def _variable(first: WireRecord) -> list[int]:
+def _variable(first: Layout) -> list[int]:
     """Returns the columns of a payload in which records of a layout may differ."""
-    numbers = [byte for at, end in first.contents for byte in range(at, end)]
+    numbers = [byte for at in first.numbers for byte in range(at, at + 4)]
     return [*range(1, 9), *range(_STEP_AT, first.head), *numbers]
 
 
-def _alike(rows: Bytes, first: WireRecord) -> npt.NDArray[np.bool_]:
+def _alike(rows: Bytes, first: Layout) -> npt.NDArray[np.bool_]:
     """Returns which rows have the layout of the first one, and its tags."""
     count, size = rows.shape
     fixed = np.full(size, 0xFF, np.uint8)

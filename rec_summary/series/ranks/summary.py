@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from rec_summary.series.batch import SCALAR, Batch, Columns, by_tag, concatenated
+from rec_summary.series.batch import SCALAR, Batch, Columns, by_tag
 from rec_summary.series.limits import Count, Rank, Seconds, Step
 
 PREFIX: Final = "ranks/"
@@ -424,7 +424,7 @@ class RankSummary:
                 self._choose(name, (place, tag))
         measures = {each.tag[1]: each for each in self._measures.values()}
         wanted = {(SCALAR, tag) for tag in measures.keys() & spans.keys()}
-        for tag, columns in by_tag(concatenated([batch.only(wanted).scalars()])):
+        for tag, columns in by_tag(batch.only(wanted).scalars()):
             own = measures[tag]
             last = own.last.get(rank)
             if last is not None:

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from rec_summary._pb.summary_pb2 import Event, Summary
 from rec_summary.records.format.framing import crc32c, frame, masked, unmasked
-from rec_summary.series.blocks.block import Block
 from rec_summary.series.blocks.scan import _headers, _starts, _undamaged, scan
 from rec_summary.series.options import ExportOptions, Selection, Since
 from rec_summary.values.summary import TensorValue
@@ -144,7 +143,7 @@ def test_what_was_written_before_a_time_is_not_selected() -> None:
     assert scanned is not None
     expected = [n for n, at in times.items() if at >= START + 3]
     selection = Selection(ExportOptions(since=Since(wall_time=START + 3)))
-    block = Block("file", scanned, 0, scanned.end(0)).select(selection)
+    block = scanned.block("file", 0, scanned.end(0)).select(selection)
     assert len(block) == block.count == len(expected)
     assert block.steps.tolist() == block.scalars().steps.tolist() == expected
     assert [record.step for record in block.records()] == expected
@@ -159,11 +158,14 @@ def test_most_records_of_a_training_are_taken_in_blocks() -> None:
     content = b"".join(map(frame, payloads))
     block = scan(content, 0, 0)
     assert block is not None
-    assert np.flatnonzero(block.group != 0).tolist() == [1000]
+    assert block.known.all()
     assert block.steps[:3].tolist() == [1, 2, 3]
-    assert block.values[0][:3, 0].tolist() == [1, 2, 3]
     assert block.end(0) == 2999
-    assert block.series == ((("scalar_value", "loss"),), (("histogram", "w"),))
+    series, rows, codes, numbers = block.table
+    assert series == (("scalar_value", "loss"), ("histogram", "w"))
+    assert np.flatnonzero(codes).tolist() == [1000]
+    assert rows.tolist() == [*range(2999)]
+    assert numbers[:3].tolist() == [1, 2, 3]
 
 
 def test_a_restart_behind_a_long_training() -> None:

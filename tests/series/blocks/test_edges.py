@@ -15,9 +15,9 @@ from rec_summary._pb.summary_pb2 import Summary
 from rec_summary.records.format import wire
 from rec_summary.records.format.framing import OVERHEAD_BYTES, frame
 from rec_summary.series.blocks.block import Block
+from rec_summary.series.blocks.decoding import decode, encode_events
 from rec_summary.series.blocks.histograms import convert
 from rec_summary.series.blocks.scan import _starts, scan
-from rec_summary.series.blocks.wire_record import take_apart
 from rec_summary.tensorboard.event_files import export as tensorboard
 from rec_summary.tensorboard.event_files import run_exporter as module
 from rec_summary.tensorboard.event_files.export import export_tensorboard
@@ -114,11 +114,12 @@ def empty_histograms(count: int) -> bytes:
     )
 
 
-def test_a_record_of_very_many_series_is_taken_apart() -> None:
+def test_a_record_of_very_many_series_is_decoded() -> None:
     payload = empty_histograms(60_000)
-    record = take_apart(payload, 0, len(payload))
+    record = decode(payload)
     assert record is not None
     assert len(record.series) == 60_000
+    assert encode_events([record]) == [None]
 
 
 def test_very_many_histograms_beside_a_long_one_take_little_memory() -> None:
@@ -126,13 +127,11 @@ def test_very_many_histograms_beside_a_long_one_take_little_memory() -> None:
     for n in range(900):
         long.buckets.add(left=n, width=1, count=1)
     long.max, long.min, long.sum, long.count = 900, 0, 5, 900
-    data = np.frombuffer(long.SerializeToString(), np.uint8)
-    ends = np.full(50_000, len(data))
-    starts = ends.copy()
-    starts[777] = 0
+    histograms = [Summary.Histogram() for _ in range(50_000)]
+    histograms[777] = long
     tracemalloc.start()
     try:
-        found = convert(data, starts, ends)
+        found = convert(histograms)
         assert tracemalloc.get_traced_memory()[1] < 50e6
     finally:
         tracemalloc.stop()
@@ -149,7 +148,7 @@ def test_layouts_of_few_records_are_left_alone() -> None:
     assert scan(kinds(20_000, 5000), 0, 0) is None
     block = scan(kinds(20_000, 20), 0, 0)
     assert block is not None
-    assert (block.group >= 0).all()
+    assert block.known.all()
 
 
 def test_a_series_under_another_tag_is_not_looked_for_again_and_again(
@@ -175,15 +174,13 @@ def test_a_series_under_another_tag_is_not_looked_for_again_and_again(
 
 def test_histograms_of_samples_pass_in_blocks() -> None:
     """The field beyond `count` is ours, and must not send a record the slow way."""
-    payloads = []
+    histograms = []
     for population in (None, 1, 127, 128, 1_600_000, 1 << 40):
         value = histo("w", np.arange(1.0, 501.0, dtype=np.float32))
         if population is not None:
             value.histogram.population = population
-        payloads.append(value.histogram.SerializeToString())
-    data = np.frombuffer(b"".join(payloads), np.uint8)
-    ends = np.cumsum([len(each) for each in payloads])
-    found = convert(data, ends - [len(each) for each in payloads], ends)
+        histograms.append(value.histogram)
+    found = convert(histograms)
     assert found[0] is not None
     assert set(found) == {found[0]}
 
@@ -203,6 +200,15 @@ def test_where_records_begin_when_their_sizes_repeat(period: int, odd: int | Non
     damaged = bytearray(data)
     damaged[at + 9] ^= 1  # in the checksum of a length
     assert _starts(bytes(damaged), 0).tolist() == bounds[: len(sizes) // 2 + 1]
+
+
+@pytest.mark.parametrize("before", [0, 1])
+@pytest.mark.parametrize("place", range(12))
+def test_a_damaged_header_ends_what_is_found(before: int, place: int) -> None:
+    """Also where its checksum is that of the first bytes of the length."""
+    data = bytearray(bytes(before) + 3 * frame(b"x" * 43))
+    data[before + len(frame(b"x" * 43)) + place] ^= 4
+    assert _starts(bytes(data), before).tolist() == [0, len(frame(b"x" * 43))]
 
 
 @pytest.mark.parametrize("large", [65_535, 65_536, 1 << 17])

@@ -1,0 +1,150 @@
+"""Single records for a block: what is in them, and the events of an event file made of them."""
+
+from __future__ import annotations
+
+import functools
+import math
+import sys
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from rec_summary._pb.summary_pb2 import Event, Summary
+from rec_summary.records.format import wire
+from rec_summary.records.format.bounds import UNDECODABLE
+from rec_summary.series.batch import HISTOGRAM, IMAGE, SCALAR, SUMMARY, Series
+from rec_summary.series.blocks.histograms import convert
+from rec_summary.series.blocks.image_size import png_size
+from rec_summary.series.limits import LONGEST_TAG, MOST_PIXELS
+from rec_summary.values.summary import ScalarValue, encode_event
+
+_FLOAT_BYTES: Final = 4
+_TAG, _SHOWN_SCALAR, _SHOWN_IMAGE, _SHOWN_HISTOGRAM = 1, 2, 4, 5  # fields of an event file's values
+_ENCODED_IMAGE: Final = 4  # a field of an image, behind height, width and channels
+MOST_STEPS: Final = 1 << 35
+
+
+class DecodedRecord(NamedTuple):
+    """What a block holds of a record.
+
+    Attributes:
+        wall_time: In seconds since the epoch; finite.
+        step: Above 0.
+        series: Its series, in order, each once.
+        scalars: The values of the scalars among them.
+        values: The values, as `Summary.Value`.
+    """
+
+    wall_time: float
+    step: int
+    series: tuple[Series, ...]
+    scalars: list[float]
+    values: Sequence[Summary.Value]
+
+
+class Layout(NamedTuple):
+    """The form of a record of scalars.
+
+    Attributes:
+        series: Its series, in order.
+        head: Where in the payload the fields of time and step end.
+        numbers: Where each scalar's four bytes begin.
+    """
+
+    series: tuple[Series, ...]
+    head: int
+    numbers: list[int]
+
+
+def decode(payload: bytes) -> DecodedRecord | None:
+    """Decodes a record; None if it is no summary, or one that a block cannot hold."""
+    try:
+        event = Event.FromString(payload)
+    except UNDECODABLE:
+        return None
+    step, wall_time = event.step, event.wall_time
+    if event.WhichOneof("what") != SUMMARY or not event.IsInitialized():
+        return None
+    if not 0 < step < MOST_STEPS or not math.isfinite(wall_time):
+        return None
+    values = event.summary.value
+    series, scalars = [], []
+    for value in values:
+        kind, tag = value.WhichOneof("value"), value.tag
+        # Protobuf hands out bytes for a tag that is not UTF-8.
+        if kind is None or isinstance(tag, bytes) or len(tag) > LONGEST_TAG:
+            return None
+        series.append((kind, sys.intern(tag)))
+        if kind == SCALAR:
+            scalars.append(value.scalar_value)
+    if not series or len(set(series)) < len(series):
+        return None
+    return DecodedRecord(wall_time, step, tuple(series), scalars, values)
+
+
+def layout_of(payload: bytes) -> Layout | None:
+    """Returns the form of a record of scalars alone; None if it has others, or another form."""
+    record = decode(payload)
+    if record is None or len(record.scalars) < len(record.series):
+        return None
+    blank = [ScalarValue(tag, 0.0).encode() for _, tag in record.series]
+    numbers, at = [], len(payload)
+    for value in reversed(blank):
+        numbers.append(at - _FLOAT_BYTES)
+        at -= len(wire.bytes_field(1, value))
+    without = bytearray(payload)
+    for begin in numbers:
+        without[begin : begin + _FLOAT_BYTES] = bytes(_FLOAT_BYTES)
+    if without != encode_event(record.step, record.wall_time, blank):
+        return None
+    head = wire.double_field(1, record.wall_time) + wire.int_field(2, record.step)
+    return Layout(record.series, len(head), numbers[::-1])
+
+
+def encode_events(records: Sequence[DecodedRecord]) -> list[bytes | None]:
+    """Returns records as events of an event file.
+
+    The histograms of all records are converted together.
+
+    Returns:
+        For each its bytes; None if a value has to be converted by itself.
+    """
+    histograms = [
+        value.histogram
+        for record in records
+        for (kind, _), value in zip(record.series, record.values, strict=True)
+        if kind == HISTOGRAM
+    ]
+    converted = iter(convert(histograms))
+    events: list[bytes | None] = []
+    for record in records:
+        found = []
+        for (kind, tag), value in zip(record.series, record.values, strict=True):
+            if kind == SCALAR:
+                found.append(_tag(tag) + wire.float_field(_SHOWN_SCALAR, value.scalar_value))
+                continue
+            field, content = _SHOWN_IMAGE, None
+            if kind == HISTOGRAM:
+                field, content = _SHOWN_HISTOGRAM, next(converted)
+            elif kind == IMAGE:
+                content = _plain_image(value.image)
+            if content is not None:
+                found.append(_tag(tag) + wire.bytes_field(field, content))
+        # An event has no field for a time of 0.
+        is_whole = len(found) == len(record.series) and record.wall_time != 0
+        events.append(encode_event(record.step, record.wall_time, found) if is_whole else None)
+    return events
+
+
+@functools.lru_cache(maxsize=4096)
+def _tag(tag: str) -> bytes:
+    return wire.text_field(_TAG, tag)
+
+
+def _plain_image(image: Any) -> bytes | None:
+    """Returns the bytes of a PNG that can be shown, with its size and channels; else None."""
+    declared = png_size(image.encoded_image)
+    numbers = image.height, image.width, image.colorspace
+    if min(numbers) <= 0 or declared is None or declared[0] * declared[1] > MOST_PIXELS:
+        return None
+    fields = [wire.int_field(field, number) for field, number in enumerate(numbers, start=1)]
+    return b"".join(fields) + wire.bytes_field(_ENCODED_IMAGE, image.encoded_image)
