@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from rec_summary.records.format.names import Kind
 from rec_summary.records.reading.runs import Run
-from rec_summary.series.batch import SCALAR, Batch, Record, Recorded, by_tag, concatenated
+from rec_summary.series.batch import SCALAR, Batch, Record, Recorded, by_tag
 from rec_summary.series.best_values import BestPoint, BestSeries
 from rec_summary.series.limits import MOST_GRAPHS, Checksum
 from rec_summary.series.lineage import lineage_events
@@ -163,7 +163,7 @@ class BestValues:
     def _extend(self, batch: Batch) -> None:
         wanted = {each for each in batch.series() if each[0] == SCALAR and self._wants(each[1])}
         if wanted:
-            for tag, columns in by_tag(concatenated([batch.only(wanted).scalars()])):
+            for tag, columns in by_tag(batch.only(wanted).scalars()):
                 self.state.setdefault(tag, BestSeries()).extend(tag, columns)
 
     def _wants(self, tag: str) -> bool:

@@ -167,23 +167,14 @@ def _encode_buckets(
     if most < 1 << 7:  # most arrays; all rows have the same length
         rows["count"] = counts
         return rows.tobytes()
-    if most < 1 << 14:
-        longer = counts >= 1 << 7
-        rows["length"] += longer
-        both = np.empty(size, _TWO_BYTES)
-        both["row"] = rows
-        both["row"]["count"] = counts & 0x7F | longer * np.uint8(0x80)
-        both["high"] = counts >> 7
-        taken = np.ones((size, _TWO_BYTES.itemsize), np.bool_)
-        taken[:, -1] = longer
-        return both.view(np.uint8).reshape(taken.shape)[taken].tobytes()
-    numbers = [wire.varint(number) for number in counts.tolist()]
-    rows["length"] = [_BUCKET_BYTES + len(number) for number in numbers]
-    data, width = rows.tobytes(), _ROW.itemsize
-    found: list[bytes] = []
-    for place, number in enumerate(numbers, start=1):
-        found += (data[(place - 1) * width : place * width - 1], number)
-    return b"".join(found)
+    digits = counts[:, None] >> 7 * np.arange(-(-most.bit_length() // 7))
+    more = digits >= 1 << 7  # of each byte of a count, whether another one follows
+    rows["length"] += more.sum(axis=1).astype(np.uint8)
+    heads = rows.view(np.uint8).reshape(size, -1)[:, :-1]
+    table = np.hstack([heads, (digits & 0x7F | more << 7).astype(np.uint8)])
+    taken = np.ones(table.shape, np.bool_)
+    taken[:, heads.shape[1] + 1 :] = more[:, :-1]
+    return table[taken].tobytes()
 
 
 def _scale(low: float, high: float) -> float:
@@ -221,7 +212,6 @@ _KEYS: Final = (
 _EPS32: Final = float(np.finfo(np.float32).eps)
 _EPS64: Final = float(np.finfo(np.float64).eps)
 _NUMBERS: Final = np.arange(MAX_BINS + 1, dtype=np.float64)
-_TWO_BYTES: Final = np.dtype([("row", _ROW), ("high", "u1")])
 _ROWS: Final = np.zeros(MAX_BINS, _ROW)  # with the constant fields filled in
 _ROWS["keys"], _ROWS["left_key"], _ROWS["width_key"], _ROWS["count_key"] = _KEYS
 _ROWS["length"] = _BUCKET_BYTES + 1

@@ -11,7 +11,7 @@ from tensorboard.compat.proto import summary_pb2
 from tensorboard.plugins.graph import metadata as graphs
 
 from rec_summary.records.reading.runs import Run
-from rec_summary.series.batch import SCALAR, Batch, Record, Recorded, Series, by_tag, concatenated
+from rec_summary.series.batch import SCALAR, Batch, Record, Recorded, Series, by_tag
 from rec_summary.series.comparison.samples import SAMPLES, STEP, Totals
 from rec_summary.series.lineage import Plain
 from rec_summary.series.options import EVERYTHING
@@ -145,8 +145,7 @@ class ServedOutput(RunOutput):
 
     def _add_columns(self, batch: Batch) -> None:
         self._run.begin(float(batch.wall_times[0]))
-        # A block has a tag several times, once for each layout of records.
-        for tag, (_, _, steps, wall_times, values) in by_tag(concatenated([batch.scalars()])):
+        for tag, (_, _, steps, wall_times, values) in by_tag(batch.scalars()):
             for each in scalar_tags(tag):
                 self._scalars(each, SCALAR).extend(steps, wall_times, values)
         file = self._store.number(batch.path)
