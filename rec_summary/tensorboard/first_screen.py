@@ -34,7 +34,7 @@ LOSS_RANK: Final = 2
 """The place of losses among the metrics of HParams (see `metric_rank`)."""
 
 _NO_METRIC: Final = r"(telemetry|rec_summary|recommender_detail|overview)/"
-_KEPT_TAGS: Final = 1024  # runs of a tree mostly have the same tags
+_KEPT_TAGS: Final = 1 << 14  # runs of a tree mostly have the same tags
 _PEEKED_RUNS: Final = 20
 _PEEKED_BYTES: Final = 1 << 24
 

@@ -129,18 +129,15 @@ class BestValues:
         state: The series of each metric, by its recorded tag.
     """
 
-    def __init__(self, state: dict[str, BestSeries] | None, *, evaluation: bool) -> None:
+    def __init__(self, state: dict[str, BestSeries], *, evaluation: bool) -> None:
         """Begins, or continues with the state of an earlier export.
 
         Args:
-            state: The series so far; kept up to date. None if there were values before that are
-                not known: then nothing is the best.
+            state: The series so far; kept up to date.
             evaluation: Whether all scalars are metrics of evaluations.
         """
-        self.state = {} if state is None else state
-        self._is_known = state is not None
+        self.state = state
         self._group = "/eval" if evaluation else ""
-        self._is_metric: dict[str, bool] = {}
 
     def take(self, finished: Finished) -> None:
         """Takes values, or forgets those that a restart supersedes."""
@@ -161,16 +158,14 @@ class BestValues:
                 yield tag, points
 
     def _extend(self, batch: Batch) -> None:
-        wanted = {each for each in batch.series() if each[0] == SCALAR and self._wants(each[1])}
+        wanted = {
+            (kind, tag)
+            for kind, tag in batch.series()
+            if kind == SCALAR and has_best(tag, self._group)
+        }
         if wanted:
             for tag, columns in by_tag(batch.only(wanted).scalars()):
                 self.state.setdefault(tag, BestSeries()).extend(tag, columns)
-
-    def _wants(self, tag: str) -> bool:
-        known = self._is_metric.get(tag)
-        if known is None:
-            known = self._is_metric[tag] = self._is_known and has_best(tag, self._group)
-        return known
 
 
 class OutputState(Struct, kw_only=True):
@@ -181,17 +176,17 @@ class OutputState(Struct, kw_only=True):
         tags: Recorded tag, plugin, kind, and the tag that is shown, of each series.
         memories: What dashboards remember, by kind of value.
         graphs: The checksums of graphs that are shown, by kind of graph.
-        best: The best values, by the tags of metrics; None if there may have been others before.
+        best: The best values, by the tags of metrics.
     """
 
     steps: BufferState
     tags: list[tuple[str, str, str, str]]
     memories: dict[str, list[str]]
     graphs: dict[str, list[Checksum]]
-    best: dict[str, BestSeries] | None = None
+    best: dict[str, BestSeries]
 
     def __post_init__(self) -> None:
-        check_unicode([self.tags, list(self.best or ())])
+        check_unicode([self.tags, list(self.best)])
 
 
 def nothing_shown() -> OutputState:

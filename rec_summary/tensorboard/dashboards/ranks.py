@@ -22,7 +22,7 @@ from rec_summary.series.ranks.summary import (
 from rec_summary.tensorboard.dashboards import colours
 from rec_summary.tensorboard.dashboards.images import picture
 from rec_summary.tensorboard.dashboards.points import Point
-from rec_summary.tensorboard.dashboards.text import cell, text_point
+from rec_summary.tensorboard.dashboards.text import grid, text_point
 
 OVERVIEW: Final = f"{PREFIX}overview"
 
@@ -80,16 +80,15 @@ def overview(histories: Sequence[History], reached: Mapping[int, Reached]) -> Po
     """Returns a table of the recent values of each measure, and of ranks that differ or lag."""
     lines = [f"### {len(reached)} ranks", ""]
     lines += [f"* {each}" for each in (*_late(reached), *_stalled(histories))] or ["* none lags"]
-    lines += ["", "| of late | min | median | max | highest ranks |", "|" + " --- |" * 5]
+    rows: list[tuple[str, ...]] = [("of late", "min", "median", "max", "highest ranks")]
     for history in histories:
         ranks, recent = _recent(history)
         order = np.argsort(np.where(np.isnan(recent), -np.inf, -recent), kind="stable")
         highest = (f"{ranks[i]}: {recent[i]:.4g}" for i in order[:_NAMED])
         numbers = np.sort(recent)
         statistics = (f"{number:.4g}" for number in (numbers[0], _median(recent), numbers[-1]))
-        cells = (history.measure.replace("_", " "), *statistics, ", ".join(highest))
-        lines.append(f"| {' | '.join(map(cell, cells))} |")
-    return text_point(OVERVIEW, "\n".join(lines))
+        rows.append((history.measure.replace("_", " "), *statistics, ", ".join(highest)))
+    return text_point(OVERVIEW, "\n".join([*lines, "", *grid(rows)]))
 
 
 def measures_of(tags: Sequence[str]) -> Iterator[tuple[str, tuple[str, str, str]]]:

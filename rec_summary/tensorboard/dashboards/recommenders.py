@@ -16,7 +16,7 @@ from rec_summary.errors import three_part
 from rec_summary.series.limits import MOST_ENTRIES
 from rec_summary.tensorboard.dashboards.images import picture
 from rec_summary.tensorboard.dashboards.points import Point, ValueMapper, plugin, tensor_value
-from rec_summary.tensorboard.dashboards.text import cell, table, text_point
+from rec_summary.tensorboard.dashboards.text import grid, table, text_point
 from rec_summary.values.recommender import CURVE_ROWS
 
 POINTS: Final = "points"
@@ -98,9 +98,7 @@ class MetricTableMapper(ValueMapper):
             expected = "whole rows, one or more"
             raise ValueError(three_part("its cells", f"{len(cells)} in {width} columns", expected))
         starts = range(0, min(len(cells), width * MOST_ENTRIES), width)
-        rows = [f"| {' | '.join(map(cell, cells[at : at + width]))} |" for at in starts]
-        line = f"|{' --- |' * width}"
-        yield text_point(tag, "\n".join([rows[0], line, *rows[1:]]))
+        yield text_point(tag, "\n".join(grid([cells[at : at + width] for at in starts])))
 
 
 def reliability_picture(columns: Any) -> Image.Image:

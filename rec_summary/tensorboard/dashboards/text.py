@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from rec_summary._pb.lineage_pb2 import RunState, TrainLineage
@@ -16,6 +16,7 @@ from rec_summary.tensorboard.dashboards.points import TEXT, Point, tensor_value
 
 TAG: Final = "lineage"
 
+_HEADING_LINES: Final = 2
 _LONGEST: Final = 2000  # characters in a cell
 _SPECIAL: Final = re.compile(r"[&<>|\\`*_\[\]~#$\x00-\x1f\x7f]")
 _REPLACED: Final = {"\n": "<br>", "\t": " "}
@@ -90,14 +91,20 @@ def table(title: str, rows: Iterable[tuple[str, object]]) -> str:
     """
     rows = (row for row in rows if row[1] is not None)
     chosen = itertools.islice(rows, MOST_ENTRIES)
-    lines = [f"| {cell(what)} | {cell(value)} |" for what, value in chosen]
-    if not lines:
+    lines = grid([("what", "value"), *chosen])
+    if len(lines) == _HEADING_LINES:
         return ""
     more = sum(1 for _ in rows)
     if more:
-        lines.append(f"| … | {more:,} more |")
+        lines += [f"| … | {more:,} more |"]
     heading = [f"### {title}", ""] if title else []
-    return "\n".join([*heading, "| what | value |", "| --- | --- |", *lines])
+    return "\n".join([*heading, *lines])
+
+
+def grid(rows: Sequence[Sequence[object]]) -> list[str]:
+    """Returns the lines of a Markdown table; the first row is its heading."""
+    lines = [f"| {' | '.join(map(cell, row))} |" for row in rows]
+    return [lines[0], "|" + " --- |" * len(rows[0]), *lines[1:]]
 
 
 def _run_facts(lineage: Lineage) -> Facts:

@@ -161,12 +161,6 @@ class RunExporter(RunReader):
             return False
         if not continues(run, cursor, self._records):
             return False
-        # Of what an older version exported, the best values are not known.
-        is_complete = all(output.best is not None for output in cursor.outputs.values())
-        if not is_complete and self._has_all(cursor):
-            return False
-        if cursor.targets.several and cursor.ranks is None and self._has_all(cursor):
-            return False  # nor is what its ranks have in common
         return all(
             is_intact(self._logdir, name, output.file) for name, output in cursor.outputs.items()
         )

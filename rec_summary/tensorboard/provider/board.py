@@ -9,10 +9,10 @@ import ipaddress
 import os
 import threading
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any, Final
 
 from tensorboard import default, program
-from tensorboard.data import ingester
 from tensorboard.plugins import base_plugin
 
 from rec_summary.errors import RecSummaryError
@@ -116,7 +116,7 @@ class _Program(program.TensorBoard):  # type: ignore[misc]
         return self._make_server()
 
     def _make_data_ingester(self) -> Any:
-        return _Ingester(self.provider)
+        return SimpleNamespace(data_provider=self.provider, start=lambda: None)  # is up to date
 
 
 class _Loader(base_plugin.TBLoader):  # type: ignore[misc]
@@ -126,18 +126,6 @@ class _Loader(base_plugin.TBLoader):  # type: ignore[misc]
     def load(self, context: Any) -> RecordsPlugin:
         """Returns the plugin with the Projector."""
         return RecordsPlugin(context, self._index)
-
-
-class _Ingester(ingester.DataIngester):  # type: ignore[misc]
-    def __init__(self, data_provider: Any) -> None:
-        self._provider = data_provider
-
-    @property
-    def data_provider(self) -> Any:
-        return self._provider
-
-    def start(self) -> None:
-        """Does nothing: the provider is up to date."""
 
 
 def scalar_samples(runs: int) -> int:

@@ -8,6 +8,7 @@ Source: `tensorboard/plugins/projector/projector_plugin.py`.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import threading
 from collections.abc import Callable
@@ -51,13 +52,11 @@ class RecordsPlugin(base_plugin.TBPlugin):  # type: ignore[misc]
     def get_plugin_apps(self) -> dict[str, Any]:
         """Returns the routes: the page's own files, and what it asks."""
         files = {route: app for route, app in self._pages.items() if "." in route}
-        answers = {
-            projector_plugin.RUNS_ROUTE: self._runs,
-            projector_plugin.CONFIG_ROUTE: self._config,
-            projector_plugin.TENSOR_ROUTE: self._tensor,
-            projector_plugin.METADATA_ROUTE: self._labels,
-            FIRST_SCREEN: self._first_screen,
+        answers: dict[str, Callable[[Request], Response]] = {
+            route: functools.partial(self._answered, answer) for route, answer in _ANSWERS.items()
         }
+        answers[projector_plugin.RUNS_ROUTE] = self._runs
+        answers[FIRST_SCREEN] = self._first_screen
         return files | {route: Request.application(each) for route, each in answers.items()}
 
     def is_active(self) -> bool:
@@ -85,17 +84,8 @@ class RecordsPlugin(base_plugin.TBPlugin):  # type: ignore[misc]
         names = [name for name, place in self._places().items() if _shows(place)]
         return _response(request, names, "application/json")
 
-    def _config(self, request: Request) -> Response:
-        return self._answered(request, _config_of)
-
-    def _tensor(self, request: Request) -> Response:
-        return self._answered(request, _elements_of)
-
-    def _labels(self, request: Request) -> Response:
-        return self._answered(request, _labels_of)
-
     def _answered(
-        self, request: Request, answer: Callable[[ServedRuns, str], tuple[Any, str]]
+        self, answer: Callable[[ServedRuns, str], tuple[Any, str]], request: Request
     ) -> Response:
         """Returns the answer about a place and a table, or why there is none."""
         run, name = (request.args.get(each, "") for each in ("run", "name"))
@@ -176,3 +166,11 @@ def _table(runs: ServedRuns, name: str) -> Table:
     if found is None:
         raise KeyError(name)
     return found
+
+
+_ANSWERS: Final = {
+    projector_plugin.CONFIG_ROUTE: _config_of,
+    projector_plugin.TENSOR_ROUTE: _elements_of,
+    projector_plugin.METADATA_ROUTE: _labels_of,
+}
+"""What the page asks about a run and a table, by route."""

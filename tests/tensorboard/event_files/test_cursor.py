@@ -8,6 +8,7 @@ import pytest
 from rec_summary._pb.lineage_pb2 import TrainLineage
 from rec_summary.errors import DestinationError
 from rec_summary.records.files import temporary_name
+from rec_summary.series.best_values import BestSeries
 from rec_summary.series.exports.cursor import CURSOR_NAME, encode, remove_cursor, save_cursor
 from rec_summary.series.lineage import Lineage, Metric
 from rec_summary.series.new_records import FilePlace
@@ -46,6 +47,7 @@ def cursor(run: str = RUN) -> Cursor:
         graphs={"graph": [(1 << 32) - 1]},
         layout=5,
         restarts=1,
+        best={"auc": BestSeries([(1, 2.0, 0.5)], 1)},
     )
     return Cursor(
         format=3,

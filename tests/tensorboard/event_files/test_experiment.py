@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,6 @@ import pytest
 from tensorboard.plugins.hparams import metadata
 
 from rec_summary.series.exports import following
-from rec_summary.series.exports.cursor import CURSOR_NAME
 from rec_summary.tensorboard.event_files.export import export_tensorboard
 from rec_summary.tensorboard.provider.data_provider import RecordDataProvider
 from tests.support import event_files
@@ -114,28 +111,6 @@ def test_there_is_no_description_where_nothing_is_gained_or_others_write(tmp_pat
     assert not (logs / ".hparams").exists()
 
 
-def test_a_log_directory_of_an_older_version_is_completed(tmp_path: Path) -> None:
-    records, logs = tmp_path / "records", tmp_path / "logs"
-    record(records / "a", "loss", AUC)
-    record(records / "gone", "loss", AUC)
-    export_tensorboard(records, logs)
-    shutil.rmtree(logs / ".hparams")
-    for path in logs.rglob(CURSOR_NAME):
-        state = json.loads(path.read_text())
-        for output in state["outputs"].values():
-            del output["best"]
-        path.write_text(json.dumps(state))
-    # Which of its values was the best one cannot be known any more.
-    for path in (records / "gone").glob("*_MS"):
-        path.rename(path.with_name(re.sub(r"summary\.\d+", "summary.9000000000", path.name)))
-    assert export_tensorboard(records, logs).replaced == ()
-    assert metrics_of(event_file_pages(logs)) == {"a": FEW, "gone": FEW}
-    states = {run: json.loads((logs / run / CURSOR_NAME).read_text()) for run in ("a", "gone")}
-    assert [*states["a"]["outputs"]["a"]["best"]] == [AUC]
-    assert states["gone"]["outputs"]["gone"]["best"] is None
-
-
-@pytest.mark.parametrize("load_fast", [True, False])
 def test_a_running_tensorboard_shows_a_new_description(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, load_fast: bool
 ) -> None:
