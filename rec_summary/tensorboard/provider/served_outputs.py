@@ -112,9 +112,9 @@ class ServedOutput(RunOutput):
             }
             new = min((apart[each] for each in apart.keys() - self._converted), default=count)
             part = batch.part(0, new)
-            columns = part.only(part.series().keys() - apart.keys())
-            if len(columns):
-                self._add_columns(columns)
+            columns = part.series().keys() - apart.keys()
+            if columns:
+                self._add_columns(part.only(columns))
             for record in part.only(apart).records():
                 self._write_record(record)
             for record in batch.part(new, new + 1).records() if new < count else ():
