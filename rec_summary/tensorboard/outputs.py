@@ -91,7 +91,7 @@ class Tags:
             point: The value; it is changed in place.
             kind: The kind of record that it comes from.
         """
-        value = point.made()
+        value = point.value
         value.tag, is_first = self.name(point, kind)
         if is_first:
             value.metadata.CopyFrom(point.plugin.metadata)
@@ -360,7 +360,9 @@ class RunOutput(abc.ABC):
         found: list[tuple[Recorded, Point]] = []
         for recorded in record.values:
             try:
-                points = self._points(record, recorded)
+                points = list(self._mapper(recorded.kind)(recorded.tag, recorded.value))
+                if recorded.kind != SCALAR:  # of which there are very many
+                    points = self._ready(record, recorded, points)
             except (ValueError, ArithmeticError, MemoryError) as error:
                 what = f"{recorded.kind} {recorded.tag!r} cannot be shown: {reason(error)}"
                 self._report.problem(record.path, record.offset, what)
@@ -370,13 +372,13 @@ class RunOutput(abc.ABC):
         if found:
             self._write_points(record, found)
 
-    def _points(self, record: Record, recorded: Recorded) -> list[Point]:
-        """Returns the points of a recorded value.
+    def _ready(self, record: Record, recorded: Recorded, points: list[Point]) -> list[Point]:
+        """Returns the points of a recorded value, other than a scalar, that are written.
 
         Raises:
-            ValueError: It cannot be shown.
+            ValueError: They cannot be shown.
         """
-        return list(self._mapper(recorded.kind)(recorded.tag, recorded.value))
+        return points
 
     def _mapper(self, kind: str) -> ValueMapper:
         mapper = self._mappers.get(kind)

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from msgspec import structs
 
 from rec_summary.records.reading.runs import Run
-from rec_summary.series.batch import SCALAR, Batch, Record, Recorded
+from rec_summary.series.batch import Batch, Record, Recorded
 from rec_summary.series.limits import Checksum, Count
 from rec_summary.series.options import ExportOptions, Selection
 from rec_summary.series.report import Report
@@ -252,19 +252,16 @@ class TensorBoardRun(RunOutput):
             self._emptied.pop(tag, None)
         return True
 
-    def _points(self, record: Record, recorded: Recorded) -> list[Point]:
-        found = super()._points(record, recorded)
-        if recorded.kind == SCALAR:
-            return found  # of which there are very many, and nothing to be drawn
-        points = []
-        for point in found:
+    def _ready(self, record: Record, recorded: Recorded, points: list[Point]) -> list[Point]:
+        made = []
+        for point in points:
             try:
-                points.append(point._replace(value=point.made()))
+                made.append(point._replace(value=point.made()))
             except ImportError as error:
                 self._notes.add(str(error))
         if recorded.kind == "tensor" and self._has_tensor_files:
             self._write_tensor(record.step, recorded)
-        return points
+        return made
 
     def _write_tensor(self, step: int, recorded: Recorded) -> None:
         """Writes a tensor to its file; of several with one tag and step, the last one stays."""
@@ -285,7 +282,11 @@ class TensorBoardRun(RunOutput):
             self._write(0, record.wall_time, kind, [tagged_graph(tag, graph)])
 
     def _write(self, step: int, wall_time: float, kind: str, points: list[Point]) -> None:
-        placed = [self._placed(point, kind) for point in points if self._wants(point.plugin)]
+        placed = [
+            self._placed(point._replace(value=point.made()), kind)
+            for point in points
+            if self._wants(point.plugin)
+        ]
         if placed:
             self._file.write(step, wall_time, placed)
 

@@ -111,6 +111,7 @@ def test_there_is_no_description_where_nothing_is_gained_or_others_write(tmp_pat
     assert not (logs / ".hparams").exists()
 
 
+@pytest.mark.parametrize("load_fast", [True, False])
 def test_a_running_tensorboard_shows_a_new_description(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, load_fast: bool
 ) -> None:
