@@ -54,26 +54,28 @@ class Url(str):
     Attributes:
         base: The URL that the user gave, with all that it hides.
         below: The path below it, with `/`; empty for the URL itself.
+        listed: Size and version of a file when it was listed; None if it was not.
     """
 
     base: str
     below: str
+    listed: tuple[int, str] | None
     _has_keys: bool
 
-    def __new__(cls, base: str, below: str = "") -> Url:
-        """Takes the URL of a directory or file, and a path below it."""
+    def __new__(cls, base: str, below: str = "", listed: tuple[int, str] | None = None) -> Url:
+        """Takes the URL of a directory or file, a path below it, and what a list says of it."""
         shown = scrubbed(base)
         self = super().__new__(cls, f"{shown.rstrip('/')}/{below}" if below else _trimmed(shown))
-        self.base, self.below = base, below
+        self.base, self.below, self.listed = base, below, listed
         self._has_keys = remember(base)
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Url, (self.base, self.below)
+        return Url, (self.base, self.below, self.listed)
 
-    def child(self, name: str) -> Url:
-        """Returns the URL of a path below."""
-        return Url(self.base, f"{self.below}/{name}" if self.below else name)
+    def child(self, name: str, listed: tuple[int, str] | None = None) -> Url:
+        """Returns the URL of a path below; `listed` as in the class."""
+        return Url(self.base, "/".join(filter(None, (self.below, name))), listed)
 
     @property
     def name(self) -> str:
@@ -86,11 +88,12 @@ class Url(str):
         """Whether this is a store of objects, which has no directories."""
         return self.partition("://")[0].lower() in STORES
 
-    def connect(self, what: str) -> tuple[Any, str]:
+    def connect(self, what: str, *, remembers: bool = False) -> tuple[Any, str]:
         """Returns the file system, and the path in it.
 
         Args:
             what: `SOURCE` or `DESTINATION`, for messages.
+            remembers: Whether the file system looks into its cache of lists.
 
         Raises:
             NoSuchPlace: There is no such kind of URL, or a package that it needs is missing.
@@ -108,7 +111,7 @@ class Url(str):
             raise NoSuchPlace(three_part(what, self, expected)) from error
         try:
             with _errors_of(self, what):
-                fs, path = url_to_fs(self.base, use_listings_cache=False)
+                fs, path = url_to_fs(self.base, use_listings_cache=remembers)
         except RecSummaryError as error:
             if isinstance(error.__cause__, ImportError | ValueError):
                 expected = f"a URL that fsspec can open ({scrubbed(str(error.__cause__))})"
@@ -193,8 +196,9 @@ def list_tree(url: Url, what: str = SOURCE) -> list[Entry]:
         if any(part in ("", ".", "..") or "\0" in part for part in name.split("/") if name):
             logger.warning("rec_summary: %s: left out, not a name of a file: %r", url, name)
         elif isinstance(about.get("size"), int):
-            place = url.child(name) if name else url
-            entries.append(Entry(place, about["size"], _modified(about), _version(about)))
+            size, version = about["size"], _version(about)
+            place = url.child(name, (size, version))
+            entries.append(Entry(place, size, _modified(about), version))
     return entries
 
 
@@ -218,6 +222,8 @@ def _version(about: Mapping[str, Any]) -> str:
 class RemoteFile:
     """A file at a URL, read by ranges. Of what is read in order, some is requested ahead.
 
+    S3 is not asked for what its list said of the file, unless it was written since.
+
     Attributes:
         size: Its size in bytes when it was opened.
     """
@@ -230,9 +236,22 @@ class RemoteFile:
         """
         self._url = url
         with self._errors():
-            fs, path = url.connect(SOURCE)
-            self._file = fs.open(path, "rb", block_size=_READ_AHEAD, cache_type="readahead")
-            self.size: int = self._file.seek(0, os.SEEK_END)
+            self._open(url.listed)
+
+    def _open(self, listed: tuple[int, str] | None) -> None:
+        fs, path = self._url.connect(SOURCE, remembers=listed is not None)
+        # Whether what the list said is still right is known after the first request.
+        self._is_trusted = listed is None or "s3" not in fs.protocol
+        how = {"block_size": _READ_AHEAD, "cache_type": "readahead"}
+        with contextlib.ExitStack() as stack:
+            if listed is not None and not self._is_trusted:
+                parent = path.rpartition("/")[0]
+                fs.dircache[parent] = [
+                    {"name": path, "type": "file", "size": listed[0], "ETag": listed[1]}
+                ]
+                stack.callback(fs.invalidate_cache, path)
+            self._file = fs.open(path, "rb", **how)
+        self.size: int = self._file.seek(0, os.SEEK_END)
 
     def read_at(self, offset: int, nbytes: int) -> bytes:
         """Returns `nbytes` from `offset` on; fewer at the end of the file.
@@ -241,8 +260,19 @@ class RemoteFile:
             OSError: The file cannot be read, or has been replaced.
         """
         with self._errors():
-            self._file.seek(min(offset, self.size))
-            return bytes(self._file.read(nbytes))
+            try:
+                return self._read(offset, nbytes)
+            except Exception:
+                if self._is_trusted:
+                    raise
+                self._open(None)
+                return self._read(offset, nbytes)
+
+    def _read(self, offset: int, nbytes: int) -> bytes:
+        self._file.seek(min(offset, self.size))
+        data = bytes(self._file.read(nbytes))
+        self._is_trusted |= bool(data)
+        return data
 
     def next_data(self, offset: int) -> int:
         """Returns `offset`: only local files are known to have holes."""

@@ -141,6 +141,50 @@ def test_a_damaged_file_is_repaired_from_a_url(place: tuple[Url, Any, str], tmp_
     assert len((tmp_path / "repaired" / FIRST).read_bytes()) == 49 * 116
 
 
+@pytest.fixture
+def stored(bucket: str) -> str:
+    """Gives the URL of a file of a store, with ten bytes in it."""
+    import s3fs
+
+    s3fs.S3FileSystem().pipe_file(f"{bucket}/records/file", b"0123456789")
+    return f"s3://{bucket}/records"
+
+
+def test_a_store_is_not_asked_again_for_what_its_list_said(
+    stored: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    [entry] = list_tree(Url(stored))
+    url = pickle.loads(pickle.dumps(entry.url))  # as it is sent to a worker
+    with caplog.at_level(logging.DEBUG, "s3fs"):
+        file = RemoteFile(url)
+        assert (file.size, file.read_at(2, 3), file.read_at(9, 3)) == (10, b"234", b"9")
+    calls = [each.args[0] for each in caplog.records if each.msg.startswith("CALL")]
+    assert calls == ["get_object"]
+
+
+@pytest.mark.parametrize("content", [b"0123456789 and more", b"another"])
+def test_a_file_that_was_written_since_it_was_listed_is_read_as_it_is_now(
+    stored: str, content: bytes
+) -> None:
+    import s3fs
+
+    [entry] = list_tree(Url(stored))
+    file = RemoteFile(entry.url)
+    s3fs.S3FileSystem().pipe_file(f"{stored.removeprefix('s3://')}/file", content)
+    assert file.read_at(0, 99) == content
+    assert file.size == len(content)
+
+
+def test_a_file_that_was_removed_since_it_was_listed_is_not_there(stored: str) -> None:
+    import s3fs
+
+    [entry] = list_tree(Url(stored))
+    file = RemoteFile(entry.url)
+    s3fs.S3FileSystem().rm_file(f"{stored.removeprefix('s3://')}/file")
+    with pytest.raises(FileNotFoundError):
+        file.read_at(0, 1)
+
+
 def test_runs_are_found_with_their_sizes(place: tuple[Url, Any, str]) -> None:
     put(place, FIRST, b"one")
     put(place, SECOND, b"")
