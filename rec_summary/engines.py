@@ -25,22 +25,13 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from concurrent.futures import Future
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from rec_summary.errors import RecSummaryError, SourceError, three_part, verbatim
 
-ENGINES: Final = ("loky", "sequential", "dask", "ray", "spark")
 NAMED: Final = "loky, sequential, dask://HOST:PORT, ray or spark"
-_DEFAULT_PORTS: Final = {"dask": 8786, "ray": 10001, "spark": 7077}
-_PACKAGES: Final = {"dask": "distributed", "ray": "ray", "spark": "pyspark"}
-_REMEDIES: Final = {
-    "loky": "processes that go on: use fewer --jobs and run it again",
-    "dask": "a scheduler with workers: `dask scheduler` and `dask worker HOST:PORT` start them",
-    "ray": "a cluster of Ray, which `ray start --head` starts, or room to start one here",
-    "spark": "a master with workers, or a Java runtime to run Spark here "
-    "(Debian's default-jre-headless)",
-}
 _LIMIT: Final = "REC_SUMMARY_ENGINE_SECS"
 _LIMIT_SECS: Final = 30.0
 _RESTART: Final = 4  # times as long may pass until killed workers have been replaced
@@ -70,7 +61,7 @@ class Engine:
     """What does the units of some work.
 
     Attributes:
-        name: One of `ENGINES`; `sequential` is this process.
+        name: `loky`, `sequential` (this process), `dask`, `ray` or `spark`.
         address: The host and port of a cluster; empty for the one that the engine finds by itself,
             or starts on this machine.
         jobs: The most units at a time; -1 for as many as the engine has room for.
@@ -83,7 +74,7 @@ class Engine:
     @property
     def is_cluster(self) -> bool:
         """Whether its workers may be on other machines."""
-        return self.name in _PACKAGES
+        return _KINDS[self.name].package is not None
 
     @property
     def workers(self) -> int:
@@ -119,8 +110,9 @@ def parse_engine(text: str, jobs: int = -1) -> Engine:
     """
     name, mark, address = text.partition("://")
     host, _, port = address.rpartition(":")
-    is_bad = bool(mark) and (name in ENGINES[:2] or not host or not port.isdecimal())
-    if name not in ENGINES or is_bad or "/" in address:
+    kind = _KINDS.get(name)
+    is_bad = bool(mark) and (not host or not port.isdecimal() or "/" in address)
+    if kind is None or is_bad or (mark and kind.package is None):
         raise ValueError(three_part("the engine", text, NAMED))
     if isinstance(jobs, bool) or not isinstance(jobs, int) or (jobs < 1 and jobs != -1):
         raise ValueError(three_part("jobs", jobs, "an int of at least 1"))
@@ -168,9 +160,11 @@ def run_units(
             yield outcome
         return
     with contextlib.ExitStack() as stack:
-        pool = _POOLS[engine.name](engine, len(units), stack)
+        pool = _reached(engine, len(units), stack)
         blocks = _blocks(len(units), costs, pool.workers, in_order)
-        run = _Run(engine, pool, (work, ahead), units, blocks, tries, in_order, kept)
+        cloudpickle = importlib.import_module("cloudpickle")  # late: it loads a lot
+        sent = cloudpickle.dumps((work, ahead))
+        run = _Run(engine, pool, sent, units, blocks, tries, in_order, kept)
         stack.callback(run.cancel)
         yield from run.outcomes()
 
@@ -214,33 +208,31 @@ def need_shared(path: str, what: str, *, exists: Callable[[str], bool] = os.path
         raise SourceError(three_part(what, received, expected))
 
 
+@dataclass
 class _Run:
-    """Units on their way to workers and back."""
+    """Units on their way to workers and back; the attributes are as in `run_units`."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        pool: Any,
-        work: Any,
-        units: Sequence[Any],
-        blocks: deque[list[int]],
-        tries: int,
-        in_order: bool,
-        kept: str,
-    ) -> None:
-        self._engine, self._pool, self._kept = engine, pool, kept
-        self._units, self._blocks = units, blocks
-        self._tries, self._in_order = tries, in_order
-        cloudpickle = importlib.import_module("cloudpickle")  # late: it loads a lot
-        self._work = cloudpickle.dumps(work)
-        self._room = 2 * pool.workers  # one block for each to do, and one to go on with
-        self._flying: dict[concurrent.futures.Future[Any], list[int]] = {}
-        self._suspects: deque[int] = deque()  # their workers were killed: each is tried alone
-        self._losses: Counter[int] = Counter()
-        self._refusals: Counter[int] = Counter()
-        self._failures: Counter[int] = Counter()
-        self._losses_in_a_row = self._refusals_in_a_row = 0
-        self._due = 0  # the next unit of the order
+    _engine: Engine
+    _pool: _Pool
+    _work: bytes
+    _units: Sequence[Any]
+    _blocks: deque[list[int]]
+    _tries: int
+    _in_order: bool
+    _kept: str
+    _flying: dict[Future[Any], list[int]] = field(default_factory=dict)
+    _suspects: deque[int] = field(default_factory=deque)  # each is tried alone
+    _losses: Counter[int] = field(default_factory=Counter)  # of units, as the next two
+    _refusals: Counter[int] = field(default_factory=Counter)
+    _failures: Counter[int] = field(default_factory=Counter)
+    _losses_in_a_row: int = 0
+    _refusals_in_a_row: int = 0
+    _due: int = 0  # the next unit of the order
+
+    @property
+    def _room(self) -> int:
+        """How many blocks may fly: one for each worker to do, and one to go on with."""
+        return 2 * self._pool.workers
 
     def cancel(self) -> None:
         for future in self._flying:
@@ -306,11 +298,11 @@ class _Run:
             for index, (result, failure) in zip(block, results, strict=True):
                 self._failures[index] += failure is not None
                 if failure is not None and self._failures[index] < self._tries:
-                    self._again(index)
+                    self._again([index])
                 else:
                     yield Outcome(index, result, failure)
 
-    def _waited(self) -> set[concurrent.futures.Future[Any]]:
+    def _waited(self) -> set[Future[Any]]:
         since = time.monotonic()
         while True:
             first = concurrent.futures.FIRST_COMPLETED
@@ -322,15 +314,18 @@ class _Run:
             elif time.monotonic() - since > _RESTART * _limit():
                 raise self._gone(TimeoutError(f"no worker for {_RESTART * _limit():.0f} seconds"))
 
-    def _again(self, index: int) -> None:
+    def _again(self, block: list[int]) -> None:
         if self._in_order:
-            bisect.insort(self._blocks, [index])  # the unit that all others wait for is the first
+            bisect.insort(self._blocks, block)  # the unit that all others wait for is the first
         else:
-            self._blocks.append([index])
+            self._blocks.append(block)
 
     def _lost(self, block: list[int], error: BaseException) -> Iterator[Outcome]:
         if self._losses_in_a_row >= _MOST_LOSSES:
             raise self._killed(error) from error
+        if isinstance(error, concurrent.futures.CancelledError):
+            self._again(block)  # the engine has not begun it
+            return
         for index in block:
             self._losses[index] += 1
             if self._losses[index] < self._pool.tries:
@@ -350,7 +345,7 @@ class _Run:
         for index in block:
             self._refusals[index] += 1
             if self._refusals[index] < _REFUSALS:
-                self._again(index)
+                self._again([index])
             else:
                 yield Outcome(index, None, error)
 
@@ -363,7 +358,7 @@ class _Run:
 
     def _gone(self, error: BaseException) -> EngineError:
         received = verbatim(f"{self._engine}: it has been lost: {_first_line(error)}")
-        expected = f"{_REMEDIES[self._engine.name]}; {self._kept}"
+        expected = f"{_KINDS[self._engine.name].remedy}; {self._kept}"
         return EngineError(three_part("the engine", received, expected))
 
 
@@ -371,7 +366,7 @@ def _first_line(error: BaseException) -> str:
     return str(error).strip().partition("\n")[0]
 
 
-def _error_of(future: concurrent.futures.Future[Any]) -> BaseException | None:
+def _error_of(future: Future[Any]) -> BaseException | None:
     if future.cancelled():
         return concurrent.futures.CancelledError("the engine has given it up")
     return future.exception()
@@ -471,106 +466,107 @@ def end_with_parent() -> None:
     threading.Thread(target=watch, name="rec_summary-parent", daemon=True).start()
 
 
-# Engines. Each is a pool with a number of workers, and a `submit` that returns a future.
+# Engines. Each gives a pool, when it has been reached.
 
 
-class _Loky:
+@dataclass
+class _Pool:
+    """What takes units.
+
+    Attributes:
+        workers: How many it does at a time.
+        submit: Takes a function and its arguments, and returns a future of `concurrent.futures`.
+        tries: How often a unit is tried whose worker was killed.
+    """
+
+    workers: int
+    submit: Callable[..., Future[Any]]
+    tries: int = _TRIES
+
+    def renew(self) -> None:
+        """Begins again where a killed worker breaks the pool; others replace it by themselves."""
+
+    def is_alive(self) -> bool:
+        """Whether there are workers, as far as is known."""
+        return True
+
+
+def _reached(engine: Engine, units: int, stack: contextlib.ExitStack) -> _Pool:
+    """Returns the pool of an engine that is reached in time, and has done nothing once.
+
+    Raises:
+        EngineError: It has not.
+        WorkerError: No worker has this version of the package.
+    """
+    kind = _KINDS[engine.name]
+    if kind.package is None:
+        return _Loky(min(engine.workers, units), stack)
+    try:
+        module = importlib.import_module(kind.package)
+    except ImportError as error:
+        expected = f"one that is installed: pip install 'rec_summary[{engine.name}]'"
+        received = verbatim(f"{engine}: {error}")
+        raise EngineError(three_part("the engine", received, expected)) from error
+    try:
+        # What starts a cluster here does it in this thread: processes of Ray end with theirs.
+        connect = functools.partial(kind.connect, module, engine)
+        pool = _in_time(engine.address, connect, stack) if engine.address else connect(stack)
+        nothing = pickle.dumps((_run_block, pickle.dumps((None, iter)), []))
+        pool.submit(_begin, _version(), nothing).result(_limit())
+    except RecSummaryError:
+        raise
+    except Exception as error:
+        reason = _first_line(error) or f"no answer in {_limit():.0f} seconds"
+        received = verbatim(f"{engine}: {type(error).__name__}: {reason}")
+        raise EngineError(three_part("the engine", received, kind.remedy)) from error
+    if engine.jobs > 0:
+        pool.workers = min(pool.workers, engine.jobs)
+    return pool
+
+
+def _in_time(
+    address: str, connect: Callable[[contextlib.ExitStack], _Pool], stack: contextlib.ExitStack
+) -> _Pool:
+    """Connects in time; an attempt that takes longer is left to a thread, which undoes it."""
+    host, _, port = address.rpartition(":")
+    socket.create_connection((host.strip("[]"), int(port)), _limit()).close()
+    own = contextlib.ExitStack()
+    attempt: Future[_Pool] = Future()
+
+    def work() -> None:
+        try:
+            attempt.set_result(connect(own))
+        except Exception as error:  # noqa: BLE001 - it is the caller's
+            attempt.set_exception(error)
+
+    threading.Thread(target=work, name="rec_summary-connect", daemon=True).start()
+    try:
+        pool = attempt.result(_limit())
+    except BaseException:
+        attempt.add_done_callback(lambda _: own.close())  # now, or when it ends
+        raise
+    stack.push(own)
+    return pool
+
+
+class _Loky(_Pool):
     """Processes on this machine; one that is killed breaks the pool."""
 
-    tries = _TRIES
-
-    def __init__(self, engine: Engine, units: int, stack: contextlib.ExitStack) -> None:
-        self.workers = min(engine.workers, units)
+    def __init__(self, workers: int, stack: contextlib.ExitStack) -> None:
+        self.workers = workers
         self.renew()
         stack.callback(lambda: self._pool.shutdown(wait=True, kill_workers=True))
 
     def renew(self) -> None:
         loky = importlib.import_module("joblib.externals.loky")
         self._pool = loky.ProcessPoolExecutor(self.workers, initializer=end_with_parent)
-
-    def submit(self, *call: Any) -> Any:
-        return self._pool.submit(*call)
-
-    def is_alive(self) -> bool:
-        return True
+        self.submit = self._pool.submit
 
 
-class _Cluster:
-    """What clusters have in common: they are reached in time, or not at all."""
-
-    workers: int
-    tries = _TRIES
-
-    def __init__(self, engine: Engine, units: int, stack: contextlib.ExitStack) -> None:
-        package = _PACKAGES[engine.name]
-        try:
-            module = importlib.import_module(package)
-        except ImportError as error:
-            expected = f"one that is installed: pip install 'rec_summary[{engine.name}]'"
-            received = verbatim(f"{engine}: {error}")
-            raise EngineError(three_part("the engine", received, expected)) from error
-        try:
-            if engine.address:
-                self._reach(module, engine, stack)
-            else:
-                self._connect(module, engine, stack)
-            nothing = pickle.dumps((_run_block, pickle.dumps((None, iter)), []))
-            self.submit(_begin, _version(), nothing).result(_limit())
-        except RecSummaryError:
-            raise
-        except Exception as error:
-            reason = _first_line(error) or f"no answer in {_limit():.0f} seconds"
-            received = verbatim(f"{engine}: {type(error).__name__}: {reason}")
-            raise EngineError(three_part("the engine", received, _REMEDIES[engine.name])) from error
-        if engine.jobs > 0:
-            self.workers = min(self.workers, engine.jobs)
-
-    def _reach(self, module: Any, engine: Engine, stack: contextlib.ExitStack) -> None:
-        """Connects in time; an attempt that takes longer is left to a thread, which undoes it.
-
-        What starts a cluster here does it in the caller's thread: processes of Ray end with theirs.
-        """
-        host, _, port = engine.address.rpartition(":")
-        socket.create_connection((host.strip("[]"), int(port)), _limit()).close()
-        attempt: concurrent.futures.Future[contextlib.ExitStack] = concurrent.futures.Future()
-
-        def connect() -> None:
-            with contextlib.ExitStack() as own:
-                failure: Exception | None = None
-                try:
-                    self._connect(module, engine, own)
-                except Exception as error:  # noqa: BLE001 - it is the caller's
-                    failure = error
-                if not attempt.set_running_or_notify_cancel():
-                    return
-                if failure is not None:
-                    attempt.set_exception(failure)
-                else:
-                    attempt.set_result(own.pop_all())
-
-        threading.Thread(target=connect, name="rec_summary-connect", daemon=True).start()
-        concurrent.futures.wait([attempt], _limit())
-        if attempt.cancel():
-            raise TimeoutError
-        stack.enter_context(attempt.result())
-
-    def _connect(self, module: Any, engine: Engine, stack: contextlib.ExitStack) -> None:
-        raise NotImplementedError
-
-    def submit(self, *call: Any) -> Any:
-        raise NotImplementedError
-
-    def renew(self) -> None:
-        """Does nothing: a cluster replaces its workers by itself."""
-
-    def is_alive(self) -> bool:
-        return True
-
-
-class _Dask(_Cluster):
+class _Dask(_Pool):
     tries = 2  # of four workers each: the scheduler tries it again by itself
 
-    def _connect(self, module: Any, engine: Engine, stack: contextlib.ExitStack) -> None:
+    def __init__(self, module: Any, engine: Engine, stack: contextlib.ExitStack) -> None:
         address = f"tcp://{engine.address}" if engine.address else None
         client = module.Client(address, timeout=_limit(), set_as_default=False)
         stack.callback(client.close)
@@ -600,10 +596,8 @@ class _Dask(_Cluster):
         chosen = {"workers": [address for address, _ in alike]} if other else {}
         self._chosen = set(chosen.get("workers", ()))
         self._pool = client.get_executor(pure=False, **chosen)
+        self.submit = self._pool.submit
         self.workers = sum(client.nthreads(**chosen).values())
-
-    def submit(self, *call: Any) -> Any:
-        return self._pool.submit(*call)
 
     def is_alive(self) -> bool:
         there = self._client.nthreads() if self._client.status == "running" else {}
@@ -616,59 +610,86 @@ class _Dask(_Cluster):
         return bool(there)
 
 
-class _Ray(_Cluster):
-    def _connect(self, module: Any, engine: Engine, stack: contextlib.ExitStack) -> None:
-        if not module.is_initialized():
-            os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-            address = f"ray://{engine.address}" if engine.address else None
-            module.init(address, logging_level=logging.ERROR, log_to_driver=False)
-            stack.callback(module.shutdown)
-        self._ray = module
-        self._begin = module.remote(max_retries=0)(_begin)  # `_Run` does it again
-        self._refs: dict[Any, Any] = {}
-        stack.callback(self._cancel)
-        self.workers = max(1, int(module.cluster_resources().get("CPU", 1)))
+def _ray(module: Any, engine: Engine, stack: contextlib.ExitStack) -> _Pool:
+    if not module.is_initialized():
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        address = f"ray://{engine.address}" if engine.address else None
+        module.init(address, logging_level=logging.ERROR, log_to_driver=False)
+        stack.callback(module.shutdown)
+    begin = module.remote(max_retries=0)(_begin)  # `_Run` does it again
+    refs: dict[Any, Any] = {}
 
-    def submit(self, _: Any, *arguments: Any) -> Any:
-        ref = self._begin.remote(*arguments)
+    def submit(_: Any, *arguments: Any) -> Any:
+        ref = begin.remote(*arguments)
         future = ref.future()
-        self._refs[future] = ref
-        future.add_done_callback(lambda done: self._refs.pop(done, None))
+        refs[future] = ref
+        future.add_done_callback(lambda done: refs.pop(done, None))
         return future
 
-    def _cancel(self) -> None:
-        for ref in list(self._refs.values()):  # of a cluster that goes on without this process
-            self._ray.cancel(ref)
+    def cancel() -> None:
+        for ref in list(refs.values()):  # of a cluster that goes on without this process
+            module.cancel(ref)
+
+    stack.callback(cancel)
+    return _Pool(max(1, int(module.cluster_resources().get("CPU", 1))), submit)
 
 
-class _Spark(_Cluster):
-    """Jobs of one task each, which threads wait for."""
+def _spark(module: Any, engine: Engine, stack: contextlib.ExitStack) -> _Pool:
+    """Takes jobs of one task each, which threads wait for."""
+    conf = module.SparkConf().setAppName("rec_summary")
+    conf.set("spark.ui.showConsoleProgress", "false")
+    if engine.address:
+        conf.setMaster(f"spark://{engine.address}")
+    else:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    is_new = module.SparkContext._active_spark_context is None
+    context = module.SparkContext.getOrCreate(conf)
+    if is_new:
+        stack.callback(context.stop)
+        context.setLogLevel("OFF")
+    workers = max(1, context.defaultParallelism)
+    threads = concurrent.futures.ThreadPoolExecutor(2 * workers)
+    stack.callback(threads.shutdown, wait=False, cancel_futures=True)
 
-    def _connect(self, module: Any, engine: Engine, stack: contextlib.ExitStack) -> None:
-        conf = module.SparkConf().setAppName("rec_summary")
-        conf.set("spark.ui.showConsoleProgress", "false")
-        if engine.address:
-            conf.setMaster(f"spark://{engine.address}")
-        else:
-            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        is_new = module.SparkContext._active_spark_context is None
-        self._context = module.SparkContext.getOrCreate(conf)
-        if is_new:
-            stack.callback(self._context.stop)
-            self._context.setLogLevel("OFF")
-        self.workers = max(1, self._context.defaultParallelism)
-        self._threads = concurrent.futures.ThreadPoolExecutor(2 * self.workers)
-        stack.callback(self._threads.shutdown, wait=False, cancel_futures=True)
+    def job(begin: Any, *arguments: Any) -> Any:
+        one = context.parallelize([0], 1)
+        return one.map(lambda _: begin(*arguments)).collect()[0]
 
-    def submit(self, begin: Any, *arguments: Any) -> Any:
-        def job() -> Any:
-            one = self._context.parallelize([0], 1)
-            return one.map(lambda _: begin(*arguments)).collect()[0]
-
-        return self._threads.submit(job)
+    return _Pool(workers, lambda *call: threads.submit(job, *call))
 
 
-_POOLS: Final[dict[str, Any]] = {"loky": _Loky, "dask": _Dask, "ray": _Ray, "spark": _Spark}
+class _Kind(NamedTuple):
+    """A kind of engine.
+
+    Attributes:
+        remedy: What is expected where it cannot be used, or is lost.
+        package: What it needs; None if it works on this machine, without an address.
+        connect: Returns the pool of a cluster; takes the package, the engine, and what ends it.
+    """
+
+    remedy: str
+    package: str | None = None
+    connect: Any = None
+
+
+_KINDS: Final = {
+    "loky": _Kind("processes that go on: use fewer --jobs and run it again"),
+    "sequential": _Kind(""),
+    "dask": _Kind(
+        "a scheduler with workers: `dask scheduler` and `dask worker HOST:PORT` start them",
+        "distributed",
+        _Dask,
+    ),
+    "ray": _Kind(
+        "a cluster of Ray, which `ray start --head` starts, or room to start one here", "ray", _ray
+    ),
+    "spark": _Kind(
+        "a master with workers, or a Java runtime to run Spark here "
+        "(Debian's default-jre-headless)",
+        "pyspark",
+        _spark,
+    ),
+}
 
 
 @functools.cache

@@ -156,16 +156,17 @@ def test_blocks_of_units_that_all_fail_are_reported_in_order() -> None:
 
 def test_a_worker_is_killed_while_an_outcome_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
     pools: list[Any] = []
+    renew = engines._Loky.renew
 
-    def begin(*arguments: Any) -> Any:
-        pools.append(engines._Loky(*arguments))
-        return pools[0]
+    def renewed(pool: Any) -> None:
+        renew(pool)
+        pools.append(pool._pool)
 
-    monkeypatch.setitem(engines._POOLS, "loky", begin)
+    monkeypatch.setattr(engines._Loky, "renew", renewed)
     outcomes = run_units(_TWO, units.process, range(12))
     found = [next(outcomes)]
     psutil.Process(found[0].result).kill()
-    broken = pools[0]._pool
+    broken = pools[0]
     eventually(lambda: broken._flags.broken)
     found += outcomes
     assert sorted(each.place for each in found) == list(range(12))
@@ -217,7 +218,8 @@ def test_a_pool_that_takes_nothing_is_reported_in_a_line(monkeypatch: pytest.Mon
     def submit(*_: Any) -> Any:
         raise RuntimeError("no process\nand much more")
 
-    monkeypatch.setattr(engines._Loky, "submit", submit)
+    loky = pytest.importorskip("joblib.externals.loky")
+    monkeypatch.setattr(loky.ProcessPoolExecutor, "submit", submit)
     with pytest.raises(EngineError, match=r"lost: no process\. Expected: .*fewer --jobs.*goes on"):
         list(run_units(_TWO, units.square, [1, 2]))
 
