@@ -92,7 +92,8 @@ def follow_dataset(
         directory: The directory of the dataset, a local one; created if it does not exist. Not
             inside `source`, nor around it.
         stop: Set it to end; everything is then written for the last time.
-        options: Which values. With other options than before, a run is exported from its beginning.
+        options: Which values; of `ranks`, only those. With other options than before, a run is
+            exported from its beginning.
         runs: A pattern as of `fnmatch`; only runs whose names match are exported.
         every: New values are written at most so long after they were read, in seconds. Each time
             is a part of its own, until the day has ended or has 256 of them.
@@ -305,6 +306,8 @@ class RunDataset(FileReader):
         self._dataset = dataset
         self._options = options
         self._selection = Selection(options)
+        self._ranks = Selection(ExportOptions(ranks=options.ranks))
+        run = self._ranks.narrowed(run)
         self._place = dataset.partition(run.name, run.path)
         cursor = decode_as(DatasetCursor, read_cursor(dataset, self._place))
         if cursor is not None and not self._is_own(cursor):
@@ -331,7 +334,7 @@ class RunDataset(FileReader):
         Raises:
             DestinationError: Something cannot be written.
         """
-        self._run = run
+        self._run = run = self._ranks.narrowed(run)
         names = {os.path.basename(file.path) for file in run.files}
         if is_replaced(run, self._state, self._records) and self._state.files.keys() <= names:
             self._begin(run, self._report, self._records, None, self._cursor.commits)

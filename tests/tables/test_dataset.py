@@ -127,6 +127,20 @@ def test_the_dataset_grows_while_records_are_written(
     assert following.report.exported == {"scalar_value": 4}
 
 
+def test_chosen_ranks_are_followed(records: Path, out: Path) -> None:
+    for rank in range(4):
+        write_segment(records / "run", event(1, scalar("loss", rank)), rank=rank)
+    chosen = ExportOptions(ranks="1,3-9")
+    once(records, out, options=chosen)
+    assert [row[1] for row in rows(out)] == [1, 3]
+    for rank in (0, 5):
+        write_segment(records / "run", event(2, scalar("loss", rank), at=START + 60), rank=rank)
+    once(records, out, options=chosen)
+    assert [row[1] for row in rows(out)] == [1, 3, 5]
+    once(records, out, options=ExportOptions())
+    assert rows(out) == loaded(records)
+
+
 def test_the_columns_of_a_part_are_always_the_same(records: Path, out: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
     write_segment(records / "run", event(1, scalar("loss", 0.1)))

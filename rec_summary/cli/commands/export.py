@@ -172,7 +172,7 @@ def _check_combination(given: Mapping[str, Any]) -> None:
     if follow:
         excluded["--follow"] = ("engine", "projector")
     if is_dataset:
-        excluded["--format parquet --follow"] = ("ranks", "jobs")
+        excluded["--format parquet --follow"] = ("jobs",)
     for what, names in excluded.items():
         for name in names:
             if given[name] not in (None, False, "loky"):
