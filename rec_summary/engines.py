@@ -309,7 +309,10 @@ class _Run:
             done, _ = concurrent.futures.wait(self._flying, _POLL_SECS, first)
             if done:
                 return done
-            if self._pool.is_alive():
+            is_alive = self._pool.is_alive()
+            if not is_alive and self._pool.renew():
+                return {each for each in self._flying if each.cancel() or each.done()}
+            if is_alive:
                 since = time.monotonic()
             elif time.monotonic() - since > _RESTART * _limit():
                 raise self._gone(TimeoutError(f"no worker for {_RESTART * _limit():.0f} seconds"))
@@ -483,8 +486,9 @@ class _Pool:
     submit: Callable[..., Future[Any]]
     tries: int = _TRIES
 
-    def renew(self) -> None:
-        """Begins again where a killed worker breaks the pool; others replace it by themselves."""
+    def renew(self) -> bool:
+        """Begins again; returns whether what it had is lost. Most engines replace one worker."""
+        return False
 
     def is_alive(self) -> bool:
         """Whether there are workers, as far as is known."""
@@ -557,10 +561,11 @@ class _Loky(_Pool):
         self.renew()
         stack.callback(lambda: self._pool.shutdown(wait=True, kill_workers=True))
 
-    def renew(self) -> None:
+    def renew(self) -> bool:
         loky = importlib.import_module("joblib.externals.loky")
         self._pool = loky.ProcessPoolExecutor(self.workers, initializer=end_with_parent)
         self.submit = self._pool.submit
+        return True
 
 
 class _Dask(_Pool):
@@ -600,14 +605,20 @@ class _Dask(_Pool):
         self.workers = sum(client.nthreads(**chosen).values())
 
     def is_alive(self) -> bool:
-        there = self._client.nthreads() if self._client.status == "running" else {}
-        if there and self._chosen and self._chosen.isdisjoint(there):
-            before = self._pool
-            with contextlib.suppress(WorkerError, OSError):  # others may come
+        there = self._there()
+        return bool(there) and not (self._chosen and self._chosen.isdisjoint(there))
+
+    def _there(self) -> Any:
+        return self._client.nthreads() if self._client.status == "running" else {}
+
+    def renew(self) -> bool:
+        """Takes other workers for those that were chosen, which are gone."""
+        before = self._pool
+        with contextlib.suppress(WorkerError, OSError):  # others may come
+            if self._there():
                 self._choose()
-                before.shutdown(wait=False)  # cancels what waits for workers that are gone
-            return before is not self._pool
-        return bool(there)
+                before.shutdown(wait=False)
+        return before is not self._pool
 
 
 def _ray(module: Any, engine: Engine, stack: contextlib.ExitStack) -> _Pool:
