@@ -28,10 +28,7 @@ _GROUPS = {
     "follow": {"follow": "reading.follow:follow"},
     "provider": {"provider": "reading.provider:provider"},
     "landscape": {"landscape": "writing.landscape:landscape"},
-    "recommender": {
-        "recommender": "writing.recommender:recommender",
-        "recommender-torchrec": "writing.recommender:beside_torchrec",
-    },
+    "recommender": {"recommender": "writing.recommender:recommender"},
     "training": {"training": "writing.training:training"},
     "growth": {"growth": "reading.growth:growth"},
     "fleet": {"fleet": "reading.fleet:fleet"},
