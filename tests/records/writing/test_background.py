@@ -189,6 +189,19 @@ def test_the_queue_is_bounded_in_bytes_but_lets_one_giant_through(sink, troubles
     assert sink.flushed == ["giant", "first in line"]
 
 
+def test_a_flush_that_waits_is_not_in_the_way_of_a_giant(sink, troubles):
+    sink.gate.clear()
+    writer = BackgroundWriter(sink, troubles, capacity_bytes=1000, block_secs=0)
+    writer.write(Item("first", 10))
+    eventually(lambda: not writer._waiting)  # the thread holds it
+    assert not writer.flush(timeout=0)
+    writer.write(Item("giant", 5000))
+    assert troubles.counts == {}
+    sink.gate.set()
+    writer.close()
+    assert sink.flushed == ["first", "giant"]
+
+
 def test_a_record_after_close_is_counted_not_raised(sink, troubles):
     writer = BackgroundWriter(sink, troubles)
     writer.close()
