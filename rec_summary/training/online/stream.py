@@ -175,11 +175,12 @@ def read_in_thread(dataset: GeneratorDataset) -> Iterator[WakeableSource]:
 
 
 _WAKE: Final = object()
+_END: Final = object()
 
 
 @dataclass(frozen=True)
-class _End:
-    """What ends a source: StopIteration, or an error of the user's code."""
+class _Failure:
+    """An error of the user's code; also a StopIteration, unless it is the end of the rows."""
 
     error: BaseException
 
@@ -219,9 +220,12 @@ def _read(rows: Any, requests: queue.SimpleQueue[bool], answers: queue.SimpleQue
     try:
         iterator = iter(rows if hasattr(rows, "__iter__") else rows())
         while requests.get():
-            answers.put(next(iterator))
+            row = next(iterator, _END)
+            answers.put(row)
+            if row is _END:
+                return
     except BaseException as error:  # noqa: BLE001 - `WakeableSource` raises it again
-        answers.put(_End(error))
+        answers.put(_Failure(error))
 
 
 # The iterators and their readers between two runs over the same dataset.
@@ -256,10 +260,11 @@ class WakeableSource:
             answer = self._reader.take()
             if answer is _WAKE:
                 continue
-            if isinstance(answer, _End):
+            if answer is _END:
                 self._reader = None
-                if isinstance(answer.error, StopIteration):
-                    return
+                return
+            if isinstance(answer, _Failure):
+                self._reader = None
                 raise answer.error
             try:
                 yield answer

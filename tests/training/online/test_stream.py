@@ -226,6 +226,14 @@ def test_an_error_when_the_source_is_opened_reaches_the_taker() -> None:
         next(iter(WakeableSource(broken)))
 
 
+def test_a_stop_iteration_when_the_source_is_opened_is_an_error_and_not_the_end() -> None:
+    def broken() -> Iterator[int]:
+        return iter([next(iter(()))])
+
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        next(iter(WakeableSource(broken)))
+
+
 def test_waking_ends_the_pass_of_a_waiting_taker_and_loses_no_row() -> None:
     more = threading.Event()
 
