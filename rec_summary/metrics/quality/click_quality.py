@@ -71,7 +71,7 @@ class QualityBatch(NamedTuple):
         if groups is None:
             return [QualitySums(sums[0], order)]
         ends = np.searchsorted(groups, np.arange(count + 1)).tolist()
-        orders = [order.cut(slice(*each)) for each in itertools.pairwise(ends)]
+        orders = [order.cut(slice(*each)).copy() for each in itertools.pairwise(ends)]
         return list(map(QualitySums, sums, orders))
 
 

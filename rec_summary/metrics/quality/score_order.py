@@ -58,6 +58,7 @@ _ENDS = keys_of(np.array([2.0**-25, 1.0 - 2.0**-25]))  # of the scores that are 
 # Examples after which cells become one: `_BATCH` for each cell, at most `_MOST`, at least `_FEW`
 # for each cell. Large steps take less time than many small ones, until they leave the cache.
 _BATCH, _MOST, _FEW = 32, 1 << 15, 4
+_PARTS = 256  # of batches that wait to be sorted; each takes as much memory as dozens of examples
 
 
 class OrderBatch(NamedTuple):
@@ -77,6 +78,11 @@ class OrderBatch(NamedTuple):
         """Returns some of the examples: a slice, or their places."""
         weights = None if self.weights is None else self.weights[at]
         return OrderBatch(self.keys[at], self.labels[at], weights)
+
+    def copy(self) -> OrderBatch:
+        """Returns a copy: a view of few examples would keep the whole batch in memory."""
+        weights = None if self.weights is None else self.weights.copy()
+        return OrderBatch(self.keys.copy(), self.labels.copy(), weights)
 
     def as_cells(self) -> tuple[Codes, Floats]:
         """Returns the cell of each example, and its weights as a non-click and as a click."""
@@ -178,6 +184,8 @@ class ScoreOrder(Scalable):
             start += len(part.keys)
             if self._seen == self._most:
                 self._reduce()
+        if len(self._examples) >= _PARTS:
+            self._compact()
 
     @property
     def positives(self) -> Floats:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -236,3 +238,22 @@ def test_states_that_know_different_values_share_a_batch(first) -> None:
         states[known].count(batch)
         alone[known].update(names, scores, labels)
         assert_equal_states(states[known], alone[known])
+
+
+@pytest.mark.parametrize(("batches", "size"), [(20, 1 << 15), (1500, 8)])
+def test_a_rare_value_keeps_no_batch_in_memory(batches, size) -> None:
+    random = np.random.default_rng(0)
+    state = Slices(ClickQuality(128))
+    codes = np.zeros(size, np.intp)
+    codes[0] = 1
+    tracemalloc.start()
+    try:
+        for _ in range(batches):
+            clicks = clean(random.random(size), random.random(size) < 0.3)
+            batch = ClickQuality(128).prepare(clicks)
+            state.count(SlicedBatch(Slicing(codes, ["often", "rare"]), batch))
+        del clicks, batch
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 1 << 19
