@@ -509,7 +509,9 @@ _JSON_NUMBERS: Final = {
 
 def csv_line(cells: Iterable[object]) -> str:
     """Returns a line of CSV; None is an empty cell, and NUL the replacement character."""
-    texts = ("" if cell is None else str(cell).replace("\0", "\ufffd") for cell in cells)
+    texts = ["" if cell is None else str(cell).replace("\0", "\ufffd") for cell in cells]
+    if texts == [""]:
+        return '""\r\n'  # readers pass over an empty line
     quoted = (f'"{t.replace(_QUOTE, _QUOTE * 2)}"' if _SPECIAL.search(t) else t for t in texts)
     return ",".join(quoted) + "\r\n"
 

@@ -7,7 +7,7 @@ import json
 import math
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -180,7 +180,8 @@ def note(source: str, text: str, at: str | None, wait: float) -> None:
         _ask(run, known, wait, note=text, note_step=step)
     else:
         request = new_request(None, note=text, note_step=step)
-        _print_answers(request, write_note(run, known, request), 1, wait)
+        written = write_note(run, known, request)
+        _print_answers(request, written, written, wait)
 
 
 def _ask(run: Run, known: Lineage, wait: float, **what: Any) -> None:
@@ -192,30 +193,30 @@ def _ask(run: Run, known: Lineage, wait: float, **what: Any) -> None:
     if wait and "stop" in request.actions and state.rank_size > 1:
         wait += STOP_MARGIN_SECS
     answers = answers_to(run, state, request, wait)
-    _print_answers(request, answers, max(state.rank_size, 1), wait)
+    _print_answers(request, answers, range(max(state.rank_size, 1)), wait)
 
 
-def _print_answers(request: Request, answers: Answers, ranks: int, wait: float) -> None:
-    """Prints the answers of so many ranks.
+def _print_answers(request: Request, answers: Answers, ranks: Collection[int], wait: float) -> None:
+    """Prints the answers of these ranks.
 
     Raises:
         ClickException: One has refused it, or has not answered.
     """
-    silent = [str(rank) for rank in range(ranks) if rank not in answers]
+    silent = [str(rank) for rank in ranks if rank not in answers]
     refused = [text for _, text in answers.values() if text.startswith("refused: ")]
     if printing().as_json:
         done = {str(rank): {"step": step, "text": text} for rank, (step, text) in answers.items()}
         print_json({"request": request.id, "at_step": request.at_step, "ranks": done})
     for rank, (step, text) in sorted(answers.items()):
         if text not in refused:
-            say(f"{f'rank {rank}, ' if ranks > 1 else ''}step {step:,}: {one_line(text)}")
+            say(f"{f'rank {rank}, ' if len(ranks) > 1 else ''}step {step:,}: {one_line(text)}")
     if not wait:
         say("Asked for. The training applies it at a step; --show says whether it has.")
     steps = {step for step, _ in answers.values()}
     if len(steps) > 1:
         complain("control", "the ranks applied it at different steps")
     if silent and wait:
-        who = f"rank {', '.join(silent)}" if ranks > 1 else "the training"
+        who = f"rank {', '.join(silent)}" if len(ranks) > 1 else "the training"
         raise click.ClickException(
             f"{who} has not answered within {wait:g} seconds: it may be between two steps that "
             "take longer, wait for data, or have ended; the request stays. See --show"

@@ -391,6 +391,16 @@ def test_a_run_that_has_ended_takes_notes(tmp_path: Path, status: str) -> None:
     assert refused.returncode == 2
 
 
+def test_a_run_without_rank_0_takes_notes(tmp_path: Path) -> None:
+    state = record_dirs.train(status=lineage_pb2.RunState.FINISHED, step=9, rank_size=4)
+    record_dirs.write_segment(tmp_path, record_dirs.lineage(train_lineage=state), rank=3)
+    done = command.run("note", tmp_path, "an outage")
+    assert done.returncode == 0, done.stderr
+    assert "step 9: an outage" in done.stdout
+    [shown] = json.loads(command.run("inspect", tmp_path, "--json").stdout)["runs"]
+    assert [note["text"] for note in shown["notes"]] == ["an outage"]
+
+
 def test_a_note_needs_a_training_and_words(tmp_path: Path) -> None:
     written(tmp_path)
     assert command.run("note", tmp_path, " ").returncode == 2

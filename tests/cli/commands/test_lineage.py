@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.command import flat, run
+from tests.support.record_dirs import custom, lineage, write_segment
 
 
 def table(text: str) -> list[list[str]]:
@@ -43,6 +44,13 @@ def test_lineage_filters(three_runs: Path) -> None:
     assert (
         len(json.loads(run("lineage", three_runs, "--limit", "2", "--format", "json").stdout)) == 2
     )
+
+
+def test_a_run_without_the_only_column_has_a_row_of_csv(three_runs: Path) -> None:
+    """Readers pass over an empty line."""
+    write_segment(three_runs / "run_3", lineage(user_defined_info=custom({"team": "search"})))
+    done = run("lineage", three_runs, "--columns", "auc", "--format", "csv")
+    assert list(csv.reader(io.StringIO(done.stdout))) == [["auc"], ["0.6"], ["0.7"], ["0.8"], [""]]
 
 
 @pytest.mark.parametrize(
