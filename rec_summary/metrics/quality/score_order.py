@@ -132,9 +132,10 @@ class ScoreOrder(Scalable):
     """The weights of clicks and non-clicks by cell of the score; a mergeable state.
 
     Attributes:
-        cells: The maximum number of cells, of 24 bytes each, of a state that is read or that gets
-            no more examples. Another one has up to four times as many, and up to 32 examples more
-            for each of `cells`, but at most 32,768 in all, or four for each.
+        cells: The maximum number of cells, of 24 bytes each, of a state that gets no more examples.
+            One that is read has up to four examples more for each. Another one has up to four
+            times as many cells, and up to 32 examples more for each of `cells`, but at most 32,768
+            in all, or four for each.
     """
 
     _settings = ("cells",)

@@ -20,7 +20,7 @@ from rec_summary.training.tensors import Array
 
 _NAMES: Final = "a dict of str by int"
 _MISSING: Final = "missing"
-_METRICS: Final = "a sequence of names of metrics, such as 'auc' or 'ndcg_at_10'"
+_METRICS: Final = "a sequence of one name of a metric or more, such as 'auc' or 'ndcg_at_10'"
 _NEW: Final = ("new", "known")
 _BEYOND: Final = 4096  # above all exponents of float64
 
@@ -85,6 +85,8 @@ class Slice:
         check_int("shown", self.shown, 0)
         check_int("most", self.most, 1, 4096)
         object.__setattr__(self, "metrics", check_each("metrics", self.metrics, str, _METRICS))
+        if not self.metrics:
+            raise ValueError(three_part("metrics", self.metrics, _METRICS))
         check_bool("decayed", self.decayed)
 
     @property

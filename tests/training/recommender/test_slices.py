@@ -266,6 +266,8 @@ def test_metrics_that_no_task_has_or_that_slices_cannot_have_are_refused() -> No
             )
     with pytest.raises(TypeError, match="metrics is invalid"):
         Slice("x", metrics="auc")
+    with pytest.raises(ValueError, match=r"metrics is invalid. Received: \(\)"):
+        Slice("x", metrics=())
     with pytest.raises(TypeError, match="decayed is invalid"):
         Slice("x", decayed=1)
     chosen = RecommenderMetrics(
