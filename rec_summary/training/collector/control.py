@@ -280,5 +280,6 @@ def save_checkpoint(network: Any, directory: str, rank: int, step: int) -> None:
     """
     folder = os.path.join(directory, "checkpoints")
     make_directory(folder)
-    with replacing(folder, f"rank_{rank}_step_{step}.ckpt") as temporary:
+    name, hidden = f"rank_{rank}_step_{step}.ckpt", f".rank_{rank}.tmp.ckpt"
+    with replacing(folder, name, hidden) as temporary:
         mindspore.save_checkpoint(network, temporary)

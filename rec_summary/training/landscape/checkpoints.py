@@ -244,14 +244,21 @@ class _Files:
 
 
 @contextlib.contextmanager
-def replacing(directory: str, name: str) -> Iterator[str]:
+def replacing(directory: str, name: str, hidden: str | None = None) -> Iterator[str]:
     """Yields a temporary path; its file replaces `name` when the block ends without an error.
+
+    Args:
+        directory: The directory of both.
+        name: The name of the file.
+        hidden: Its name until then, which has the same ending; None for one of this process. The
+            next file with the same hidden name overwrites what a killed process has left.
 
     Raises:
         OSError: The file cannot be written; the old one stays.
     """
-    prefix = f".{os.getpid()}-{os.path.splitext(name)[0]}"
-    temporary = os.path.join(directory, f".{os.getpid()}-{name}")
+    hidden = hidden or f".{os.getpid()}-{name}"
+    prefix = os.path.splitext(hidden)[0]
+    temporary = os.path.join(directory, hidden)
     try:
         yield temporary
         os.chmod(temporary, FILE_MODE)

@@ -16,8 +16,8 @@ from rec_summary._pb.lineage_pb2 import LineageEvent
 from rec_summary.records.control import NAME, Request, add_request, new_identity
 from rec_summary.records.failures import Troubles
 from rec_summary.records.format.names import Kind
-from rec_summary.training.collector.control import SETTINGS, Control
-from tests.support.nets import Journal, bounded, click_model, stream
+from rec_summary.training.collector.control import SETTINGS, Control, save_checkpoint
+from tests.support.nets import ClickNet, Journal, bounded, click_model, stream
 from tests.support.training_records import lineage, messages, scalars, statuses
 from tests.support.waiting import eventually
 
@@ -213,6 +213,15 @@ def test_mindspores_own_loop_is_ended_as_well(tmp_path: Path) -> None:
     last = lineage(tmp_path, "train_lineage")[-1].run_state
     assert statuses(tmp_path)[-1] == "STOPPED"
     assert (last.step, last.reason) == (3, "rec-summary control, alice@host")
+
+
+def test_what_a_process_left_that_was_killed_is_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "checkpoints").mkdir()
+    left = tmp_path / "checkpoints" / ".rank_0.tmp.ckpt"
+    left.write_text("a part of a checkpoint")
+    left.chmod(0o400)
+    save_checkpoint(ClickNet(), str(tmp_path), 0, 7)
+    assert os.listdir(left.parent) == ["rank_0_step_7.ckpt"]
 
 
 def test_a_checkpoint_that_fails_is_not_reported_as_saved(tmp_path: Path) -> None:
