@@ -135,9 +135,10 @@ class Checkpoint:
         for place, names in enumerate(present):
             if name in names:
                 return place
-            if not {name + ROWS, name + VALUES} <= names:
+            parts = {name + ROWS, name + VALUES} & names
+            if len(parts) < 2:
                 break
-        path = self._files[place].path
+        path = self._files[place if parts else place - 1].path  # the last one that has rows of it
         received = verbatim(f"{path}: rows without values, or without a base")
         expected = "a table, or rows and values of one in the base checkpoint"
         raise SourceError(three_part(f"the parameter {name}", received, expected))

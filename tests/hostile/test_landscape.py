@@ -235,6 +235,16 @@ def test_rows_without_a_table_are_reported(tmp_path: Path) -> None:
     assert point.array("t").shape == (4, 3)
 
 
+def test_rows_of_a_table_that_the_base_does_not_have_are_reported_with_their_file(
+    tmp_path: Path,
+) -> None:
+    base = value("@base", (), "Int64", (1).to_bytes(8, "little"))
+    rows = value("x@rows", (1,), "Int64", bytes(8)) + value("x@values", (1, 3), "Int8", b"xxx")
+    metadata = write_two(tmp_path, value("t", (4, 3), "Float32", bytes(48)), base + rows)
+    with pytest.raises(SourceError, match=r"2\.ckpt: rows without values, or without a base"):
+        Checkpoint(metadata, 2)
+
+
 def write_two(folder: Path, first: bytes, second: bytes) -> Any:
     (folder / "ckpt_dir").mkdir(exist_ok=True)
     for number, data in enumerate((first, second), start=1):
