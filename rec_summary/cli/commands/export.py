@@ -46,6 +46,7 @@ Examples:
   rec-summary export s3://bucket/records s3://bucket/logs --follow
 """
 _TENSORBOARD: Final = "http://localhost:6006/"
+_DEFAULTS: Final = {"engine": "loky"}  # of options that exclude others, if not None or False
 
 
 @click.command(cls=RecordsCommand, epilog=EXAMPLES, writes="destination")
@@ -175,7 +176,7 @@ def _check_combination(given: Mapping[str, Any]) -> None:
         excluded["--format parquet --follow"] = ("jobs",)
     for what, names in excluded.items():
         for name in names:
-            if given[name] not in (None, False, "loky"):
+            if given[name] not in (None, False, _DEFAULTS.get(name)):
                 option = "--" + name.replace("_", "-")
                 raise click.UsageError(f"{option} cannot be combined with {what}")
     if given["every"] is not None and not is_dataset:

@@ -218,6 +218,7 @@ def test_tables_are_exported(three_runs: Path, tmp_path: Path, form: str) -> Non
             "--max-points cannot be combined with --format",
         ),
         (("--projector", "x", "--follow"), "cannot be combined with --follow"),
+        (("--projector", "loky", "--follow"), "cannot be combined with --follow"),
         (("--labels", "x"), "--labels needs --projector"),
         (("--plugins", "scalar"), "Received: 'scalar'. Expected: one or more of scalars"),
         (("--max-points", "3"), "an int of at least 10"),
