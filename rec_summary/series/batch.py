@@ -11,7 +11,7 @@ from __future__ import annotations
 import abc
 import itertools
 import sys
-from collections.abc import Collection, Container, Iterable, Iterator, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
@@ -208,8 +208,12 @@ class Batch(abc.ABC):
         """How many values there are."""
         return len(self.table.codes)
 
-    def series(self) -> dict[Series, Span]:
+    def series(self) -> Mapping[Series, Span]:
         """Returns the series, in no particular order."""
+        return self._series
+
+    @cached_property
+    def _series(self) -> dict[Series, Span]:  # several consumers ask
         table, steps = self.table, self.steps
         counts = table.counts
         first, last = np.zeros((2, len(counts)), np.int64)

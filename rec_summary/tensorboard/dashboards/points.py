@@ -77,14 +77,14 @@ class Point(NamedTuple):
     plugin: Plugin
     value: Any
 
-    def made(self) -> Any:
-        """Returns the `Summary.Value`.
+    def made(self) -> Point:
+        """Returns the point with its `Summary.Value`, drawn if need be.
 
         Raises:
             ValueError: It cannot be drawn.
             ImportError: What draws it is not installed.
         """
-        return self.value() if callable(self.value) else self.value
+        return self._replace(value=self.value()) if callable(self.value) else self
 
 
 class ValueMapper(abc.ABC):
