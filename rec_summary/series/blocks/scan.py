@@ -270,12 +270,14 @@ class _Scan:
             np.zeros(counts.sum(), np.int64),
             np.zeros(counts.sum(), np.float32),
         )
+        first = ends - counts
         for records, group, scalars in self._found:
-            own = of_groups[group]
-            values = (ends - counts)[records][:, None] + np.arange(len(own))
-            table.codes[values] = own
-            is_scalar = [table.series[code][0] == SCALAR for code in own.tolist()]
-            table.numbers[values[:, is_scalar]] = scalars
+            numbers = iter(range(scalars.shape[1]))
+            for place, code in enumerate(of_groups[group].tolist()):
+                values = first[records] + place
+                table.codes[values] = code
+                if table.series[code][0] == SCALAR:
+                    table.numbers[values] = scalars[:, next(numbers)]
         return table
 
     def _repeated(self, table: Table, begins: Sequence[int]) -> Mask:
