@@ -256,7 +256,7 @@ class TensorBoardRun(RunOutput):
         made = []
         for point in points:
             try:
-                made.append(point.made())
+                made.append(point.drawn())
             except ImportError as error:
                 self._notes.add(str(error))
         if recorded.kind == "tensor" and self._has_tensor_files:
@@ -282,7 +282,9 @@ class TensorBoardRun(RunOutput):
             self._write(0, record.wall_time, kind, [tagged_graph(tag, graph)])
 
     def _write(self, step: int, wall_time: float, kind: str, points: list[Point]) -> None:
-        placed = [self._placed(point.made(), kind) for point in points if self._wants(point.plugin)]
+        placed = [
+            self._placed(point.drawn(), kind) for point in points if self._wants(point.plugin)
+        ]
         if placed:
             self._file.write(step, wall_time, placed)
 

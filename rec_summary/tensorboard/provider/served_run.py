@@ -263,7 +263,7 @@ class StoredSeries:
         with contextlib.suppress(*_UNREADABLE):
             for point in dashboards.VALUES[recorded.kind]()(recorded.tag, recorded.value):
                 if (point.tag, point.plugin.name) == (self._tag, self.plugin.name):
-                    return _tensor(point.made().value)
+                    return _tensor(point.made())
         return None
 
     def _places(self) -> npt.NDArray[Any]:
