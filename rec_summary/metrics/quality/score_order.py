@@ -208,7 +208,8 @@ class ScoreOrder(Scalable):
         widths = widths_of(self._codes)
         firsts = np.minimum.accumulate((self._codes - widths)[::-1])[::-1]
         apart = np.ones(len(widths), np.bool_)
-        apart[1:] = np.maximum.accumulate(self._codes + widths)[:-1] <= firsts[1:]
+        lasts = np.maximum.accumulate(self._codes + (widths - ONE))  # the end itself may be 2**64
+        apart[1:] = lasts[:-1] < firsts[1:]
         lower = scores_of(firsts >> ONE)
         # Keys above one half are finer than scores.
         lower = np.where(keys_of(lower) < firsts >> ONE, np.nextafter(lower, 1.0), lower)

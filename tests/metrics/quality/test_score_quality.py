@@ -47,6 +47,19 @@ def test_precision_and_recall_are_exact_at_their_thresholds(middle):
     assert (np.diff(curve.thresholds) >= 0).all()
 
 
+def test_a_cell_that_ends_at_one_is_on_both_sides_of_the_score_one():
+    random = np.random.default_rng(5)
+    scores = np.concatenate([0.4 * random.random(20_000), random.random(99), [1.0]])
+    labels = random.random(len(scores)) < scores
+    order = counted(scores, labels, cells=64)
+    order.merge(counted(np.ones(500), np.ones(500), cells=64))  # as of another rank
+    scores, labels = np.append(scores, np.ones(500)), np.append(labels, np.ones(500))
+    curve = pr_curve(order, 33)
+    predicted = scores[None, :] >= curve.thresholds[:, None]
+    np.testing.assert_array_equal(curve.true_positives, predicted @ labels)
+    np.testing.assert_array_equal(curve.false_positives, predicted @ (1 - labels))
+
+
 @pytest.mark.parametrize("middle", [0, -4, -7.5])
 def test_points_of_the_curve_are_even_in_recall(middle):
     scores, labels = calibrated(np.random.default_rng(4), 200_000, middle)
