@@ -99,7 +99,11 @@ class LastValues:
             last = max(float(news.wall_times[-1]), known.recorded.get(news.rank, 0.0))
             known.recorded[news.rank] = last
             if news.steps is not None:
-                known.steps[news.rank] = int(news.steps[-1])
+                # A landscape has step 0, and is computed after the training.
+                steps = news.steps[news.steps > 0]
+                known.steps[news.rank] = (
+                    int(steps[-1]) if len(steps) else known.steps.get(news.rank, 0)
+                )
             if news.state is not None and (known.state is None or news.rank <= known.rank):
                 known.state, known.rank = news.state, news.rank
             self._add(known, news.rank, news.scalars)

@@ -124,6 +124,14 @@ def test_the_last_values_and_the_state_of_runs(tmp_path: Path) -> None:
     assert only["alert_firing", "rank=0", "rule=*auc* > 0.7", "run=a", auc[2]] == 1
 
 
+def test_a_landscape_computed_afterwards_is_not_the_last_step(tmp_path: Path) -> None:
+    training = Writing(tmp_path / "src" / "run")
+    for step in (1, 300, 0):
+        training.values(step, loss=0.5)
+    found = samples(once(tmp_path / "src"))
+    assert found["last_step", "rank=0", "run=run"] == 300
+
+
 def test_hostile_names_are_escaped_and_never_clash(tmp_path: Path) -> None:
     tags = ['a"b', "a\\b", "a\nb", "a\\nb", "a\x00b", 'x"} 1\nevil{y="', "é\u202e", "", "a" * 3000]
     training = Writing(tmp_path / 'run "x"\\n')
