@@ -128,7 +128,7 @@ def test_a_landscape_computed_afterwards_is_not_the_last_step(tmp_path: Path) ->
     training = Writing(tmp_path / "src" / "run")
     for step in (1, 300, 0):
         training.values(step, loss=0.5)
-    found = samples(once(tmp_path / "src"))
+    found = once(tmp_path / "src")
     assert found["last_step", "rank=0", "run=run"] == 300
 
 
