@@ -2,11 +2,14 @@
 
 Every finite float64 is a whole multiple of 2**-1074. Their sum is an int in that unit, and Python's
 ints have no limit. This is Kulisch's accumulator ("Computer Arithmetic and Validity", 2013). numpy
-adds the numbers of a batch by exponent, without rounding: each half of a significand has at most
-27 bits, so that a float64 holds the sum of 2**26 of them.
+adds the numbers of a block in layers, the upper bits first: of each number, as many bits as a
+float64 can add up without rounding (Demmel and Nguyen, "Fast Reproducible Floating-Point
+Summation", 2013).
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 import numpy.typing as npt
@@ -17,39 +20,40 @@ from rec_summary.metrics.state import Array, Floats, Scalable, Stored, check_fac
 Places = npt.NDArray[np.intp]
 
 _LOWEST = -1074  # the exponent of the smallest float64 above zero
-_HALF = 26  # bits of the upper half of a significand; the lower half has 27
-_MOST = 1 << 25  # numbers in one pass
+_HUGE = 960  # an exponent above which `units_of` takes Python's integers
+_BLOCK = 1 << 14  # numbers; larger arrays are made of new pages of memory each time
+_BITS = 38  # of a number in a layer: the sum of a block has no more than 52
 
 
 def units_of(numbers: Floats, groups: Places | None = None, count: int = 1) -> list[int]:
     """Returns the sum of the numbers of each group, in units of 2**-1074.
 
     Args:
-        numbers: 1 to 2**25 finite numbers.
+        numbers: Finite numbers.
         groups: The group of each number, below `count`; None if there is only one group.
         count: The number of groups.
     """
-    significands, exponents = np.frexp(numbers)
-    lowest = int(exponents.min())
-    places = exponents.astype(np.intp) - lowest
-    width = int(places.max()) + 1
-    if groups is not None:
-        places += groups * width
-    significands *= 1 << _HALF
-    whole = np.trunc(significands)
-    significands -= whole
-    uppers = np.bincount(places, whole, count * width).reshape(count, width)
-    # Lower halves are multiples of 2**-27 of the unit of the upper halves.
-    lowers = np.bincount(places, significands, count * width).reshape(count, width) * (1 << 27)
-    shift = lowest - _HALF - 27 - _LOWEST
-    sums = []
-    for row in zip(uppers.tolist(), lowers.tolist(), strict=True):
-        total = 0
-        for place, (upper, lower) in enumerate(zip(*row, strict=True)):
-            if upper or lower:
-                total += (int(upper) << 27) + int(lower) << place
-        # The shift to the right drops zeros only, those of subnormal numbers.
-        sums.append(total << shift if shift >= 0 else total >> -shift)
+    sums = [0] * count
+    for start in range(0, len(numbers), _BLOCK):
+        rest = np.asarray(numbers[start : start + _BLOCK], np.float64)
+        places = None if groups is None else groups[start : start + _BLOCK]
+        while most := max(rest.max(), -rest.min()):
+            highest = math.frexp(most)[1]
+            if highest > _HUGE:
+                ratios = (each.as_integer_ratio() for each in rest.tolist())
+                every = [0] * len(rest) if places is None else places.tolist()
+                for group, (number, divisor) in zip(every, ratios, strict=True):
+                    sums[group] += units_of_whole(number) // divisor
+                break
+            unit = max(highest - _BITS, _LOWEST)
+            # Adding this, and taking it away, rounds to multiples of 2**unit.
+            rounding = math.ldexp(1.5, 52 + unit)
+            upper = rest + rounding
+            upper -= rounding
+            totals = [upper.sum()] if places is None else np.bincount(places, upper, count)
+            for group, total in enumerate(totals):
+                sums[group] += int(math.ldexp(total, -unit)) << unit - _LOWEST
+            rest = rest - upper
     return sums
 
 
@@ -70,8 +74,7 @@ class ExactSum(Scalable):
 
     def add(self, numbers: Floats) -> None:
         """Adds finite numbers, shape (numbers,)."""
-        for start in range(0, len(numbers), _MOST):
-            self._units += units_of(numbers[start : start + _MOST])[0]
+        self._units += units_of(numbers)[0]
 
     def add_units(self, units: int) -> None:
         """Adds ``units * 2**-1074``, as of `units_of`."""
