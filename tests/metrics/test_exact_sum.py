@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rec_summary.metrics.exact_sum import ExactSum
+from rec_summary.metrics.exact_sum import ExactSum, units_of
 
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)
 
@@ -52,3 +52,15 @@ def test_more_than_float64_can_hold_is_infinite_only_while_it_is():
 def test_nonsense_is_refused(arrays):
     with pytest.raises(ValueError, match=r"is invalid\. Received"):
         ExactSum.from_arrays(arrays)
+
+
+@pytest.mark.parametrize("largest", [1.0, 1e300, 1.7e308])
+def test_groups_of_several_blocks_have_exact_sums(largest: float) -> None:
+    random = np.random.default_rng(0)
+    numbers = np.append(-np.log(random.random(20_000)), [largest, 5e-324])
+    groups = random.integers(0, 3, len(numbers))
+    wanted = [
+        sum(Fraction(each) for each in numbers[groups == group].tolist()) * 2**1074
+        for group in range(3)
+    ]
+    assert units_of(numbers, groups, 3) == wanted
