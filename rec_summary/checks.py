@@ -54,7 +54,7 @@ def check_entries(
         check_type(f"a key of {name}", key, str, "a str")
         if key not in checks:
             raise ValueError(three_part(f"a key of {name}", key, f"one of {', '.join(checks)}"))
-    return {key: checks[key](f"{name}[{key!r}]", each) for key, each in entries.items()}
+    return {key: checks[key](f"{name}[{key!r}]", entry) for key, entry in entries.items()}
 
 
 def check_bool(name: str, value: object) -> bool:
@@ -81,8 +81,8 @@ def check_choice(name: str, value: object, choices: Sequence[str]) -> str:
 
 def check_each(name: str, values: Any, types: Any, expected: str) -> tuple[Any, ...]:
     """Returns a list or tuple as a tuple; raises TypeError if an element is not one of `types`."""
-    for each in check_type(name, values, (list, tuple), expected):
-        check_type(name, each, types, expected)
+    for element in check_type(name, values, (list, tuple), expected):
+        check_type(name, element, types, expected)
     return tuple(values)
 
 

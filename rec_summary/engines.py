@@ -263,7 +263,7 @@ class _Run:
 
     def _submit(self, block: list[int]) -> bool:
         """Returns whether the block is on its way: a broken pool first loses what it has."""
-        payload = pickle.dumps((_run_block, self._work, [self._units[each] for each in block]))
+        payload = pickle.dumps((_run_block, self._work, [self._units[number] for number in block]))
         try:
             try:
                 future = self._pool.submit(_begin, _version(), payload)
@@ -280,8 +280,8 @@ class _Run:
     def _landed(self) -> Iterator[Outcome]:
         """Waits, and yields the outcomes of units that need no further try."""
         done = self._waited()
-        lost = [each for each in done if _error_of(each) is not None]
-        if any(isinstance(_error_of(each), concurrent.futures.BrokenExecutor) for each in lost):
+        lost = [future for future in done if _error_of(future) is not None]
+        if any(isinstance(_error_of(future), concurrent.futures.BrokenExecutor) for future in lost):
             done, _ = concurrent.futures.wait(self._flying)  # all have the same fate
             self._pool.renew()
         self._losses_in_a_row = self._losses_in_a_row + 1 if lost else 0
@@ -311,7 +311,7 @@ class _Run:
                 return done
             is_alive = self._pool.is_alive()
             if not is_alive and self._pool.renew():
-                return {each for each in self._flying if each.cancel() or each.done()}
+                return {future for future in self._flying if future.cancel() or future.done()}
             if is_alive:
                 since = time.monotonic()
             elif time.monotonic() - since > _RESTART * _limit():
@@ -379,7 +379,7 @@ def _blocks(count: int, costs: Sequence[int], workers: int, in_order: bool) -> d
     """Returns the units to send together: as many blocks as balance the work."""
     if not costs:
         return deque([index] for index in range(count))
-    order = range(count) if in_order else sorted(range(count), key=lambda each: -costs[each])
+    order = range(count) if in_order else sorted(range(count), key=lambda number: -costs[number])
     share = sum(costs) / (workers * _BLOCKS_EACH)
     blocks: deque[list[int]] = deque()
     room = 0.0
@@ -587,8 +587,8 @@ class _Dask(_Pool):
         ours = (_version(), sys.version_info[:2])
         alike: list[Any] = []
         other: list[Any] = []
-        for address, each in found.items():
-            versions = each["packages"].get("rec_summary"), each["host"].get("python", "")
+        for address, worker in found.items():
+            versions = worker["packages"].get("rec_summary"), worker["host"].get("python", "")
             python = tuple(int(part) for part in versions[1].split(".")[:2])
             (alike if (versions[0], python) == ours else other).append((address, versions))
         for address, (package, python) in other:

@@ -83,8 +83,8 @@ class Exposition:
             add("last_poll_timestamp_seconds", (), values.polled)
         for name, run in runs:
             self._add_run(add, name, run, now)
-        for each in firing:
-            place = (each.run, str(each.rank), each.tag or "", each.rule.name or each.rule.text)
+        for alert in firing:
+            place = (alert.run, str(alert.rank), alert.tag or "", alert.rule.title)
             add("alert_firing", place, 1.0)
         add("alerts_firing", (), len(firing))
         add("runs", (), len(runs))
@@ -110,8 +110,8 @@ class Exposition:
             add("last_record_timestamp_seconds", (name, str(rank)), recorded)
             add("last_record_age_seconds", (name, str(rank)), max(now - recorded, 0.0))
         status = run.status
-        for each in RunState.Status.keys():  # noqa: SIM118  # no dict
-            add("run_status", (name, each), float(each == status))
+        for value in RunState.Status.keys():  # noqa: SIM118  # no dict
+            add("run_status", (name, value), float(value == status))
         add("run_alive", (name,), float(status != "RUNNING" or run.shows_life()))
         state = run.state
         ranks = state.rank_size if state is not None else 0

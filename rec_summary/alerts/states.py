@@ -257,9 +257,9 @@ class _Run:
 
     def firing(self) -> list[Transition]:
         """Returns the beginnings of all alerts that fire."""
-        fired = [each.fired for series in self.series.values() for each in series.alerts]
-        fired += [each.fired for each in self.all_silences()]
-        return [each for each in fired if each is not None]
+        fired = [alert.fired for series in self.series.values() for alert in series.alerts]
+        fired += [alert.fired for alert in self.all_silences()]
+        return [alert for alert in fired if alert is not None]
 
     def go_on(self, seen: float) -> None:
         """Takes note that the run, which may have ended before, is going on."""
@@ -318,16 +318,16 @@ class Engine:
         arrived = seen(wall_times)
         found: list[tuple[int, Transition]] = []
         for quiet in self._series_of(name, rank, None, float(arrived[0])).silences:
-            found += [(-1, each) for each in quiet.take(arrived, steps)]
+            found += [(-1, edge) for edge in quiet.take(arrived, steps)]
         for tag, places, values in _by_tag(concatenated([scalars])):
             arrived = seen(values.wall_times)
             series = self._series_of(name, rank, tag, float(arrived[0]))
             for alert in series.alerts:
-                found += [(places[at], each) for at, each in alert.take(values, past=past)]
+                found += [(places[at], edge) for at, edge in alert.take(values, past=past)]
             for quiet in series.silences:
-                found += [(places[0], each) for each in quiet.take(arrived, values.steps)]
-        found.sort(key=lambda each: each[0])
-        transitions = [each for _, each in found]
+                found += [(places[0], edge) for edge in quiet.take(arrived, values.steps)]
+        found.sort(key=lambda numbered: numbered[0])
+        transitions = [edge for _, edge in found]
         if over:
             run.ended = float(wall_times[-1])
             now = float(seen(wall_times)[-1])
@@ -340,18 +340,18 @@ class Engine:
         run = self._runs.pop(name, _Run())
         reason = "its records are gone"
         return [
-            replace(each, firing=False, wall_time=now, value=None, reason=reason)
-            for each in run.firing()
+            replace(edge, firing=False, wall_time=now, value=None, reason=reason)
+            for edge in run.firing()
         ]
 
     def tick(self, now: float) -> list[Transition]:
         """Evaluates the `no data` rules; `now` is the real time."""
         waiting = [run for run in self._runs.values() if run.ended == math.inf]
-        return [each for run in waiting for quiet in run.all_silences() for each in quiet.tick(now)]
+        return [edge for run in waiting for quiet in run.all_silences() for edge in quiet.tick(now)]
 
     def firing(self) -> list[Transition]:
         """Returns the beginnings of all alerts that fire."""
-        return [each for run in self._runs.values() for each in run.firing()]
+        return [edge for run in self._runs.values() for edge in run.firing()]
 
     def _series_of(self, name: str, rank: int, tag: str | None, seen: float) -> _Series:
         """Returns the alerts that values of a series go to; of all records if the tag is None."""

@@ -143,7 +143,7 @@ def request_to(run: Run, state: RunState, author: str | None = None, **what: Any
         if known:
             end = time.time() + (STOP_MARGIN_SECS if stops else _MARGIN_SECS)
             # The next step is the first one that ends later; one more, as steps differ.
-            at_step = 2 + max(each.step_at(end) for each in known.values())
+            at_step = 2 + max(position.step_at(end) for position in known.values())
         if missing:
             complain(
                 "control",

@@ -86,11 +86,11 @@ def recover(directory: str, rank: int) -> None:
         if parsed is None or parsed.rank != rank or parsed.last is None:
             continue
         compaction = compaction_of(RecordFile(os.path.join(directory, name), parsed))
-        for each in compaction.superseded if compaction is not None else ():
-            replaced = parse_name(each)
+        for base in compaction.superseded if compaction is not None else ():
+            replaced = parse_name(base)
             # The names come from a file that anybody may have written.
-            if os.path.basename(each) == each and replaced and parsed.covers(replaced):
-                path = os.path.join(directory, each)
+            if os.path.basename(base) == base and replaced and parsed.covers(replaced):
+                path = os.path.join(directory, base)
                 if os.path.isfile(path) and not is_held(path):
                     _hide(path)
 

@@ -292,7 +292,7 @@ def _compact_run(
         if output is not None and not dry_run:
             for file in stay:
                 _copy(file, output)
-    after = sum(file.nbytes for file in stay) + sum(each.bytes_after for each in done)
+    after = sum(file.nbytes for file in stay) + sum(replacement.bytes_after for replacement in done)
     return RunCompaction(run.name, run.path, before, after, tuple(done), tuple(left.items()))
 
 
@@ -320,10 +320,10 @@ class _RankWork:
             if len(group) > 1:
                 self.join_lineage(group)
         size = sum(file.nbytes for file in files)
-        size -= sum(each.bytes_before - each.bytes_after for each in self.done)
+        size -= sum(replacement.bytes_before - replacement.bytes_after for replacement in self.done)
         while True:
             known = len(self.left)
-            sizes = [sum(each.nbytes for each in row) for row in rows]
+            sizes = [sum(segment.nbytes for segment in row) for row in rows]
             room = share - (size - sum(sizes))
             for row, nbytes in zip(rows, sizes, strict=True):
                 if sum(sizes) > room or len(row) > MOST_FILES:
@@ -344,7 +344,7 @@ class _RankWork:
             share: The part of the budget that the rank has; None if the new file may be larger
                 than its target.
         """
-        files = tuple(each.file for each in row)
+        files = tuple(segment.file for segment in row)
         run = Run("", os.path.dirname(files[0].path), files)
 
         def write(out: IO[bytes]) -> Compaction:
@@ -439,7 +439,7 @@ class _RankWork:
 
 def _without(files: Sequence[RecordFile], done: Sequence[Replacement]) -> list[RecordFile]:
     """Returns the files that were not replaced."""
-    gone = {name for each in done for name in each.files}
+    gone = {name for replacement in done for name in replacement.files}
     return [file for file in files if os.path.basename(file.path) not in gone]
 
 

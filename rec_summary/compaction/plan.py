@@ -64,12 +64,12 @@ def next_window(rows: Sequence[Sequence[Segment]], total_bytes: int, present: in
     found = list(_windows(rows, full))
     if present > begin_bytes(total_bytes):
         # Joining small files gives no room.
-        helping = [each for each in found if _size(each[1].segments) > each[1].target * 3 // 2]
+        helping = [pair for pair in found if _size(pair[1].segments) > pair[1].target * 3 // 2]
         if helping:
             return min(helping, key=_cost)[1]
-    small = [each for each in found if _size(each[1].segments) <= full]
+    small = [pair for pair in found if _size(pair[1].segments) <= full]
     least = small_bytes(total_bytes)
-    if small and sum(each.nbytes <= least for row in rows for each in row) > MOST_SMALL:
+    if small and sum(segment.nbytes <= least for row in rows for segment in row) > MOST_SMALL:
         return min(small, key=_cost)[1]
     if found and sum(map(len, rows)) > MOST_FILES:
         return min(small or found, key=_cost)[1]

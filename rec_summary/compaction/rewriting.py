@@ -275,7 +275,7 @@ def rewrite(
             piece.widths(reduction)
             for piece, reduction in zip(pieces, reductions(pieces, wanted, newer), strict=True)
         ]
-        widest = max(1 << max((each.scalars for each in widths), default=0), widest_before)
+        widest = max(1 << max((width.scalars for width in widths), default=0), widest_before)
         compaction = _write_head(out, run.files, measured.began, measured.last_time, widest)
         thinner = Thinner(measured.intervals)
         for batch, number in _in_force(run, history, measured.piece_bytes, pace):
@@ -303,7 +303,7 @@ def _in_force(
             number = (before + batch.offset) // piece_bytes
             if batch.kind == SUMMARY:
                 finished = buffer.add(history.in_force(batch).select(EVERYTHING))
-                yield from ((each, number) for each in finished if not isinstance(each, Restart))
+                yield from ((value, number) for value in finished if not isinstance(value, Restart))
                 continue
             for record in batch.records():
                 if record.kind == "version":
@@ -314,7 +314,7 @@ def _in_force(
                     graphs.add(checksum)
                     yield record, number
         before += file.nbytes
-    yield from ((each, number) for each in buffer.flush() if not isinstance(each, Restart))
+    yield from ((value, number) for value in buffer.flush() if not isinstance(value, Restart))
 
 
 def rewrite_lineage(
@@ -382,8 +382,8 @@ def compacted_name(files: Sequence[RecordFile]) -> str:
     first = files[0].name
     last = max(file.name.end for file in files)
     same = [
-        each.name.generation
-        for each in files
-        if each.name.last == last and each.name.stamp == first.stamp
+        file.name.generation
+        for file in files
+        if file.name.last == last and file.name.stamp == first.stamp
     ]
     return str(dataclasses.replace(first, last=last, generation=1 + max(same, default=0)))

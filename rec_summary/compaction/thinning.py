@@ -145,9 +145,9 @@ class Thinner:
         for record in batch.records():
             step = record.step
             stays = [
-                wire.bytes_field(_VALUE, each.value.SerializeToString())
-                for each in record.values
-                if self._stays(each.kind, each.tag, step)
+                wire.bytes_field(_VALUE, value.value.SerializeToString())
+                for value in record.values
+                if self._stays(value.kind, value.tag, step)
             ]
             if stays:
                 serial = self._serial + int(np.searchsorted(steps, step))
@@ -189,7 +189,7 @@ class Thinner:
         if not points:
             return
         codes, buckets, serials, steps, times, values = (
-            np.concatenate(each) for each in zip(*points, strict=True)
+            np.concatenate(column) for column in zip(*points, strict=True)
         )
         order = np.argsort(codes, kind="stable")
         changes = np.diff(codes[order], prepend=-1) != 0

@@ -200,7 +200,7 @@ class Trajectory:
     def fingerprint(self) -> list[Any]:
         """Names, sizes and times of the files, which identify the checkpoints."""
         found = []
-        for path in dict.fromkeys(path for each in self.checkpoints for path in each.paths):
+        for path in dict.fromkeys(path for point in self.checkpoints for path in point.paths):
             status = os.lstat(path)
             found.append([os.path.basename(path), status.st_size, status.st_mtime_ns])
         return found

@@ -157,7 +157,7 @@ class _Evaluator:
         """Returns a parameter at a point; only one chunk at a time is in float64."""
         origin, first, second = self._origin[name], self._first[name], self._second[name]
         value = np.empty(origin.shape, origin.dtype)
-        flat = [each.reshape(-1) for each in (value, origin, first, second)]
+        flat = [array.reshape(-1) for array in (value, origin, first, second)]
         for start in range(0, origin.size, _AT_ONCE):
             here = slice(start, start + _AT_ONCE)
             part = flat[1][here].astype(np.float64)

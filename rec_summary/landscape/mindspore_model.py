@@ -92,7 +92,7 @@ class MindSporeModel:
         loss_fn = getattr(model, "_loss_fn", None)
         self._network = network if loss_fn is None else nn.WithLossCell(network, loss_fn)
         self._network.set_train(train_mode)
-        self._parameters = {each.name: each for each in network.get_parameters()}
+        self._parameters = {param.name: param for param in network.get_parameters()}
         self._batches: list[tuple[int, Sequence[Tensor]]] = []
         samples = 0
         for columns in batches:

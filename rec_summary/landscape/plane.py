@@ -59,7 +59,7 @@ class Plane:
     @property
     def moved(self) -> int:
         """The number of values that move."""
-        return sum(each.size for each in self.first.values())
+        return sum(direction.size for direction in self.first.values())
 
 
 def pca_plane(trajectory: Trajectory, names: Sequence[str], size: int) -> Plane:

@@ -154,13 +154,13 @@ class SummaryLandscape:
         stores = os.path.join(self._summary_dir, FOLDER)
         computation = _Computation(stores, make, metadata, options, engine, progress)
         tags = []
-        for each in planned(metadata, options):
-            message = computation.run(each)
-            _record(target, each.tag, message)
+        for landscape in planned(metadata, options):
+            message = computation.run(landscape)
+            _record(target, landscape.tag, message)
             if options.files:
                 folder = os.path.join(target, FOLDER)
-                write_files(folder, each.tag, from_landscape(message), options.files)
-            tags.append(each.tag)
+                write_files(folder, landscape.tag, from_landscape(message), options.files)
+            tags.append(landscape.tag)
         return tags
 
     def clean_ckpt(self) -> None:

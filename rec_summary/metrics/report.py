@@ -80,7 +80,7 @@ class MetricValues:
         """Adds the values of a task; the tags of a named one have its name."""
         start = f"{tags.PREFIX}{task}/" if task else tags.PREFIX
         for name, found in vars(values).items():
-            own = {start + tag.removeprefix(tags.PREFIX): each for tag, each in found.items()}
+            own = {start + tag.removeprefix(tags.PREFIX): value for tag, value in found.items()}
             getattr(self, name).update(own)
 
 
@@ -109,8 +109,8 @@ def read(
     Unknown keys are skipped, and states that are not of the class that their key says.
     """
     values = into or MetricValues()
-    for each, state in states.items():
-        task, own = tags.split_key(each)
+    for key, state in states.items():
+        task, own = tags.split_key(key)
         group, _, name = own.partition("/")
         of_task = MetricValues()
         _read_state(of_task, group, name, state, detail)
@@ -237,8 +237,8 @@ def _read_slices(values: MetricValues, name: str, state: Slices, detail: Detail)
 
     def metrics_of(part: Any) -> dict[str, float]:
         of_part = MetricValues()
-        for group, each in {tags.QUALITY: part}.items() if is_one else part.states.items():
-            _read_state(of_part, group, "", each, of_slices)
+        for group, state in {tags.QUALITY: part}.items() if is_one else part.states.items():
+            _read_state(of_part, group, "", state, of_slices)
         return {tag[len(tags.PREFIX) : -1]: number for tag, number in of_part.scalars.items()}
 
     found = slice_report.values_of(column, state, metrics, metrics_of)
@@ -320,7 +320,7 @@ def _read_touched(values: MetricValues, start: str, state: TableHealth) -> None:
 def _read_turnover(
     values: MetricValues, table: str, state: State, states: Mapping[str, State]
 ) -> None:
-    total, window = (states.get(tags.key(each, table)) for each in (tags.TABLE, tags.TABLE_WINDOW))
+    total, window = (states.get(tags.key(kind, table)) for kind in (tags.TABLE, tags.TABLE_WINDOW))
     if not isinstance(state, IdTurnover) or not isinstance(total, TableHealth):
         return
     if not isinstance(window, TableHealth):

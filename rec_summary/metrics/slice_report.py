@@ -80,30 +80,30 @@ def values_of(
     if rest.metrics.get("examples"):
         shown.append(rest)
     scalars = {
-        f"slice/{column}={quoted(each.name)}/{metric}": each.metrics[metric]
-        for each in shown
+        f"slice/{column}={quoted(slice_.name)}/{metric}": slice_.metrics[metric]
+        for slice_ in shown
         for metric in metrics
-        if metric in each.metrics
+        if metric in slice_.metrics
     }
     for metric in metrics:
-        ranked = [each for each in found if each.compared and metric in each.metrics]
+        ranked = [slice_ for slice_ in found if slice_.compared and metric in slice_.metrics]
         if len(ranked) < 2:
             continue
-        ranked.sort(key=lambda each: each.cost(metric))
-        numbers = [each.metrics[metric] for each in ranked]
+        ranked.sort(key=lambda slice_: slice_.cost(metric))
+        numbers = [slice_.metrics[metric] for slice_ in ranked]
         scalars[f"slice/{column}/{metric}_worst"] = numbers[-1]
         scalars[f"slice/{column}/{metric}_gap"] = max(numbers) - min(numbers)
         if metric == "auc":
             error = math.hypot(ranked[0].error, ranked[-1].error)
             scalars[f"slice/{column}/auc_gap_error"] = error
-            bound = max(each.metrics["roc_error_bound"] for each in ranked)
+            bound = max(slice_.metrics["roc_error_bound"] for slice_ in ranked)
             scalars[f"slice/{column}/auc_error_bound"] = bound
     return SliceValues(scalars, _table(column, metrics, [*found, rest]))
 
 
 def quoted(name: str) -> str:
     """Returns the name of a slice as a part of a tag."""
-    printable = "".join(each if each.isprintable() else "�" for each in name)
+    printable = "".join(character if character.isprintable() else "�" for character in name)
     return printable.replace("%", "%25").replace("/", "%2F")
 
 
@@ -146,22 +146,22 @@ def _slice(name: str, state: Any, metrics_of: Callable[[Any], Mapping[str, float
 
 def _table(column: str, metrics: Sequence[str], slices: list[_Slice]) -> list[tuple[str, ...]]:
     """Returns a row for each slice, those with too few examples last."""
-    slices = [each for each in slices if each.metrics.get("examples")]
-    there = set().union(*(each.metrics for each in slices))
-    judge = next((each for each in metrics if each in there), None)
+    slices = [row for row in slices if row.metrics.get("examples")]
+    there = set().union(*(row.metrics for row in slices))
+    judge = next((metric for metric in metrics if metric in there), None)
     if judge is None:
         return []
 
-    def place(each: _Slice) -> tuple[bool, bool, bool, float]:
-        return each.name == OTHER, not each.compared, judge not in each.metrics, -each.cost(judge)
+    def place(row: _Slice) -> tuple[bool, bool, bool, float]:
+        return row.name == OTHER, not row.compared, judge not in row.metrics, -row.cost(judge)
 
     formats = {**dict.fromkeys(metrics, "{:.4f}"), **_COLUMNS}
     used = [name for name in dict.fromkeys((*_COLUMNS, *metrics)) if name in there]
     rows = [(column, *(name.replace("_", " ") for name in used))]
-    for each in sorted(slices, key=place):
-        found = each.metrics
+    for row in sorted(slices, key=place):
+        found = row.metrics
         cells = {name: formats[name].format(found[name]) if name in found else "" for name in used}
-        if math.isfinite(each.error) and "auc" in cells:
-            cells["auc"] += f" ± {each.error:.4f}"
-        rows.append((each.name, *cells.values()))
+        if math.isfinite(row.error) and "auc" in cells:
+            cells["auc"] += f" ± {row.error:.4f}"
+        rows.append((row.name, *cells.values()))
     return rows

@@ -151,20 +151,20 @@ class Columns(NamedTuple):
             ValueError: The columns differ in length.
         """
         arrays = tuple(None if column is None else np.asarray(column) for column in columns)
-        there = [each for each in arrays if each is not None]
-        lengths = {len(each) for each in there if each.ndim}
-        if len(lengths) != 1 or not all(each.ndim for each in there):
+        there = [array for array in arrays if array is not None]
+        lengths = {len(array) for array in there if array.ndim}
+        if len(lengths) != 1 or not all(array.ndim for array in there):
             raise ValueError(three_part("columns", sorted(lengths), "arrays of one length"))
         return cls(arrays)
 
     @property
     def size(self) -> int:
         """The number of examples."""
-        return next(len(each) for each in self.columns if each is not None)
+        return next(len(column) for column in self.columns if column is not None)
 
     def cut(self, at: Any) -> Columns:
         """Returns some of the examples: a slice, or their places."""
-        return Columns(tuple(None if each is None else each[at] for each in self.columns))
+        return Columns(tuple(None if column is None else column[at] for column in self.columns))
 
 
 def count_part(state: Any, part: Any) -> None:
@@ -271,7 +271,7 @@ def _copied(value: Any) -> Any:
     if isinstance(value, State | np.ndarray | list):
         return value.copy()
     if isinstance(value, dict):
-        return {key: _copied(each) for key, each in value.items()}
+        return {key: _copied(item) for key, item in value.items()}
     return value
 
 
@@ -354,7 +354,7 @@ class Stored(dict[str, Array]):
         """Returns the arrays of a part, which `nested` put under `name`."""
         start = f"{name}."
         return Stored(
-            {key[len(start) :]: each for key, each in self.items() if key.startswith(start)}
+            {key[len(start) :]: array for key, array in self.items() if key.startswith(start)}
         )
 
 

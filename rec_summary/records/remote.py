@@ -385,15 +385,15 @@ class Upload:
                     self._put_file(name)
                     done += about[0]
                     self._known[name] = about
-                for each in stale:
+                for url in stale:
                     with _errors_of(self._url, DESTINATION), contextlib.suppress(FileNotFoundError):
-                        fs, path = each.connect(DESTINATION)
+                        fs, path = url.connect(DESTINATION)
                         fs.rm_file(path)
             finally:
                 self._there = None
                 with contextlib.suppress(RecSummaryError):
                     # What others have put meanwhile stays unknown.
-                    now = {name: each for name, each in self._listed().items() if name in ours}
+                    now = {name: entry for name, entry in self._listed().items() if name in ours}
                     self._there = _versions({**before, **now})
         return total
 

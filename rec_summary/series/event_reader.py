@@ -334,7 +334,7 @@ def scanned_ahead(runs: Iterable[Run]) -> Iterator[Run]:
     waiting: list[Run] = []
     for run in runs:
         waiting.append(run)
-        if sum(len(each.files) for each in waiting) >= _SCANNED_FILES:
+        if sum(len(run.files) for run in waiting) >= _SCANNED_FILES:
             yield from _scanned(waiting)
             waiting = []
     yield from _scanned(waiting)

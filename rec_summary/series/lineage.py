@@ -166,7 +166,7 @@ class Lineage:
     @property
     def own_words(self) -> list[Note]:
         """The notes that people and alerts have written."""
-        return [each for each in self.notes if each.kind == NOTE]
+        return [note for note in self.notes if note.kind == NOTE]
 
     def take_evaluation(self, evaluation: EvaluationLineage, step: int, wall_time: float) -> None:
         """Adds an evaluation made at `step`."""
@@ -318,7 +318,7 @@ def lineage_of(run: Run, report: Report) -> Lineage:
             take(lineage, decoded, report)
         lineages.append(lineage)
     describing = [lineage for lineage in lineages if lineage.describes_training]
-    return (describing or [each for each in lineages if not each.empty] or [Lineage()])[0]
+    return (describing or [lineage for lineage in lineages if not lineage.empty] or [Lineage()])[0]
 
 
 def parameters_of(runs: Iterable[Run], report: Report) -> dict[str, dict[str, Plain]]:

@@ -237,7 +237,7 @@ class NewRecords:
         self._compared[file.path] = status
         found = [_checksum(file, offset, size) for offset, size, _ in known]
         return any(
-            each not in (None, checksum) for each, (*_, checksum) in zip(found, known, strict=True)
+            now not in (None, checksum) for now, (*_, checksum) in zip(found, known, strict=True)
         )
 
     def keep(self, files: Iterable[RecordFile]) -> None:
@@ -246,9 +246,9 @@ class NewRecords:
         self._places = {path: place for path, place in self._places.items() if path in kept}
         self._waiting &= kept
         self._inside &= kept
-        for each in (self._times, self._tried, self._compared, self._unreadable, self._sizes):
-            for path in each.keys() - kept:
-                del each[path]
+        for memory in (self._times, self._tried, self._compared, self._unreadable, self._sizes):
+            for path in memory.keys() - kept:
+                del memory[path]
 
     def _is_settled(self, file: RecordFile, offset: int, size: int) -> bool:
         """Whether damage in the newest file has been there for as long as we wait."""

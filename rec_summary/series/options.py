@@ -105,7 +105,7 @@ def read_ranks(text: str) -> tuple[tuple[int, int], ...]:
     if text.strip() == "all":
         return ((0, 10**9),)
     found = [_RANKS.fullmatch(part.strip()) for part in text.split(",")]
-    spans = tuple((int(each[1]), int(each[2] or each[1])) for each in found if each)
+    spans = tuple((int(match[1]), int(match[2] or match[1])) for match in found if match)
     if len(spans) < len(found) or any(first > last for first, last in spans):
         expected = "numbers of ranks, or spans of them (3,7,16-31), or 'all'"
         raise ArgumentError(three_part("ranks", text, expected))

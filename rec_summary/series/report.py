@@ -101,14 +101,14 @@ class Report:
 
     def add(self, other: Report) -> None:
         """Adds what another report has counted."""
-        for each in dataclasses.fields(self):
-            mine, theirs = getattr(self, each.name), getattr(other, each.name)
+        for counter in dataclasses.fields(self):
+            mine, theirs = getattr(self, counter.name), getattr(other, counter.name)
             if isinstance(mine, list):
-                mine.extend(theirs[: _KEPT - len(mine)] if each.name != "runs" else theirs)
+                mine.extend(theirs[: _KEPT - len(mine)] if counter.name != "runs" else theirs)
             elif isinstance(mine, collections.Counter):
                 mine.update(theirs)
             else:
-                setattr(self, each.name, mine + theirs)
+                setattr(self, counter.name, mine + theirs)
 
     def result(self) -> ExportReport:
         """Returns what was counted so far."""

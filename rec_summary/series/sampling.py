@@ -171,16 +171,16 @@ class _LastSampler:
         self._count += 1
         if len(self._last) > self._most:
             self._span *= 2
-            self._last = {bucket // 2: each for bucket, each in self._last.items()}
+            self._last = {bucket // 2: kept for bucket, kept in self._last.items()}
 
     def forget(self, step: int) -> None:
-        self._last = {key: each for key, each in self._last.items() if each.record.step < step}
+        self._last = {key: kept for key, kept in self._last.items() if kept.record.step < step}
         if self._first is not None and self._first.record.step >= step:
             self._first = None
 
     def points(self) -> list[_Kept]:
         first = [] if self._first is None else [self._first]
-        return [*first, *(each for each in self._last.values() if each is not self._first)]
+        return [*first, *(kept for kept in self._last.values() if kept is not self._first)]
 
 
 class RunSampler:
@@ -228,7 +228,7 @@ class RunSampler:
 
     def drain(self) -> Iterator[Batch]:
         """Yields the values that are kept, in the order in which they came."""
-        kept = [each for sampler in self._others.values() for each in sampler.points()]
+        kept = [kept_value for sampler in self._others.values() for kept_value in sampler.points()]
         for tag, points in self.scalars():
             for _, serial, step, wall_time, number in points.tolist():
                 event = Event(wall_time=wall_time, step=step)
@@ -236,8 +236,8 @@ class RunSampler:
                 kept.append(_Kept(serial, Record(self._path, 0, 0, wall_time, event)))
         self._scalars.clear()
         self._others.clear()
-        for each in sorted(kept, key=lambda each: each.serial):
-            yield each.record
+        for point in sorted(kept, key=lambda point: point.serial):
+            yield point.record
 
     def _add_others(self, batch: Batch, steps: Integers) -> None:
         for record in batch.records():

@@ -148,17 +148,17 @@ class StepBuffer:
         steps = batch.steps
         if self._step is not None and steps[0] <= self._step:
             return int(np.searchsorted(steps, steps[0], "right"))
-        series = {each: span for each, span in batch.series().items() if each[0] in STEADY}
+        series = {key: span for key, span in batch.series().items() if key[0] in STEADY}
         last = self._last
         if self._recent is not None:
-            known = [span.place for each, span in series.items() if each in last]
+            known = [span.place for key, span in series.items() if key in last]
             return min(known, default=len(batch) - 1) + 1
-        if len(last) + sum(each not in last for each in series) > MOST_SERIES:
+        if len(last) + sum(key not in last for key in series) > MOST_SERIES:
             return len(batch)
         back = [
             span.place
-            for each, span in series.items()
-            if last.get(each, span.first_step) > span.first_step
+            for key, span in series.items()
+            if last.get(key, span.first_step) > span.first_step
         ]
         return max(back) + 1 if back else 0
 
@@ -167,11 +167,11 @@ class StepBuffer:
         self._release()
         self._passed.clear()
         self._step = int(batch.steps[-1])
-        for each, span in batch.series().items():
-            if each[0] in STEADY:
-                self._last[each] = span.last_step
+        for key, span in batch.series().items():
+            if key[0] in STEADY:
+                self._last[key] = span.last_step
                 if self._restarts:
-                    self._since[each] = self._restarts[-1][0]
+                    self._since[key] = self._restarts[-1][0]
         self._finished.append(batch)
 
     def _add(self, record: Record) -> None:
@@ -209,7 +209,7 @@ class StepBuffer:
         if is_known:
             self._recent = None
         elif self._recent is not None:
-            self._recent.update({(*each[:2], step): each for each in taken})
+            self._recent.update({(*value[:2], step): value for value in taken})
             self._recent_bytes += record.nbytes
             if self._recent_bytes > _HELD_BYTES:
                 self._remember()
@@ -244,11 +244,11 @@ class StepBuffer:
                 f"{max(self._last.values())} to {step}); TensorBoard shows the later values from "
                 "there on"
             )
-        recent = [each for each in (self._recent or {}).values() if each.origin.step >= step]
+        recent = [value for value in (self._recent or {}).values() if value.origin.step >= step]
         self._recent = None
-        numbers = {id(each) for each in recent}
-        held = {key: each for key, each in self._held.items() if id(each) in numbers}
-        numbers -= {id(each) for each in held.values()}
+        numbers = {id(value) for value in recent}
+        held = {key: value for key, value in self._held.items() if id(value) in numbers}
+        numbers -= {id(value) for value in held.values()}
         for key in held:
             del self._held[key]
         self._release()
@@ -258,7 +258,7 @@ class StepBuffer:
             self._restarts.pop()  # what that one supersedes, this one does
         self._restarts.append((number, step))
         origin = recent[0].origin if recent else record
-        again = _records(each for each in recent if id(each) in numbers)
+        again = _records(value for value in recent if id(value) in numbers)
         self._finished.append(Restart(step, origin, list(again)))
 
     def _is_in_force(self, kind: str, tag: str, reached: int) -> bool:
@@ -294,7 +294,7 @@ class StepBuffer:
 
 
 def _records(values: Iterable[Recorded]) -> Iterator[Record]:
-    for record, group in itertools.groupby(values, lambda each: each.origin):
+    for record, group in itertools.groupby(values, lambda value: value.origin):
         yield record.of(list(group))
 
 

@@ -236,7 +236,7 @@ class History:
             ]
             name = Writer(0, number, 0.0).name(self._run.name)
             history = copy.copy(self)
-            history.files = [each for each in self.files if each[0].number == number]
+            history.files = [file for file in self.files if file[0].number == number]
             history.last_steps = {
                 writer: step for writer, step in self.last_steps.items() if writer[1] == number
             }
@@ -365,8 +365,8 @@ def scalars_in_memory(
                 if key not in held:
                     held[key] = HeldScalars(writer, StepBuffer(run.name, report), selection)
                 held[key].take(held[key].buffer.add(batch.select(EVERYTHING)))
-    for each in held.values():
-        each.take(each.buffer.flush())
+    for scalars in held.values():
+        scalars.take(scalars.buffer.flush())
     return [
         (held[writer.rank, writer.number].writer, columns)
         for writer in writers.writers

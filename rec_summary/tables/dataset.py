@@ -352,12 +352,12 @@ class RunDataset(FileReader):
         if self._state.began is None:
             return
         staged = _Staged(self._dataset, self._place, self._cursor.commits + 1, self._report)
-        begun = {each.number for each in self._cursor.buffers}
+        begun = {buffered.number for buffered in self._cursor.buffers}
         # Writers of records that are gone, or of a dataset without a cursor.
         left = set() if begun else self._writer_partitions()
         for number in sorted({number for _, number in self._scalars}):
             name = Writer(0, number, 0.0).name(self._run.name)
-            scalars = [each for key, each in self._scalars.items() if key[1] == number]
+            scalars = [series for key, series in self._scalars.items() if key[1] == number]
             partition = self._dataset.partition(name, self._run.path)
             # What is there from before the cursor does not count.
             staged.add(partition, scalars, fresh=number not in begun)
@@ -368,7 +368,7 @@ class RunDataset(FileReader):
         self._cursor.commits += 1
         self._cursor.moves = staged.moves
         self._cursor.buffers = [
-            _Buffered(*key, each.buffer.state()) for key, each in self._scalars.items()
+            _Buffered(*key, series.buffer.state()) for key, series in self._scalars.items()
         ]
         save_cursor(self._dataset, self._place, self._cursor)
         self._dataset.move(self._place, staged.moves)
@@ -401,14 +401,14 @@ class RunDataset(FileReader):
         self._held = 0
         self._scalars: dict[tuple[int, int], _Scalars] = {}
         super().__init__(run, report, records, cursor, Selection(self._options))
-        for each in cursor.buffers:
-            self._open(Writer(each.rank, each.number, 0.0), each.steps)
+        for buffered in cursor.buffers:
+            self._open(Writer(buffered.rank, buffered.number, 0.0), buffered.steps)
 
     def _writer_partitions(self) -> set[str]:
         """Returns the partitions of further writers; those with a cursor are runs themselves."""
         pattern = re.compile(rf"{re.escape(self._place)}%2Fwriter_\d+")
         found = self._dataset.names("", pattern)
-        return {each for each in found if not read_cursor(self._dataset, each)}
+        return {partition for partition in found if not read_cursor(self._dataset, partition)}
 
     def _moves(self, cursor: DatasetCursor | None) -> Iterator[tuple[str, str]]:
         """Yields the moves of the last commit, but those into what has become another run."""
@@ -472,11 +472,11 @@ class _Staged:
             fresh: Whether nothing that is there counts.
         """
         rows: dict[str, list[Any]] = {}
-        for each in scalars:
-            each.take(each.buffer.flush())
-            for day, columns in _by_day(each.drain()):
-                rows.setdefault(day, []).append(_table(each.writer.rank, columns))
-        superseding = [each for each in scalars if each.restarted is not None or each.again]
+        for series in scalars:
+            series.take(series.buffer.flush())
+            for day, columns in _by_day(series.drain()):
+                rows.setdefault(day, []).append(_table(series.writer.rank, columns))
+        superseding = [series for series in scalars if series.restarted is not None or series.again]
         known = self._dataset.names(partition, _DAY)
         newest = max({*known, *rows}, default="")
         # A day has ended when there is a later one; late values of it may come all the same.
@@ -487,9 +487,9 @@ class _Staged:
                 self._replace_day(place, rows.get(day, []))
             else:
                 self._add_day(place, rows.get(day, []), superseding, ended=day < newest)
-        for each in scalars:
-            each.restarted, each.passed = None, each.buffer.step
-            each.again.clear()
+        for series in scalars:
+            series.restarted, series.passed = None, series.buffer.step
+            series.again.clear()
 
     def _replace_day(self, place: str, new: list[Any]) -> None:
         """Writes the only values of a day."""
@@ -510,7 +510,7 @@ class _Staged:
             path = f"{place}/{part}"
             with self._dataset.part(path, self._place) as opened:
                 rows = opened.metadata.num_rows
-                concerned = [each for each in superseding if _may_hold(opened.metadata, each)]
+                concerned = [series for series in superseding if _may_hold(opened.metadata, series)]
                 is_small = merges and rows <= _MOST_ROWS // 2
                 if not concerned and not is_small:
                     continue
@@ -556,23 +556,23 @@ class _Staged:
 
 def _paths(place: str, number: int) -> Iterator[str]:
     """Yields the paths of parts of a day, from a number on."""
-    return (f"{place}/part-{each:05}.parquet" for each in itertools.count(number))
+    return (f"{place}/part-{part:05}.parquet" for part in itertools.count(number))
 
 
 def _in_force(table: Any, superseding: list[_Scalars]) -> Any:
     """Returns the rows of a table that scalars do not supersede."""
     arrow, _ = require_pyarrow()
     compute = required("pyarrow.compute", "the format parquet", "tables")
-    for each in superseding:
+    for series in superseding:
         gone = np.zeros(table.num_rows, np.bool_)
         steps = table.column("step").to_numpy()
-        if each.restarted is not None:
-            gone |= steps >= each.restarted
-        if each.again:
-            tags = arrow.array(sorted(each.again), arrow.string())
+        if series.restarted is not None:
+            gone |= steps >= series.restarted
+        if series.again:
+            tags = arrow.array(sorted(series.again), arrow.string())
             comes_again = compute.is_in(table.column("tag"), tags).to_numpy()
-            gone |= (steps == each.passed) & comes_again
-        gone &= table.column("rank").to_numpy() == each.writer.rank
+            gone |= (steps == series.passed) & comes_again
+        gone &= table.column("rank").to_numpy() == series.writer.rank
         table = table.filter(~gone)
     return table
 

@@ -223,7 +223,7 @@ def _rows_of_tables(
         for record in batch.select(EVERYTHING, _OTHER_KINDS).records():
             for recorded in record.values:
                 yield from _value_rows(Value(name, rank, record.step, recorded), report)
-    found = [each._asdict() for each in evaluations(run, report)]
+    found = [evaluation._asdict() for evaluation in evaluations(run, report)]
     if found:
         yield "evaluations", found
     # These files have been read before: their problems are not reported twice.
@@ -533,13 +533,13 @@ def json_value(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         value = vars(value)
     if isinstance(value, Mapping):
-        return {str(name): json_value(each) for name, each in value.items()}
+        return {str(name): json_value(item) for name, item in value.items()}
     if isinstance(value, np.ndarray):
         is_finite, value = np.isfinite(value).all(), value.tolist()
         if is_finite:
             return value
     if isinstance(value, list | tuple):
-        return [json_value(each) for each in value]
+        return [json_value(item) for item in value]
     if isinstance(value, np.float32):
         value = float(str(value))  # the shortest number that is this float32
     if isinstance(value, float) and not math.isfinite(value):

@@ -207,7 +207,7 @@ class Records:
         report = Report()
         for run in self._runs:
             name = valid(run.name)
-            own = [each for each in found["run"].cat.categories if _is_of(each, name)]
+            own = [label for label in found["run"].cat.categories if _is_of(label, name)]
             rows = found["run"].isin(own).to_numpy()
             if rows.any():
                 samples[rows] = totals_of(run, report).at(steps[rows])
@@ -297,11 +297,11 @@ class Records:
         a number.
         """
         pd = _pandas()
-        found = [each for _, each in self._read(_evaluations)]
+        found = [evaluation for _, evaluation in self._read(_evaluations)]
         names = ["run", "rank", "step", "wall_time", "metric", "value"]
         table = pd.DataFrame(found, columns=names)
         # Not by way of float64, which a missing step would lead to: it rounds large steps.
-        table["step"] = pd.array([each.step for each in found], dtype="Int64")
+        table["step"] = pd.array([evaluation.step for evaluation in found], dtype="Int64")
         return table.astype({"value": "float64"})
 
     def lineage(self) -> pd.DataFrame:
@@ -420,12 +420,12 @@ def place_row(value: Value) -> dict[str, Any]:
 def histogram_row(histogram: Any) -> dict[str, Any]:
     """Returns the columns of a recorded histogram; those of the buckets are arrays."""
     buckets = histogram.buckets
-    left = np.array([each.left for each in buckets], np.float64)
+    left = np.array([bucket.left for bucket in buckets], np.float64)
     row = {name: getattr(histogram, name) for name in _STATISTICS}
     row["population"] = population(histogram)
     row["left"] = left
-    row["right"] = left + np.array([each.width for each in buckets], np.float64)
-    row["counts"] = np.array([each.count for each in buckets], np.int64)
+    row["right"] = left + np.array([bucket.width for bucket in buckets], np.float64)
+    row["counts"] = np.array([bucket.count for bucket in buckets], np.int64)
     return row
 
 

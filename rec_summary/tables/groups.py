@@ -82,8 +82,8 @@ class Groups:
         for (group, tag), values in table.groupby(["group", "tag"], observed=True, sort=True):
             members = values.groupby(["run", "rank"], observed=True, sort=True)
             curves = [
-                Curve(np.asarray(each[x]), np.asarray(each["value"], np.float64))
-                for _, each in members
+                Curve(np.asarray(member[x]), np.asarray(member["value"], np.float64))
+                for _, member in members
             ]
             yield group, tag, band(curves)
 

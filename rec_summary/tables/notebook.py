@@ -49,9 +49,9 @@ class RunView:
         self.run = str(self.lineage["run"])
         self.status = str(self.lineage["status"])
         self.series: tuple[ScalarSeries, ...] = tuple(series_of(run, selection, report))
-        for each in again.problems:
-            if each not in report.problems:  # of the lineage: the values are read twice
-                report.problem(each.path, each.offset, each.text)
+        for problem in again.problems:
+            if problem not in report.problems:  # of the lineage: the values are read twice
+                report.problem(problem.path, problem.offset, problem.text)
         self.problems = tuple(report.problems)
         self._notes = _problem_notes(report)
 
@@ -84,16 +84,16 @@ def overview_html(source: str, runs: Sequence[Run], selection: Selection) -> str
         found = list(rows_of(run, report)) if small else [stated_row(run, report)]
         series = series_of(run, selection, Report()) if small else []
         for row in found:
-            own = [each for each in series if each.run == row["run"]]
-            trends.append(next((each for each in own if each.tag in _LOSS), (*own, None)[0]))
+            own = [curve for curve in series if curve.run == row["run"]]
+            trends.append(next((curve for curve in own if curve.tag in _LOSS), (*own, None)[0]))
         rows += found
     names = [name for name in column_names(rows) if name not in DETAILS]
     cells = [
         [
-            *(_badge(each[name]) if name == "status" else _fact(name, each) for name in names),
+            *(_badge(run[name]) if name == "status" else _fact(name, run) for name in names),
             "" if trend is None else _titled(trend),
         ]
-        for each, trend in zip(rows, trends, strict=True)
+        for run, trend in zip(rows, trends, strict=True)
     ]
     notes = [] if small else ["large records: `records.run(NAME)` shows the sparklines of one run"]
     count = f"{len(rows):,} run{'' if len(rows) == 1 else 's'}"
@@ -120,14 +120,14 @@ def run_html(row: Mapping[str, Any], series: Sequence[ScalarSeries], notes: Iter
     reason = f" ({_html(row['reason'])})" if row.get("reason") else ""
     title = _Html(f"<b>{_html(row['run'])}</b> {_badge(row.get('status'))}{reason}{_silence(row)}")
     facts = _table([name, _fact(name, row)] for name in row if name not in _IN_TITLE)
-    ranks = {each.rank for each in series} - {0}
+    ranks = {curve.rank for curve in series} - {0}
     cells = [
         [
-            each.tag + (f" (rank {each.rank})" if ranks else "") + each.run[len(row["run"]) :],
-            *(each.step, each.last, each.least, each.greatest, each.not_finite or None),
-            sparkline(each),
+            curve.tag + (f" (rank {curve.rank})" if ranks else "") + curve.run[len(row["run"]) :],
+            *(curve.step, curve.last, curve.least, curve.greatest, curve.not_finite or None),
+            sparkline(curve),
         ]
-        for each in series
+        for curve in series
     ]
     head = ("tag", "step", "last", "least", "greatest", "not finite", "trend")
     return _block(

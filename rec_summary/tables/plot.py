@@ -216,7 +216,7 @@ def check_output(path: str) -> str:
     """
     form = os.path.splitext(path)[1].lower().removeprefix(".")
     if form not in FORMATS:
-        expected = f"a file name ending in one of {', '.join('.' + each for each in FORMATS)}"
+        expected = f"a file name ending in one of {', '.join('.' + ending for ending in FORMATS)}"
         raise ArgumentError(three_part("the picture's name", path, expected))
     return form
 
@@ -249,7 +249,9 @@ def plot(lines: Sequence[Line], path: str, options: PlotOptions) -> list[str]:
         expected = f"at most {MOST_PANELS} in one picture: choose with --tags"
         raise NothingToPlot(three_part("the choice of tags", received, expected))
     curves = [_Curve(line, options) for line in lines]
-    panels = {tag: [each for each in curves if each.tag == tag and each.has_points] for tag in tags}
+    panels = {
+        tag: [curve for curve in curves if curve.tag == tag and curve.has_points] for tag in tags
+    }
     panels = {tag: drawn for tag, drawn in panels.items() if drawn}
     if not panels:
         received = verbatim(f"{', '.join(map(printable, tags[:3]))} without a value to draw")
@@ -342,15 +344,15 @@ def _figure(panels: Mapping[str, Sequence[_Curve]], options: PlotOptions) -> Fig
             recorded.setdefault(curve.group, set()).add(curve.recorded)
     handles: dict[str, Any] = {}
     for axis, (tag, curves) in zip(_grid(figure, len(panels)), panels.items(), strict=True):
-        alone = [each for each in curves if each.group is None]
-        for group in dict.fromkeys(each.group for each in curves if each.group is not None):
-            members = [each for each in curves if each.group == group]
+        alone = [curve for curve in curves if curve.group is None]
+        for group in dict.fromkeys(curve.group for curve in curves if curve.group is not None):
+            members = [curve for curve in curves if curve.group == group]
             label = f"{group} ({_runs(len(recorded[group]))})"
             handles[label] = _draw_group(axis, members, colour[group])
         if len(alone) > _MOST_LINES:
             handles.update(_draw_band(axis, alone))
         else:
-            handles.update({each.run: _draw(axis, each, colour[each.run]) for each in alone})
+            handles.update({curve.run: _draw(axis, curve, colour[curve.run]) for curve in alone})
         _label(axis, tag, options)
     if len(handles) <= _LEGEND:
         # Names from records are text, not formulas. Without the space, matplotlib hides names
@@ -412,7 +414,7 @@ def _draw_band(axis: Axes, curves: Sequence[_Curve]) -> dict[str, Any]:
     The line is the best run. Of a tag of which no value is better than another, such as a learning
     rate, it is the median.
     """
-    places, values = aligned([Curve(each.x, each.y) for each in curves], _BAND_POINTS)
+    places, values = aligned([Curve(curve.x, curve.y) for curve in curves], _BAND_POINTS)
     # Where no run has a value, as between two runs on an axis of times, nothing is drawn.
     some = np.isfinite(values).any(axis=0)
     places, values = places[some], values[:, some]

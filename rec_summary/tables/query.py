@@ -98,8 +98,8 @@ def column_of(name: str, known: Sequence[str]) -> str:
         return name
     kind, metric = _kind_and_metric(name)
     short = re.compile(tags_named(metric))
-    every = [(each, *_kind_and_metric(each)) for each in known]
-    found = [each for each, its_kind, tag in every if its_kind == kind and short.search(tag)]
+    every = [(column, *_kind_and_metric(column)) for column in known]
+    found = [column for column, its_kind, tag in every if its_kind == kind and short.search(tag)]
     if len(found) == 1:
         return found[0]
     near = found or difflib.get_close_matches(name, known, 3) or known
@@ -110,9 +110,9 @@ def column_of(name: str, known: Sequence[str]) -> str:
 def short_names(known: Sequence[str]) -> dict[str, str]:
     """Returns the shortest name of each column by which `column_of` finds it."""
     candidates = {name: list(_endings(name)) for name in known}
-    counts = Counter(each for endings in candidates.values() for each in endings)
+    counts = Counter(ending for endings in candidates.values() for ending in endings)
     return {
-        name: next((each for each in endings if counts[each] == 1), name)
+        name: next((ending for ending in endings if counts[ending] == 1), name)
         for name, endings in candidates.items()
     }
 
@@ -129,7 +129,7 @@ def _endings(name: str) -> Iterator[str]:
 
 def _kind_and_metric(name: str) -> tuple[str, str]:
     """Returns what is before the name of a metric in that of a column, and this name."""
-    kind = next((each for each in (BEST, BEST_STEP) if name.startswith(each)), "")
+    kind = next((prefix for prefix in (BEST, BEST_STEP) if name.startswith(prefix)), "")
     return kind, name[len(kind) :]
 
 

@@ -47,13 +47,13 @@ def newest_checkpoint(run: Run) -> str | None:
     found: list[tuple[float, str]] = []
     if isinstance(run.path, Url):
         files = list_tree(run.path.child(CHECKPOINT_FOLDER))
-        found = [(each.modified, each.url) for each in files]
+        found = [(file.modified, file.url) for file in files]
     elif not os.path.islink(folder := os.path.join(run.path, CHECKPOINT_FOLDER)):
         with contextlib.suppress(OSError), os.scandir(folder) as entries:
             for entry in entries:
                 if entry.is_file(follow_symlinks=False):
                     found.append((entry.stat(follow_symlinks=False).st_mtime_ns, entry.path))
-    return max((each for each in found if each[1].endswith(".ckpt")), default=(0, None))[1]
+    return max((file for file in found if file[1].endswith(".ckpt")), default=(0, None))[1]
 
 
 @contextlib.contextmanager
@@ -119,7 +119,7 @@ def tables_of(
         if len(tensor.dims) == _SIDES and all(tensor.dims):
             with contextlib.suppress(ValueError):
                 found[tag] = table_of_array(from_tensor(tensor))
-    yield Tables(None, {tag: each.values.shape for tag, each in found.items()}, found.__getitem__)
+    yield Tables(None, {tag: table.values.shape for tag, table in found.items()}, found.__getitem__)
 
 
 def matrices(checkpoint: CheckpointFile | Checkpoint) -> dict[str, tuple[int, ...]]:

@@ -57,7 +57,7 @@ def pinned_tags(tags: Iterable[str]) -> list[str]:
         for start in starts[metric == "rmse" :]
     ]
     for patterns in (LOSSES, *quality, _EVALUATION):
-        matching = (tag for each in patterns for tag in known if re.match(each, tag))
+        matching = (tag for pattern in patterns for tag in known if re.match(pattern, tag))
         found += itertools.islice(matching, 1)
     return list(dict.fromkeys(overview(tag) or tag for tag in found))
 
@@ -91,7 +91,7 @@ def metric_rank(tag: str, group: str = "") -> int | None:
     name = f"{group}/{tag}".lstrip("/")
     if re.match(_NO_METRIC, name):
         return None
-    return next((i for i, each in enumerate(_METRICS) if re.match(each, name)), None)
+    return next((i for i, pattern in enumerate(_METRICS) if re.match(pattern, name)), None)
 
 
 @functools.lru_cache(_KEPT_TAGS)

@@ -42,22 +42,22 @@ def chosen_metrics(infos: Iterable[Any], recorded: Container[str] | None = None)
     """
     every, others = list(infos), []
     ranked: dict[tuple[int, str, str], list[Any]] = {}  # a metric, and its best value
-    for each in sorted(every, key=lambda each: bool(_metric_of(each))):
-        group, metric = each.name.group, _metric_of(each) or each.name.tag
+    for info in sorted(every, key=lambda info: bool(_metric_of(info))):
+        group, metric = info.name.group, _metric_of(info) or info.name.tag
         rank = metric_rank(metric, group)
         if rank is not None:
-            if metric != each.name.tag:
-                each.display_name = BEST_COLUMN + f"{group}/{metric}".lstrip("/")
-            ranked.setdefault((rank, metric, group), []).append(each)
-        elif recorded is not None and each.name.tag not in recorded:
-            others.append(each)
+            if metric != info.name.tag:
+                info.display_name = BEST_COLUMN + f"{group}/{metric}".lstrip("/")
+            ranked.setdefault((rank, metric, group), []).append(info)
+        elif recorded is not None and info.name.tag not in recorded:
+            others.append(info)
     if not ranked:
         return every
     # `lineage` means the one of all examples, too, where it is asked for `auc`.
-    order = sorted(ranked, key=lambda each: (each[0], not each[1].endswith("/lifetime"), each))
-    losses = [each for each in order if each[0] == LOSS_RANK]
+    order = sorted(ranked, key=lambda item: (item[0], not item[1].endswith("/lifetime"), item))
+    losses = [item for item in order if item[0] == LOSS_RANK]
     first = dict.fromkeys([*order[:1], *losses[:1], *order])
-    return [each for metric in first for each in ranked[metric]] + others
+    return [tag for metric in first for tag in ranked[metric]] + others
 
 
 def _metric_of(info: Any) -> str:
@@ -82,13 +82,13 @@ def experiment(
     metrics = chosen_metrics(made.metric_infos, recorded)
     if len(metrics) == len(made.metric_infos):
         return None
-    hparams = sorted(made.hparam_infos, key=lambda each: each.name)
-    for each in hparams:
+    hparams = sorted(made.hparam_infos, key=lambda info: info.name)
+    for info in hparams:
         # TensorBoard's order is that of a set.
-        values = sorted(each.domain_discrete.values, key=lambda value: value.SerializeToString())
+        values = sorted(info.domain_discrete.values, key=lambda value: value.SerializeToString())
         if values:
-            each.domain_discrete.ClearField("values")
-            each.domain_discrete.values.extend(values)
+            info.domain_discrete.ClearField("values")
+            info.domain_discrete.values.extend(values)
     described = api_pb2.Experiment(user=_USER, hparam_infos=hparams, metric_infos=metrics)
     return hparams_point(
         metadata.EXPERIMENT_TAG, plugin_data_pb2.HParamsPluginData(experiment=described)

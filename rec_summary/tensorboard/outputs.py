@@ -331,12 +331,12 @@ class RunOutput(abc.ABC):
 
     def _pass_on(self, finished: Iterable[Finished]) -> None:
         """Writes what is finished."""
-        for each in finished:
-            self._best.take(each)
-            if isinstance(each, Restart):
-                self._restart(each)
+        for item in finished:
+            self._best.take(item)
+            if isinstance(item, Restart):
+                self._restart(item)
             else:
-                self._pass_batch(each)
+                self._pass_batch(item)
 
     def _new_best(self) -> Iterator[tuple[str, list[BestPoint]]]:
         """Yields tags, and the best values since the last call."""
@@ -453,7 +453,7 @@ class Names:
     def fit_ranks(self, run: Run, state: TargetNames) -> bool:
         """Whether all ranks that have a sub-run would get one now."""
         ranks = filter(None, map(_RANK.match, state.names))
-        return all(self.shows(run, int(each[1])) for each in ranks)
+        return all(self.shows(run, int(rank[1])) for rank in ranks)
 
     def shows(self, run: Run, rank: int) -> bool:
         """Whether a rank is shown by itself, beside what all ranks have in common."""
@@ -537,7 +537,7 @@ class RunOutputs(abc.ABC, Generic[Output]):
         if number > 1:
             wanted = f"{self._writer_name(rank)}/writer_{number}"
             return self._name(f"{key} writer {number}", wanted)
-        if not self.targets.several and not any(each.startswith("rank ") for each in known):
+        if not self.targets.several and not any(other.startswith("rank ") for other in known):
             known[key] = self.run.name
         return self._name(key, f"{self.run.name}/rank_{rank}")
 
@@ -561,4 +561,4 @@ def is_parallel(run: Run) -> bool:
         return True
     files = (lineage_events(run, rank, Report()) for rank in run.ranks)
     first = itertools.islice(itertools.chain.from_iterable(files), _PEEKED)
-    return any(each.event.train_lineage.run_state.rank_size > 1 for each in first)
+    return any(record.event.train_lineage.run_state.rank_size > 1 for record in first)

@@ -142,8 +142,8 @@ class RunReader(FileReader):
             return
         histories = self._ranks.histories()
         points = [overview(histories, self._ranks.reached), *map(heat_map, histories)]
-        wall_time = max(each.wall_time for each in histories)
-        step = max(int(each.steps[-1]) for each in histories)
+        wall_time = max(history.wall_time for history in histories)
+        step = max(int(history.steps[-1]) for history in histories)
         self._outputs.session().put(step, wall_time, _RANKS, points)
 
     def _merged(self) -> Iterator[tuple[int, int, MadeRecord]]:
@@ -167,7 +167,7 @@ class RunReader(FileReader):
             return super()._last_time(file)
         names = map(parse_name, self._state.files)
         lineage = self._lineages.get(file.name.rank)
-        if lineage is not None and any(each and file.name.covers(each) for each in names):
+        if lineage is not None and any(joined and file.name.covers(joined) for joined in names):
             return lineage.last_time
         return -math.inf
 
@@ -197,10 +197,10 @@ class RunReader(FileReader):
         highest = int(steps[-1])
         self._state.reached = max(self._state.reached, highest)
         self._state.furthest = max(self._state.furthest, highest, key=abs)
-        if isinstance(batch, Record) and any(each.kind == KIND for each in batch.values):
+        if isinstance(batch, Record) and any(value.kind == KIND for value in batch.values):
             if writer.number == 1:
                 self._merging.take(writer.rank, batch)
-            batch = batch.of([each for each in batch.values if each.kind != KIND])
+            batch = batch.of([value for value in batch.values if value.kind != KIND])
         if self._ranks is not None and writer.number == 1:
             self._ranks.take(writer.rank, batch)
         if output is not None:

@@ -139,9 +139,9 @@ def evaluated(named: str, network: Settings) -> str:
     """
     found, others = [], 0
     for path in _trainings(named):
-        for each in _stored(path).values():
-            if network and network.items() <= each.settings.items():
-                found.append((each.time, path))
+        for training in _stored(path).values():
+            if network and network.items() <= training.settings.items():
+                found.append((training.time, path))
             else:
                 others += 1
     path = max(found)[1] if found else named
@@ -167,7 +167,7 @@ def _trainings(named: str) -> Iterator[str]:
 
 def _directories_below(named: str) -> list[str]:
     with os.scandir(named) as entries:
-        return sorted(each.path for each in entries if each.is_dir(follow_symlinks=False))
+        return sorted(entry.path for entry in entries if entry.is_dir(follow_symlinks=False))
 
 
 def other_writer(directory: str, rank: int) -> str | None:
@@ -238,7 +238,7 @@ def came_second(other: str, directory: str) -> str:
 
 def _short(text: str) -> str:
     # The earlier value comes from a file that anybody may have written.
-    text = "".join(each if each.isprintable() else "?" for each in text)
+    text = "".join(character if character.isprintable() else "?" for character in text)
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
 
 

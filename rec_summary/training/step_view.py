@@ -107,7 +107,7 @@ class StepView:
         if not (isinstance(outputs, (list, tuple)) and outputs):
             return [as_number(outputs, what)]
         further = itertools.islice(itertools.takewhile(_is_number, outputs), 1, None)
-        return [as_number(outputs[0], what), *(each.item() for each in further)]
+        return [as_number(outputs[0], what), *(loss.item() for loss in further)]
 
 
 def _is_number(output: Any) -> bool:

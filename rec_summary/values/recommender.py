@@ -162,7 +162,7 @@ def _form(part: MetricStates.Array) -> tuple[np.dtype[Any], tuple[int, ...]]:
     except TypeError as error:
         raise ValueError(three_part("an array's type", part.dtype, "one of numpy's")) from error
     size = math.prod(shape) * dtype.itemsize
-    if dtype.kind not in "biufU" or any(each < 0 for each in shape) or size > _LARGEST:
+    if dtype.kind not in "biufU" or any(length < 0 for length in shape) or size > _LARGEST:
         raise ValueError(three_part(f"the array {part.name!r}", f"{dtype} {shape}", "numbers"))
     return dtype, shape
 

@@ -48,10 +48,10 @@ def _span(ctx: click.Context, param: click.Parameter, value: str | None) -> int 
 def _entries(ctx: click.Context, param: click.Parameter, value: Sequence[str]) -> dict[str, Any]:
     """Returns `KEY=VALUE` texts as entries; numbers, true and false are what they look like."""
     found: dict[str, Any] = {}
-    for each in value:
-        key, equals, text = each.partition("=")
+    for entry in value:
+        key, equals, text = entry.partition("=")
         if not key or not equals:
-            raise click.BadParameter(f"{each!r} is not KEY=VALUE.")
+            raise click.BadParameter(f"{entry!r} is not KEY=VALUE.")
         found[key] = text
         with contextlib.suppress(ValueError, OverflowError, RecursionError):
             number = json.loads(text)

@@ -85,13 +85,13 @@ def inspect(
         def fail(run: Run, error: Exception) -> None:
             failed.append(f"{run.path}: the run is left out: {error}")
 
-        found = [each for _, each in each_run(work, chosen, reader, begin, fail)]
+        found = [summary for _, summary in each_run(work, chosen, reader, begin, fail)]
     print_problems(failed, len(failed))
     if printing().as_json:
         print_json({"runs": found})
         return
-    for each in found:
-        _print_run(each, every=every)
+    for summary in found:
+        _print_run(summary, every=every)
 
 
 def _print_run(summary: RunSummary, *, every: bool) -> None:
@@ -103,7 +103,7 @@ def _print_run(summary: RunSummary, *, every: bool) -> None:
     if summary.tags:
         shown = summary.tags if every else summary.tags[:_SHOWN]
         columns = columns_of(_HEADS, map(_cells, shown), _HEADS[:2])
-        left_out = print_table([each for each in columns if any(each.cells)])
+        left_out = print_table([column for column in columns if any(column.cells)])
         if left_out:
             say(f"  not shown: {', '.join(left_out)} (--wide shows all)")
         if len(shown) < len(summary.tags):
@@ -174,4 +174,4 @@ def _spans(ranks: Sequence[int]) -> str:
         else:
             spans.append([rank])
     parts = (span if len(span) < 3 else [f"{span[0]}–{span[-1]}"] for span in spans)
-    return ", ".join(str(each) for part in parts for each in part)
+    return ", ".join(str(span) for part in parts for span in part)

@@ -125,10 +125,10 @@ def _query(
 
     known = column_names(found)
     conditions = [parse_filter(text) for text in filters]
-    conditions = [replace(each, name=column_of(each.name, known)) for each in conditions]
+    conditions = [replace(test, name=column_of(test.name, known)) for test in conditions]
     rows = [row for row in found if all(condition.accepts(row) for condition in conditions)]
     if found and not rows:
-        values = "; ".join(_values(found, each.name) for each in conditions)
+        values = "; ".join(_values(found, test.name) for test in conditions)
         expected = f"conditions that a run meets; there are: {values}"
         raise ArgumentError(three_part("the choice by filters", ", ".join(filters), expected))
     named = [condition.name for condition in conditions]
@@ -172,7 +172,7 @@ def _print_table(answer: _Answer) -> None:
         }
     short = short_names(answer.known)
     if hidden:
-        parts = (f"{one_line(short[name])} {_cell(name, each)}" for name, each in hidden.items())
+        parts = (f"{one_line(short[name])} {_cell(name, value)}" for name, value in hidden.items())
         say("The same in all runs: " + ", ".join(parts))
     columns = [
         Column(

@@ -131,8 +131,8 @@ def _print_lines(
     while stop is not None and not stop.wait(interval):
         for run, rank, columns in reading.poll():
             first = reading.ordered()[:limit]
-            shown = {each.tag for each in first if (each.run, each.rank) == (run, rank)}
-            for code, *value in zip(*(each.tolist() for each in columns[1:]), strict=True):
+            shown = {line.tag for line in first if (line.run, line.rank) == (run, rank)}
+            for code, *value in zip(*(column.tolist() for column in columns[1:]), strict=True):
                 if columns.tags[code] in shown:
                     _print_value(run, rank, columns.tags[code], *value)
             sys.stdout.flush()

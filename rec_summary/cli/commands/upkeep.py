@@ -77,15 +77,15 @@ def verify(source: str, runs: str | None, strict: bool, engine: str, jobs: int |
                 unreadable.append(found)
     damaged = sum(report.damaged for report in reports) + len(unreadable)
     if printing().as_json:
-        files = [{**dataclasses.asdict(each), "damaged": each.damaged} for each in reports]
+        files = [{**dataclasses.asdict(file), "damaged": file.damaged} for file in reports]
         print_json({"files": files, "unreadable": unreadable})
     else:
         for report in reports:
             where = f"{one_line(report.path)}, offset"
             lines = [
-                f"{each.severity}: {where} {each.offset}: {each.text}"
-                for each in report.findings
-                if not printing().quiet or each.severity == DAMAGE
+                f"{finding.severity}: {where} {finding.offset}: {finding.text}"
+                for finding in report.findings
+                if not printing().quiet or finding.severity == DAMAGE
             ]
             print_first(lines, "in this file")
         for path, why in unreadable:
@@ -204,10 +204,10 @@ def compact(source: str, total_bytes: int, dry_run: bool, **chosen: Any) -> None
             click.echo(f"{one_line(path)}: left as it is: {one_line(why)}", err=True)
         done = _sizes(run) if run.replaced else f"nothing to do ({size_of(run.bytes_before)})"
         say(f"{one_line(run.run)}: {would}{done}")
-        for each in run.replaced:
-            line = f"  rank {each.rank}: {count_of(len(each.files), f'{each.kind} file')}"
-            steps = f", at most {each.bucket_steps:,} steps in a bucket"
-            say(f"{line}, {_sizes(each)}{steps if each.bucket_steps > 1 else ''}")
+        for joined in run.replaced:
+            line = f"  rank {joined.rank}: {count_of(len(joined.files), f'{joined.kind} file')}"
+            steps = f", at most {joined.bucket_steps:,} steps in a bucket"
+            say(f"{line}, {_sizes(joined)}{steps if joined.bucket_steps > 1 else ''}")
 
 
 def _sizes(done: RunCompaction | Replacement) -> str:

@@ -80,7 +80,7 @@ class RowAges(State):
         known = self.latest[self.latest > NEVER]
         if not known.size:
             return [math.nan] * len(shares)
-        return [float(each) for each in np.quantile(self.now - known, shares)]
+        return [float(age) for age in np.quantile(self.now - known, shares)]
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Returns the rows and the times."""
@@ -110,6 +110,6 @@ def hashed_ids(touched: TouchedRows) -> tuple[float, float]:
         return math.nan, math.nan
     if used >= size:
         return math.inf, 1.0
-    each = math.log1p(-1 / size)
-    ids = math.log1p(-used / size) / each
-    return ids, -math.expm1((ids - 1) * each)
+    log_empty = math.log1p(-1 / size)
+    ids = math.log1p(-used / size) / log_empty
+    return ids, -math.expm1((ids - 1) * log_empty)

@@ -47,8 +47,8 @@ class SeenCounts(State):
         places = places.astype(np.intp)
         before = self._at(places).min(axis=0).astype(np.int64)
         after = np.minimum(before + counts, _MOST).astype(np.uint8)
-        for row, each in zip(self._counters, places, strict=True):
-            np.maximum.at(row, each, after)
+        for row, cells in zip(self._counters, places, strict=True):
+            np.maximum.at(row, cells, after)
         # The place of each id among its equals.
         order = np.argsort(inverse, kind="stable")
         starts = np.cumsum(counts) - counts
@@ -62,7 +62,7 @@ class SeenCounts(State):
         return float(np.prod((self._counters >= count).mean(axis=1)))
 
     def _at(self, places: npt.NDArray[np.intp]) -> npt.NDArray[np.uint8]:
-        return np.stack([row[each] for row, each in zip(self._counters, places, strict=True)])
+        return np.stack([row[cells] for row, cells in zip(self._counters, places, strict=True)])
 
     def _add(self, other: SeenCounts) -> None:
         # Where the sum would be above 255, it is 255.

@@ -46,11 +46,11 @@ def in_force(files: Iterable[RecordFile]) -> list[RecordFile]:
         # Usually none is left, and nothing has to be read.
         first = bisect.bisect_left(files, made.name.stamp, key=_stamp)
         last = bisect.bisect_right(files, made.name.end, key=_stamp)
-        covered = [each for each in files[first:last] if made.name.covers(each.name)]
+        covered = [file for file in files[first:last] if made.name.covers(file.name)]
         compaction = compaction_of(made) if covered else None
         if compaction is not None:
             names = set(compaction.superseded)
-            gone.update(each.path for each in covered if os.path.basename(each.path) in names)
+            gone.update(file.path for file in covered if os.path.basename(file.path) in names)
     return [file for file in files if file.path not in gone]
 
 

@@ -285,5 +285,5 @@ def _local_runs(source: str) -> dict[str, tuple[RecordFile, ...]]:
             continue
         if files:
             found[path] = files
-        waiting.extend((each, depth + 1) for each in reversed(below))
+        waiting.extend((child, depth + 1) for child in reversed(below))
     return found

@@ -270,7 +270,7 @@ class Compactor:
         return len(sizes) > MOST_FILES or small > MOST_SMALL + 1  # one is being written
 
     def _files(self) -> list[tuple[RecordName, int]]:
-        return [each for each in _sizes(self._directory) if each[0].rank == self._rank]
+        return [file for file in _sizes(self._directory) if file[0].rank == self._rank]
 
     def _start(self, own: Collection[int]) -> None:
         stamps = {name.stamp for name, _ in self._files() if name.stamp in own}

@@ -82,7 +82,7 @@ class Rotation:
     retention: Retention | None = None
 
     def __post_init__(self) -> None:
-        limits = {name: each for name, each in vars(self).items() if name != "retention"}
+        limits = {name: limit for name, limit in vars(self).items() if name != "retention"}
         for name, limit in limits.items():
             check_int_or_none(name, limit)
         check_optional("retention", self.retention, Retention)
@@ -217,7 +217,7 @@ class RunWriter:
         """
         try:
             # A deleted file without waiting records is not created again.
-            if any(each.is_lost and each.has_pending for each in self._open.values()):
+            if any(writer.is_lost and writer.has_pending for writer in self._open.values()):
                 self._replace_lost()
             if self._durability.fsync != "never":
                 self._both(SegmentWriter.flush, SegmentWriter.sync)
@@ -287,7 +287,7 @@ class RunWriter:
         finished, room = self._finished, self._rotation.max_file_size or 0  # for the current file
         while finished and (
             (files is not None and len(finished) + 1 > files)
-            or (budget is not None and sum(each.size for each in finished) + room > budget)
+            or (budget is not None and sum(segment.size for segment in finished) + room > budget)
         ):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(finished.popleft().path)

@@ -116,7 +116,7 @@ def difference(runs: tuple[Run, Run], selection: Selection, report: Report) -> D
     before, after = (_curves(run, selection, report) for run in runs)
     common = [tag for tag in before if tag in after]
     parted = [CurveChange(tag, parting(before[tag], after[tag])) for tag in common]
-    changed = [each for each in parted if not (each.parting and each.parting.same)]
+    changed = [curve for curve in parted if not (curve.parting and curve.parting.same)]
     return Difference(
         {name: changes for name, changes in facts.items() if changes},
         _graph_change(*(_graph(run, report) for run in runs)),
@@ -146,12 +146,12 @@ def _sections(run: Run, report: Report) -> dict[str, Facts]:
             for name in ("mindspore_version", "rec_summary_version")
             if state.HasField(name)
         },
-        "data": {name: each for name, each in parameters.items() if _DATA.match(name)},
-        "parameters": {name: each for name, each in parameters.items() if not _DATA.match(name)},
-        "settings": {valid(name): valid(each) for name, each in sorted(state.settings.items())},
+        "data": {name: value for name, value in parameters.items() if _DATA.match(name)},
+        "parameters": {name: value for name, value in parameters.items() if not _DATA.match(name)},
+        "settings": {valid(name): valid(value) for name, value in sorted(state.settings.items())},
         "results": {
-            name: each
-            for name, each in results.items()
+            name: value
+            for name, value in results.items()
             if name not in parameters and name not in _UNLIKE and not _TIMED.match(name)
         },
     }
@@ -175,7 +175,7 @@ def _pipeline(run: Run) -> dict[str, Plain]:
 def _add_parameters(found: dict[str, Plain], graph: DatasetGraph) -> None:
     """Adds the parameters of a data set and of those that it reads, under the name of its type."""
     messages = [graph.parameter, graph.sampler.operationParam]
-    messages += [each.operationParam for each in graph.operations]
+    messages += [operation.operationParam for operation in graph.operations]
     for message in messages:
         parameters = dict(operation_parameters(message))
         kinds = [parameters.pop(name) for name in OPERATION_NAMES if parameters.get(name)]

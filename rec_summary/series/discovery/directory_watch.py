@@ -121,7 +121,7 @@ class DirectoryWatch:
                 if path is not None:
                     (replaced if what & (_MOVE_SELF | _IGNORED) else found).add(path)
         if replaced:
-            for path in [each for each in self._numbers if _is_in(each, replaced)]:
+            for path in [directory for directory in self._numbers if _is_in(directory, replaced)]:
                 self.remove(path)
                 found.add(path)
         return found | replaced

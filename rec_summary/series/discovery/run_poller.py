@@ -158,7 +158,7 @@ class RunPoller:
 
     def runs(self) -> list[Run]:
         """Returns all runs of the last poll."""
-        found = [self._run(path, each) for path, each in self._directories.items() if each.files]
+        found = [self._run(path, entry) for path, entry in self._directories.items() if entry.files]
         return sorted(found, key=_in_order)
 
     def close(self) -> None:
@@ -238,7 +238,7 @@ class RunPoller:
             del self._recent[oldest]
         turn = list(self._turn(max(_MOST_CHECKED // 2, self._checks // _LONGEST_TURN)))
         if not turn:
-            self._others = iter([each for each in self._directories if each not in self._watch])
+            self._others = iter([path for path in self._directories if path not in self._watch])
         # New runs appear in directories without records.
         for path in itertools.chain(self._without, self._recent, turn):
             if path not in self._watch:
@@ -324,7 +324,7 @@ class RunPoller:
         known.files, known.below, known.newest = files, below, _newest(files)
         self._checks += known.checks - before
         here = {file.path for file in files}
-        known.statuses = {path: each for path, each in known.statuses.items() if path in here}
+        known.statuses = {path: status for path, status in known.statuses.items() if path in here}
 
     def _has_changed(self, path: str, directory: _Directory) -> bool:
         """Whether a file has another size, time or inode than at the last poll."""

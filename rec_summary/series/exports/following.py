@@ -121,7 +121,7 @@ class Follower:
         now = time.monotonic()
         changed = self._chosen(self._watch.poll())
         paths = {run.path for run in changed}
-        again = [each.run for each in self._followed.values() if each.retry_at <= now]
+        again = [followed.run for followed in self._followed.values() if followed.retry_at <= now]
         for run in (*changed, *(run for run in again if run.path not in paths)):
             self._update(run, final=False)
         self._commit_until(now)
@@ -177,7 +177,7 @@ class Follower:
 
     def _commit_until(self, now: float) -> None:
         """Commits the exporters that are due by now."""
-        due = [each for each in self._followed.values() if each.commit_at <= now]
+        due = [followed for followed in self._followed.values() if followed.commit_at <= now]
         for followed in due:
             followed.commit_at = math.inf
             if followed.exporter is None:

@@ -55,7 +55,7 @@ def compacted(run: Run, state: FilesRead) -> set[str]:
     return {
         name
         for name in (names if made else ())
-        if (parsed := parse_name(name)) is not None and any(each.covers(parsed) for each in made)
+        if (parsed := parse_name(name)) is not None and any(new.covers(parsed) for new in made)
     }
 
 

@@ -100,6 +100,6 @@ def _read(read: Read[Any], run: Run) -> tuple[list[Any], Report]:
         return reports[-1]
 
     found, total = list(read(run, new_report)), Report()
-    for each in reports:
-        total.add(each)
+    for report in reports:
+        total.add(report)
     return found, total

@@ -129,7 +129,7 @@ def _inspect(run: Run, history: History, report: Report, selection: Selection) -
     summary.records = dict(sorted(records.items()))
     summary.tags = sorted(
         tags.found.values(),
-        key=lambda each: (each.tag.startswith(HEALTH), each.kind != "scalar", each.kind, each.tag),
+        key=lambda tag: (tag.tag.startswith(HEALTH), tag.kind != "scalar", tag.kind, tag.tag),
     )
     _add_lineages(
         summary, run, lineages, max((writer.last for writer, _ in history.files), default=0.0)

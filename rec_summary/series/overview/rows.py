@@ -102,7 +102,7 @@ def rows_of(run: Run, report: Report, since: Moment = None) -> Iterator[Row]:
         ranks = sorted({rank for rank, number in history.last_steps})
         last = max((writer.last for writer, _ in history.files), default=0.0)
         step = history.last_steps[min(history.last_steps)] if history.last_steps else None
-        history.files = [each for each in history.files if each[0].rank in ranks[:1]]
+        history.files = [file for file in history.files if file[0].rank in ranks[:1]]
         results = _Results()
         batches = finished(part, (SCALAR,), selection, report, history)
         for columns in gathered(batch.scalars() for _, batch in batches):
@@ -186,7 +186,7 @@ def _row(
             found[name] = valid(getattr(state, name))
     if lineage.own_words:
         notes = lineage.own_words[-_NOTES:]
-        found["notes"] = "; ".join(f"step {each.step:,}: {each.text}" for each in notes)
+        found["notes"] = "; ".join(f"step {note.step:,}: {note.text}" for note in notes)
     for name, (value, (best, step)) in _metrics(lineage, results).items():
         free = f"metric.{name}" if name in found else name
         found[free] = value
@@ -240,7 +240,7 @@ def is_metric(name: str, known: Container[str]) -> bool:
 
 def column_names(table: Iterable[Mapping[str, Any]]) -> list[str]:
     """Returns the names in any of the rows, in the order of their first appearance."""
-    return list(dict.fromkeys(name for each in table for name in each))
+    return list(dict.fromkeys(name for row in table for name in row))
 
 
 def _number(text: str) -> Any:

@@ -132,10 +132,10 @@ class Tail:
             lineage = lineage_of(run, Report())
             state = RunState() if lineage.train is None else lineage.train.run_state
             last = max((writer.last for writer in writers), default=0.0)
-            for each in (name, *(writer.name(name) for writer in writers)):
-                self.status[each] = RunState.Status.Name(lineage.status)
-                self.last[each] = max(last, lineage.last_time)
-                self._states[each] = run, state
+            for run_name in (name, *(writer.name(name) for writer in writers)):
+                self.status[run_name] = RunState.Status.Name(lineage.status)
+                self.last[run_name] = max(last, lineage.last_time)
+                self._states[run_name] = run, state
 
     def shows_life(self, run: str) -> bool:
         """Returns whether a run that should be running has a process, as far as can be known."""
@@ -156,7 +156,7 @@ class Tail:
         )
 
     def _has_scalars(self, run: Run) -> bool:
-        names = {each.name(valid(run.name)) for each in self._writers[run.path].writers}
+        names = {writer.name(valid(run.name)) for writer in self._writers[run.path].writers}
         return any(name in names for name, *_ in self.series)
 
     def _scalars(self, run: Run, files: Sequence[RecordFile]) -> Iterator[NewScalars]:

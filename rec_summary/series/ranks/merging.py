@@ -143,7 +143,7 @@ class Merging:
         limit = min(_horizon(places[-1]) for places in self._state.places.values())
         wanted: set[tuple[int, int]] = set()
         for places in self._state.places.values():
-            first, last = (_behind(places, each) for each in (self._state.done, limit))
+            first, last = (_behind(places, point) for point in (self._state.done, limit))
             wanted.update(place[:2] for place in places[first:last])
         latest: dict[int, _Loaded] = {}
         try:
@@ -182,7 +182,7 @@ class Merging:
                 loaded = self._load(place, files)
                 if loaded is None:
                     return None
-                if loaded.size + sum(each.size for each in latest.values()) <= _KEPT_BYTES:
+                if loaded.size + sum(point.size for point in latest.values()) <= _KEPT_BYTES:
                     latest[rank] = loaded
             if origin is None:
                 total = {key: state.copy() for key, state in loaded.states.items()}
@@ -197,7 +197,7 @@ class Merging:
         encoded = recommender_values(**vars(readings))
         if not encoded or origin is None:
             return None
-        values = [Summary.Value.FromString(each) for each in encoded]
+        values = [Summary.Value.FromString(state) for state in encoded]
         return MergedPoint(start, step, values, origin, nbytes)
 
     def _load(self, place: Place, files: Mapping[str, RecordFile]) -> _Loaded | None:
@@ -266,6 +266,6 @@ def _states(decoded: Record) -> tuple[dict[str, State], int]:
         if value.WhichOneof("value") == KIND:
             message: MetricStates = value.metric_states
             found = unpack_states(message, MOST_STATES)
-            size = sum(each.nbytes for _, arrays in found.values() for each in arrays.values())
+            size = sum(array.nbytes for _, arrays in found.values() for array in arrays.values())
             return {key: restore(kind, arrays) for key, (kind, arrays) in found.items()}, size
     return {}, 0

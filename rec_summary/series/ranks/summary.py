@@ -265,10 +265,10 @@ class _Restarts:
 
     def add(self, before: float, after: float) -> None:
         """Takes a restart as one rank has seen it."""
-        same = [each for each in self.times if each[0] < after and before < each[1]]
-        for each in same:
-            self.times.remove(each)
-            before, after = max(before, each[0]), min(after, each[1])
+        same = [span for span in self.times if span[0] < after and before < span[1]]
+        for span in same:
+            self.times.remove(span)
+            before, after = max(before, span[0]), min(after, span[1])
         self.times.append((before, after))
         self.times.sort()
 
@@ -349,11 +349,11 @@ class _Measure:
         restarts: _Restarts,
     ) -> Place:
         """Returns the last place up to which all ranks have recorded this measure."""
-        newest = max(each.wall_time for each in reached.values())
+        newest = max(point.wall_time for point in reached.values())
         limits = []
-        for rank, each in reached.items():
-            start, step = restarts.place(each)
-            is_there = rank in self.last and self.last[rank].step == each.step
+        for rank, point in reached.items():
+            start, step = restarts.place(point)
+            is_there = rank in self.last and self.last[rank].step == point.step
             limit = (start, step if is_there else step - 1)
             missing = bisect.bisect_right(places, limit)
             is_late = missing < len(places) and newest - walls[missing] > LAGGING_SECS
@@ -392,12 +392,12 @@ class RankSummary:
         state = state or RankSummaryState()
         self.reached = dict(state.reached)
         self._restarts = _Restarts(list(state.restarts))
-        self._measures = {name: _Measure(name, each) for name, each in state.measures.items()}
+        self._measures = {name: _Measure(name, stored) for name, stored in state.measures.items()}
         self._count, self._drawn = state.count, state.drawn
 
     def state(self) -> RankSummaryState:
         """Returns what a later summary needs to continue."""
-        measures = {name: each.state() for name, each in self._measures.items()}
+        measures = {name: measure.state() for name, measure in self._measures.items()}
         times = self._restarts.times
         return RankSummaryState(self.reached, times, measures, self._count, self._drawn)
 
@@ -422,7 +422,7 @@ class RankSummary:
             name, place = _measure_of(tag)
             if name:
                 self._choose(name, (place, tag))
-        measures = {each.tag[1]: each for each in self._measures.values()}
+        measures = {measure.tag[1]: measure for measure in self._measures.values()}
         wanted = {(SCALAR, tag) for tag in measures.keys() & spans.keys()}
         for tag, columns in by_tag(batch.only(wanted).scalars()):
             own = measures[tag]
@@ -442,7 +442,7 @@ class RankSummary:
         Args:
             expected: How many ranks there will be, as far as that is known.
         """
-        times = [each.wall_time for each in self.reached.values()]
+        times = [point.wall_time for point in self.reached.values()]
         if len(times) < 2 or (len(times) < expected and max(times) - min(times) < LAGGING_SECS):
             return
         found: dict[Place, RankPoint] = {}
@@ -458,7 +458,7 @@ class RankSummary:
     def histories(self) -> list[History]:
         """Returns what is summarised of each measure, in the order of `MEASURES`."""
         found = (self._measures[name].read() for name in MEASURES if name in self._measures)
-        return [each for each in found if each is not None]
+        return [history for history in found if history is not None]
 
     def _compare(self, rank: int, last: Reached, columns: Columns) -> None:
         """Compares the last value of a rank with its next ones: training may have begun again."""
@@ -466,12 +466,12 @@ class RankSummary:
         start, _ = self._restarts.place(first)
         if self._restarts.place(last) > (start, first.step):
             self._restarts.add(last.wall_time, first.wall_time)
-            for each in self._measures.values():
-                each.restart(self._restarts)
+            for measure in self._measures.values():
+                measure.restart(self._restarts)
             start, _ = self._restarts.place(first)
         if start > self._restarts.place(last)[0]:
-            for each in self._measures.values():
-                each.forget(rank, start, first.step)
+            for measure in self._measures.values():
+                measure.forget(rank, start, first.step)
 
     def _choose(self, name: str, tag: tuple[int, str]) -> None:
         """Takes a tag for a measure, if there is no better one."""

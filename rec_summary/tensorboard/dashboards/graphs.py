@@ -86,8 +86,8 @@ class _Builder:
         self._graph = graph
         self._result = _new_graph()
         self._operators = {valid(node.name): node for node in graph.node}
-        self._parameters = {valid(each.name): each for each in graph.parameters}
-        self._constants = {valid(each.key): each.value for each in graph.const_vals}
+        self._parameters = {valid(parameter.name): parameter for parameter in graph.parameters}
+        self._constants = {valid(constant.key): constant.value for constant in graph.const_vals}
         self._wanted = [fit(full_name(node)) for node in graph.node]
         self._homes = self._find_homes()
         scopes = (f"{_INPUTS_SCOPE}/_", f"{_UNUSED_SCOPE}/_")
@@ -115,8 +115,8 @@ class _Builder:
         homes: dict[str, str] = {}
         for node, wanted in zip(self._graph.node, self._wanted, strict=True):
             scope = wanted.rpartition("/")[0]
-            for each in node.input:
-                name = valid(each.name)
+            for edge in node.input:
+                name = valid(edge.name)
                 if name in self._parameters and name not in homes:
                     # The inputs of a network have a number in their names.
                     is_input = name.startswith(_INPUTS_SCOPE) and name[6:].isdigit()
@@ -134,17 +134,17 @@ class _Builder:
         op = valid(operator.op_type) or "unknown"
         node = _add_node(self._result, name, op, {})  # before its constants
         data, control = [], []
-        for position, each in enumerate(operator.input):
-            key = valid(each.name)
+        for position, edge in enumerate(operator.input):
+            key = valid(edge.name)
             source = self._source(key, scope)
             if source is None:
                 continue
             awaited = op == _ORDER or (op == _FIRST_AFTER_OTHERS and position > 0)
-            if awaited or each.type == each.CONTROL_EDGE or self._is_order(key):
+            if awaited or edge.type == edge.CONTROL_EDGE or self._is_order(key):
                 control.append(f"^{source}")
             else:
                 data.append(source)
-        texts = {valid(each.name): value_text(each.value) for each in operator.attribute}
+        texts = {valid(attr.name): value_text(attr.value) for attr in operator.attribute}
         if operator.instance_name:
             # At the end: it wins over an attribute whose name becomes the same.
             texts.pop("instance_name", None)
@@ -227,7 +227,7 @@ def _flattened(kind: TypeProto, depth: int = 0) -> list[TypeProto]:
         return [kind]
     if depth > _DEEPEST_TUPLE:
         return []
-    return [part for each in kind.sequence_type.elem_types for part in _flattened(each, depth + 1)]
+    return [part for elem in kind.sequence_type.elem_types for part in _flattened(elem, depth + 1)]
 
 
 def value_text(value: ValueProto, depth: int = 0) -> str:
@@ -240,7 +240,7 @@ def value_text(value: ValueProto, depth: int = 0) -> str:
     if value.values:
         if depth > _DEEPEST_TUPLE:
             return f"({CUT})"
-        parts = (value_text(each, depth + 1) for each in value.values[: _SHOWN_VALUES + 1])
+        parts = (value_text(elem, depth + 1) for elem in value.values[: _SHOWN_VALUES + 1])
         return f"({_joined(parts)})"
     if value.HasField("graph"):
         return f"graph {valid(value.graph.name)}"
@@ -257,7 +257,7 @@ def value_text(value: ValueProto, depth: int = 0) -> str:
             return f"{content:g}"
         if field.name.endswith("_vals") and field.name != "tensor_vals":
             show = valid if field.name == "str_vals" else str
-            return f"({_joined(show(each) for each in content[: _SHOWN_VALUES + 1])})"
+            return f"({_joined(show(elem) for elem in content[: _SHOWN_VALUES + 1])})"
         return f"{len(content)} values" if hasattr(content, "__len__") else field.name
     name = type_name(value.dtype) if value.HasField("dtype") else ""
     return "()" if name in ("tuple", "list") else name

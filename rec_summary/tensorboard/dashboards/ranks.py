@@ -79,7 +79,7 @@ def _heat_map(history: History) -> Image.Image:
 def overview(histories: Sequence[History], reached: Mapping[int, Reached]) -> Point:
     """Returns a table of the recent values of each measure, and of ranks that differ or lag."""
     lines = [f"### {len(reached)} ranks", ""]
-    lines += [f"* {each}" for each in (*_late(reached), *_stalled(histories))] or ["* none lags"]
+    lines += [f"* {note}" for note in (*_late(reached), *_stalled(histories))] or ["* none lags"]
     rows: list[tuple[str, ...]] = [("of late", "min", "median", "max", "highest ranks")]
     for history in histories:
         ranks, recent = _recent(history)
@@ -94,7 +94,7 @@ def overview(histories: Sequence[History], reached: Mapping[int, Reached]) -> Po
 def measures_of(tags: Sequence[str]) -> Iterator[tuple[str, tuple[str, str, str]]]:
     """Yields the measures that are among tags, each with the tags of a line and of its band."""
     for measure in MEASURES:
-        line, low, high = (f"{PREFIX}{measure}/{each}" for each in ("median", "min", "max"))
+        line, low, high = (f"{PREFIX}{measure}/{name}" for name in ("median", "min", "max"))
         if line in tags:
             yield measure, (line, low, high)
 
@@ -120,17 +120,17 @@ def _median(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 
 def _late(reached: Mapping[int, Reached]) -> Iterator[str]:
     """Yields a text for each rank that lags, and one for all beyond a few."""
-    newest = max(each.wall_time for each in reached.values())
-    furthest = max(each.step for each in reached.values())
+    newest = max(last.wall_time for last in reached.values())
+    furthest = max(last.step for last in reached.values())
     late = {
-        rank: each
-        for rank, each in sorted(reached.items(), key=lambda item: item[1].wall_time)
-        if newest - each.wall_time > LAGGING_SECS
+        rank: last
+        for rank, last in sorted(reached.items(), key=lambda item: item[1].wall_time)
+        if newest - last.wall_time > LAGGING_SECS
     }
-    for rank, each in list(late.items())[:_NAMED]:
+    for rank, last in list(late.items())[:_NAMED]:
         yield (
-            f"**rank {rank}** has recorded nothing for {newest - each.wall_time:,.0f} s: it is at "
-            f"step {each.step:,}, others at {furthest:,}"
+            f"**rank {rank}** has recorded nothing for {newest - last.wall_time:,.0f} s: it is at "
+            f"step {last.step:,}, others at {furthest:,}"
         )
     if len(late) > _NAMED:
         yield f"and {len(late) - _NAMED} more ranks have recorded nothing for a minute or longer"

@@ -22,8 +22,8 @@ class ScalarMapper(ValueMapper):
 
     def __call__(self, tag: str, value: Summary.Value) -> Iterator[Point]:
         """Yields the points for a value that holds a scalar."""
-        for each in scalar_tags(tag):
-            yield scalar(each, value.scalar_value)
+        for shown_tag in scalar_tags(tag):
+            yield scalar(shown_tag, value.scalar_value)
 
     def shows_more(self, tag: str) -> bool:
         """Whether the overview has the tag."""
@@ -33,7 +33,7 @@ class ScalarMapper(ValueMapper):
 @functools.lru_cache(1024)
 def scalar_tags(tag: str) -> tuple[str, ...]:
     """Returns the tags of the points that are made of a scalar recorded under `tag`."""
-    return tuple(each for each in (tag, overview(tag)) if each is not None)
+    return tuple(shown_tag for shown_tag in (tag, overview(tag)) if shown_tag is not None)
 
 
 def scalar(tag: str, number: float) -> Point:

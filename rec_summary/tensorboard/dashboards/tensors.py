@@ -118,7 +118,7 @@ def colour(matrix: npt.NDArray[np.float64]) -> colours.Pixels:
     finite = matrix[np.isfinite(matrix)]
     if not finite.size:
         return colours.sequential(np.full(matrix.shape, math.nan))
-    low, high = (float(each) for each in np.percentile(finite, _OUTLIERS))
+    low, high = (float(percentile) for percentile in np.percentile(finite, _OUTLIERS))
     if low == high:
         low, high = float(finite.min()), float(finite.max())
     if low < 0 < high:

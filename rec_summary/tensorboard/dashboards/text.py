@@ -50,7 +50,7 @@ def lineage_point(lineage: Lineage) -> Point:
         "Custom data": lineage.custom,
         "Evaluation": {
             "evaluations": lineage.evaluations or None,
-            **{f"{name} (step {each.step})": each.value for name, each in lineage.metrics.items()},
+            **{f"{name} (step {last.step})": last.value for name, last in lineage.metrics.items()},
         },
     }
     tables = [table(title, facts.items()) for title, facts in sections.items()]

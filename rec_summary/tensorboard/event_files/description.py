@@ -46,9 +46,9 @@ class DescriptionState(Struct):
     def __post_init__(self) -> None:
         if self.session_rank is not None and self.session_rank not in self.lineages:
             raise ValueError("session_rank has no lineage")
-        for each in self.lineages.values():
-            convert([each.train_time, each.last_time], list[Seconds])
-            check_unicode([each.custom, each.metrics, each.valid_dataset, each.notes])
+        for lineage in self.lineages.values():
+            convert([lineage.train_time, lineage.last_time], list[Seconds])
+            check_unicode([lineage.custom, lineage.metrics, lineage.valid_dataset, lineage.notes])
 
 
 class Description:

@@ -192,8 +192,8 @@ class EventFile:
             version = event_pb2.Event(wall_time=event.wall_time, file_version=FILE_VERSION)
             # Only a second start is a restart.
             events = [version, _start(event.step, event.wall_time), event]
-        for each in events:
-            self._append(framing.frame(each.SerializeToString()))
+        for message in events:
+            self._append(framing.frame(message.SerializeToString()))
 
     def _append(self, data: bytes) -> None:
         """Holds whole events, and writes out what is held if it is much."""

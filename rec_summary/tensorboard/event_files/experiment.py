@@ -144,4 +144,4 @@ def _described(runs: Mapping[str, tuple[bytes, list[str]]]) -> bytes | None:
     point.value.metadata.CopyFrom(point.plugin.metadata)
     event.summary.value.append(point.value)
     version = event_pb2.Event(file_version=FILE_VERSION)
-    return b"".join(framing.frame(each.SerializeToString()) for each in (version, event))
+    return b"".join(framing.frame(message.SerializeToString()) for message in (version, event))

@@ -101,7 +101,7 @@ def export_projector(
                 _check_ours(destination, run.name)
                 with destination.replacing(f"{run.name}/{CONFIG_NAME}") as file:
                     file.write((_HEADING + text_format.MessageToString(config)).encode())
-                written[run.name] = tuple(each.tensor_name for each in config.embeddings)
+                written[run.name] = tuple(embedding.tensor_name for embedding in config.embeddings)
     if not written:
         found = ", ".join(printable(name) for name in seen[:8]) or "no matrix at all"
         expected = f"a pattern that is found in the name of a matrix; there is: {found}"

@@ -167,7 +167,7 @@ class TensorBoardRun(RunOutput):
         self._state.steps = self._buffer.state()
         self._state.tags = self._tags.state()
         self._state.memories = {
-            kind: sorted(each.memory) for kind, each in self._mappers.items() if each.memory
+            kind: sorted(mapper.memory) for kind, mapper in self._mappers.items() if mapper.memory
         }
         return self._state
 
@@ -204,7 +204,7 @@ class TensorBoardRun(RunOutput):
             self._emptied = dict.fromkeys(self._tags.of(IMAGES.name), restart)
             for record in restart.again:
                 self._write_record(record)
-                self._report.exported.subtract(each.kind for each in record.values)
+                self._report.exported.subtract(value.kind for value in record.values)
 
     def _write_batch(self, batch: Batch) -> None:
         """Writes records: as they are framed in the batch where possible, else one by one.
@@ -215,7 +215,7 @@ class TensorBoardRun(RunOutput):
         converted = 1
         while (count := len(batch)) > 1:
             places = [
-                span.place for each, span in batch.series().items() if not self._is_framed(*each)
+                span.place for key, span in batch.series().items() if not self._is_framed(*key)
             ]
             framed = min(places, default=count)
             if framed:

@@ -80,7 +80,7 @@ class Board:
         Raises:
             BoardError: It does not start, for example because the port is in use.
         """
-        others = [each for each in default.get_dynamic_plugins() if each is not RecordsLoader]
+        others = [plugin for plugin in default.get_dynamic_plugins() if plugin is not RecordsLoader]
         board = _Program([*default.get_static_plugins(), *others, _Loader(self._index)])
         board.provider = self._provider
         said = io.StringIO()

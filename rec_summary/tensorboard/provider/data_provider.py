@@ -175,7 +175,7 @@ class RecordDataProvider(provider.DataProvider):  # type: ignore[misc]
         )
         # Records are read while new ones can be added.
         return {
-            run: {tag: list(_tensors(*each)) for tag, each in tags.items()}
+            run: {tag: list(_tensors(*series)) for tag, series in tags.items()}
             for run, tags in found.items()
         }
 
@@ -323,7 +323,7 @@ def _parsed(key: str) -> tuple[str, str, str, int, int]:
         encoded = key.removeprefix(KEY_PREFIX)
         data = json.loads(base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)))
         run, plugin_name, tag, step, number = data
-        strings = all(isinstance(each, str) for each in (run, plugin_name, tag))
+        strings = all(isinstance(part, str) for part in (run, plugin_name, tag))
         numbers = isinstance(step, int) and isinstance(number, int)
         if strings and numbers and -(1 << 63) <= step < 1 << 63:
             return run, plugin_name, tag, step, number

@@ -164,8 +164,8 @@ def _read(kind: str, response: Any, add: Callable[[Any, Any], None]) -> Callable
                     data.wall_time.extend(points.wall_times)
                     data.value.extend(points.values)
                 else:
-                    data.step.extend(each.step for each in points)
-                    data.wall_time.extend(each.wall_time for each in points)
+                    data.step.extend(point.step for point in points)
+                    data.wall_time.extend(point.wall_time for point in points)
                     add(data, points)
         return answer
 
@@ -173,16 +173,16 @@ def _read(kind: str, response: Any, add: Callable[[Any, Any], None]) -> Callable
 
 
 def _add_scalars(data: Any, points: Any) -> None:
-    data.value.extend(each.value for each in points)
+    data.value.extend(point.value for point in points)
 
 
 def _add_tensors(data: Any, points: Any) -> None:
-    data.value.extend(make_tensor_proto(each.numpy) for each in points)
+    data.value.extend(make_tensor_proto(point.numpy) for point in points)
 
 
 def _add_keys(data: Any, points: Any) -> None:
-    for each in points:
-        keys = [messages.BlobReference(blob_key=blob.blob_key) for blob in each.values]
+    for point in points:
+        keys = [messages.BlobReference(blob_key=blob.blob_key) for blob in point.values]
         data.values.add(blob_refs=keys)
 
 

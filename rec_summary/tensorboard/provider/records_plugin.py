@@ -57,7 +57,7 @@ class RecordsPlugin(base_plugin.TBPlugin):  # type: ignore[misc]
         }
         answers[projector_plugin.RUNS_ROUTE] = self._runs
         answers[FIRST_SCREEN] = self._first_screen
-        return files | {route: Request.application(each) for route, each in answers.items()}
+        return files | {route: Request.application(answer) for route, answer in answers.items()}
 
     def is_active(self) -> bool:
         """Whether a run has a table; a thread looks for one, since that may take long."""
@@ -78,7 +78,7 @@ class RecordsPlugin(base_plugin.TBPlugin):  # type: ignore[misc]
 
     def _places(self) -> dict[str, ServedRuns]:
         """Returns the recorded runs by name."""
-        return {each.run.name: each for each in self._index.recorded()}
+        return {loader.run.name: loader for loader in self._index.recorded()}
 
     def _runs(self, request: Request) -> Response:
         names = [name for name, place in self._places().items() if _shows(place)]
@@ -88,7 +88,7 @@ class RecordsPlugin(base_plugin.TBPlugin):  # type: ignore[misc]
         self, answer: Callable[[ServedRuns, str], tuple[Any, str]], request: Request
     ) -> Response:
         """Returns the answer about a place and a table, or why there is none."""
-        run, name = (request.args.get(each, "") for each in ("run", "name"))
+        run, name = (request.args.get(parameter, "") for parameter in ("run", "name"))
         try:
             content, kind = answer(self._places()[run], name)
         except KeyError:
@@ -119,8 +119,8 @@ def _shows(runs: ServedRuns) -> bool:
 
 def _tables(runs: ServedRuns) -> contextlib.AbstractContextManager[Tables]:
     def last_tensors() -> dict[str, Any]:
-        served = [each.last_values(_KIND) for each in list(runs.served.values())]
-        return {tag: each.value.tensor for found in served for tag, each in found.items()}
+        served = [run.last_values(_KIND) for run in list(runs.served.values())]
+        return {tag: value.value.tensor for found in served for tag, value in found.items()}
 
     return tables_of(runs.run, last_tensors)
 

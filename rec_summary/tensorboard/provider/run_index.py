@@ -107,8 +107,8 @@ class _Loader(RunReader):
     def is_of_several(self, run: Run) -> bool:
         """Whether several ranks write to the run, as far as it has been read."""
         return len(run.ranks) > 1 or any(
-            each.train is not None and each.train.run_state.rank_size > 1
-            for each in self._lineages.values()
+            lineage.train is not None and lineage.train.run_state.rank_size > 1
+            for lineage in self._lineages.values()
         )
 
     def update(self, run: Run, until: float) -> bool:
@@ -129,7 +129,7 @@ class _Loader(RunReader):
                 continue
             home = self.outputs.session() if is_first else self.outputs.writer(rank)
             home.put(self._state.reached, lineage.last_time, _KIND, [lineage_point(lineage)])
-        trained = [each for each in lineages.values() if each.describes_training]
+        trained = [lineage for lineage in lineages.values() if lineage.describes_training]
         if trained:
             self.outputs.parameters = hyper_parameters(trained[0])
         furthest = self._state.furthest
@@ -146,7 +146,7 @@ class _Loader(RunReader):
         super()._take_lineage(rank, record)
         if record.kind == _TRAIN:
             self._totals.setdefault(rank, Totals()).take(record.event.train_lineage)
-            known = [each for _, each in sorted(self._totals.items()) if each.known]
+            known = [totals for _, totals in sorted(self._totals.items()) if totals.known]
             self.outputs.totals = (known or [self.outputs.totals])[0]
 
     def _show_session(self, lineage: Lineage) -> None:
@@ -267,12 +267,12 @@ class RunIndex:
         """
         found = [
             run
-            for each in list(self._shown.values())  # another thread adds to them
-            if self._x == STEP or each.totals.known
-            for name, run in tuple(each.served.items())
+            for loader in list(self._shown.values())  # another thread adds to them
+            if self._x == STEP or loader.totals.known
+            for name, run in tuple(loader.served.items())
             if (names is None or name in names) and run.started is not None
         ]
-        return found + [each for each in self._groups if names is None or each.name in names]
+        return found + [group for group in self._groups if names is None or group.name in names]
 
     def recorded(self) -> list[ServedRuns]:
         """Returns the recorded runs, each with its TensorBoard runs."""
@@ -335,34 +335,34 @@ class RunIndex:
 
     def _read_portions(self, until: float) -> None:
         while self._waiting:
-            waiting = sorted(self._waiting.values(), key=lambda each: -each.changed)
+            waiting = sorted(self._waiting.values(), key=lambda entry: -entry.changed)
             # Of a large run that is written to, something is read each time.
-            others = sorted(waiting[1:], key=lambda each: each.portions)
-            for number, each in enumerate((waiting[0], *others)):
+            others = sorted(waiting[1:], key=lambda entry: entry.portions)
+            for number, entry in enumerate((waiting[0], *others)):
                 now = time.monotonic()
                 if now >= until or self._stop.is_set():
                     return
                 if number % _SCANNED_RUNS == 1:
                     self._scan_ahead(others[number - 1 :][:_SCANNED_RUNS])
-                if self._update(each.run, min(now + _PORTION_SECS, until)):
-                    del self._waiting[each.run.path]
+                if self._update(entry.run, min(now + _PORTION_SECS, until)):
+                    del self._waiting[entry.run.path]
                     self._has_changed = True
-                    if time.time() - each.changed > _RESTING_SECS and each.run.nbytes < _SMALL:
-                        self._rest(each.run.path)
-                each.portions += 1
+                    if time.time() - entry.changed > _RESTING_SECS and entry.run.nbytes < _SMALL:
+                        self._rest(entry.run.path)
+                entry.portions += 1
 
     def _group(self) -> None:
         """Makes the TensorBoard runs of groups again."""
         names = [name.strip() for name in self._group_by.split(",")]
         shown = {
-            each.run.name: each
-            for each in list(self._shown.values())
-            if not each.parameters.keys().isdisjoint(names)
+            loader.run.name: loader
+            for loader in list(self._shown.values())
+            if not loader.parameters.keys().isdisjoint(names)
         }
         self._names.release(run.name for run in self._groups)
         groups: list[GroupRun] = []
         with contextlib.suppress(ArgumentError):  # not all of the hyper-parameters are known yet
-            found = grouped({name: each.parameters for name, each in shown.items()}, self._group_by)
+            found = grouped({name: run.parameters for name, run in shown.items()}, self._group_by)
             for group, runs in found.items():
                 members = [shown[name].main() for name in runs]
                 for statistic, field in STATISTICS.items() if len(runs) > 1 else ():
@@ -375,9 +375,9 @@ class RunIndex:
         """Scans the files of runs that are new, or have rested, together."""
         files = (
             file
-            for each in waiting
-            if each.run.path not in self._loaders and len(each.run.files) <= _FEW_FILES
-            for file in each.run.files
+            for entry in waiting
+            if entry.run.path not in self._loaders and len(entry.run.files) <= _FEW_FILES
+            for file in entry.run.files
             if file.name.kind is Kind.SUMMARY
         )
         self._scanned.clear()

@@ -106,11 +106,11 @@ class ServedOutput(RunOutput):
         while (count := len(batch)) > 1:
             self._name_scalars(batch)
             apart = {
-                each: span.place
-                for each, span in batch.series().items()
-                if not self._is_column(*each)
+                series: span.place
+                for series, span in batch.series().items()
+                if not self._is_column(*series)
             }
-            new = min((apart[each] for each in apart.keys() - self._converted), default=count)
+            new = min((apart[series] for series in apart.keys() - self._converted), default=count)
             part = batch.part(0, new)
             columns = part.series().keys() - apart.keys()
             if columns:
@@ -119,7 +119,7 @@ class ServedOutput(RunOutput):
                 self._write_record(record)
             for record in batch.part(new, new + 1).records() if new < count else ():
                 self._write_record(record)
-            self._converted.update(each for each in apart if apart[each] == new)
+            self._converted.update(series for series in apart if apart[series] == new)
             batch = batch.part(new + 1, count) if new < count else batch.part(0, 0)
         for record in batch.records():
             self._write_record(record)
@@ -133,21 +133,21 @@ class ServedOutput(RunOutput):
     def _name_scalars(self, batch: Batch) -> None:
         """Names new series of scalars, up to a new series of another kind: the order counts."""
         new = [
-            (span.place, each)
-            for each, span in batch.series().items()
-            if each not in self._converted and not self._is_column(*each)
+            (span.place, series)
+            for series, span in batch.series().items()
+            if series not in self._converted and not self._is_column(*series)
         ]
         for _, (kind, tag) in sorted(new, key=operator.itemgetter(0)):
             if kind != SCALAR:
                 return
-            for each in scalar_tags(tag):
-                self._tags.name(Point(each, SCALARS, None), kind)
+            for shown_tag in scalar_tags(tag):
+                self._tags.name(Point(shown_tag, SCALARS, None), kind)
 
     def _add_columns(self, batch: Batch) -> None:
         self._run.begin(float(batch.wall_times[0]))
         for tag, (_, _, steps, wall_times, values) in by_tag(batch.scalars()):
-            for each in scalar_tags(tag):
-                self._scalars(each, SCALAR).extend(steps, wall_times, values)
+            for shown_tag in scalar_tags(tag):
+                self._scalars(shown_tag, SCALAR).extend(steps, wall_times, values)
         file = self._store.number(batch.path)
         for (kind, tag), steps, wall_times, offsets in batch.located():
             owner = self._mapper(kind).plugin
@@ -245,8 +245,8 @@ class ServedRuns(RunOutputs[ServedOutput]):
 
     def settle(self) -> None:
         """Shows all values so far."""
-        for each in self._outputs.values():
-            each.settle()
+        for output in self._outputs.values():
+            output.settle()
 
     def rest(self) -> None:
         """Drops what is only there to add values; what is shown stays."""

@@ -249,7 +249,7 @@ class StoredSeries:
         if record is None or record.step != place.step:
             return None  # the file is another one now
         own = (self.kind, self.recorded)
-        return next((each for each in reversed(record.values) if each[:2] == own), None)
+        return next((value for value in reversed(record.values) if value[:2] == own), None)
 
     def tensor(self, place: Place) -> Any:
         """Reads a value; returns it as a `TensorProto`, None if it cannot be read any more.
@@ -346,22 +346,22 @@ class ServedRun:
 
     def plugins(self) -> list[str]:
         """Returns the names of the plugins that have series."""
-        return [name for name, each in list(self._series.items()) if each]
+        return [name for name, by_tag in list(self._series.items()) if by_tag]
 
     def series(self, plugin_name: str, data_class: int) -> list[tuple[str, Any]]:
         """Returns the tags and the series of a plugin that have values; hold `lock`."""
         return [
-            (tag, each)
-            for tag, each in self._series.get(plugin_name, {}).items()
-            if each.plugin.metadata.data_class == data_class and each.last() is not None
+            (tag, series)
+            for tag, series in self._series.get(plugin_name, {}).items()
+            if series.plugin.metadata.data_class == data_class and series.last() is not None
         ]
 
     def last_values(self, kind: str) -> dict[str, Recorded]:
         """Reads the last values of a kind by recorded tag; those that can be read."""
         with self.lock:
-            every = [each for by_tag in self._series.values() for each in by_tag.values()]
-            own = [each for each in every if isinstance(each, StoredSeries) and each.kind == kind]
-            last = {each.recorded: (each, place) for each in own for place in each.places(1)}
+            every = [item for by_tag in self._series.values() for item in by_tag.values()]
+            own = [item for item in every if isinstance(item, StoredSeries) and item.kind == kind]
+            last = {item.recorded: (item, place) for item in own for place in item.places(1)}
         found: dict[str, Recorded] = {}
         for tag, (series, place) in last.items():
             with contextlib.suppress(*_UNREADABLE):
@@ -387,9 +387,9 @@ class ServedRun:
     def forget(self, step: int) -> None:
         """Forgets what is of a step or of later ones."""
         for by_name in self._series.values():
-            for each in by_name.values():
-                if isinstance(each, ScalarSeries | StoredSeries):
-                    each.forget(step)
+            for series in by_name.values():
+                if isinstance(series, ScalarSeries | StoredSeries):
+                    series.forget(step)
 
 
 def _tensor(value: Any) -> Any:

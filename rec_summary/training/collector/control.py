@@ -174,9 +174,9 @@ class Control:
         """Looks for new requests; the writer's thread calls this."""
         # Ranks that stop at different steps would wait for each other for ever.
         stops = (
-            each
-            for each, why_not in list(self._arrived)
-            if "stop" in each.actions and each.at_step is None and why_not is None
+            request
+            for request, why_not in list(self._arrived)
+            if "stop" in request.actions and request.at_step is None and why_not is None
         )
         self.wanted_stop = next(stops, None)
         if self._directory is None:
@@ -211,12 +211,12 @@ class Control:
         Returns:
             What is done; the caller does the actions of its requests.
         """
-        over = [each for each in self._changes if each.until <= step]
-        self._changes = [each for each in self._changes if each.until > step]
+        over = [change for change in self._changes if change.until <= step]
+        self._changes = [change for change in self._changes if change.until > step]
         while self._arrived:
             self._waiting.append(self._arrived.popleft())
-        due = [each for each in self._waiting if (each[0].at_step or 0) <= step]
-        self._waiting = [each for each in self._waiting if each not in due]
+        due = [arrived for arrived in self._waiting if (arrived[0].at_step or 0) <= step]
+        self._waiting = [arrived for arrived in self._waiting if arrived not in due]
         found = []
         for request, why_not in due:
             if why_not is None and "reset" in request.actions:
@@ -227,11 +227,11 @@ class Control:
         self.options = self._base
         for change in self._changes:
             self.options = changed(self.options, change.settings)
-        names = sorted({name for each in over for name in each.settings})
+        names = sorted({name for change in over for name in change.settings})
         if names:
             values = (f"{name} is {_shown(self.options, name)} again" for name in names)
             found.insert(0, Applied(None, ", ".join(values)))
-        ends = (each.until for each in self._changes)
+        ends = (change.until for change in self._changes)
         begins = (request.at_step or 0 for request, _ in self._waiting)
         self._next = min([*ends, *begins], default=math.inf)
         return found

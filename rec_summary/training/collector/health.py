@@ -38,7 +38,7 @@ class HealthRecord:
     def encode(self) -> bytes:
         """Returns the serialised event."""
         scalars = {**self.recorder.counters(), **self.cost}
-        values = [ScalarValue(PREFIX + name, each).encode() for name, each in scalars.items()]
+        values = [ScalarValue(PREFIX + name, number).encode() for name, number in scalars.items()]
         return encode_event(self.step, self.wall_time, values)
 
 

@@ -101,7 +101,7 @@ class CollectorOptions:
     tensors: re.Pattern[str] | None = None
 
 
-_SWITCHES: Final = tuple(f"collect_{each.name}" for each in dataclasses.fields(Collect))
+_SWITCHES: Final = tuple(f"collect_{field.name}" for field in dataclasses.fields(Collect))
 _ENTRIES: Final[Mapping[str, Callable[[str, Any], Any]]] = {
     **dict.fromkeys(_SWITCHES, check_bool),
     "histogram_regular": check_pattern,

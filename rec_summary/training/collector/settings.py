@@ -62,7 +62,7 @@ def training_settings(
             found["batch_size"] = str(data.batch_size)
         dataset = view.get("train_dataset")
         if dataset is not None:
-            names = (type(each).__name__.removesuffix("Dataset") for each in operations(dataset))
+            names = (type(step).__name__.removesuffix("Dataset") for step in operations(dataset))
             found["train_dataset"] = " of ".join(names)
     found |= {f"custom.{name}": _text(value) for name, value in options.custom_lineage.items()}
     recommender = options.recommender
@@ -93,8 +93,8 @@ def network_settings(view: StepView, troubles: Troubles) -> dict[str, str]:
 
 def _parameters(network: nn.Cell) -> str:
     shapes = [
-        f"{name} {getattr(each, 'shape', None)} {getattr(each, 'dtype', None)}"
-        for name, each in network.parameters_and_names()
+        f"{name} {getattr(param, 'shape', None)} {getattr(param, 'dtype', None)}"
+        for name, param in network.parameters_and_names()
     ]
     digest = zlib.crc32("\n".join(sorted(shapes)).encode())
     return f"{len(shapes)} parameters, checksum {digest:08x}"
@@ -127,7 +127,7 @@ def _text(value: Any) -> str:
     elif isinstance(value, Tensor):
         text = _text(value.asnumpy().tolist())
     elif isinstance(value, Mapping):
-        text = _joined(f"{key}: {_text(each)}" for key, each in value.items())
+        text = _joined(f"{key}: {_text(entry)}" for key, entry in value.items())
     elif isinstance(value, (list, tuple)):
         text = _joined(map(_text, value))
     elif isinstance(value, float):

@@ -197,7 +197,7 @@ class _Files:
         if not self._options.sparse:
             return snapshot.parameters
         if self._base is None:
-            tables = {name: each for name, each in snapshot.parameters.items() if is_large(each)}
+            tables = {name: array for name, array in snapshot.parameters.items() if is_large(array)}
             self._base = (snapshot.number, tables)
             return snapshot.parameters
         number, tables = self._base

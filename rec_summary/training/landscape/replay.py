@@ -55,8 +55,8 @@ class ReplayBuffer:
         """
         arrays = [np.asarray(column) for column in columns]
         count = arrays[0].shape[0] if arrays and arrays[0].ndim else 0
-        if not count or any(not each.ndim or each.shape[0] != count for each in arrays):
-            shapes = verbatim(", ".join(str(each.shape) for each in arrays) or "no columns")
+        if not count or any(not array.ndim or array.shape[0] != count for array in arrays):
+            shapes = verbatim(", ".join(str(array.shape) for array in arrays) or "no columns")
             raise ValueError(three_part("a batch for replay", shapes, "columns of equal length"))
         if not self._columns:
             self._batch_size = count
@@ -78,7 +78,7 @@ class ReplayBuffer:
             return {}
         self._changed = False
         count = min(self.seen, self._rows)
-        columns = {f"column_{n}": each[:count].copy() for n, each in enumerate(self._columns)}
+        columns = {f"column_{n}": column[:count].copy() for n, column in enumerate(self._columns)}
         return {"batch_size": np.array(self._batch_size), **columns}
 
     def _slots(self, count: int) -> npt.NDArray[np.int64]:

@@ -145,7 +145,7 @@ def train_lineage(
             epoch=_epochs(view),
             device_num=int(view.get("device_number") or state.rank_size),
             parallel_mode=None if parallel_mode is None else str(parallel_mode),
-            optimizer=", ".join(type(each).__name__ for each in optimizers) or None,
+            optimizer=", ".join(type(optimizer).__name__ for optimizer in optimizers) or None,
             learning_rate=learning_rate,
             loss_function=None if loss_fn is None else type(loss_fn).__name__,
             batch_size=_clip(data.batch_size) or None,

@@ -259,7 +259,7 @@ class _SummedOutputs(Callback):
         if (
             several
             and type(arguments.get("train_network")) is nn.TrainOneStepCell
-            and all(isinstance(each, mindspore.Tensor) for each in outputs)
+            and all(isinstance(output, mindspore.Tensor) for output in outputs)
         ):
             _log.warning(
                 "RecModel: the network returns several values, and MindSpore trains the sum of all "

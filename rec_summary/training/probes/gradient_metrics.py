@@ -99,9 +99,9 @@ class GradientReader:
         self._finite_at = 0  # the last measured step
         self._probes = _find(network)
         self._sparse = _has_sparse_gradients(network)
-        parameters = [each for probe in self._probes.values() for each in probe.parameters]
-        self._names = [each.name for each in parameters]
-        self._sizes = np.array([math.prod(each.shape) for each in parameters], np.float64)
+        parameters = [param for probe in self._probes.values() for param in probe.parameters]
+        self._names = [param.name for param in parameters]
+        self._sizes = np.array([math.prod(param.shape) for param in parameters], np.float64)
         self._groups = dict(self._find_groups())
         self._mailbox = Mailbox(wants=self._wants)
         if self._sparse and self._probes:

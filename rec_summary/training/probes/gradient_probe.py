@@ -95,13 +95,13 @@ def state_names(optimizer: Any) -> tuple[str, ...]:
 
     They are its attributes, for example `moment1` and `moment2` of Adam.
     """
-    shapes = [each.shape for each in optimizer.parameters]
+    shapes = [parameter.shape for parameter in optimizer.parameters]
     found = []
     for name, value in sorted(vars(optimizer).items()):  # a property may raise
         if name.startswith("_") or name in _NO_STATES:
             continue
         if isinstance(value, mindspore.ParameterTuple):
-            same = [each.shape for each in value] == shapes
+            same = [array.shape for array in value] == shapes
             own = all(a is not b for a, b in zip(value, optimizer.parameters, strict=False))
             if same and own:
                 found.append(name)

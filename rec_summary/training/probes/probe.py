@@ -112,7 +112,7 @@ def choose_graph(network: Any) -> None:
     """
     if network is None or mindspore.get_context("mode") != mindspore.GRAPH_MODE:
         return
-    missing = sorted(each for each in _left_out if is_wanted(each))
+    missing = sorted(tag for tag in _left_out if is_wanted(tag))
     phase = "train"
     if missing:
         phase += f"_{zlib.crc32(repr(missing).encode()):08x}"

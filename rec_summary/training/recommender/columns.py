@@ -79,9 +79,9 @@ def columns_of(option: str, columns: Mapping[str, Any], kind: type[ColumnT]) -> 
         ValueError: A place is invalid.
     """
     found = {}
-    for name, each in columns.items():
-        if not isinstance(each, kind):
-            check_source(f"{option}[{name!r}]", each)
-            each = kind(each)
-        found[name] = each
+    for name, column in columns.items():
+        if not isinstance(column, kind):
+            check_source(f"{option}[{name!r}]", column)
+            column = kind(column)
+        found[name] = column
     return found

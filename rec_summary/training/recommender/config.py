@@ -220,7 +220,7 @@ class RecommenderMetrics:
         self._check_metrics_of_slices()
         shares = "a sequence of numbers above 0, at most 1"
         precisions = check_each("precisions", self.precisions, (int, float), shares)
-        if not all(0 < each <= 1 for each in precisions):
+        if not all(0 < precision <= 1 for precision in precisions):
             raise ValueError(three_part("precisions", precisions, shares))
         object.__setattr__(self, "precisions", precisions)
         check_type("bins", self.bins, int, _BINS)
@@ -256,8 +256,8 @@ class RecommenderMetrics:
             known.update(*(judging(kind, self.k) for kind in (task.kind, *kinds)))
         # Its sample has a row for each class of each example: it would be too small in a slice.
         known.discard("macro_auc")
-        for name, each in check_slices(self.slices).items():
-            for metric in each.metrics:
+        for name, slice_ in check_slices(self.slices).items():
+            for metric in slice_.metrics:
                 if metric not in known:
                     expected = f"metrics of a task that are split: {', '.join(sorted(known))}"
                     raise ValueError(three_part(f"metrics of slices[{name!r}]", metric, expected))

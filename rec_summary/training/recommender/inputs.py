@@ -139,17 +139,17 @@ def _concatenated(values: list[Any], may_be_outputs: bool) -> tuple[Array, list[
         value if type(value) is np.ndarray else as_array(value, "a value") for value in values[:-1]
     ]
     several.append(last)
-    several = [each if each.ndim else each.reshape(1) for each in several]
-    widths = {each.shape[1:] for each in several}
-    alike = may_be_outputs and all(each.ndim == 2 and each.dtype.kind == "f" for each in several)
+    several = [array if array.ndim else array.reshape(1) for array in several]
+    widths = {array.shape[1:] for array in several}
+    alike = may_be_outputs and all(array.ndim == 2 and array.dtype.kind == "f" for array in several)
     if alike and len(widths) > 1:
         # The scores of all pairs of a batch, of which the last one may be smaller.
-        widest = max(each.shape[1] for each in several)
+        widest = max(array.shape[1] for array in several)
         several = [
-            np.pad(each, ((0, 0), (0, widest - each.shape[1])), constant_values=np.nan)
-            for each in several
+            np.pad(array, ((0, 0), (0, widest - array.shape[1])), constant_values=np.nan)
+            for array in several
         ]
-    return np.concatenate(several), [len(each) for each in several]
+    return np.concatenate(several), [len(array) for array in several]
 
 
 def _small_tensors(tensors: list[Any], last: Array) -> tuple[Array, list[int]] | None:
@@ -160,11 +160,11 @@ def _small_tensors(tensors: list[Any], last: Array) -> tuple[Array, list[int]] |
     last one was read before.
     """
     shape, dtype = tensors[-1].shape, tensors[-1].dtype
-    for each in tensors:
-        alike = type(each) is Tensor and each.shape == shape and each.dtype is dtype
-        if not alike or not each.is_contiguous():
+    for tensor in tensors:
+        alike = type(tensor) is Tensor and tensor.shape == shape and tensor.dtype is dtype
+        if not alike or not tensor.is_contiguous():
             return None
-    data = b"".join([each.get_bytes() for each in tensors])
+    data = b"".join([tensor.get_bytes() for tensor in tensors])
     if len(data) != len(tensors) * last.nbytes:  # for example bfloat16, which numpy does not have
         return None
     found = np.frombuffer(data, last.dtype).reshape(-1, *last.shape[1:])
@@ -220,7 +220,7 @@ class Reader:
         named = {name for kind, name in self._places if kind == "name"}
         # Only if needed: the network computes what a mailbox wants.
         self._mailbox = (
-            Mailbox(wants=lambda each: each.kind in (PROBE, TENSOR) and each.tag in named)
+            Mailbox(wants=lambda source: source.kind in (PROBE, TENSOR) and source.tag in named)
             if named
             else None
         )
@@ -294,10 +294,10 @@ def _places(options: RecommenderMetrics) -> Iterator[tuple[str, tuple[Any, int |
     for role in (EVENT_TIMES, LABEL_TIMES):
         if getattr(options, role) is not None:
             yield role, _split(getattr(options, role), False)
-    slices = {name: each.column for name, each in slices_of(options).items()}
+    slices = {name: slice_.column for name, slice_ in slices_of(options).items()}
     features = {
-        name: each.column
-        for name, each in columns_of("features", options.features, Feature).items()
+        name: feature.column
+        for name, feature in columns_of("features", options.features, Feature).items()
     }
     for start, sources in ((IDS, options.ids), (FEATURES, features), (SLICES, slices)):
         for name, source in sources.items():

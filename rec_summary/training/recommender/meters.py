@@ -175,5 +175,5 @@ class DriftMeter:
 
 def _same_reference(one: Mapping[str, Distribution], other: Mapping[str, Distribution]) -> bool:
     return one.keys() == other.keys() and all(
-        each.equals(other[name]) for name, each in one.items()
+        column.equals(other[name]) for name, column in one.items()
     )

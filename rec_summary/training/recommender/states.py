@@ -77,13 +77,13 @@ class RankMetrics:
             for name, task in tasks_of(options).items()
         }
         self._slices = slices_of(options)
-        self._seen = {name: SeenCounts() for name, each in self._slices.items() if each.new}
+        self._seen = {name: SeenCounts() for name, slice_ in self._slices.items() if slice_.new}
         # Features have a drift of their own; that of the unnamed task has them as well.
         names = dict.fromkeys(["", *self._tasks])
         self._drifts = {name: DriftMeter(options.reference_examples) for name in names}
         self._tables = {name: TableMeter(name, size, options) for name, size in sizes.items()}
         features = columns_of("features", options.features, Feature)
-        self._features = {name: FeatureMeter(each) for name, each in features.items()}
+        self._features = {name: FeatureMeter(feature) for name, feature in features.items()}
         self._steps = self._begin_steps()
 
     @property
@@ -105,7 +105,7 @@ class RankMetrics:
             "sampled_rows": options.sampled_rows,
         }
         if self._slices:
-            parts["slices"] = {name: each.settings for name, each in self._slices.items()}
+            parts["slices"] = {name: slice_.settings for name, slice_ in self._slices.items()}
         if any(
             task.lists is not None or task.kind in tags.AT_K for task in tasks_of(options).values()
         ):
@@ -164,9 +164,9 @@ class RankMetrics:
     def reference(self) -> dict[str, Distribution]:
         """The complete references for drift, of which those of named tasks have their names."""
         return {
-            (f"{task}/{name}" if task else name): each
+            (f"{task}/{name}" if task else name): column
             for task, drift in self._drifts.items()
-            for name, each in (drift.reference or {}).items()
+            for name, column in (drift.reference or {}).items()
         }
 
     def set_reference(self, reference: Mapping[str, Distribution]) -> None:
@@ -270,8 +270,8 @@ class RankMetrics:
         found += [(key, self._steps, key) for key in self._steps]
         groups = {key: tags.split_key(key)[1].partition("/")[0] for key, *_ in found}
         return (
-            [each for each in found if groups[each[0]] not in _OPTIONAL],
-            [each for each in found if groups[each[0]] in _OPTIONAL],
+            [place for place in found if groups[place[0]] not in _OPTIONAL],
+            [place for place in found if groups[place[0]] in _OPTIONAL],
         )
 
     def _begin_steps(self) -> dict[str, Any]:

@@ -40,9 +40,9 @@ def network_parameters(network: nn.Cell) -> list[Any]:
     A moment of Adam has the name of its parameter, the shape, and a prefix.
     """
     optimizers = [cell for _, cell in network.cells_and_names() if isinstance(cell, nn.Optimizer)]
-    trained = {id(each) for optimizer in optimizers for each in optimizer.parameters}
-    state = {id(each) for optimizer in optimizers for each in optimizer.get_parameters()}
-    return [each for each in network.get_parameters() if id(each) not in state - trained]
+    trained = {id(param) for optimizer in optimizers for param in optimizer.parameters}
+    state = {id(param) for optimizer in optimizers for param in optimizer.get_parameters()}
+    return [param for param in network.get_parameters() if id(param) not in state - trained]
 
 
 def layer_weights(network: nn.Cell) -> set[int]:
@@ -62,7 +62,7 @@ def layer_weights(network: nn.Cell) -> set[int]:
 def _kind_of_layer(cell: nn.Cell) -> str:
     """Returns the module of MindSpore's layer that a cell is; "" for a layer of the user."""
     modules = (kind.__module__ for kind in type(cell).__mro__)
-    return next((each[len(_LAYERS) :] for each in modules if each.startswith(_LAYERS)), "")
+    return next((base[len(_LAYERS) :] for base in modules if base.startswith(_LAYERS)), "")
 
 
 def find_tables(
@@ -82,7 +82,7 @@ def find_tables(
         troubles: Receives each name without a parameter, or with several.
         others: The ids of parameters that are tables by their full name only; see `layer_weights`.
     """
-    known = {str(each.name): each for each in parameters}
+    known = {str(param.name): param for param in parameters}
     tables = {full: p for full, p in known.items() if _is_matrix(p) and id(p) not in others}
     found = {}
     for name in names:

@@ -85,8 +85,8 @@ class Examples(NamedTuple):
 
     def at(self, kept: Array) -> Examples:
         """Returns the examples at which `kept`, bools of shape (examples,), is set."""
-        slicings = {name: each.at(kept) for name, each in self.slicings.items()}
-        columns = (None if each is None else each[kept] for each in (*self[2:4], *self[5:]))
+        slicings = {name: slicing.at(kept) for name, slicing in self.slicings.items()}
+        columns = (None if column is None else column[kept] for column in (*self[2:4], *self[5:]))
         weights, users, lists, batches = columns
         return Examples(
             self.scores[kept], self.labels[kept], weights, users, slicings, lists, batches
@@ -133,9 +133,9 @@ class TaskMetrics:
             self._left_out = _windows(LabelCounts(), options.last)
             self._windows[tags.LABELS] = self._left_out
         self._slices = slices_of(options)
-        for column, each in self._slices.items():
+        for column, slice_ in self._slices.items():
             group = tags.key(tags.SLICE, column)
-            self._windows[group] = _windows_of_slices(each, task, options)
+            self._windows[group] = _windows_of_slices(slice_, task, options)
 
     @property
     def groups(self) -> dict[str, dict[str, Any]]:
@@ -177,7 +177,7 @@ class TaskMetrics:
             return None
         if self._left_out:
             inputs_of = (scores, labels, weights, users, lists, mask)
-            sizes = sorted({len(each) for each in inputs_of if each is not None})
+            sizes = sorted({len(column) for column in inputs_of if column is not None})
             if len(sizes) > 1:
                 received = verbatim(f"inputs of {' and '.join(map(str, sizes))} values")
                 expected = "as many values of each input as there are examples"
@@ -213,9 +213,9 @@ class TaskMetrics:
             count_together(self._windows[group].values(), batch)
         # That of classes is without refused examples.
         split = {group: batch for group, batch in batches.items() if group != tags.CLASSES}
-        for column, each in examples.slicings.items():
+        for column, slicing in examples.slicings.items():
             is_one = self._slices[column].metrics == tags.OF_SLICES
-            sliced = SlicedBatch(each, split[tags.QUALITY] if is_one else split)
+            sliced = SlicedBatch(slicing, split[tags.QUALITY] if is_one else split)
             count_together(self._windows[tags.key(tags.SLICE, column)].values(), sliced)
 
     def _prepare(self, examples: Examples) -> tuple[dict[str, Any], dict[str, int]]:
@@ -298,11 +298,11 @@ class TaskMetrics:
     def _fitting(self, slicings: Mapping[str, Slicing], size: int) -> dict[str, Slicing]:
         """Returns the columns that have a value for each example, and reports the others."""
         found = {}
-        for name, each in slicings.items():
-            if len(each.codes) == size:
-                found[name] = each
+        for name, slicing in slicings.items():
+            if len(slicing.codes) == size:
+                found[name] = slicing
             else:
-                text = f"it has {len(each.codes):,} values of {size:,} examples"
+                text = f"it has {len(slicing.codes):,} values of {size:,} examples"
                 self._report(f"slice {name}", text)
         return found
 
@@ -351,7 +351,7 @@ class TaskMetrics:
         count = sum(refused.values())
         self._odds += sum(refused.get(reason, 0) for reason in _NO_PROBABILITY)
         if count > _MOST_REFUSED * examples:
-            reason = max(refused, key=lambda each: refused[each])
+            reason = max(refused, key=lambda name: refused[name])
             ratings = _RATINGS.format("kind" if self._name else "task")
             remedy = {**_REMEDIES, "label outside [0, 1]": ratings}.get(reason)
             text = f"{count:,} of {examples:,} examples of the last steps are refused: {reason}"
@@ -409,11 +409,11 @@ def _windows_of_slices(
         Slices(
             only[tags.QUALITY]
             if slices.metrics == tags.OF_SLICES
-            else SliceState(slices.metrics, each),
+            else SliceState(slices.metrics, group_states),
             slices.most,
             slices.shown,
         )
-        for each in (states, only)
+        for group_states in (states, only)
     )
     decayed = options.half_lives if slices.decayed else ()
     return {

@@ -193,5 +193,5 @@ class RecommenderTelemetry:
 
     def _has_room(self) -> bool:
         # A record that the writer has dropped no longer exists.
-        self._waiting = [each for each in self._waiting if (r := each()) is not None and not r.done]
+        self._waiting = [ref for ref in self._waiting if (r := ref()) is not None and not r.done]
         return len(self._waiting) < _MOST_WAITING

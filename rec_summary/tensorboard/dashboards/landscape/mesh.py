@@ -214,13 +214,13 @@ def _between(rings: npt.NDArray[np.intp]) -> list[npt.NDArray[np.intp]]:
     here, there = rings[:-1], rings[1:]
     after_here, after_there = np.roll(here, -1, axis=1), np.roll(there, -1, axis=1)
     corners = (here, there, after_here), (after_here, there, after_there)
-    return [np.stack(each, axis=-1).reshape(-1, 3) for each in corners]
+    return [np.stack(corner, axis=-1).reshape(-1, 3) for corner in corners]
 
 
 def _joined(parts: list[Mesh]) -> Mesh:
     starts = np.cumsum([0, *(len(part.vertices) for part in parts)])
     faces = [part.faces + start for part, start in zip(parts, starts, strict=False)]
-    vertices, _, colour = (np.concatenate(each) for each in zip(*parts, strict=True))
+    vertices, _, colour = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     return Mesh(vertices, np.concatenate(faces).astype(np.int32), colour)
 
 
