@@ -34,7 +34,7 @@ from rec_summary.records.remote import SOURCE, Url, open_binary, to_place
 from rec_summary.records.writing.retention import MOST_FILES, rank_bytes, segment_bytes
 from rec_summary.series.batch import SUMMARY
 from rec_summary.series.event_reader import EventReader
-from rec_summary.series.options import ArgumentError, check_apart, chosen_engine
+from rec_summary.series.options import ArgumentError, chosen_engine, places_apart
 from rec_summary.series.overview.choice import chosen_runs
 from rec_summary.series.overview.each_run import cost_of, need_run
 from rec_summary.series.report import Report
@@ -213,8 +213,7 @@ def compact(
     if isinstance(source, Url) and output is None and not dry_run:
         raise ArgumentError(three_part(SOURCE, source, "a local directory, or one and an output"))
     if output is not None:
-        output = os.fspath(output)
-        check_apart(source, output, "the output")
+        _, output = places_apart(source, output, "the output")
         if os.path.exists(output) and (not os.path.isdir(output) or os.listdir(output)):
             expected = "an empty directory, or one that does not exist"
             raise ArgumentError(three_part("the output", output, expected))

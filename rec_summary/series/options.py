@@ -6,6 +6,7 @@ import dataclasses
 import fnmatch
 import json
 import math
+import os
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -342,23 +343,22 @@ def matching_runs(found: Iterable[Run], pattern: str | None) -> list[Run]:
     return [run for run in found if fnmatch.fnmatchcase(run.name, pattern)]
 
 
-def check_apart(source: str, destination: str, what: str) -> None:
-    """Checks that an export cannot read what it writes.
+def places_apart(
+    source: str | os.PathLike[str], destination: str | os.PathLike[str], what: str
+) -> tuple[str, str]:
+    """Returns the places of an export, which cannot read what it writes.
 
     Args:
-        source: The directory that is read.
+        source: The directory that is read; it may be a `Url` then.
         destination: The directory that is written to.
         what: The name of the destination in the error.
 
     Raises:
         ArgumentError: One directory is in the other.
     """
-    source, destination = to_place(source), to_place(destination)
-    if overlap(source, destination):
-        raise ArgumentError(
-            three_part(
-                what,
-                verbatim(f"{printable(destination)} for the source {printable(source)}"),
-                "two directories of which neither is in the other",
-            )
-        )
+    source, place = to_place(source), to_place(destination)
+    if overlap(source, place):
+        received = verbatim(f"{printable(place)} for the source {printable(source)}")
+        expected = "two directories of which neither is in the other"
+        raise ArgumentError(three_part(what, received, expected))
+    return source, os.fspath(destination)

@@ -15,6 +15,7 @@ cursor lists, and removes what it does not.
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import math
 import os
@@ -30,22 +31,15 @@ from msgspec import Struct
 from rec_summary.errors import DestinationError, required, three_part, verbatim
 from rec_summary.records.files import create_plain, open_plain
 from rec_summary.records.reading.runs import RecordFile, Run
-from rec_summary.records.remote import to_place
 from rec_summary.series.batch import SCALAR, SUMMARY, Batch, Columns, concatenated, rows_of
 from rec_summary.series.discovery.run_poller import RunPoller
 from rec_summary.series.exports.cursor import decode_as, read_cursor, save_cursor
 from rec_summary.series.exports.directory import ExportDirectory
-from rec_summary.series.exports.following import INTERVAL_SECS, Follower
+from rec_summary.series.exports.following import INTERVAL_SECS, Follower, places_followed
 from rec_summary.series.exports.reading import FileReader, FilesRead, continues, is_replaced
 from rec_summary.series.limits import Count, Rank
 from rec_summary.series.new_records import NewRecords
-from rec_summary.series.options import (
-    EVERYTHING,
-    ArgumentError,
-    ExportOptions,
-    Selection,
-    check_apart,
-)
+from rec_summary.series.options import EVERYTHING, ExportOptions, Selection
 from rec_summary.series.report import ExportReport, Report
 from rec_summary.series.step_buffer import STEADY, BufferState, Finished, Restart, StepBuffer
 from rec_summary.series.text import printable, valid
@@ -109,25 +103,15 @@ def follow_dataset(
         DestinationError: `directory` cannot be written to, or another export is using it.
         ImportError: pyarrow is not installed.
     """
-    source, directory = to_place(source), os.fspath(directory)
     options = options or ExportOptions()
-    if not options.resumable:
-        expected = "None: a series that still grows cannot be downsampled"
-        raise ArgumentError(three_part("max_points", options.max_points, expected))
-    check_apart(source, directory, "the directory of the dataset")
+    source, directory = places_followed(source, directory, Dataset.what, options)
     require_pyarrow()
     report = Report()
     with Dataset(directory) as dataset:
-
-        def opened(run: Run) -> RunDataset:
-            dataset.claim([run.name])
-            return RunDataset(run, dataset, options, report)
-
+        opened = functools.partial(RunDataset, dataset=dataset, options=options, report=report)
+        poller = RunPoller(source) if poller is None else poller
         follower = Follower(
-            *(poller or RunPoller(source), opened, report, stop),
-            named=lambda name: name,
-            pattern=runs,
-            commit_secs=every,
+            *(poller, dataset, opened, report, stop), pattern=runs, commit_secs=every
         )
         follower.run(interval, reported)
     return report.result()

@@ -30,7 +30,6 @@ from rec_summary.errors import (
 )
 from rec_summary.records.files import write_atomically
 from rec_summary.records.reading.runs import Run, find_runs
-from rec_summary.records.remote import to_place
 from rec_summary.series.batch import HISTOGRAM, SCALAR, Columns, concatenated
 from rec_summary.series.lineage import lineage_of
 from rec_summary.series.options import (
@@ -38,8 +37,8 @@ from rec_summary.series.options import (
     ArgumentError,
     ExportOptions,
     Selection,
-    check_apart,
     chosen_engine,
+    places_apart,
 )
 from rec_summary.series.overview.choice import chosen_runs
 from rec_summary.series.overview.each_run import NewReport, each_run
@@ -160,12 +159,11 @@ def export_tables(
         DestinationError: A file cannot be written.
         ImportError: The format is `parquet`, and pyarrow is not installed.
     """
-    source, destination = to_place(source), os.fspath(destination)
     if form not in FORMATS:
         raise ArgumentError(three_part("the format", form, f"one of {', '.join(FORMATS)}"))
     selection = Selection(ExportOptions(tags=tags, since=since, until=until, ranks=ranks))
     reader = chosen_engine(engine, jobs)
-    check_apart(source, destination, "the directory of the tables")
+    source, destination = places_apart(source, destination, "the directory of the tables")
     if form == "parquet":
         require_pyarrow()
     chosen = chosen_runs(find_runs(source), runs)

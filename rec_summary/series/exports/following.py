@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
+import os
 import sys
 import threading
 import time
@@ -11,10 +13,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from rec_summary.errors import DestinationError
+from rec_summary.errors import DestinationError, three_part
 from rec_summary.records.reading.runs import Run
 from rec_summary.series.discovery.run_poller import RunPoller
-from rec_summary.series.options import matching_runs
+from rec_summary.series.exports.directory import ExportDirectory
+from rec_summary.series.options import ArgumentError, ExportOptions, matching_runs, places_apart
 from rec_summary.series.report import ExportReport, Report
 from rec_summary.series.text import printable
 
@@ -38,6 +41,23 @@ class Exporter(Protocol):
 
     def close(self) -> None:
         """Closes all files, also after an error."""
+
+
+def places_followed(
+    source: str | os.PathLike[str],
+    destination: str | os.PathLike[str],
+    what: str,
+    options: ExportOptions,
+) -> tuple[str, str]:
+    """Returns the places of an export that goes on, as `places_apart` does.
+
+    Raises:
+        ArgumentError: One directory is in the other, or series are to be downsampled.
+    """
+    if not options.resumable:
+        expected = "None: a series that still grows cannot be downsampled"
+        raise ArgumentError(three_part("max_points", options.max_points, expected))
+    return places_apart(source, destination, what)
 
 
 @dataclass
@@ -64,12 +84,12 @@ class Follower:
     def __init__(
         self,
         poller: RunPoller,
+        directory: ExportDirectory,
         opened: Callable[[Run], Exporter],
         report: Report,
         stop: threading.Event,
         *,
-        named: Callable[[str], str],
-        announced: Callable[[list[str]], object] = lambda names: None,
+        named: Callable[[str], str] = lambda name: name,
         pattern: str | None = None,
         committed: Callable[[], None] = lambda: None,
         commit_secs: float | None = None,
@@ -78,22 +98,22 @@ class Follower:
 
         Args:
             poller: Finds the runs.
-            opened: Returns the exporter of a run; raises DestinationError.
+            directory: Where they are exported to, entered.
+            opened: Returns the exporter of a run, which is claimed; raises DestinationError.
             report: Takes problems and notes.
             stop: A long update ends when it is set.
             named: Returns the name that a new run is exported under.
-            announced: Called with the names of runs that are exported next.
             pattern: A pattern as of `fnmatch`: only runs whose name matches.
             committed: Called after exporters were committed.
             commit_secs: How long after something new an exporter is committed, in seconds;
                 None for `COMMIT_SECS`.
         """
         self._watch = poller
+        self._directory = directory
         self._opened = opened
         self._report = report
         self._stop = stop
         self._named = named
-        self._announced = announced
         self._pattern = pattern
         self._committed = committed
         self._commit_secs = COMMIT_SECS if commit_secs is None else commit_secs
@@ -150,7 +170,8 @@ class Follower:
                 name = self._named(run.name)
                 self._followed[run.path] = _Followed(dataclasses.replace(run, name=name))
         found = matching_runs(found, self._pattern)
-        self._announced([self._followed[run.path].run.name for run in found])
+        with contextlib.suppress(DestinationError):  # those of others: `_update` says so
+            self._directory.claim(self._followed[run.path].run.name for run in found)
         return found
 
     def _update(self, run: Run, *, final: bool) -> None:
@@ -160,6 +181,7 @@ class Follower:
         followed.run = run = dataclasses.replace(run, name=followed.run.name)
         try:
             if followed.exporter is None:
+                self._directory.claim([run.name])
                 followed.exporter = self._opened(run)
             for _ in followed.exporter.update(run, final=final):
                 if not final and self._stop.is_set():

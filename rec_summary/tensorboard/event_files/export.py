@@ -13,15 +13,14 @@ from typing import Final
 from rec_summary.engines import Engine, check_failures, is_here, need_shared, run_units
 from rec_summary.errors import DestinationError, SourceError, three_part, verbatim
 from rec_summary.records.reading.runs import Run, find_runs
-from rec_summary.records.remote import to_place
 from rec_summary.series.discovery.run_poller import RunPoller
-from rec_summary.series.exports.following import INTERVAL_SECS, Follower
+from rec_summary.series.exports.following import INTERVAL_SECS, Follower, places_followed
 from rec_summary.series.options import (
     ArgumentError,
     ExportOptions,
     Selection,
-    check_apart,
     chosen_engine,
+    places_apart,
 )
 from rec_summary.series.overview.choice import chosen_runs
 from rec_summary.series.overview.each_run import cost_of, need_run
@@ -114,10 +113,9 @@ def export_tensorboard(
         WorkerError: Workers were killed, even when they tried again.
         PartialError: Several runs could not be exported; the others are.
     """
-    source, logdir = to_place(source), os.fspath(logdir)
     options = ExportOptions(tags, plugins, since, until, max_points, tensors, ranks)
     workers = chosen_engine(engine, jobs)
-    check_apart(source, logdir, "the log directory")
+    source, logdir = places_apart(source, logdir, LogDir.what)
     found = find_runs(source)
     chosen = chosen_runs(found, runs)
     names = Names((run.name for run in found), Selection(options))
@@ -191,23 +189,11 @@ def follow_tensorboard(
         ArgumentError: `logdir` and `source` lie inside each other, or an option is invalid.
         DestinationError: `logdir` cannot be written to, or another export is using it.
     """
-    source, logdir = to_place(source), os.fspath(logdir)
     options = options or ExportOptions()
-    if not options.resumable:
-        expected = "None: a series that still grows cannot be downsampled"
-        raise ArgumentError(three_part("max_points", options.max_points, expected))
-    check_apart(source, logdir, "the log directory")
+    source, logdir = places_followed(source, logdir, LogDir.what, options)
     with LogDir(logdir) as entered:
         destination = Destination(Names(selection=Selection(options)), entered, Report(), options)
         report, experiment = destination.report, ExperimentFile(entered)
-
-        def announced(names: list[str]) -> None:
-            with contextlib.suppress(DestinationError):  # those of others: `opened` says so
-                entered.claim(names)
-
-        def opened(run: Run) -> RunExporter:
-            entered.claim([run.name])
-            return RunExporter(run, destination)
 
         def describe() -> None:
             try:
@@ -217,11 +203,11 @@ def follow_tensorboard(
 
         follower = Follower(
             RunPoller(source) if poller is None else poller,
-            opened,
+            entered,
+            functools.partial(RunExporter, destination=destination),
             report,
             stop,
             named=destination.names.claim_run,
-            announced=announced,
             pattern=runs,
             committed=describe,
         )

@@ -26,8 +26,8 @@ from rec_summary.series.options import (
     ArgumentError,
     ExportOptions,
     Selection,
-    check_apart,
     compiled,
+    places_apart,
 )
 from rec_summary.series.overview.choice import chosen_runs
 from rec_summary.series.report import Report
@@ -77,8 +77,7 @@ def export_projector(
         DestinationError: Something cannot be written.
     """
     wanted = compiled(pattern, "the choice of embedding tables")
-    source, logdir = to_place(source), os.fspath(logdir)
-    check_apart(source, logdir, "the log directory")
+    source, logdir = places_apart(source, logdir, LogDir.what)
     chosen = chosen_runs(find_runs(source), runs)
     lines = None if labels is None else _read_labels(os.fspath(labels))
     place = None if checkpoint is None else _followed(checkpoint)
