@@ -18,7 +18,7 @@ from rec_summary.series.lineage import EVALUATION, LINEAGE, Lineage, metrics_of,
 from rec_summary.series.new_records import NewRecords
 from rec_summary.series.options import EVERYTHING, Selection
 from rec_summary.series.ranks.merging import KIND, Merging, MergingState
-from rec_summary.series.ranks.summary import RankSummary, RankSummaryState
+from rec_summary.series.ranks.summary import RankSummary
 from rec_summary.series.report import Report
 from rec_summary.series.text import printable, reason
 from rec_summary.series.values import Writers
@@ -45,7 +45,7 @@ class ReadingState(FilesRead, kw_only=True):
     reached: Step
     furthest: Step
     evaluating_rank: Rank | None
-    ranks: RankSummaryState | None = None
+    ranks: RankSummary | None = None
 
 
 def nothing_read() -> ReadingState:
@@ -58,7 +58,7 @@ def nothing_read() -> ReadingState:
         reached=0,
         furthest=0,
         evaluating_rank=None,
-        ranks=RankSummaryState(),
+        ranks=RankSummary(),
     )
 
 
@@ -104,7 +104,8 @@ class RunReader(FileReader):
         self._outputs = outputs
         self._lineages = lineages
         self._merging = Merging(run.name, report, state.merging)
-        self._ranks = RankSummary(state.ranks) if outputs.targets.several else None
+        state.ranks = (state.ranks or RankSummary()) if outputs.targets.several else None
+        self._ranks = state.ranks
 
     def _reaches(self, step: int, output: RunOutput | None, nbytes: int) -> None:
         """Called before values are passed on.

@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from msgspec import Struct
+from msgspec import Struct, field
 
 from rec_summary.series.batch import SCALAR, Batch, Columns, by_tag
 from rec_summary.series.limits import Count, Rank, Seconds, Step
@@ -80,6 +80,10 @@ _Rows = npt.NDArray[Any]
 Place = tuple[Count, Step]
 """How often training had begun again before, and the step."""
 
+Restarts = list[tuple[Seconds, Seconds]]
+"""When training began again: the times of the last record before that and of the first one after
+it, ascending. All ranks begin again together, but not all need go back by a step."""
+
 
 class Reached(Struct):
     """How far a rank is.
@@ -91,68 +95,6 @@ class Reached(Struct):
 
     step: Step
     wall_time: Seconds
-
-
-class TableState(Struct):
-    """What a later table needs to continue.
-
-    Attributes:
-        width: How many steps are joined.
-        rows: The values.
-    """
-
-    width: Count = 1
-    rows: bytes = b""
-
-    def __post_init__(self) -> None:
-        if self.width < 1 or self.width > _FARTHEST or len(self.rows) % _ROW.itemsize:
-            raise ValueError("a table of ranks with another form")
-        rows = np.frombuffer(self.rows, _ROW)
-        sound = (rows["start"] >= 0) & (rows["rank"] >= 0) & (rows["count"] > 0)
-        sound &= (np.abs(rows["step"]) <= _FARTHEST) & (np.abs(rows["wall_time"]) < _LATEST)
-        if not sound.all():
-            raise ValueError("a table of ranks with impossible numbers")
-
-
-class MeasureState(Struct):
-    """What is known of a measure.
-
-    Attributes:
-        tag: The place of its tag among those of the measure, and the tag; empty if it is derived.
-        waiting: What is not summarised yet.
-        history: What is summarised.
-        done: What was summarised last.
-        last: The last value of each rank.
-    """
-
-    tag: tuple[Count, str]
-    waiting: TableState
-    history: TableState
-    done: Place | None
-    last: dict[Rank, Reached]
-
-
-class RankSummaryState(Struct):
-    """What a later `RankSummary` needs to continue.
-
-    Attributes:
-        reached: How far each rank is.
-        restarts: When training began again: the times of the last record before that and of the
-            first one after it, ascending.
-        measures: What is known of each measure.
-        count: How many points there were.
-        drawn: How many there were when pictures were drawn last.
-    """
-
-    reached: dict[Rank, Reached] = {}
-    restarts: list[tuple[Seconds, Seconds]] = []
-    measures: dict[str, MeasureState] = {}
-    count: Count = 0
-    drawn: Count = 0
-
-    def __post_init__(self) -> None:
-        if not self.measures.keys() <= MEASURES.keys():
-            raise ValueError("a measure that is not known")
 
 
 class RankPoint(NamedTuple):
@@ -191,20 +133,37 @@ class History(NamedTuple):
     missing: npt.NDArray[np.bool_]
 
 
-class _Table:
-    """Values by start, step and rank, in at most so many columns of steps."""
+class Table(Struct, dict=True):
+    """Values by start, step and rank, in a bounded number of columns of steps.
 
-    def __init__(self, most: int, state: TableState) -> None:
-        self.most = most
-        self._width = state.width
-        self._parts = [np.frombuffer(state.rows, _ROW)]
-        self._held = self._joined = len(self._parts[0])
+    Attributes:
+        width: How many steps are joined.
+        packed: The values as they are stored; up to date when `pack` was called.
+        most: How many columns there may be.
+    """
+
+    width: Count = 1
+    packed: bytes = field(default=b"", name="rows")
+    most = _LEAST_COLUMNS  # not annotated: it is not stored
+
+    def __post_init__(self) -> None:
+        if self.width < 1 or self.width > _FARTHEST or len(self.packed) % _ROW.itemsize:
+            raise ValueError("a table of ranks with another form")
+        rows = np.frombuffer(self.packed, _ROW)
+        sound = (rows["start"] >= 0) & (rows["rank"] >= 0) & (rows["count"] > 0)
+        sound &= (np.abs(rows["step"]) <= _FARTHEST) & (np.abs(rows["wall_time"]) < _LATEST)
+        if not sound.all():
+            raise ValueError("a table of ranks with impossible numbers")
+        self._parts = [rows]
+        self._held = self._joined = len(rows)
 
     @property
     def nbytes(self) -> int:
+        """The size of the values."""
         return self._held * _ROW.itemsize
 
     def extend(self, rows: _Rows) -> None:
+        """Adds values."""
         self._parts.append(rows)
         self._held += len(rows)
         if self._held > 2 * self._joined + 2 * self.most:
@@ -215,24 +174,25 @@ class _Table:
         if len(self._parts) > 1:
             rows = self._join(np.concatenate(self._parts))
             while len(_begins(rows, self.columns(rows))) > self.most:
-                self._width *= 2
+                self.width *= 2
                 rows = self._join(rows)
             self.replace(rows)
         return self._parts[0]
 
     def columns(self, rows: _Rows) -> tuple[Any, ...]:
         """Returns what the rows of one column have in common."""
-        return rows["start"], rows["step"] // self._width
+        return rows["start"], rows["step"] // self.width
 
     def replace(self, rows: _Rows) -> None:
         """Takes other rows instead of those that `rows` has returned."""
         self._parts = [rows]
         self._held = self._joined = len(rows)
         if not len(rows):
-            self._width = 1
+            self.width = 1
 
-    def state(self) -> TableState:
-        return TableState(self._width, self.rows().tobytes())
+    def pack(self) -> None:
+        """Brings what is stored up to date."""
+        self.packed = self.rows().tobytes()
 
     def _join(self, rows: _Rows) -> _Rows:
         start, column = self.columns(rows)
@@ -249,44 +209,25 @@ class _Table:
         return joined
 
 
-class _Restarts:
-    """When training began again. All ranks do so together, but not all need go back by a step."""
+class Measure(Struct):
+    """One measure of all ranks.
 
-    def __init__(self, times: list[tuple[float, float]]) -> None:
-        self.times = times
+    Attributes:
+        tag: The place of its tag among those of the measure, and the tag; empty if it is derived.
+        waiting: What is not summarised yet.
+        history: What is summarised.
+        done: What was summarised last.
+        last: The last value of each rank.
+    """
 
-    def before(self, wall_times: npt.ArrayLike) -> npt.NDArray[np.int64]:
-        """Returns how often training had begun again before each of these times."""
-        # In the middle: one rank may have ended long before the others, or begun before them.
-        return np.searchsorted([(before + after) / 2 for before, after in self.times], wall_times)
+    tag: tuple[Count, str]
+    waiting: Table
+    history: Table
+    done: Place | None
+    last: dict[Rank, Reached]
 
-    def place(self, reached: Reached) -> Place:
-        return int(self.before(reached.wall_time)), reached.step
-
-    def add(self, before: float, after: float) -> None:
-        """Takes a restart as one rank has seen it."""
-        same = [span for span in self.times if span[0] < after and before < span[1]]
-        for span in same:
-            self.times.remove(span)
-            before, after = max(before, span[0]), min(after, span[1])
-        self.times.append((before, after))
-        self.times.sort()
-
-
-class _Measure:
-    """One measure of all ranks."""
-
-    def __init__(self, name: str, state: MeasureState) -> None:
-        self.name = name
-        self.tag = state.tag
-        self.done = state.done
-        self.last = state.last
-        self.waiting = _Table(_LEAST_COLUMNS, state.waiting)
-        self.history = _Table(_HISTORY, state.history)
-
-    def state(self) -> MeasureState:
-        tables = self.waiting.state(), self.history.state()
-        return MeasureState(self.tag, *tables, self.done, self.last)
+    def __post_init__(self) -> None:
+        self.history.most = _HISTORY
 
     def take(self, rank: int, starts: npt.NDArray[np.int64], columns: Columns) -> None:
         """Takes values of a rank, at least one, each with the number of restarts before it."""
@@ -301,10 +242,10 @@ class _Measure:
             rows = rows[(starts > start) | ((starts == start) & (columns.steps > step))]
         self.waiting.extend(rows)
 
-    def restart(self, restarts: _Restarts) -> None:
+    def restart(self, restarts: Restarts) -> None:
         """Counts the restarts before each value again."""
         rows = self.waiting.rows().copy()
-        rows["start"] = restarts.before(rows["wall_time"])
+        rows["start"] = _starts(restarts, rows["wall_time"])
         self.waiting.replace(rows[:0])
         self.waiting.extend(rows)
 
@@ -314,8 +255,10 @@ class _Measure:
         of_others = (rows["rank"] != rank) | (rows["start"] >= start)
         self.waiting.replace(rows[of_others | (rows["step"] < step)])
 
-    def points(self, reached: Mapping[int, Reached], restarts: _Restarts) -> Iterator[RankPoint]:
-        """Yields what can be summarised now and could not before."""
+    def points(
+        self, name: str, reached: Mapping[int, Reached], restarts: Restarts
+    ) -> Iterator[RankPoint]:
+        """Yields what of the measure can be summarised now and could not before."""
         rows = self.waiting.rows()
         begins = _begins(rows, self.waiting.columns(rows))
         if not len(begins):
@@ -332,7 +275,7 @@ class _Measure:
             summarised = self.history.rows()
             self.history.replace(summarised[summarised["step"] < places[0][1]])
         found = rows[:end].copy()
-        tags = [f"{PREFIX}{self.name}/{name}" for name in STATISTICS]
+        tags = [f"{PREFIX}{name}/{statistic}" for statistic in STATISTICS]
         numbers = _summary(found, begins[:count]).tolist()
         for place, wall_time, values in zip(places, walls, numbers, strict=False):
             yield RankPoint(*place, wall_time, dict(zip(tags, values, strict=True)))
@@ -346,13 +289,13 @@ class _Measure:
         places: list[Place],
         walls: list[float],
         reached: Mapping[int, Reached],
-        restarts: _Restarts,
+        restarts: Restarts,
     ) -> Place:
         """Returns the last place up to which all ranks have recorded this measure."""
         newest = max(point.wall_time for point in reached.values())
         limits = []
         for rank, point in reached.items():
-            start, step = restarts.place(point)
+            start, step = _place(restarts, point)
             is_there = rank in self.last and self.last[rank].step == point.step
             limit = (start, step if is_there else step - 1)
             missing = bisect.bisect_right(places, limit)
@@ -361,7 +304,7 @@ class _Measure:
                 limits.append(limit)
         return min(limits)
 
-    def read(self) -> History | None:
+    def read(self, name: str) -> History | None:
         """Returns what is summarised; None without values."""
         rows = self.history.rows()
         if not len(rows):
@@ -375,42 +318,48 @@ class _Measure:
         missing[rank, column] = False
         np.maximum.at(steps, column, rows["step"])
         return History(
-            *(self.name, ranks.astype(np.int64), steps, float(rows["wall_time"].max())),
+            *(name, ranks.astype(np.int64), steps, float(rows["wall_time"].max())),
             *(values, missing),
         )
 
 
-class RankSummary:
-    """Summarises the measures of all ranks of one run.
+class RankSummary(Struct):
+    """Summarises the measures of all ranks of one run; can be stored after `pack`.
 
     Attributes:
         reached: How far each rank is.
+        restarts: When training began again.
+        measures: What is known of each measure, by its name.
+        count: How many points there were.
+        drawn: How many there were when pictures were drawn last.
     """
 
-    def __init__(self, state: RankSummaryState | None = None) -> None:
-        """Begins, or continues with what `state` of an earlier one returned."""
-        state = state or RankSummaryState()
-        self.reached = dict(state.reached)
-        self._restarts = _Restarts(list(state.restarts))
-        self._measures = {name: _Measure(name, stored) for name, stored in state.measures.items()}
-        self._count, self._drawn = state.count, state.drawn
+    reached: dict[Rank, Reached] = {}
+    restarts: Restarts = []
+    measures: dict[str, Measure] = {}
+    count: Count = 0
+    drawn: Count = 0
 
-    def state(self) -> RankSummaryState:
-        """Returns what a later summary needs to continue."""
-        measures = {name: measure.state() for name, measure in self._measures.items()}
-        times = self._restarts.times
-        return RankSummaryState(self.reached, times, measures, self._count, self._drawn)
+    def __post_init__(self) -> None:
+        if not self.measures.keys() <= MEASURES.keys():
+            raise ValueError("a measure that is not known")
+
+    def pack(self) -> None:
+        """Makes this complete, to be stored."""
+        for measure in self.measures.values():
+            measure.waiting.pack()
+            measure.history.pack()
 
     @property
     def nbytes(self) -> int:
         """The size of the state, in bytes."""
-        return sum(each.waiting.nbytes + each.history.nbytes for each in self._measures.values())
+        return sum(each.waiting.nbytes + each.history.nbytes for each in self.measures.values())
 
     def is_due(self, *, final: bool) -> bool:
         """Whether pictures are to be drawn again: there is more, by a fifth unless it is final."""
-        is_more = self._count > self._drawn and (final or self._count >= 1.2 * self._drawn)
+        is_more = self.count > self.drawn and (final or self.count >= 1.2 * self.drawn)
         if is_more:
-            self._drawn = self._count
+            self.drawn = self.count
         return is_more
 
     def take(self, rank: int, batch: Batch) -> None:
@@ -422,16 +371,15 @@ class RankSummary:
             name, place = _measure_of(tag)
             if name:
                 self._choose(name, (place, tag))
-        measures = {measure.tag[1]: measure for measure in self._measures.values()}
+        measures = {own.tag[1]: (name, own) for name, own in self.measures.items()}
         wanted = {(SCALAR, tag) for tag in measures.keys() & spans.keys()}
         for tag, columns in by_tag(batch.only(wanted).scalars()):
-            own = measures[tag]
+            name, own = measures[tag]
             last = own.last.get(rank)
             if last is not None:
                 self._compare(rank, last, columns)
-            starts = self._restarts.before(columns.wall_times)
-            own.take(rank, starts, columns)
-            if own.name == LOSS:
+            own.take(rank, _starts(self.restarts, columns.wall_times), columns)
+            if name == LOSS:
                 self._derive(rank, last, columns)
         highest = max(span.last_step for span in spans.values())
         self.reached[rank] = Reached(highest, float(batch.wall_times.max()))
@@ -446,57 +394,74 @@ class RankSummary:
         if len(times) < 2 or (len(times) < expected and max(times) - min(times) < LAGGING_SECS):
             return
         found: dict[Place, RankPoint] = {}
-        for measure in self._measures.values():
-            for point in measure.points(self.reached, self._restarts):
+        for name, measure in self.measures.items():
+            for point in measure.points(name, self.reached, self.restarts):
                 before = found.setdefault(point[:2], point)
                 if before is not point:
                     before.values.update(point.values)
-        self._count += len(found)
+        self.count += len(found)
         for _, point in sorted(found.items()):
             yield point
 
     def histories(self) -> list[History]:
         """Returns what is summarised of each measure, in the order of `MEASURES`."""
-        found = (self._measures[name].read() for name in MEASURES if name in self._measures)
+        found = (self.measures[name].read(name) for name in MEASURES if name in self.measures)
         return [history for history in found if history is not None]
 
     def _compare(self, rank: int, last: Reached, columns: Columns) -> None:
         """Compares the last value of a rank with its next ones: training may have begun again."""
         first = Reached(int(columns.steps[0]), float(columns.wall_times[0]))
-        start, _ = self._restarts.place(first)
-        if self._restarts.place(last) > (start, first.step):
-            self._restarts.add(last.wall_time, first.wall_time)
-            for measure in self._measures.values():
-                measure.restart(self._restarts)
-            start, _ = self._restarts.place(first)
-        if start > self._restarts.place(last)[0]:
-            for measure in self._measures.values():
+        start, _ = _place(self.restarts, first)
+        if _place(self.restarts, last) > (start, first.step):
+            self._add_restart(last.wall_time, first.wall_time)
+            for measure in self.measures.values():
+                measure.restart(self.restarts)
+            start, _ = _place(self.restarts, first)
+        if start > _place(self.restarts, last)[0]:
+            for measure in self.measures.values():
                 measure.forget(rank, start, first.step)
+
+    def _add_restart(self, before: float, after: float) -> None:
+        """Takes a restart as one rank has seen it."""
+        same = [span for span in self.restarts if span[0] < after and before < span[1]]
+        for span in same:
+            self.restarts.remove(span)
+            before, after = max(before, span[0]), min(after, span[1])
+        bisect.insort(self.restarts, (before, after))
 
     def _choose(self, name: str, tag: tuple[int, str]) -> None:
         """Takes a tag for a measure, if there is no better one."""
-        known = self._measures.get(name)
+        known = self.measures.get(name)
         if known is None or tag < known.tag:
             done = None if known is None else known.done
-            state = MeasureState(tag, TableState(), TableState(), done, {})
-            self._measures[name] = _Measure(name, state)
+            self.measures[name] = Measure(tag, Table(), Table(), done, {})
 
     def _derive(self, rank: int, last: Reached | None, columns: Columns) -> None:
         """Takes the time of steps, in seconds: that between records, divided by their steps."""
         self._choose(STEP_TIME, _DERIVED)
-        own = self._measures[STEP_TIME]
+        own = self.measures[STEP_TIME]
         if own.tag != _DERIVED:
             return
         steps, walls = columns.steps, columns.wall_times
         if last is not None:
             steps = np.concatenate([[last.step], steps])
             walls = np.concatenate([[last.wall_time], walls])
-        starts = self._restarts.before(walls)
+        starts = _starts(self.restarts, walls)
         rising = np.flatnonzero((np.diff(steps) > 0) & (np.diff(starts) == 0))
         if len(rising):
             seconds = np.diff(walls)[rising] / np.diff(steps)[rising]
             codes, ends = np.zeros(len(rising), np.int64), rising + 1
             own.take(rank, starts[ends], Columns(("",), codes, steps[ends], walls[ends], seconds))
+
+
+def _starts(restarts: Restarts, wall_times: npt.ArrayLike) -> npt.NDArray[np.int64]:
+    """Returns how often training had begun again before each of these times."""
+    # In the middle: one rank may have ended long before the others, or begun before them.
+    return np.searchsorted([(before + after) / 2 for before, after in restarts], wall_times)
+
+
+def _place(restarts: Restarts, reached: Reached) -> Place:
+    return int(_starts(restarts, reached.wall_time)), reached.step
 
 
 @functools.lru_cache(1024)

@@ -116,7 +116,8 @@ class RunExporter(RunReader):
         if not written:
             return None
         self._cursor.outputs = written
-        self._cursor.ranks = None if self._ranks is None else self._ranks.state()
+        if self._ranks is not None:
+            self._ranks.pack()
         mark = save_cursor(self._logdir, self._run.name, self._cursor)
         return described(self._run.name, self._cursor, mark)
 

@@ -11,8 +11,7 @@ from rec_summary.series.ranks.summary import (
     MEASURES,
     STATISTICS,
     RankSummary,
-    RankSummaryState,
-    TableState,
+    Table,
 )
 from tests.support.corpus import START, event, scalar
 from tests.support.many_ranks import SECS, SLOW, STALL, events, value
@@ -31,8 +30,8 @@ def points(summary, expected=2):
 
 def saved(summary):
     """Returns the summary that a later process continues with."""
-    raw = to_builtins(summary.state(), str_keys=True)
-    return RankSummary(convert(raw, RankSummaryState, str_keys=True))
+    summary.pack()
+    return convert(to_builtins(summary, str_keys=True), RankSummary, str_keys=True)
 
 
 def naive(ranks, steps):
@@ -277,13 +276,14 @@ def test_joined_steps_have_the_mean_of_each_rank(monkeypatch):
 )
 def test_a_state_with_impossible_numbers_is_refused(rows):
     with pytest.raises((ValidationError, ValueError)):
-        convert(to_builtins({"width": 1, "rows": rows}), TableState)
+        convert(to_builtins({"width": 1, "rows": rows}), Table)
 
 
 def test_a_state_of_a_measure_that_is_not_known_is_refused():
     summary = RankSummary()
     give(summary, 0, events(0, [1]))
-    raw = to_builtins(summary.state(), str_keys=True)
+    summary.pack()
+    raw = to_builtins(summary, str_keys=True)
     raw["measures"]["other"] = raw["measures"]["loss"]
     with pytest.raises(ValidationError, match="measure"):
-        convert(raw, RankSummaryState, str_keys=True)
+        convert(raw, RankSummary, str_keys=True)
