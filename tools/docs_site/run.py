@@ -138,12 +138,13 @@ def _run_for(seconds: float, block: Block, where: Path) -> Done:
 
 
 def _environment() -> dict[str, str]:
+    examples = str(ROOT / "docs" / "examples")
     return {
         **os.environ,
-        "PYTHONPATH": os.pathsep.join((".", str(ROOT), str(ROOT / "tools"))),
+        "PYTHONPATH": os.pathsep.join((".", str(ROOT), str(ROOT / "tools"), examples)),
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "MPLBACKEND": "agg",
         "COLUMNS": "100",
         "BROWSER": "true",  # opens nothing
-        "EXAMPLES": str(ROOT / "docs" / "examples"),
+        "EXAMPLES": examples,
     }
