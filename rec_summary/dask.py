@@ -35,10 +35,10 @@ def read_scalars(source: str | os.PathLike[str], **choice: Any) -> dask.datafram
         ImportError: Dask, pandas or pyarrow is not installed.
     """
     frames = required("dask.dataframe", "rec_summary.dask.read_scalars", "dask,tables")
-    found = arrow.parts(source, **choice)
+    parts = arrow.parts(source, **choice)
     meta = _frame(arrow.schema().empty_table())
     scalars: dask.dataframe.DataFrame = frames.from_map(
-        _read, found, meta=meta, label="rec_summary", enforce_metadata=False
+        _read, parts, meta=meta, label="rec_summary", enforce_metadata=False
     )
     return scalars
 

@@ -407,12 +407,12 @@ def _begin(version: str, payload: bytes) -> tuple[str, str, Any]:
 
     where = socket.gethostname()
     try:
-        found = importlib.metadata.version("rec_summary")
+        installed = importlib.metadata.version("rec_summary")
     except importlib.metadata.PackageNotFoundError:
-        found = "is not installed"
-    if found != version:
+        installed = "is not installed"
+    if installed != version:
         time.sleep(1)  # the units are for the others
-        return where, f"rec_summary {found}", None
+        return where, f"rec_summary {installed}", None
     try:
         function, work, units = pickle.loads(payload)
         work = pickle.loads(work)
@@ -583,11 +583,11 @@ class _Dask(_Pool):
     def _choose(self) -> None:
         """Takes the workers that are there now and can do the units."""
         client, engine = self._client, self._engine
-        found = client.get_versions(packages=["rec_summary"])["workers"]
+        workers = client.get_versions(packages=["rec_summary"])["workers"]
         ours = (_version(), sys.version_info[:2])
         alike: list[Any] = []
         other: list[Any] = []
-        for address, worker in found.items():
+        for address, worker in workers.items():
             versions = worker["packages"].get("rec_summary"), worker["host"].get("python", "")
             python = tuple(int(part) for part in versions[1].split(".")[:2])
             (alike if (versions[0], python) == ours else other).append((address, versions))

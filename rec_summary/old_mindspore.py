@@ -19,8 +19,8 @@ _FIRST_UNAFFECTED: Final = (2, 10)
 
 def wants_python_protobuf(version: str) -> bool:
     """Whether this version of MindSpore needs protobuf's implementation in Python."""
-    found = re.match(r"(\d+)\.(\d+)", version)
-    return found is not None and (int(found[1]), int(found[2])) < _FIRST_UNAFFECTED
+    match = re.match(r"(\d+)\.(\d+)", version)
+    return match is not None and (int(match[1]), int(match[2])) < _FIRST_UNAFFECTED
 
 
 def prepare() -> None:

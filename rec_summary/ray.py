@@ -36,8 +36,8 @@ def read_scalars(source: str | os.PathLike[str], **choice: Any) -> ray.data.Data
     """
     data = required("ray.data", "rec_summary.ray.read_scalars", "ray,tables")
     items = [{"part": pickle.dumps(part)} for part in arrow.parts(source, **choice)]
-    found = data.from_items(items, override_num_blocks=len(items))
-    scalars: ray.data.Dataset = found.map_batches(_read, batch_size=1, batch_format="pyarrow")
+    dataset = data.from_items(items, override_num_blocks=len(items))
+    scalars: ray.data.Dataset = dataset.map_batches(_read, batch_size=1, batch_format="pyarrow")
     return scalars
 
 

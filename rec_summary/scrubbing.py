@@ -48,11 +48,11 @@ def remember(url: str) -> bool:
         return False
     password = user[1].partition(":")[2]
     parts = [password, *user[1].split("/"), *password.split("/")]
-    found = {user[1], *[part for part in parts if len(part) > 3][:_MOST_PARTS]}
-    found |= set(map(urllib.parse.unquote, found))
-    if not found.issubset(_secrets):
+    credentials = {user[1], *[part for part in parts if len(part) > 3][:_MOST_PARTS]}
+    credentials |= set(map(urllib.parse.unquote, credentials))
+    if not credentials.issubset(_secrets):
         # The longest first: without one of its parts, a secret would not be found.
-        _secrets[:] = sorted(found.union(_secrets), key=len, reverse=True)
+        _secrets[:] = sorted(credentials.union(_secrets), key=len, reverse=True)
     return True
 
 

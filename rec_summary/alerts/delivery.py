@@ -78,11 +78,11 @@ def as_json(transition: Transition) -> Mapping[str, Any]:
 
 def environment(transition: Transition) -> dict[str, str]:
     """Returns what has happened as variables for a command: RS_STATE, RS_RUN and so on."""
-    found = {
+    variables = {
         f"RS_{name.upper()}": "" if value is None else str(value)
         for name, value in as_json(transition).items()
     }
-    return {name: value.replace("\0", "\\x00") for name, value in found.items()}
+    return {name: value.replace("\0", "\\x00") for name, value in variables.items()}
 
 
 class _Failures:

@@ -258,18 +258,18 @@ def read_rules_file(path: str | os.PathLike[str]) -> list[Rule]:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         received = verbatim(f"{printable(path)} ({why})")
         raise ArgumentError(three_part("the file of rules", received, "a text file")) from error
-    found = []
+    rules = []
     for number, line in enumerate(lines, 1):
         text = _without_comment(line)
         if text.strip():
             try:
-                found.append(read_rule(text))
+                rules.append(read_rule(text))
             except RuleError as error:
                 raise ArgumentError(f"{printable(path)}, line {number}: {error}") from error
-    if not found:
+    if not rules:
         received = verbatim(printable(path))
         raise ArgumentError(three_part("the file of rules", received, "at least one rule"))
-    return found
+    return rules
 
 
 def gather(texts: Iterable[str], files: Iterable[str | os.PathLike[str]]) -> tuple[Rule, ...]:

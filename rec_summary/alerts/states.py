@@ -104,9 +104,9 @@ class _Alert:
     ) -> Transition:
         """Begins or ends the alert; arguments as in `Transition`."""
         place = self.rule, self.run, self.rank, self.tag
-        found = Transition(firing, *place, step, wall_time, value, reason)
-        self.fired = found if firing else None
-        return found
+        edge = Transition(firing, *place, step, wall_time, value, reason)
+        self.fired = edge if firing else None
+        return edge
 
 
 class ValueAlert(_Alert):
@@ -140,15 +140,15 @@ class ValueAlert(_Alert):
             edges, firing = edges[-1:], firing[-1:]
             if firing == [False] and self.fired is None:
                 return []
-        found = []
+        turns = []
         for at, begins in zip(edges, firing, strict=True):
             step, wall_time, number = (column[at].item() for column in values[2:])
             reason = f"{self.tag} = {number:.6g} at step {step}"
             if begins and extremes is not None:
                 reason += f", from {extremes[at]:.6g}"
             turn = self.turn(step, wall_time, number, reason, firing=begins)
-            found.append((int(places[at]), turn))
-        return found
+            turns.append((int(places[at]), turn))
+        return turns
 
     def _judge(self, values: Columns) -> tuple[Flags, Floats | None]:
         """Returns where the condition holds, and from which value each dropped or rose."""
@@ -179,7 +179,7 @@ class ValueAlert(_Alert):
             positions, least = values.wall_times.tolist(), lasting.seconds
         elif lasting is not None:
             least = int(lasting.amount)
-        found = []
+        changes = []
         firing = self.fired is not None
         for at, (held, position) in enumerate(zip(holds.tolist(), positions, strict=True)):
             if held:
@@ -191,8 +191,8 @@ class ValueAlert(_Alert):
                 if not firing:
                     continue
             firing = held
-            found.append(at)
-        return found
+            changes.append(at)
+        return changes
 
 
 @dataclass
@@ -215,10 +215,10 @@ class SilenceAlert(_Alert):
             steps: The steps, of shape [n]; None if there are none.
         """
         self.step = self.step if steps is None else int(steps[0])
-        found = self.end(float(seen[0]), "data again")
+        edge = self.end(float(seen[0]), "data again")
         self.step = self.step if steps is None else int(steps[-1])
         self.seen = max(self.seen, float(seen.max()))
-        return found
+        return edge
 
     def end(self, now: float, reason: str) -> list[Transition]:
         """Ends the alert if it fires."""
@@ -316,18 +316,18 @@ class Engine:
         if len(late):
             run.go_on(float(seen(late)[0]))
         arrived = seen(wall_times)
-        found: list[tuple[int, Transition]] = []
+        edges: list[tuple[int, Transition]] = []
         for quiet in self._series_of(name, rank, None, float(arrived[0])).silences:
-            found += [(-1, edge) for edge in quiet.take(arrived, steps)]
+            edges += [(-1, edge) for edge in quiet.take(arrived, steps)]
         for tag, places, values in _by_tag(concatenated([scalars])):
             arrived = seen(values.wall_times)
             series = self._series_of(name, rank, tag, float(arrived[0]))
             for alert in series.alerts:
-                found += [(places[at], edge) for at, edge in alert.take(values, past=past)]
+                edges += [(places[at], edge) for at, edge in alert.take(values, past=past)]
             for quiet in series.silences:
-                found += [(places[0], edge) for edge in quiet.take(arrived, values.steps)]
-        found.sort(key=lambda numbered: numbered[0])
-        transitions = [edge for _, edge in found]
+                edges += [(places[0], edge) for edge in quiet.take(arrived, values.steps)]
+        edges.sort(key=lambda numbered: numbered[0])
+        transitions = [edge for _, edge in edges]
         if over:
             run.ended = float(wall_times[-1])
             now = float(seen(wall_times)[-1])

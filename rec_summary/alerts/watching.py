@@ -340,7 +340,7 @@ class RunReader:
         evaluation, wall_time = record.event.evaluation_lineage, record.wall_time
         has_step = evaluation.HasField("train_step")
         step = self._steps[rank] = evaluation.train_step if has_step else self._steps.get(rank, 0)
-        found = {
+        metrics = {
             _EVALUATION + name: float32(number)
             for name, metric in metrics_of(evaluation)
             if (number := numeric(metric)) is not None
@@ -348,10 +348,10 @@ class RunReader:
             and self._selection.tag(_EVALUATION + name)
             and self._has_room(rank, _EVALUATION + name, record, recorded=False)
         }
-        count = len(found)
+        count = len(metrics)
         steps, wall_times = np.full(count, step, np.int64), np.full(count, wall_time, np.float64)
         return Columns(
-            tuple(found), np.arange(count), steps, wall_times, np.array([*found.values()])
+            tuple(metrics), np.arange(count), steps, wall_times, np.array([*metrics.values()])
         )
 
 

@@ -50,7 +50,7 @@ class Window:
         """
         steps, times, numbers, peaks = self._steps, self._times, self._numbers, self._peaks
         columns = (values.steps, values.wall_times, values.values)
-        found = []
+        highest = []
         for step, time, number in zip(*(column.tolist() for column in columns), strict=True):
             if steps and (step < steps[-1] or time < times[-1]):
                 end = min(bisect_right(steps, step), bisect_right(times, time))
@@ -68,8 +68,8 @@ class Window:
                 peaks.append((now, number))
             while peaks and now - peaks[0][0] > self._span:
                 peaks.popleft()
-            found.append(peaks[0][1] if peaks else -math.inf)
-        return np.array(found)
+            highest.append(peaks[0][1] if peaks else -math.inf)
+        return np.array(highest)
 
     def _merge(self) -> None:
         """Merges values that are close to each other, and drops the oldest."""

@@ -57,8 +57,8 @@ class Printing(NamedTuple):
 def printing() -> Printing:
     """Returns how the command that runs in this thread prints."""
     context = click.get_current_context(silent=True)
-    found: Printing = Printing() if context is None else context.meta.get(_KEY, Printing())
-    return found
+    current: Printing = Printing() if context is None else context.meta.get(_KEY, Printing())
+    return current
 
 
 def say(text: str) -> None:
@@ -259,16 +259,16 @@ def middle_cut(text: str, width: int) -> str:
     return f"{set_cell_size(text, max(0, width - 1 - back))}…{end}"
 
 
-def print_json(found: object, *, indent: int | None = 2) -> None:
+def print_json(value: object, *, indent: int | None = 2) -> None:
     """Prints a value as JSON; `json_value` says how.
 
     Args:
-        found: The value.
+        value: The value.
         indent: Spaces of each level; None for one line.
     """
     from rec_summary.tables.formats import json_value
 
-    click.echo(called(json.dumps(json_value(found), indent=indent, allow_nan=False)))
+    click.echo(called(json.dumps(json_value(value), indent=indent, allow_nan=False)))
 
 
 def print_first(lines: Sequence[str], more: str) -> None:

@@ -230,7 +230,7 @@ def compact(
         units.append((run, target))
     sizes = [cost_of(run) for run in chosen]
     before = [run.nbytes for run in chosen]
-    done, found, failed = 0, list[RunCompaction](), dict[str, Exception]()
+    done, results, failed = 0, list[RunCompaction](), dict[str, Exception]()
     report = progress or (lambda run, done, total: None)
     report(chosen[0].name, 0, sum(before))
     work = functools.partial(_compact_run, total_bytes, dry_run, workers.is_cluster)
@@ -241,9 +241,9 @@ def compact(
         if outcome.error is not None:
             failed[run.name] = outcome.error
         else:
-            found.append(outcome.result)
+            results.append(outcome.result)
     check_failures(failed, len(chosen), "compacted")
-    return found
+    return results
 
 
 def _compact_run(
@@ -406,9 +406,9 @@ class _RankWork:
             is_open = is_held(file.path)
             if file.path not in self._times or is_open:
                 self._times[file.path] = _times(file, self._pace)
-            found = self._times[file.path]
-            if found is not None:
-                writers.at(file, *found)
+            times = self._times[file.path]
+            if times is not None:
+                writers.at(file, *times)
                 last = writers.homes[os.path.basename(file.path)]
             if is_open or file.path in self.left:
                 open_rows.pop(last, None)
@@ -470,14 +470,14 @@ def _recorded(files: Sequence[RecordFile]) -> int:
 
 def _live(files: Sequence[RecordFile]) -> dict[str, str]:
     """Returns the files that may be written at this moment, and why that is assumed."""
-    found = {}
+    reasons = {}
     newest = {file.name.kind: file for file in files}
     for file in files:
         if is_held(file.path):
-            found[file.path] = "a process is writing it"
+            reasons[file.path] = "a process is writing it"
         elif file is newest[file.name.kind] and file.changed > time.time() - _RECENT_SECS:
-            found[file.path] = f"it has changed in the last {_RECENT_SECS / 60:.0f} minutes"
-    return found
+            reasons[file.path] = f"it has changed in the last {_RECENT_SECS / 60:.0f} minutes"
+    return reasons
 
 
 def _copy(file: RecordFile, output: str) -> None:

@@ -61,18 +61,18 @@ def next_window(rows: Sequence[Sequence[Segment]], total_bytes: int, present: in
         present: The size of all files of the rank, in bytes.
     """
     full = segment_bytes(total_bytes)
-    found = list(_windows(rows, full))
+    windows = list(_windows(rows, full))
     if present > begin_bytes(total_bytes):
         # Joining small files gives no room.
-        helping = [pair for pair in found if _size(pair[1].segments) > pair[1].target * 3 // 2]
+        helping = [pair for pair in windows if _size(pair[1].segments) > pair[1].target * 3 // 2]
         if helping:
             return min(helping, key=_cost)[1]
-    small = [pair for pair in found if _size(pair[1].segments) <= full]
+    small = [pair for pair in windows if _size(pair[1].segments) <= full]
     least = small_bytes(total_bytes)
     if small and sum(segment.nbytes <= least for row in rows for segment in row) > MOST_SMALL:
         return min(small, key=_cost)[1]
-    if found and sum(map(len, rows)) > MOST_FILES:
-        return min(small or found, key=_cost)[1]
+    if windows and sum(map(len, rows)) > MOST_FILES:
+        return min(small or windows, key=_cost)[1]
     return None
 
 
@@ -97,8 +97,8 @@ def _windows(rows: Sequence[Sequence[Segment]], full: int) -> Iterator[tuple[flo
                 yield cost, Window(part, target, newer[last])
 
 
-def _cost(found: tuple[float, Window]) -> float:
-    return found[0]
+def _cost(pair: tuple[float, Window]) -> float:
+    return pair[0]
 
 
 def _size(segments: Sequence[Segment]) -> int:

@@ -186,32 +186,32 @@ def measure(files: Sequence[RecordFile], pace: Pace) -> Measured:
         DamagedFile: Something cannot be read.
     """
     total = sum(file.nbytes for file in files)
-    found = Measured([], max(total // _PIECES, _LEAST_PIECE), {}, math.inf, -math.inf)
+    measured = Measured([], max(total // _PIECES, _LEAST_PIECE), {}, math.inf, -math.inf)
     spans: dict[tuple[str, str], tuple[int, int, int]] = {}
     before = 0
     for file in files:
         ratio = weight_of(file) / max(file.nbytes, 1)
-        for batch in batches(file, found.piece_bytes, pace):
-            number = (before + batch.offset) // found.piece_bytes
-            while len(found.pieces) <= number:
-                found.pieces.append(Piece())
-            piece, held = found.pieces[number], found.pieces[number].nbytes
+        for batch in batches(file, measured.piece_bytes, pace):
+            number = (before + batch.offset) // measured.piece_bytes
+            while len(measured.pieces) <= number:
+                measured.pieces.append(Piece())
+            piece, held = measured.pieces[number], measured.pieces[number].nbytes
             piece.add(batch)
             piece.weight += (piece.nbytes - held) * ratio
-            found.began = min(found.began, float(batch.wall_times[0]))
+            measured.began = min(measured.began, float(batch.wall_times[0]))
             if batch.kind == SUMMARY:  # a file may be begun after its values were made
-                found.last_time = max(found.last_time, float(batch.wall_times.max()))
+                measured.last_time = max(measured.last_time, float(batch.wall_times.max()))
             for series, span in batch.series().items():
                 if series[0] != SCALAR:
                     count, low, high = spans.get(series, (0, span.first_step, span.last_step))
                     low, high = min(low, span.first_step), max(high, span.last_step)
                     spans[series] = count + span.values, low, high
         before += file.nbytes
-    found.intervals = {
+    measured.intervals = {
         series: max((high - low) / max(count - 1, 1), 1.0)
         for series, (count, low, high) in spans.items()
     }
-    return found
+    return measured
 
 
 def reductions(pieces: Sequence[Piece], target: float, newer: int) -> list[float]:
@@ -237,8 +237,8 @@ def reductions(pieces: Sequence[Piece], target: float, newer: int) -> list[float
             high = complete
         else:
             low = complete
-    found: list[float] = np.maximum(sizes * ages / (weights * max(low, 1e-9)), 1.0).tolist()
-    return found
+    factors: list[float] = np.maximum(sizes * ages / (weights * max(low, 1e-9)), 1.0).tolist()
+    return factors
 
 
 def rewrite(
@@ -352,7 +352,7 @@ def rewrite_lineage(
 
 def _widest_bucket(files: Sequence[RecordFile], pieces: Sequence[Piece]) -> int:
     """Returns the widest bucket that files state, which is no wider than what holds all steps."""
-    stated = [found.bucket_steps for found in map(compaction_of, files) if found is not None]
+    stated = [info.bucket_steps for info in map(compaction_of, files) if info is not None]
     steps = [step for piece in pieces for step in piece.steps or ()]
     held = 1 << (min(steps, default=0) ^ max(steps, default=0)).bit_length()
     return min(max(stated, default=1), held)

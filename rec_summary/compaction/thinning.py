@@ -54,9 +54,9 @@ def extremes(buckets: Integers, values: Floats) -> Integers:
 
 def _first_of(buckets: Integers, mask: npt.NDArray[np.bool_]) -> Integers:
     """Returns the first point of each bucket that is in a mask."""
-    found = np.flatnonzero(mask)
-    _, firsts = np.unique(buckets[found], return_index=True)
-    first: Integers = found[firsts]
+    places = np.flatnonzero(mask)
+    _, firsts = np.unique(buckets[places], return_index=True)
+    first: Integers = places[firsts]
     return first
 
 
@@ -197,16 +197,16 @@ class Thinner:
         kept = np.sort(order[extremes(np.cumsum(changes), values[order].astype(np.float64))])
         kept = kept[np.argsort(serials[kept], kind="stable")]
         serial, step, wall_time = -1, 0, 0.0
-        found: list[bytes] = []
+        others: list[bytes] = []
         heads, pack = self._heads, _FLOAT.pack
         columns = (codes[kept], serials[kept], steps[kept], times[kept], values[kept])
         for code, number, at, time, value in zip(*(c.tolist() for c in columns), strict=True):
             if number != serial:
-                if found:
-                    yield serial, step, wall_time, found
-                serial, step, wall_time, found = number, at, time, []
-            found.append(heads[code] + pack(value))
-        yield serial, step, wall_time, found
+                if others:
+                    yield serial, step, wall_time, others
+                serial, step, wall_time, others = number, at, time, []
+            others.append(heads[code] + pack(value))
+        yield serial, step, wall_time, others
 
     def _code(self, tag: str) -> int:
         code = self._codes.get(tag)

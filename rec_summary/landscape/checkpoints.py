@@ -76,16 +76,16 @@ class Checkpoint:
             SourceError: It cannot be read.
         """
         place = self._whole[name]
-        found = _read(self._files[place].array, name)
+        array = _read(self._files[place].array, name)
         for file in reversed(self._files[:place]):
             rows, values = (_read(file.array, name + part) for part in (ROWS, VALUES))
             try:
-                found = restored(found, rows, values)
+                array = restored(array, rows, values)
             except ValueError as error:
                 received = verbatim(f"{file.path}: {error}")
                 expected = "rows of the base checkpoint"
                 raise SourceError(three_part(f"the rows of {name}", received, expected)) from error
-        return found
+        return array
 
     def elements(self, name: str, start: int, stop: int) -> Array:
         """Returns elements of a parameter, in the order of its rows.
@@ -199,11 +199,11 @@ class Trajectory:
     @property
     def fingerprint(self) -> list[Any]:
         """Names, sizes and times of the files, which identify the checkpoints."""
-        found = []
+        files = []
         for path in dict.fromkeys(path for point in self.checkpoints for path in point.paths):
             status = os.lstat(path)
-            found.append([os.path.basename(path), status.st_size, status.st_mtime_ns])
-        return found
+            files.append([os.path.basename(path), status.st_size, status.st_mtime_ns])
+        return files
 
     def close(self) -> None:
         """Closes the files."""

@@ -130,8 +130,8 @@ def _flat(vector: Vector, names: Sequence[str]) -> Floats:
 
 
 def _split(flat: Floats, like: Vector, names: Sequence[str]) -> dict[str, Floats]:
-    found, start = {}, 0
+    vector, start = {}, 0
     for name in names:
-        found[name] = flat[start : start + like[name].size].reshape(like[name].shape)
+        vector[name] = flat[start : start + like[name].size].reshape(like[name].shape)
         start += like[name].size
-    return found
+    return vector

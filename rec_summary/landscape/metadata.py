@@ -74,22 +74,22 @@ def read_metadata(summary_dir: str | os.PathLike[str]) -> Metadata:
         raise SourceError(three_part(what, received, "the file that a collector wrote")) from error
 
 
-def _parse(folder: str, found: Any) -> Metadata:
+def _parse(folder: str, document: Any) -> Metadata:
     files = {
-        int(number): _base_name(name) for number, name in found["model_params_file_map"].items()
+        int(number): _base_name(name) for number, name in document["model_params_file_map"].items()
     }
-    groups = tuple(tuple(map(int, group)) for group in found["epoch_group"].values())
+    groups = tuple(tuple(map(int, group)) for group in document["epoch_group"].values())
     if not all(groups) or sum(map(len, groups)) > _MOST_CHECKPOINTS:
         raise ValueError(f"no landscape can be made of {list(map(len, groups))[:8]} checkpoints")
-    create = found["create_landscape"]
+    create = document["create_landscape"]
     return Metadata(
         folder=folder,
         files=files,
         groups=groups,
-        unit=str(found["unit"])[:_LONGEST_UNIT],
-        steps_per_epoch=int(found["step_per_epoch"]),
-        landscape_size=int(found["landscape_size"]),
-        num_samples=int(found["num_samples"]),
+        unit=str(document["unit"])[:_LONGEST_UNIT],
+        steps_per_epoch=int(document["step_per_epoch"]),
+        landscape_size=int(document["landscape_size"]),
+        num_samples=int(document["num_samples"]),
         train=bool(create["train"]),
         result=bool(create["result"]),
     )

@@ -160,9 +160,9 @@ def replayed(path: str) -> Iterator[Sequence[Tensor]]:
     """
     try:
         refuse_link(os.path.dirname(path))
-        found = read_npz(path, _MOST_ROW_BYTES)
-        size = max(int(found["batch_size"]), 1)
-        columns = [found[f"column_{index}"] for index in range(len(found) - 1)]
+        arrays = read_npz(path, _MOST_ROW_BYTES)
+        size = max(int(arrays["batch_size"]), 1)
+        columns = [arrays[f"column_{index}"] for index in range(len(arrays) - 1)]
     except (OSError, ValueError, KeyError, TypeError) as error:
         received = verbatim(f"{path}: {type(error).__name__}: {error}")
         raise ModelError(three_part("the stored rows", received, "a readable file")) from error
@@ -200,10 +200,10 @@ def imported(place: str) -> Callable[[], Any]:
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
-        found = getattr(importlib.import_module(module), name)
+        function = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
         expected = f"a function that can be imported ({error})"
         raise ModelError(three_part("the model", place, expected)) from error
-    if not callable(found):
-        raise ModelError(three_part("the model", found, "a function"))
-    return found
+    if not callable(function):
+        raise ModelError(three_part("the model", function, "a function"))
+    return function

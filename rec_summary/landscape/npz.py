@@ -34,7 +34,7 @@ def read_npz(path: str | os.PathLike[str], most: int) -> dict[str, npt.NDArray[A
         ValueError: The file is not an `.npz` file of numbers, is damaged, or holds more than
             `most` bytes.
     """
-    found = {}
+    arrays = {}
     with os.fdopen(open_plain(path), "rb") as file:
         try:
             with zipfile.ZipFile(file) as archive:
@@ -50,7 +50,7 @@ def read_npz(path: str | os.PathLike[str], most: int) -> dict[str, npt.NDArray[A
                     if room < 0:
                         raise ValueError(f"more than {most:,} bytes, unpacked")
                     name = member.filename.removesuffix(".npy")
-                    found[name] = _read_array(io.BytesIO(data), allow_pickle=False)
+                    arrays[name] = _read_array(io.BytesIO(data), allow_pickle=False)
         except _REASONS as error:
             raise ValueError(str(error) or type(error).__name__) from error
-    return found
+    return arrays

@@ -165,23 +165,23 @@ def moving(
     trajectory: Trajectory, origin: Vector, names: Sequence[str], *, touched_only: bool
 ) -> Vector:
     """Returns which values of parameters move: all, or of tables those in rows that differ."""
-    found = {}
+    masks = {}
     for name in names:
         shape = origin[name].shape
         rows = np.ones((), bool)
         if touched_only and is_table(name, shape):
             rows = touched_rows(trajectory, name)[:, None]
-        found[name] = np.broadcast_to(rows, shape)
-    return found
+        masks[name] = np.broadcast_to(rows, shape)
+    return masks
 
 
 def touched_rows(trajectory: Trajectory, name: str) -> npt.NDArray[np.bool_]:
     """Returns which rows of a parameter differ between any two checkpoints."""
     last = trajectory.last.array(name)
-    found = np.zeros(last.shape[0], dtype=bool)
+    touched = np.zeros(last.shape[0], dtype=bool)
     for checkpoint in trajectory.checkpoints[:-1]:
-        found |= (checkpoint.array(name) != last).reshape(len(last), -1).any(axis=1)
-    return found
+        touched |= (checkpoint.array(name) != last).reshape(len(last), -1).any(axis=1)
+    return touched
 
 
 def _products(trajectory: Trajectory, names: Sequence[str]) -> Floats:
@@ -199,15 +199,15 @@ def _directions(
     trajectory: Trajectory, names: Sequence[str], origin: Vector, weights: Floats
 ) -> list[Vector]:
     """Returns unit vectors: weighted sums of the differences from the last checkpoint."""
-    found: list[Vector] = [{}, {}]
+    directions: list[Vector] = [{}, {}]
     for name in names:
-        for direction in found:
+        for direction in directions:
             direction[name] = np.empty(origin[name].shape, np.float32)
         for start, stop in _chunks(trajectory, name):
             differences = _differences(trajectory, name, start, stop)
-            for direction, weight in zip(found, weights.T, strict=True):
+            for direction, weight in zip(directions, weights.T, strict=True):
                 direction[name].reshape(-1)[start:stop] = weight @ differences
-    return found
+    return directions
 
 
 def _chunks(trajectory: Trajectory, name: str) -> Iterator[tuple[int, int]]:
@@ -220,11 +220,11 @@ def _chunks(trajectory: Trajectory, name: str) -> Iterator[tuple[int, int]]:
 
 def _differences(trajectory: Trajectory, name: str, start: int, stop: int) -> Floats:
     others = trajectory.checkpoints[:-1]
-    found = np.empty((len(others), stop - start))
-    for row, checkpoint in zip(found, others, strict=True):
+    differences = np.empty((len(others), stop - start))
+    for row, checkpoint in zip(differences, others, strict=True):
         row[:] = checkpoint.elements(name, start, stop)
-    found -= trajectory.last.elements(name, start, stop)
-    return found
+    differences -= trajectory.last.elements(name, start, stop)
+    return differences
 
 
 def _noise(shape: tuple[int, ...], name: str, seed: int, number: int) -> Floats:

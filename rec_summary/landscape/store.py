@@ -137,8 +137,8 @@ class Store:
                 return False
             # Nine bytes for each point, and two headers.
             most = 16 * len(self.points) + _HEADERS
-            found = read_npz(os.path.join(self.folder, _LOSSES), most)
-            self.losses, self.known = found["losses"], found["known"]
+            arrays = read_npz(os.path.join(self.folder, _LOSSES), most)
+            self.losses, self.known = arrays["losses"], arrays["known"]
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return False
         return (
@@ -176,20 +176,20 @@ def read_plane(folder: str) -> tuple[Vector, Vector, Vector]:
     path = os.path.join(folder, _PLANE)
     os.close(open_plain(path))  # no link, no pipe
     data = np.memmap(path, mode="r")
-    found: dict[str, Vector] = {part: {} for part in _PARTS}
+    vectors: dict[str, Vector] = {part: {} for part in _PARTS}
     for part, name, dtype, shape, start in _stored_plan(folder)["places"]:
         nbytes = math.prod(shape) * np.dtype(dtype).itemsize
-        found[part][name] = data[start : start + nbytes].view(dtype).reshape(shape)
-    return found["origin"], found["first"], found["second"]
+        vectors[part][name] = data[start : start + nbytes].view(dtype).reshape(shape)
+    return vectors["origin"], vectors["first"], vectors["second"]
 
 
 def _checksum(folder: str, places: list[list[Any]]) -> int:
     """Returns the CRC-32 of a plane, and of where each parameter is."""
-    found = zlib.crc32(json.dumps(places).encode())
+    checksum = zlib.crc32(json.dumps(places).encode())
     with os.fdopen(open_plain(os.path.join(folder, _PLANE)), "rb") as file:
         while data := file.read(_AT_ONCE):
-            found = zlib.crc32(data, found)
-    return found
+            checksum = zlib.crc32(data, checksum)
+    return checksum
 
 
 @contextlib.contextmanager

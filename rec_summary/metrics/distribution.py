@@ -57,21 +57,21 @@ class Distribution(State):
             TypeError, ValueError: Neither or both are given, the edges or categories do not ascend,
                 edges are not finite, or there are fewer than two bins.
         """
-        found, known = np.array(edges, np.float64), np.array(categories, np.int64)
+        bounds, known = np.array(edges, np.float64), np.array(categories, np.int64)
         check_int("buckets", buckets, 0, _MOST_BUCKETS)
-        if (found.size > 0) == (buckets > 0) or buckets + known.size == 1:
+        if (bounds.size > 0) == (buckets > 0) or buckets + known.size == 1:
             raise ValueError(
-                three_part("edges, buckets", (found.size, buckets), "edges, or 2 buckets or more")
+                three_part("edges, buckets", (bounds.size, buckets), "edges, or 2 buckets or more")
             )
-        if found.ndim != 1 or not np.isfinite(found).all() or (np.diff(found) <= 0).any():
+        if bounds.ndim != 1 or not np.isfinite(bounds).all() or (np.diff(bounds) <= 0).any():
             raise ValueError(three_part("edges", edges, "finite ascending numbers"))
-        if known.ndim != 1 or (known[1:] <= known[:-1]).any() or (known.size and found.size):
+        if known.ndim != 1 or (known[1:] <= known[:-1]).any() or (known.size and bounds.size):
             expected = "ascending integers, and none beside edges"
             raise ValueError(three_part("categories", categories, expected))
-        self.edges = found
+        self.edges = bounds
         self.buckets = int(buckets)
         self.categories = known
-        bins = known.size + buckets if buckets else found.size + 1
+        bins = known.size + buckets if buckets else bounds.size + 1
         self.counts: Counts = np.zeros(bins + 1)
         self.squares: Counts = np.zeros(1)
 
@@ -88,27 +88,27 @@ class Distribution(State):
                 buckets.
         """
         given = np.asarray(values)
-        found = given.ravel()
+        flat = given.ravel()
         kinds = "iub" if self.buckets else "iubf"
-        if not found.size:
+        if not flat.size:
             return
-        if self.buckets and found.dtype.kind in "USO":
-            found = hash_strings(found)
-        if found.dtype.kind not in kinds:
+        if self.buckets and flat.dtype.kind in "USO":
+            flat = hash_strings(flat)
+        if flat.dtype.kind not in kinds:
             expected = "an integer dtype" if self.buckets else "a dtype of real numbers"
-            raise TypeError(three_part("the dtype of the values", found.dtype, expected))
+            raise TypeError(three_part("the dtype of the values", flat.dtype, expected))
         heavy = None
         if weights is not None:
             usable = (weights >= 0) & (weights <= _MAX_WEIGHT)
             heavy = np.rint(np.where(usable, weights, 0.0) / _WEIGHT_UNIT) * _WEIGHT_UNIT
-            heavy = np.repeat(heavy, found.size // len(heavy))
+            heavy = np.repeat(heavy, flat.size // len(heavy))
         if not self.buckets and self.edges.size <= _FEW:
-            self._count_few(found.astype(np.float64), heavy)
+            self._count_few(flat.astype(np.float64), heavy)
             return
         if self.buckets:
-            places = self._places(found.astype(np.int64))
+            places = self._places(flat.astype(np.int64))
         else:
-            numbers = found.astype(np.float64)
+            numbers = flat.astype(np.float64)
             places = np.searchsorted(self.edges, numbers, side="right")
             places[np.isnan(numbers)] = self.counts.size - 1
         self.counts += np.bincount(places, heavy, self.counts.size)
@@ -124,13 +124,13 @@ class Distribution(State):
         self.counts[-1] += (numbers.size if heavy is None else heavy.sum()) - sums[0]
         self.squares += _squares(heavy, there)
 
-    def _places(self, found: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:
+    def _places(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:
         """Returns the bins of categories."""
-        hashed = (mix(found) % np.uint64(self.buckets)).astype(np.intp) + self.categories.size
+        hashed = (mix(numbers) % np.uint64(self.buckets)).astype(np.intp) + self.categories.size
         if not self.categories.size:
             return hashed
-        near = np.minimum(np.searchsorted(self.categories, found), self.categories.size - 1)
-        return np.where(self.categories[near] == found, near, hashed)
+        near = np.minimum(np.searchsorted(self.categories, numbers), self.categories.size - 1)
+        return np.where(self.categories[near] == numbers, near, hashed)
 
     def sample(self) -> Counts:
         """Returns the counts of a sample without weights that says as much, without that of NaN.
@@ -191,13 +191,14 @@ def categories_of(values: npt.NDArray[Any], buckets: int) -> Distribution:
     """
     if values.dtype.kind in "USO":
         values = hash_strings(values)
-    found, counts = np.unique(values.astype(np.int64), return_counts=True)
-    order = np.lexsort((found, -counts))
-    if len(found) > buckets:
+    categories, counts = np.unique(values.astype(np.int64), return_counts=True)
+    order = np.lexsort((categories, -counts))
+    if len(categories) > buckets:
         order = order[counts[order] >= _LEAST_COUNT][:_MOST_CATEGORIES]
     rest = int(counts.sum() - counts[order].sum())
     return Distribution(
-        buckets=min(max(rest // (2 * _LEAST_COUNT), 2), buckets), categories=np.sort(found[order])
+        buckets=min(max(rest // (2 * _LEAST_COUNT), 2), buckets),
+        categories=np.sort(categories[order]),
     )
 
 
@@ -285,15 +286,15 @@ def edges_of(values: npt.ArrayLike, bins: int = 10) -> npt.NDArray[np.float64]:
     Raises:
         ValueError: There is no finite value.
     """
-    found = np.asarray(values, np.float64).ravel()
-    found = found[np.isfinite(found)]
-    if not found.size:
+    finite = np.asarray(values, np.float64).ravel()
+    finite = finite[np.isfinite(finite)]
+    if not finite.size:
         raise ValueError(
             three_part("the values of a reference", values, "one finite number or more")
         )
     # Edges are values of the sample, so that rounding does not split repeated ones.
     shares = np.arange(1, bins) / bins
-    edges: npt.NDArray[np.float64] = np.unique(np.quantile(found, shares, method="higher"))
-    if edges[0] == found.min() and edges.size > 1:
+    edges: npt.NDArray[np.float64] = np.unique(np.quantile(finite, shares, method="higher"))
+    if edges[0] == finite.min() and edges.size > 1:
         edges = edges[1:]  # the bin below the smallest value would be empty
     return edges

@@ -94,11 +94,11 @@ class Drift(State):
         Args:
             smoothing: See `distribution.psi`.
         """
-        found = {}
+        reports = {}
         for name, window in self.window.items():
             then, now = self.reference[name].sample(), window.sample()
             values, missing = float(window.counts[:-1].sum()), float(window.counts[-1])
-            found[name] = DriftReport(
+            reports[name] = DriftReport(
                 count=values,
                 psi=psi(then, now, smoothing),
                 psi_by_chance=psi_by_chance(then, now),
@@ -107,7 +107,7 @@ class Drift(State):
                 rate=_rate(now) if name == LABEL else math.nan,
                 reference_rate=_rate(then) if name == LABEL else math.nan,
             )
-        return found
+        return reports
 
     def check_mergeable(self, other: State) -> None:
         """Checks that `other` has the same reference.
@@ -126,10 +126,10 @@ class Drift(State):
 
     def arrays(self) -> dict[str, Array]:
         """Returns the reference and the counts of the window."""
-        found = reference_arrays(self.reference)
+        arrays = reference_arrays(self.reference)
         for name, window in self.window.items():
-            found[f"window.{name}"] = np.append(window.counts, window.squares)
-        return found
+            arrays[f"window.{name}"] = np.append(window.counts, window.squares)
+        return arrays
 
     @classmethod
     def _restored(cls, arrays: Stored) -> Drift:
@@ -151,10 +151,10 @@ class Drift(State):
 
 def reference_arrays(reference: Mapping[str, Distribution]) -> dict[str, Array]:
     """Returns a reference as arrays to be stored."""
-    found: dict[str, Array] = {"columns": np.array(list(reference), np.str_)}
+    arrays: dict[str, Array] = {"columns": np.array(list(reference), np.str_)}
     for number, distribution in enumerate(reference.values()):
-        found.update(nested(f"reference.{number}", distribution.arrays()))
-    return found
+        arrays.update(nested(f"reference.{number}", distribution.arrays()))
+    return arrays
 
 
 def reference_from_arrays(arrays: Arrays) -> dict[str, Distribution]:
@@ -245,7 +245,7 @@ class ReferenceBuilder(State):
         """
         if not self._have:
             raise ValueError(three_part("the reference", "no example", "one example or more"))
-        found = {}
+        reference = {}
         weights = np.concatenate(self._weights) if self._weights else None
         for name, parts in self._columns.items():
             values = np.concatenate(parts)
@@ -256,19 +256,19 @@ class ReferenceBuilder(State):
             else:
                 distribution = Distribution(edges_of(values, self._bins))
             distribution.add(values, weights)
-            found[name] = distribution
-        return found
+            reference[name] = distribution
+        return reference
 
     def arrays(self) -> dict[str, Array]:
         """Returns the settings, the names of the columns, their values, and the weights."""
-        found: dict[str, Array] = {
+        arrays: dict[str, Array] = {
             "settings": np.array([self._examples, self._bins, self._buckets, self._have], np.int64),
             "columns": np.array(list(self._columns), np.str_),
             "weights": np.concatenate([np.zeros(0), *self._weights]),
         }
         for number, parts in enumerate(self._columns.values()):
-            found[f"values.{number}"] = np.concatenate(parts)
-        return found
+            arrays[f"values.{number}"] = np.concatenate(parts)
+        return arrays
 
     @classmethod
     def _restored(cls, arrays: Stored) -> ReferenceBuilder:

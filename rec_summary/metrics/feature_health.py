@@ -56,5 +56,5 @@ def as_ids(values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     if flat.dtype.kind == "f":
         numbers = flat[~np.isnan(flat)].astype(np.float64) + 0.0  # -0.0 becomes 0.0
         flat = numbers.view(np.int64)
-    found: npt.NDArray[np.int64] = flat.astype(np.int64)
-    return found
+    ids: npt.NDArray[np.int64] = flat.astype(np.int64)
+    return ids

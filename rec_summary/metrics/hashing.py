@@ -59,11 +59,11 @@ def hash_strings(strings: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     encoded = np.char.encode(strings, "utf-8") if strings.dtype.kind == "U" else strings
     width = max(encoded.dtype.itemsize, 1)
     letters = np.ascontiguousarray(encoded).reshape(-1).astype(f"S{width}").view(np.uint8)
-    found = np.full(encoded.size, _FNV_START, np.uint64)
+    hashes = np.full(encoded.size, _FNV_START, np.uint64)
     for letter in letters.reshape(-1, width).T:
         there = letter > 0  # the rest is padding
-        found[there] = (found[there] ^ letter[there]) * np.uint64(_FNV_PRIME)
-    return _finalise(found).view(np.int64).reshape(encoded.shape)
+        hashes[there] = (hashes[there] ^ letter[there]) * np.uint64(_FNV_PRIME)
+    return _finalise(hashes).view(np.int64).reshape(encoded.shape)
 
 
 def _finalise(bits: Hashes) -> Hashes:

@@ -57,18 +57,18 @@ class LogHistogram(State):
 
     def add_all(self, values: npt.NDArray[Any]) -> None:
         """Counts numbers of any shape; NaN is skipped."""
-        found = values.astype(np.float64).ravel()
-        found = found[~np.isnan(found)]
-        if not found.size:
+        numbers = values.astype(np.float64).ravel()
+        numbers = numbers[~np.isnan(numbers)]
+        if not numbers.size:
             return
-        inside = np.clip(found, self.low, self.high)
+        inside = np.clip(numbers, self.low, self.high)
         places = 1 + ((np.log(inside) - math.log(self.low)) / self._log_step).astype(np.intp)
         np.minimum(places, self.counts.size - 2, out=places)
-        places[found <= self.low] = 0
-        places[found > self.high] = self.counts.size - 1
+        places[numbers <= self.low] = 0
+        places[numbers > self.high] = self.counts.size - 1
         self.counts += np.bincount(places, minlength=self.counts.size)
-        self.least = min(self.least, float(found.min()))
-        self.largest = max(self.largest, float(found.max()))
+        self.least = min(self.least, float(numbers.min()))
+        self.largest = max(self.largest, float(numbers.max()))
 
     def quantile(self, share: float) -> float:
         """Returns a quantile; NaN if the histogram is empty.

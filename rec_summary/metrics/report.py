@@ -79,8 +79,8 @@ class MetricValues:
     def add(self, task: str, values: MetricValues) -> None:
         """Adds the values of a task; the tags of a named one have its name."""
         start = f"{tags.PREFIX}{task}/" if task else tags.PREFIX
-        for name, found in vars(values).items():
-            own = {start + tag.removeprefix(tags.PREFIX): value for tag, value in found.items()}
+        for name, entries in vars(values).items():
+            own = {start + tag.removeprefix(tags.PREFIX): value for tag, value in entries.items()}
             getattr(self, name).update(own)
 
 
@@ -186,8 +186,8 @@ def _read_clicks(values: MetricValues, window: str, state: ClickQuality, detail:
     if detail.curves and loss.weight:
         curve = score_quality.pr_curve(order, detail.thresholds)
         values.pr_curves[f"{tags.PREFIX}pr_curve/{window}"] = curve.as_array()
-        found = score_quality.reliability(order)
-        parts = (found.predicted, found.observed, found.weights)
+        diagram = score_quality.reliability(order)
+        parts = (diagram.predicted, diagram.observed, diagram.weights)
         values.reliabilities[f"{tags.PREFIX}reliability/{window}"] = parts
         values.histograms[f"{tags.PREFIX}scores/{window}"] = _score_buckets(order)
 
@@ -219,12 +219,12 @@ def _score_buckets(order: ScoreOrder) -> tuple[Floats, Floats]:
 
 
 def _read_users(values: MetricValues, window: str, state: UserScores, detail: Detail) -> None:
-    found = state.gauc()
-    values.put(f"gauc/{window}", found.value)
+    auc = state.gauc()
+    values.put(f"gauc/{window}", auc.value)
     values.put(f"gauc_by_user/{window}", state.gauc("users").value)
-    values.put(f"grouped_users/{window}", found.users)
-    values.put(f"grouped_standard_error/{window}", found.standard_error)
-    bound = found.cell_error_bound + found.bias_bound
+    values.put(f"grouped_users/{window}", auc.users)
+    values.put(f"grouped_standard_error/{window}", auc.standard_error)
+    bound = auc.cell_error_bound + auc.bias_bound
     values.put(f"grouped_error_bound/{window}", bound)
 
 
@@ -241,24 +241,24 @@ def _read_slices(values: MetricValues, name: str, state: Slices, detail: Detail)
             _read_state(of_part, group, "", state, of_slices)
         return {tag[len(tags.PREFIX) : -1]: number for tag, number in of_part.scalars.items()}
 
-    found = slice_report.values_of(column, state, metrics, metrics_of)
-    for tag, number in found.scalars.items():
+    report = slice_report.values_of(column, state, metrics, metrics_of)
+    for tag, number in report.scalars.items():
         values.put(f"{tag}/{window}", number)
-    if detail.curves and found.table:
-        values.tables[f"{tags.PREFIX}slice/{column}/table/{window}"] = found.table
+    if detail.curves and report.table:
+        values.tables[f"{tags.PREFIX}slice/{column}/table/{window}"] = report.table
 
 
 def _read_classes(values: MetricValues, window: str, state: ClassScores, detail: Detail) -> None:
-    found = state.gauc("users")
-    values.put(f"macro_auc/{window}", found.value)
-    values.put(f"macro_auc_error_bound/{window}", found.cell_error_bound)
+    auc = state.gauc("users")
+    values.put(f"macro_auc/{window}", auc.value)
+    values.put(f"macro_auc_error_bound/{window}", auc.cell_error_bound)
 
 
 def _read_lists(values: MetricValues, window: str, state: RankedLists, detail: Detail) -> None:
-    found = state.sampled()
-    values.put(f"pair_accuracy/{window}", list_quality.pairs_in_lists(found).share)
+    sample = state.sampled()
+    values.put(f"pair_accuracy/{window}", list_quality.pairs_in_lists(sample).share)
     for k in state.at:
-        top = list_quality.top_of_lists(found, k)
+        top = list_quality.top_of_lists(sample, k)
         for start, value in zip(tags.AT_K["lists"], top, strict=False):
             values.put(f"{start}{k}/{window}", value)
         if k == state.at[0]:
@@ -267,18 +267,18 @@ def _read_lists(values: MetricValues, window: str, state: RankedLists, detail: D
             if top.lists:
                 share = top.without / (top.lists + top.without)
                 values.put(f"lists_without_hit_share/{window}", share)
-    lists = len(found.starts) + found.too_long
+    lists = len(sample.starts) + sample.too_long
     if lists:
-        values.put(f"lists_sampled_share/{window}", found.rate)
-        values.put(f"lists_spread_share/{window}", found.spread / lists)
-        values.put(f"lists_too_long_share/{window}", found.too_long / lists)
+        values.put(f"lists_sampled_share/{window}", sample.rate)
+        values.put(f"lists_spread_share/{window}", sample.spread / lists)
+        values.put(f"lists_too_long_share/{window}", sample.too_long / lists)
 
 
 def _read_pairs(values: MetricValues, window: str, state: RankedLists, detail: Detail) -> None:
-    found = state.sampled()
-    values.put(f"xauc/{window}", list_quality.pairs_of_all(found).share)
-    if found.rows.size:
-        values.put(f"xauc_sampled_share/{window}", found.rate)
+    sample = state.sampled()
+    values.put(f"xauc/{window}", list_quality.pairs_of_all(sample).share)
+    if sample.rows.size:
+        values.put(f"xauc_sampled_share/{window}", sample.rate)
 
 
 def _read_labels(values: MetricValues, window: str, state: LabelCounts, detail: Detail) -> None:
@@ -333,8 +333,8 @@ def _read_turnover(
     if state.batch_ids:
         values.put(f"{start}window/different_share", state.different / state.batch_ids)
     if state.hashed:
-        found, share = hashed_ids(total.touched)
-        values.put(f"{start}hashed_ids", found)
+        hashed, share = hashed_ids(total.touched)
+        values.put(f"{start}hashed_ids", hashed)
         values.put(f"{start}colliding_share", share)
 
 

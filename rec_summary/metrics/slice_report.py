@@ -74,8 +74,8 @@ def values_of(
         metrics: The names of the metrics that have tags.
         metrics_of: Returns the metrics of a state by their names.
     """
-    found = [_slice(_shown(name), state, metrics_of) for name, _, state in slices.slices()]
-    shown = found[: slices.shown]
+    entries = [_slice(_shown(name), state, metrics_of) for name, _, state in slices.slices()]
+    shown = entries[: slices.shown]
     rest = _slice(OTHER, slices.other, metrics_of)
     if rest.metrics.get("examples"):
         shown.append(rest)
@@ -86,7 +86,7 @@ def values_of(
         if metric in slice_.metrics
     }
     for metric in metrics:
-        ranked = [slice_ for slice_ in found if slice_.compared and metric in slice_.metrics]
+        ranked = [slice_ for slice_ in entries if slice_.compared and metric in slice_.metrics]
         if len(ranked) < 2:
             continue
         ranked.sort(key=lambda slice_: slice_.cost(metric))
@@ -98,7 +98,7 @@ def values_of(
             scalars[f"slice/{column}/auc_gap_error"] = error
             bound = max(slice_.metrics["roc_error_bound"] for slice_ in ranked)
             scalars[f"slice/{column}/auc_error_bound"] = bound
-    return SliceValues(scalars, _table(column, metrics, [*found, rest]))
+    return SliceValues(scalars, _table(column, metrics, [*entries, rest]))
 
 
 def quoted(name: str) -> str:
@@ -159,8 +159,8 @@ def _table(column: str, metrics: Sequence[str], slices: list[_Slice]) -> list[tu
     used = [name for name in dict.fromkeys((*_COLUMNS, *metrics)) if name in there]
     rows = [(column, *(name.replace("_", " ") for name in used))]
     for row in sorted(slices, key=place):
-        found = row.metrics
-        cells = {name: formats[name].format(found[name]) if name in found else "" for name in used}
+        own = row.metrics
+        cells = {name: formats[name].format(own[name]) if name in own else "" for name in used}
         if math.isfinite(row.error) and "auc" in cells:
             cells["auc"] += f" ± {row.error:.4f}"
         rows.append((row.name, *cells.values()))

@@ -73,13 +73,13 @@ class State:
 
     def arrays(self) -> dict[str, Array]:
         """Returns settings and contents as named arrays, to be stored."""
-        found = {
+        arrays = {
             name.lstrip("_"): to_array(getattr(self, name)) for name in self._settings + self._sums
         }
         for name in self._parts:
             for key, part in _by_key(getattr(self, name)).items():
-                found.update(nested(name.lstrip("_") + (key and f".{key}"), part.arrays()))
-        return found
+                arrays.update(nested(name.lstrip("_") + (key and f".{key}"), part.arrays()))
+        return arrays
 
     def seal(self) -> None:
         """Makes the state as small as it can be, because no more examples are expected."""
@@ -345,10 +345,10 @@ class Stored(dict[str, Array]):
         Raises:
             ValueError: The array is anything else.
         """
-        found = self.take(name, np.int64, (None,)).tolist()
-        if len(found) > 1:
-            raise ValueError(three_part(f"The array {name!r} of a state", found, "one int or none"))
-        return int(found[0]) if found else None
+        ints = self.take(name, np.int64, (None,)).tolist()
+        if len(ints) > 1:
+            raise ValueError(three_part(f"The array {name!r} of a state", ints, "one int or none"))
+        return int(ints[0]) if ints else None
 
     def part(self, name: str) -> Stored:
         """Returns the arrays of a part, which `nested` put under `name`."""

@@ -142,8 +142,8 @@ def group_with(metric: str) -> str:
 
 def named_tasks(tags: Iterable[str]) -> list[str]:
     """Returns the named tasks of which there are tags of metrics, sorted."""
-    found = {match["task"] for match in map(_TASK_TAG.match, tags) if match}
-    return sorted(found)
+    names = {match["task"] for match in map(_TASK_TAG.match, tags) if match}
+    return sorted(names)
 
 
 def costs_of(metric: str, values: Floats) -> Floats:

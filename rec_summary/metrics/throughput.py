@@ -116,9 +116,9 @@ class Throughput(State):
         """
         if not (math.isfinite(now) and now >= 0):
             raise ValueError(three_part("now", now, "a finite number of seconds, at least 0"))
-        found = np.asarray(event_times, np.float64).ravel()
-        dated = found[np.isfinite(found)]
-        self._undated += found.size - dated.size
+        times = np.asarray(event_times, np.float64).ravel()
+        dated = times[np.isfinite(times)]
+        self._undated += times.size - dated.size
         if dated.size:
             lags = now - dated
             self._lags.add_all(lags)

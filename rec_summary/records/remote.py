@@ -184,11 +184,11 @@ def list_tree(url: Url, what: str = SOURCE) -> list[Entry]:
     with _errors_of(url, what):
         fs.invalidate_cache()
         try:
-            found = fs.find(root, detail=True)
+            listed = fs.find(root, detail=True)
         except FileNotFoundError:
-            found = {}
+            listed = {}
     entries = []
-    for path, about in found.items():
+    for path, about in listed.items():
         path = str(path)
         if not f"{path}/".startswith(f"{root}/"):
             continue
@@ -422,7 +422,7 @@ class Upload:
             thread.join()
 
     def _local_files(self) -> dict[str, tuple[int, int]]:
-        found = {}
+        files = {}
         for parent, directories, names in os.walk(self.directory):
             directories[:] = [name for name in directories if not name.startswith(".")]
             for name in names:
@@ -431,8 +431,8 @@ class Upload:
                     with contextlib.suppress(FileNotFoundError):
                         status = os.stat(path)
                         relative = os.path.relpath(path, self.directory).replace(os.sep, "/")
-                        found[relative] = (status.st_size, status.st_mtime_ns)
-        return found
+                        files[relative] = (status.st_size, status.st_mtime_ns)
+        return files
 
     def _listed(self) -> dict[str, Entry]:
         return {entry.url.below: entry for entry in list_tree(self._url, DESTINATION)}

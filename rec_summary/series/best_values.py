@@ -77,7 +77,7 @@ class BestSeries(Struct):
         What is not in force any more may be the last value that is shown. Then the last one in
         force is shown again: where the steps of a series go back, it supersedes itself.
         """
-        found = self.points[max(self.shown - self.superseded, 0) :]
-        if found:
+        points = self.points[max(self.shown - self.superseded, 0) :]
+        if points:
             self.shown, self.superseded = len(self.points), False
-        return found
+        return points

@@ -313,7 +313,7 @@ def scan_together(files: Iterable[RecordFile]) -> dict[str, ScannedFile]:
     Returns:
         Those of the files that can be read as blocks from their beginning to their end, by path.
     """
-    found: list[tuple[str, FileStatus]] = []
+    opened: list[tuple[str, FileStatus]] = []
     buffers = []
     for file in files:
         status = file.status
@@ -321,10 +321,10 @@ def scan_together(files: Iterable[RecordFile]) -> dict[str, ScannedFile]:
             continue
         with contextlib.suppress(OSError):  # it is reported when the file is read
             buffers.append(read_plain(file.path, status.size))
-            found.append((file.path, status))
+            opened.append((file.path, status))
     return {
         path: ScannedFile(status, records)
-        for (path, status), records in zip(found, scan_files(buffers), strict=True)
+        for (path, status), records in zip(opened, scan_files(buffers), strict=True)
         if records is not None
     }
 
@@ -342,11 +342,11 @@ def scanned_ahead(runs: Iterable[Run]) -> Iterator[Run]:
 
 def _scanned(runs: list[Run]) -> Iterator[Run]:
     files = (file for run in runs for file in run.files if file.name.kind is Kind.SUMMARY)
-    found = scan_together(files)
+    scanned = scan_together(files)
     while runs:
         run = runs.pop(0)  # so that only what is still to be read is held
         files_of = tuple(
-            replace(file, scanned=found.pop(file.path)) if file.path in found else file
+            replace(file, scanned=scanned.pop(file.path)) if file.path in scanned else file
             for file in run.files
         )
         yield replace(run, files=files_of)

@@ -170,7 +170,7 @@ class Lineage:
 
     def take_evaluation(self, evaluation: EvaluationLineage, step: int, wall_time: float) -> None:
         """Adds an evaluation made at `step`."""
-        found = {name: (numeric(value), _shown(value)) for name, value in metrics_of(evaluation)}
+        metrics = {name: (numeric(value), _shown(value)) for name, value in metrics_of(evaluation)}
         self.last_time = wall_time
         self.evaluations += 1
         data = evaluation.valid_dataset
@@ -179,7 +179,7 @@ class Lineage:
             self.valid_dataset = (valid(data.valid_dataset_path), size)
         # MindSpore does not record the step; its evaluations count in their order.
         place = np.array([step or self.evaluations])
-        for name, (number, text) in found.items():
+        for name, (number, text) in metrics.items():
             if name in self.metrics or len(self.metrics) < MOST_ENTRIES:
                 values = np.array([math.nan if number is None else number])
                 series = self.best.setdefault(name, BestSeries())
@@ -258,10 +258,10 @@ def hyper_parameters(lineage: Lineage) -> dict[str, Plain]:
 
     Custom data under a name that is taken gets the prefix `custom.`.
     """
-    found = recorded_parameters(lineage)
+    parameters = recorded_parameters(lineage)
     for name, value in lineage.custom.items():
-        found[f"custom.{name}" if name in found else name] = value
-    return found
+        parameters[f"custom.{name}" if name in parameters else name] = value
+    return parameters
 
 
 def recorded_parameters(lineage: Lineage) -> dict[str, Plain]:

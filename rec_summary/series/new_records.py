@@ -235,9 +235,9 @@ class NewRecords:
         if not known or self._compared.get(file.path) == status:
             return False
         self._compared[file.path] = status
-        found = [_checksum(file, offset, size) for offset, size, _ in known]
+        sums = [_checksum(file, offset, size) for offset, size, _ in known]
         return any(
-            now not in (None, checksum) for now, (*_, checksum) in zip(found, known, strict=True)
+            now not in (None, checksum) for now, (*_, checksum) in zip(sums, known, strict=True)
         )
 
     def keep(self, files: Iterable[RecordFile]) -> None:

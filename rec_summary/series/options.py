@@ -105,9 +105,9 @@ def read_ranks(text: str) -> tuple[tuple[int, int], ...]:
     """
     if text.strip() == "all":
         return ((0, 10**9),)
-    found = [_RANKS.fullmatch(part.strip()) for part in text.split(",")]
-    spans = tuple((int(match[1]), int(match[2] or match[1])) for match in found if match)
-    if len(spans) < len(found) or any(first > last for first, last in spans):
+    matches = [_RANKS.fullmatch(part.strip()) for part in text.split(",")]
+    spans = tuple((int(match[1]), int(match[2] or match[1])) for match in matches if match)
+    if len(spans) < len(matches) or any(first > last for first, last in spans):
         expected = "numbers of ranks, or spans of them (3,7,16-31), or 'all'"
         raise ArgumentError(three_part("ranks", text, expected))
     return spans
@@ -336,11 +336,11 @@ def tags_named(name: str) -> str:
     return rf"\A(?s:.*/)?{re.escape(name)}{_AUTOMATIC}\Z"
 
 
-def matching_runs(found: Iterable[Run], pattern: str | None) -> list[Run]:
+def matching_runs(runs: Iterable[Run], pattern: str | None) -> list[Run]:
     """Returns the runs whose names match a pattern as of `fnmatch`; all of them for None."""
     if pattern is None:
-        return list(found)
-    return [run for run in found if fnmatch.fnmatchcase(run.name, pattern)]
+        return list(runs)
+    return [run for run in runs if fnmatch.fnmatchcase(run.name, pattern)]
 
 
 def places_apart(

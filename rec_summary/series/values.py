@@ -163,10 +163,10 @@ class Writers(Struct, dict=True):
     @functools.cached_property
     def _by_rank(self) -> dict[int, list[int]]:
         """The places of the writers of each rank: there may be thousands of ranks."""
-        found: dict[int, list[int]] = {}
+        indices: dict[int, list[int]] = {}
         for index, writer in enumerate(self.writers):
-            found.setdefault(writer.rank, []).append(index)
-        return found
+            indices.setdefault(writer.rank, []).append(index)
+        return indices
 
 
 class History:
@@ -212,9 +212,9 @@ class History:
             key = (writer.rank, writer.number)
             self.files.append((writer, files[key]))
             if key in restarted:
-                found = _restarts(run, files[key])
+                restarts = _restarts(run, files[key])
                 self._restarts |= {
-                    file.path: (number, found) for number, file in enumerate(files[key])
+                    file.path: (number, restarts) for number, file in enumerate(files[key])
                 }
 
     def writers(self) -> list[tuple[Run, History]]:
@@ -227,7 +227,7 @@ class History:
         for writer, files in self.files:
             for file in files:
                 numbers[file] = numbers[_pair(file)] = writer.number
-        found = []
+        parts = []
         for number in sorted({1, *numbers.values()}):
             chosen = [
                 file
@@ -240,8 +240,8 @@ class History:
             history.last_steps = {
                 writer: step for writer, step in self.last_steps.items() if writer[1] == number
             }
-            found.append((Run(name, self._run.path, tuple(chosen)), history))
-        return found
+            parts.append((Run(name, self._run.path, tuple(chosen)), history))
+        return parts
 
     def in_force(self, batch: Batch) -> Batch:
         """Returns the values of a batch that no later restart supersedes."""
@@ -273,16 +273,16 @@ def _summary_files(run: Run) -> Iterator[tuple[int, RecordFile]]:
 
 def _restarts(run: Run, files: Iterable[RecordFile]) -> list[_Place]:
     """Returns the restarts of a writer but those that a later one makes unimportant."""
-    found: list[_Place] = []
+    places: list[_Place] = []
     buffer = StepBuffer(run.name, Report())
     for number, file in enumerate(files):
         for batch in read_batches(file, Report()):
             for item in buffer.add(batch.select(EVERYTHING)):
                 if isinstance(item, Restart):
-                    while found and found[-1].step >= item.step:
-                        found.pop()
-                    found.append(_Place(number, item.origin.offset, item.step))
-    return found
+                    while places and places[-1].step >= item.step:
+                        places.pop()
+                    places.append(_Place(number, item.origin.offset, item.step))
+    return places
 
 
 def recorded_values(
@@ -342,8 +342,8 @@ def finished_scalars(
     run: Run, selection: Selection, report: Report
 ) -> Iterator[tuple[Writer, Columns]]:
     """Yields the scalars of `finished`, in columns of many values."""
-    found = finished(run, (SCALAR,), selection, report)
-    for writer, batches in itertools.groupby(found, key=operator.itemgetter(0)):
+    values = finished(run, (SCALAR,), selection, report)
+    for writer, batches in itertools.groupby(values, key=operator.itemgetter(0)):
         for columns in gathered(batch.scalars() for _, batch in batches):
             yield writer, columns
 

@@ -181,8 +181,8 @@ class Dataset(ExportDirectory):
     def names(self, place: str, pattern: re.Pattern[str]) -> list[str]:
         """Returns the names in a directory that match a pattern, in order."""
         with self.opened(place) as fd:
-            found = os.listdir(fd) if fd is not None else []
-        return sorted(filter(pattern.fullmatch, found), key=lambda name: (len(name), name))
+            names = os.listdir(fd) if fd is not None else []
+        return sorted(filter(pattern.fullmatch, names), key=lambda name: (len(name), name))
 
     @contextlib.contextmanager
     def part(self, path: str, run: str) -> Iterator[Any]:
@@ -391,8 +391,8 @@ class RunDataset(FileReader):
     def _writer_partitions(self) -> set[str]:
         """Returns the partitions of further writers; those with a cursor are runs themselves."""
         pattern = re.compile(rf"{re.escape(self._place)}%2Fwriter_\d+")
-        found = self._dataset.names("", pattern)
-        return {partition for partition in found if not read_cursor(self._dataset, partition)}
+        partitions = self._dataset.names("", pattern)
+        return {partition for partition in partitions if not read_cursor(self._dataset, partition)}
 
     def _moves(self, cursor: DatasetCursor | None) -> Iterator[tuple[str, str]]:
         """Yields the moves of the last commit, but those into what has become another run."""

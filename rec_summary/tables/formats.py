@@ -193,15 +193,15 @@ def _write_values(
     total = sum(run.nbytes for run in runs)
     lineage: list[Row] = []
     work = functools.partial(_rows_of_tables, selection)
-    for run, (table, found) in each_run(work, runs, engine, lambda _: report):
+    for run, (table, content) in each_run(work, runs, engine, lambda _: report):
         if progress is not None:
             progress(run.name, report.bytes_read, max(total, report.bytes_read))
         if table == "scalars":
-            tables.write_scalars(*found)
+            tables.write_scalars(*content)
         elif table == _LINEAGE:
-            lineage += found
+            lineage += content
         else:
-            tables.write(table, found)
+            tables.write(table, content)
     if lineage:
         tables.schemas[_LINEAGE] = {
             name: _type_of([row[name] for row in lineage if name in row])
@@ -221,9 +221,9 @@ def _rows_of_tables(
         for record in batch.select(EVERYTHING, _OTHER_KINDS).records():
             for recorded in record.values:
                 yield from _value_rows(Value(name, rank, record.step, recorded), report)
-    found = [evaluation._asdict() for evaluation in evaluations(run, report)]
-    if found:
-        yield "evaluations", found
+    results = [evaluation._asdict() for evaluation in evaluations(run, report)]
+    if results:
+        yield "evaluations", results
     # These files have been read before: their problems are not reported twice.
     if not lineage_of(run, Report()).empty:
         yield _LINEAGE, list(rows_of(run, Report()))
@@ -422,8 +422,8 @@ class _JsonLinesFile(_TextFile):
 
     def _values(self, texts: Iterable[str]) -> Iterable[str]:
         # Releases of NumPy differ in when they write an exponent.
-        found = map(repr, map(float, texts))
-        return (_JSON_NUMBERS.get(text, text) for text in found)
+        floats = map(repr, map(float, texts))
+        return (_JSON_NUMBERS.get(text, text) for text in floats)
 
 
 class _FloatTexts(dict[float, str]):
@@ -518,8 +518,8 @@ def _texts(numbers: npt.NDArray[np.float64]) -> list[str]:
     """Returns the shortest texts of numbers; equal neighbours are formatted once."""
     starts = np.flatnonzero(np.diff(numbers, prepend=np.nan))
     texts = np.array(list(map(repr, numbers[starts].tolist())), object)
-    found: list[str] = np.repeat(texts, np.diff(starts, append=len(numbers))).tolist()
-    return found
+    repeated: list[str] = np.repeat(texts, np.diff(starts, append=len(numbers))).tolist()
+    return repeated
 
 
 def json_value(value: Any) -> Any:

@@ -161,11 +161,11 @@ class Records:
         Raises:
             ArgumentError: There is no such run.
         """
-        found = [run for run in self._runs if run.name == name]
-        if not found:
+        matching = [run for run in self._runs if run.name == name]
+        if not matching:
             expected = f"one of the runs, such as {', '.join(map(printable, self.runs[:5]))}"
             raise ArgumentError(three_part("the run", name, expected))
-        return RunView(found[0], self._selection)
+        return RunView(matching[0], self._selection)
 
     def scalars(self, *, wide: bool = False, x: str = STEP) -> pd.DataFrame:
         """Returns all scalars.
@@ -185,30 +185,30 @@ class Records:
             ArgumentError: `x` is invalid, or is `samples` and a run does not state its batch size.
         """
         check_axis(x)
-        found = _scalar_frame(list(self._scalars(scalars_in_memory)))
+        long = _scalar_frame(list(self._scalars(scalars_in_memory)))
         # The values of a very large step come in parts, and may be in two of them.
-        if not _steps_rise(found):
+        if not _steps_rise(long):
             series = ["run", "rank", "tag", "step"]
-            found = found.drop_duplicates(series, keep="last", ignore_index=True)
+            long = long.drop_duplicates(series, keep="last", ignore_index=True)
         index = ["run", "rank", "step"]
         if x == SAMPLES:
             index.append(SAMPLES)
-            found[SAMPLES] = self._samples(found)
+            long[SAMPLES] = self._samples(long)
         if not wide:
-            return found
-        _check_width(found)
-        table = found.pivot(index=index, columns="tag", values="value")
+            return long
+        _check_width(long)
+        table = long.pivot(index=index, columns="tag", values="value")
         table.columns = [str(name) for name in table.columns]
         return table.sort_index()
 
-    def _samples(self, found: pd.DataFrame) -> npt.NDArray[np.int64]:
+    def _samples(self, table: pd.DataFrame) -> npt.NDArray[np.int64]:
         """Returns the examples that were seen at the steps of a table."""
-        steps, samples = found["step"].to_numpy(), np.zeros(len(found), np.int64)
+        steps, samples = table["step"].to_numpy(), np.zeros(len(table), np.int64)
         report = Report()
         for run in self._runs:
             name = valid(run.name)
-            own = [label for label in found["run"].cat.categories if _is_of(label, name)]
-            rows = found["run"].isin(own).to_numpy()
+            own = [label for label in table["run"].cat.categories if _is_of(label, name)]
+            rows = table["run"].isin(own).to_numpy()
             if rows.any():
                 samples[rows] = totals_of(run, report).at(steps[rows])
         return samples
@@ -287,8 +287,8 @@ class Records:
 
     def landscapes(self) -> list[RecordedLandscape]:
         """Returns all loss landscapes."""
-        found = self._found("loss_landscape", lambda value: from_landscape(value.loss_landscape))
-        return [RecordedLandscape(**place, landscape=landscape) for place, landscape in found]
+        pairs = self._found("loss_landscape", lambda value: from_landscape(value.loss_landscape))
+        return [RecordedLandscape(**place, landscape=landscape) for place, landscape in pairs]
 
     def evaluations(self) -> pd.DataFrame:
         """Returns the results of all evaluations, a row for each metric.
@@ -297,11 +297,11 @@ class Records:
         a number.
         """
         pd = _pandas()
-        found = [evaluation for _, evaluation in self._read(_evaluations)]
+        results = [evaluation for _, evaluation in self._read(_evaluations)]
         names = ["run", "rank", "step", "wall_time", "metric", "value"]
-        table = pd.DataFrame(found, columns=names)
+        table = pd.DataFrame(results, columns=names)
         # Not by way of float64, which a missing step would lead to: it rounds large steps.
-        table["step"] = pd.array([evaluation.step for evaluation in found], dtype="Int64")
+        table["step"] = pd.array([evaluation.step for evaluation in results], dtype="Int64")
         return table.astype({"value": "float64"})
 
     def lineage(self) -> pd.DataFrame:
@@ -312,9 +312,9 @@ class Records:
         """
         pd = _pandas()
         report = Report()
-        found = rows(self._runs, report, engine=self._engine)
+        table_rows = rows(self._runs, report, engine=self._engine)
         self._take_problems(report)
-        table = pd.DataFrame(found, columns=column_names(found) or ["run"])
+        table = pd.DataFrame(table_rows, columns=column_names(table_rows) or ["run"])
         return table.set_index("run")
 
     def groups(self, by: str = GROUP) -> Groups:
@@ -329,21 +329,21 @@ class Records:
             ArgumentError: No run has such a hyper-parameter.
         """
         report = Report()
-        found = parameters_of(self._runs, report)
+        parameters = parameters_of(self._runs, report)
         self._take_problems(report)
-        return Groups(self.scalars, grouped(found, by))
+        return Groups(self.scalars, grouped(parameters, by))
 
     def _table(self, kind: str, names: tuple[str, ...], fields: Any) -> pd.DataFrame:
         pd = _pandas()
-        found = [(*place.values(), *parts) for place, parts in self._found(kind, fields)]
-        table = pd.DataFrame(found, columns=["run", "rank", "tag", "step", "wall_time", *names])
+        values = [(*place.values(), *parts) for place, parts in self._found(kind, fields)]
+        table = pd.DataFrame(values, columns=["run", "rank", "tag", "step", "wall_time", *names])
         types = {"run": "category", "tag": "category", "step": "int64", "wall_time": "float64"}
         return table.astype(types)
 
     def _found(self, kind: str, fields: Any) -> Iterator[tuple[dict[str, Any], Any]]:
         """Yields where each value of a kind was recorded, and what `fields` returns for it."""
-        for _, found in self._read(_fields, kind, fields, self._selection):
-            yield found
+        for _, row in self._read(_fields, kind, fields, self._selection):
+            yield row
 
     def _take_problems(self, report: Report) -> None:
         new = [problem for problem in report.problems if problem not in self.problems]
@@ -386,9 +386,9 @@ def _fields(
             yield place_row(value), fields(value.recorded.value)
 
 
-def _check_width(found: pd.DataFrame) -> None:
-    steps = len(found[["run", "rank", "step"]].drop_duplicates())
-    tags = found["tag"].nunique()
+def _check_width(table: pd.DataFrame) -> None:
+    steps = len(table[["run", "rank", "step"]].drop_duplicates())
+    tags = table["tag"].nunique()
     if steps * tags > MOST_CELLS:
         received = verbatim(f"{steps:,} steps × {tags:,} tags")
         expected = f"at most {MOST_CELLS:,} cells: choose tags, runs or steps"
@@ -461,10 +461,10 @@ def _short(codes: Any, categories: Sequence[Any]) -> np.ndarray[Any, Any]:
     return np.array(codes, np.min_scalar_type(-len(categories)))
 
 
-def _steps_rise(found: pd.DataFrame) -> bool:
+def _steps_rise(table: pd.DataFrame) -> bool:
     """Whether the steps of each series only rise, so that none comes twice."""
-    steps, series = found["step"].to_numpy(), None
-    for column in (found["run"].cat.codes, found["rank"], found["tag"].cat.codes):
+    steps, series = table["step"].to_numpy(), None
+    for column in (table["run"].cat.codes, table["rank"], table["tag"].cat.codes):
         if column.min() < column.max():
             numbers = column.to_numpy(np.int64)
             series = numbers if series is None else series * (numbers.max() + 1) + numbers

@@ -71,12 +71,12 @@ class Groups:
         table = table[table["run"].isin(names.index)]
         table = table.assign(group=table["run"].astype("object").map(names))
         parts = [
-            pd.DataFrame({"group": group, "tag": tag, x: found.places, **_columns(found)})
-            for group, tag, found in self._bands(table, x)
+            pd.DataFrame({"group": group, "tag": tag, x: band.places, **_columns(band)})
+            for group, tag, band in self._bands(table, x)
         ]
         columns = ["group", "tag", x, *_COLUMNS]
-        found = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns)
-        return found.astype({"group": "category", "tag": "category"})
+        bands = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns)
+        return bands.astype({"group": "category", "tag": "category"})
 
     def _bands(self, table: pd.DataFrame, x: str) -> Iterator[tuple[str, str, Band]]:
         for (group, tag), values in table.groupby(["group", "tag"], observed=True, sort=True):
@@ -88,5 +88,5 @@ class Groups:
             yield group, tag, band(curves)
 
 
-def _columns(found: Band) -> dict[str, Any]:
-    return dict(zip(_COLUMNS, found[1:], strict=True))
+def _columns(band: Band) -> dict[str, Any]:
+    return dict(zip(_COLUMNS, band[1:], strict=True))

@@ -66,12 +66,12 @@ class RunView:
 
 def series_of(run: Run, selection: Selection, report: Report) -> list[ScalarSeries]:
     """Returns the scalars of a run, by tag, rank and writer."""
-    found: dict[tuple[str, int, str], ScalarSeries] = {}
+    collected: dict[tuple[str, int, str], ScalarSeries] = {}
     for writer, scalars in finished_scalars(run, selection, report):
         name, rank = writer.name(valid(run.name)), writer.rank
         for tag, values in by_tag(scalars):
-            found.setdefault((tag, rank, name), ScalarSeries(name, rank, tag)).extend(values)
-    return [series for _, series in sorted(found.items())]
+            collected.setdefault((tag, rank, name), ScalarSeries(name, rank, tag)).extend(values)
+    return [series for _, series in sorted(collected.items())]
 
 
 def overview_html(source: str, runs: Sequence[Run], selection: Selection) -> str:
@@ -81,12 +81,12 @@ def overview_html(source: str, runs: Sequence[Run], selection: Selection) -> str
     trends: list[ScalarSeries | None] = []
     small = sum(run.nbytes for run in runs) <= READ_BYTES
     for run in runs:
-        found = list(rows_of(run, report)) if small else [stated_row(run, report)]
+        run_rows = list(rows_of(run, report)) if small else [stated_row(run, report)]
         series = series_of(run, selection, Report()) if small else []
-        for row in found:
+        for row in run_rows:
             own = [curve for curve in series if curve.run == row["run"]]
             trends.append(next((curve for curve in own if curve.tag in _LOSS), (*own, None)[0]))
-        rows += found
+        rows += run_rows
     names = [name for name in column_names(rows) if name not in DETAILS]
     cells = [
         [

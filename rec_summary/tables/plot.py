@@ -197,14 +197,14 @@ def in_groups(lines: Iterable[Line], groups: Mapping[str, Iterable[str]]) -> lis
 def important(lines: Sequence[Line]) -> list[Line]:
     """Returns the lines of the tags that matter most, at most `_PANELS`, the first ones first."""
     tags = sorted({line.tag for line in lines}, key=lambda tag: (_RECENT not in tag, tag))
-    found: dict[str, None] = {}
+    ordered: dict[str, None] = {}
     for pattern, most in _IMPORTANT:
-        matching = [tag for tag in tags if re.search(pattern, tag) and tag not in found]
-        found.update(dict.fromkeys(matching[:most]))
+        matching = [tag for tag in tags if re.search(pattern, tag) and tag not in ordered]
+        ordered.update(dict.fromkeys(matching[:most]))
     others = [tag for tag in tags if not tag.startswith(_HEALTH)]
     if len(tags) <= _PANELS:
-        found.update(dict.fromkeys(others + tags))
-    chosen = list(found or others or tags)[:_PANELS]
+        ordered.update(dict.fromkeys(others + tags))
+    chosen = list(ordered or others or tags)[:_PANELS]
     return [line for tag in chosen for line in lines if line.tag == tag]
 
 
@@ -325,8 +325,8 @@ class _Curve:
     @property
     def result(self) -> float:
         """The mean of the last tenth of the values, at most 100, as in `rec-summary lineage`."""
-        found = self.pale[np.isfinite(self.pale)]
-        return float(found[-min(100, max(1, len(found) // 10)) :].mean())
+        finite = self.pale[np.isfinite(self.pale)]
+        return float(finite[-min(100, max(1, len(finite) // 10)) :].mean())
 
 
 def _figure(panels: Mapping[str, Sequence[_Curve]], options: PlotOptions) -> Figure:

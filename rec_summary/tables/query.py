@@ -99,10 +99,10 @@ def column_of(name: str, known: Sequence[str]) -> str:
     kind, metric = _kind_and_metric(name)
     short = re.compile(tags_named(metric))
     every = [(column, *_kind_and_metric(column)) for column in known]
-    found = [column for column, its_kind, tag in every if its_kind == kind and short.search(tag)]
-    if len(found) == 1:
-        return found[0]
-    near = found or difflib.get_close_matches(name, known, 3) or known
+    matching = [column for column, its_kind, tag in every if its_kind == kind and short.search(tag)]
+    if len(matching) == 1:
+        return matching[0]
+    near = matching or difflib.get_close_matches(name, known, 3) or known
     expected = f"one of the columns, such as {', '.join(near[:12])}"
     raise ArgumentError(three_part("a column", name, expected))
 
@@ -150,10 +150,10 @@ def sort_rows(
         number = _number(value)
         return (number is None, 0.0 if number is None else number, str(value))
 
-    found = list(rows)
-    present = [row for row in found if not missing(row)]
+    table = list(rows)
+    present = [row for row in table if not missing(row)]
     present.sort(key=key, reverse=descending)
-    return [*present, *(row for row in found if missing(row))]
+    return [*present, *(row for row in table if missing(row))]
 
 
 def _number(value: Any) -> float | None:

@@ -44,16 +44,16 @@ class Table(NamedTuple):
 
 def newest_checkpoint(run: Run) -> str | None:
     """Returns the checkpoint that was written last; links out of the run are not followed."""
-    found: list[tuple[float, str]] = []
+    checkpoints: list[tuple[float, str]] = []
     if isinstance(run.path, Url):
         files = list_tree(run.path.child(CHECKPOINT_FOLDER))
-        found = [(file.modified, file.url) for file in files]
+        checkpoints = [(file.modified, file.url) for file in files]
     elif not os.path.islink(folder := os.path.join(run.path, CHECKPOINT_FOLDER)):
         with contextlib.suppress(OSError), os.scandir(folder) as entries:
             for entry in entries:
                 if entry.is_file(follow_symlinks=False):
-                    found.append((entry.stat(follow_symlinks=False).st_mtime_ns, entry.path))
-    return max((file for file in found if file[1].endswith(".ckpt")), default=(0, None))[1]
+                    checkpoints.append((entry.stat(follow_symlinks=False).st_mtime_ns, entry.path))
+    return max((file for file in checkpoints if file[1].endswith(".ckpt")), default=(0, None))[1]
 
 
 @contextlib.contextmanager
@@ -114,12 +114,12 @@ def tables_of(
         with opened(path) as file:
             yield Tables(path, matrices(file), functools.partial(table_of, file))
         return
-    found: dict[str, Table] = {}
+    named: dict[str, Table] = {}
     for tag, tensor in recorded().items():
         if len(tensor.dims) == _SIDES and all(tensor.dims):
             with contextlib.suppress(ValueError):
-                found[tag] = table_of_array(from_tensor(tensor))
-    yield Tables(None, {tag: table.values.shape for tag, table in found.items()}, found.__getitem__)
+                named[tag] = table_of_array(from_tensor(tensor))
+    yield Tables(None, {tag: table.values.shape for tag, table in named.items()}, named.__getitem__)
 
 
 def matrices(checkpoint: CheckpointFile | Checkpoint) -> dict[str, tuple[int, ...]]:

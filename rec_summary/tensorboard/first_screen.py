@@ -49,7 +49,7 @@ def pinned_tags(tags: Iterable[str]) -> list[str]:
         tags: The tags of all scalars, as they are recorded.
     """
     known = sorted(tags)
-    found: list[str] = []
+    pinned: list[str] = []
     starts = [PREFIX, *(f"{PREFIX}{re.escape(task)}/" for task in named_tasks(known)[:_TASKS])]
     quality = [
         tuple(f"{start}{metric}/{window}" for window in _WINDOWS)
@@ -58,8 +58,8 @@ def pinned_tags(tags: Iterable[str]) -> list[str]:
     ]
     for patterns in (LOSSES, *quality, _EVALUATION):
         matching = (tag for pattern in patterns for tag in known if re.match(pattern, tag))
-        found += itertools.islice(matching, 1)
-    return list(dict.fromkeys(overview(tag) or tag for tag in found))
+        pinned += itertools.islice(matching, 1)
+    return list(dict.fromkeys(overview(tag) or tag for tag in pinned))
 
 
 def page(url: str, tags: Iterable[str]) -> str:

@@ -95,28 +95,28 @@ def experiment(
     )
 
 
-def with_experiment(found: _Tags, shown: Any, recorded: Container[str]) -> _Tags:
+def with_experiment(answer: _Tags, shown: Any, recorded: Container[str]) -> _Tags:
     """Adds a tag that describes the experiment to those that HParams asks for.
 
     Args:
-        found: What `list_tensors` answers for HParams: a `TensorTimeSeries` for each run and tag.
+        answer: What `list_tensors` answers for HParams: a `TensorTimeSeries` for each run and tag.
         shown: A data provider; it has the scalars.
         recorded: The tags of scalars in records.
 
     Returns:
-        The same with one more tag, in place of that of an export. `found`, if event files of other
+        The same with one more tag, in place of that of an export. `answer`, if event files of other
         programs have such a tag, or if TensorBoard infers the same.
     """
     content: dict[str, dict[str, bytes]] = {}
-    for run, tags in found.items():
+    for run, tags in answer.items():
         content[run] = {tag: series.plugin_content for tag, series in tags.items()}
         described = content[run].get(metadata.EXPERIMENT_TAG)
         if described is not None:
             if metadata.parse_experiment_plugin_data(described).user != _USER:
-                return found
+                return answer
             del content[run][metadata.EXPERIMENT_TAG]  # of the runs in event files alone
     point = experiment(content, shown, recorded)
-    kept = {run: {tag: found[run][tag] for tag in tags} for run, tags in content.items() if tags}
+    kept = {run: {tag: answer[run][tag] for tag in tags} for run, tags in content.items() if tags}
     if point is None:
         return kept
     run = min(kept)

@@ -340,8 +340,8 @@ class RunOutput(abc.ABC):
 
     def _new_best(self) -> Iterator[tuple[str, list[BestPoint]]]:
         """Yields tags, and the best values since the last call."""
-        for metric, found in self._best.new() if self._wants(SCALARS) else ():
-            yield BEST + metric, found
+        for metric, points in self._best.new() if self._wants(SCALARS) else ():
+            yield BEST + metric, points
 
     def _wants(self, plugin: Plugin) -> bool:
         return self._selection.plugin(plugin.dashboard)
@@ -357,7 +357,7 @@ class RunOutput(abc.ABC):
         )
 
     def _write_record(self, record: Record) -> None:
-        found: list[tuple[Recorded, Point]] = []
+        shown: list[tuple[Recorded, Point]] = []
         for recorded in record.values:
             try:
                 points = list(self._mapper(recorded.kind)(recorded.tag, recorded.value))
@@ -367,10 +367,10 @@ class RunOutput(abc.ABC):
                 what = f"{recorded.kind} {recorded.tag!r} cannot be shown: {reason(error)}"
                 self._report.problem(record.path, record.offset, what)
                 continue
-            found.extend((recorded, point) for point in points if self._wants(point.plugin))
+            shown.extend((recorded, point) for point in points if self._wants(point.plugin))
             self._report.exported[recorded.kind] += 1
-        if found:
-            self._write_points(record, found)
+        if shown:
+            self._write_points(record, shown)
 
     def _ready(self, record: Record, recorded: Recorded, points: list[Point]) -> list[Point]:
         """Returns the points of a recorded value, other than a scalar, that are written.

@@ -137,18 +137,18 @@ def evaluated(named: str, network: Settings) -> str:
     Returns:
         `named`, a sibling of it, or a directory below it; `named` if there is no such training.
     """
-    found, others = [], 0
+    matching, others = [], 0
     for path in _trainings(named):
         for training in _stored(path).values():
             if network and network.items() <= training.settings.items():
-                found.append((training.time, path))
+                matching.append((training.time, path))
             else:
                 others += 1
-    path = max(found)[1] if found else named
+    path = max(matching)[1] if matching else named
     if path != named:
         text = "SummaryCollector: this network was trained in %s: the evaluation is recorded there"
         logger.warning(text, path)
-    elif others and not found:
+    elif others and not matching:
         text = "SummaryCollector: no training of this network is recorded in %s, or beside it; "
         logger.warning(text + "the evaluation is recorded there", named)
     return path
@@ -332,13 +332,13 @@ def _recorded(directory: str) -> dict[str, str]:
     last = TrainLineage()
     for lineage in _train_lineages(directory):
         last = lineage
-    found = {
+    values = {
         "network": last.algorithm.network,
         "optimizer": last.hyper_parameters.optimizer,
         "loss_function": last.hyper_parameters.loss_function,
         "train_dataset_path": last.train_dataset.train_dataset_path,
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in values.items() if value}
 
 
 def _train_lineages(directory: str) -> Iterator[TrainLineage]:

@@ -57,8 +57,8 @@ def recommender_values(
         *(encode_buckets(tag, *parts) for tag, parts in histograms.items()),
         *(
             encode_columns(tag, kind, parts)
-            for kind, found in columns.items()
-            for tag, parts in found.items()
+            for kind, by_tag in columns.items()
+            for tag, parts in by_tag.items()
         ),
         *(encode_table(tag, rows) for tag, rows in tables.items()),
     ]

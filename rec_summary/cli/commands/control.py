@@ -47,17 +47,17 @@ def _span(ctx: click.Context, param: click.Parameter, value: str | None) -> int 
 
 def _entries(ctx: click.Context, param: click.Parameter, value: Sequence[str]) -> dict[str, Any]:
     """Returns `KEY=VALUE` texts as entries; numbers, true and false are what they look like."""
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for entry in value:
         key, equals, text = entry.partition("=")
         if not key or not equals:
             raise click.BadParameter(f"{entry!r} is not KEY=VALUE.")
-        found[key] = text
+        settings[key] = text
         with contextlib.suppress(ValueError, OverflowError, RecursionError):
             number = json.loads(text)
             if isinstance(number, bool | int | float) and math.isfinite(number):
-                found[key] = number
-    return found
+                settings[key] = number
+    return settings
 
 
 def _wait(text: str) -> options.Decorator:

@@ -78,35 +78,37 @@ def diff(
     check_tags(runs, tags)
     with reading_progress(runs) as begin:
         report = begin(source)
-        found = difference(runs, selection, report)
+        differences = difference(runs, selection, report)
     if printing().as_json:
-        print_json({"runs": [run.path for run in runs], "same": found.empty, **vars(found)})
-    elif found.empty:
-        curves = count_of(found.same_curves, "curve")
+        print_json(
+            {"runs": [run.path for run in runs], "same": differences.empty, **vars(differences)}
+        )
+    elif differences.empty:
+        curves = count_of(differences.same_curves, "curve")
         click.echo(f"Nothing differs: versions, data, parameters, results, graph, {curves}.")
     else:
-        _print(found, [one_line(run.path) for run in runs])
+        _print(differences, [one_line(run.path) for run in runs])
     print_problems(report.problems, report.problem_count)
-    return int(not found.empty)
+    return int(not differences.empty)
 
 
-def _print(found: Difference, names: Iterable[str]) -> None:
+def _print(differences: Difference, names: Iterable[str]) -> None:
     for sign, name in zip("-+", names, strict=True):
         click.echo(f"{sign} {name}")
-    for section, changes in found.facts.items():
+    for section, changes in differences.facts.items():
         click.echo()
         heads = (section, *"-+")
         rows = [(change.name, *map(number_of, change.values)) for change in changes]
         _print_columns(heads, rows, heads)
-    if found.graph is not None:
-        _print_graph(found.graph)
-    if found.curves:
+    if differences.graph is not None:
+        _print_graph(differences.graph)
+    if differences.curves:
         click.echo()
         heads = ("curves", "part at step", "differ from step", "greatest difference", "at step")
-        _print_columns(heads, map(_curve_cells, found.curves), heads[:1])
-    if found.same_curves:
-        click.echo(f"{count_of(found.same_curves, 'curve')} the same in both")
-    for sign, tags in zip("-+", found.only, strict=True):
+        _print_columns(heads, map(_curve_cells, differences.curves), heads[:1])
+    if differences.same_curves:
+        click.echo(f"{count_of(differences.same_curves, 'curve')} the same in both")
+    for sign, tags in zip("-+", differences.only, strict=True):
         print_first([f"{sign} {one_line(tag)}" for tag in tags], "tags")
 
 
@@ -128,9 +130,9 @@ def _print_graph(graph: GraphChange) -> None:
 
 
 def _curve_cells(change: CurveChange) -> tuple[str, ...]:
-    found = change.parting
-    if found is None:
+    parting = change.parting
+    if parting is None:
         return (change.tag, "no common step", "", "", "")
-    parts = "within the noise" if found.parts_at is None else f"{found.parts_at:,}"
-    places = (f"{found.differs_at:,}", number_of(found.greatest), f"{found.greatest_at:,}")
+    parts = "within the noise" if parting.parts_at is None else f"{parting.parts_at:,}"
+    places = (f"{parting.differs_at:,}", number_of(parting.greatest), f"{parting.greatest_at:,}")
     return (change.tag, parts, *places)

@@ -138,8 +138,8 @@ def export(
             from rec_summary.tensorboard.event_files.projector import export_projector
 
             files = {"checkpoint": checkpoint, "labels": labels}
-            found = export_projector(source, destination, projector, runs=runs, **files)
-            for run, names in found.items():
+            written = export_projector(source, destination, projector, runs=runs, **files)
+            for run, names in written.items():
                 say(f"Projector: {one_line(run)}: {', '.join(map(one_line, names))}")
         with progress_shown(doing="exporting") as progress:
             how = {"runs": runs, "engine": engine, "jobs": jobs, "progress": progress}
@@ -195,9 +195,9 @@ def _check_choice(
     from rec_summary.series.overview.choice import check_ranks, check_tags
 
     if (which["tags"] or which["ranks"]) is not None:
-        found = _matching(source, runs)
-        check_ranks(found, which["ranks"])
-        check_tags(map(selection.narrowed, found), which["tags"], scalars=False)
+        matching = _matching(source, runs)
+        check_ranks(matching, which["ranks"])
+        check_tags(map(selection.narrowed, matching), which["tags"], scalars=False)
 
 
 @contextlib.contextmanager

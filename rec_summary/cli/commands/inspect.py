@@ -85,12 +85,12 @@ def inspect(
         def fail(run: Run, error: Exception) -> None:
             failed.append(f"{run.path}: the run is left out: {error}")
 
-        found = [summary for _, summary in each_run(work, chosen, reader, begin, fail)]
+        summaries = [summary for _, summary in each_run(work, chosen, reader, begin, fail)]
     print_problems(failed, len(failed))
     if printing().as_json:
-        print_json({"runs": found})
+        print_json({"runs": summaries})
         return
-    for summary in found:
+    for summary in summaries:
         _print_run(summary, every=every)
 
 

@@ -97,8 +97,8 @@ def lineage(
     chosen = choose_runs(source, runs)
     with reading_progress(chosen) as begin:
         report = begin(source)
-        found = rows(chosen, report, since, reader)
-    answer = _query(found, **query)
+        table = rows(chosen, report, since, reader)
+    answer = _query(table, **query)
     names = answer.known if answer.chosen is None else answer.chosen
     if form == "json" or printing().as_json:
         print_json([{name: row[name] for name in names if name in row} for row in answer.rows])
@@ -110,7 +110,7 @@ def lineage(
 
 
 def _query(
-    found: Sequence[Mapping[str, Any]],
+    table: Sequence[Mapping[str, Any]],
     *,
     sort: str | None,
     filters: Sequence[str],
@@ -123,12 +123,12 @@ def _query(
     from rec_summary.series.overview.rows import column_names
     from rec_summary.tables.query import column_of, parse_filter, sort_rows
 
-    known = column_names(found)
+    known = column_names(table)
     conditions = [parse_filter(text) for text in filters]
     conditions = [replace(test, name=column_of(test.name, known)) for test in conditions]
-    rows = [row for row in found if all(condition.accepts(row) for condition in conditions)]
-    if found and not rows:
-        values = "; ".join(_values(found, test.name) for test in conditions)
+    rows = [row for row in table if all(condition.accepts(row) for condition in conditions)]
+    if table and not rows:
+        values = "; ".join(_values(table, test.name) for test in conditions)
         expected = f"conditions that a run meets; there are: {values}"
         raise ArgumentError(three_part("the choice by filters", ", ".join(filters), expected))
     named = [condition.name for condition in conditions]

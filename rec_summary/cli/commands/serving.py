@@ -90,9 +90,9 @@ def view(
     from rec_summary.tensorboard.provider.run_index import RunIndex
 
     index = RunIndex(source, runs, **shown)
-    found = matching_runs(awaited_runs(source, index.find), runs)
-    pinned = pinned_tags(recorded_tags(found))
-    count = sum(len(run.ranks) for run in found)
+    chosen = matching_runs(awaited_runs(source, index.find), runs)
+    pinned = pinned_tags(recorded_tags(chosen))
+    count = sum(len(run.ranks) for run in chosen)
     address = exposed(host, arguments)
     if address is not None:
         click.echo(WARNING.format(one_line(address)), err=True)

@@ -111,8 +111,8 @@ def tail(
             hint(f"{read}; --since 0 also reads the older {older}.")
     elif known:
         reading.skip()
-        found = count_of(len(known), "run")
-        hint(f"Waiting for new values of {found}; --since STEP shows recorded ones.")
+        count = count_of(len(known), "run")
+        hint(f"Waiting for new values of {count}; --since STEP shows recorded ones.")
     in_lines = printing().as_json or not sys.stdout.isatty()
     with contextlib.nullcontext() if once else stopping() as stop:
         show = _print_lines if in_lines else _show_table

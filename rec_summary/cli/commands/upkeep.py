@@ -70,11 +70,11 @@ def verify(source: str, runs: str | None, strict: bool, engine: str, jobs: int |
         unreadable.append((run.path, str(error)))
 
     with reading_progress(chosen) as begin:
-        for _, found in each_run(verify_run, chosen, reader, begin, fail):
-            if isinstance(found, FileReport):
-                reports.append(found)
+        for _, result in each_run(verify_run, chosen, reader, begin, fail):
+            if isinstance(result, FileReport):
+                reports.append(result)
             else:
-                unreadable.append(found)
+                unreadable.append(result)
     damaged = sum(report.damaged for report in reports) + len(unreadable)
     if printing().as_json:
         files = [{**dataclasses.asdict(file), "damaged": file.damaged} for file in reports]
@@ -194,12 +194,12 @@ def compact(source: str, total_bytes: int, dry_run: bool, **chosen: Any) -> None
     from rec_summary.compaction.directory import compact as compact_all
 
     with progress_shown(doing="compacting") as progress:
-        found = compact_all(source, total_bytes, dry_run=dry_run, progress=progress, **chosen)
+        reports = compact_all(source, total_bytes, dry_run=dry_run, progress=progress, **chosen)
     if printing().as_json:
-        print_json(found)
+        print_json(reports)
         return
     would = "would have " if dry_run else ""
-    for run in found:
+    for run in reports:
         for path, why in run.left:
             click.echo(f"{one_line(path)}: left as it is: {one_line(why)}", err=True)
         done = _sizes(run) if run.replaced else f"nothing to do ({size_of(run.bytes_before)})"

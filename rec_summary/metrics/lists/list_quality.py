@@ -56,13 +56,13 @@ class OrderedPairs(NamedTuple):
     pairs: float
 
 
-def top_of_lists(found: SampledLists, k: int) -> TopOfLists:
+def top_of_lists(sample: SampledLists, k: int) -> TopOfLists:
     """Returns the metrics of the first `k` examples of each list.
 
     An example is relevant if its label is above 0. Lists with a label below 0 are left out.
 
     Args:
-        found: The lists.
+        sample: The lists.
         k: At least 1.
 
     Raises:
@@ -70,22 +70,22 @@ def top_of_lists(found: SampledLists, k: int) -> TopOfLists:
     """
     check_int("k", k)
     counts: Floats = np.zeros(0)
-    if found.rows.size:
-        numbers = np.cumsum(np.diff(found.rows.lists, prepend=found.rows.lists[:1]) != 0)
-        scored = _Ties(numbers, found.rows.scores, found.rows.labels, found.rows.sums[0])
+    if sample.rows.size:
+        numbers = np.cumsum(np.diff(sample.rows.lists, prepend=sample.rows.lists[:1]) != 0)
+        scored = _Ties(numbers, sample.rows.scores, sample.rows.labels, sample.rows.sums[0])
         counts = _sums(scored.lists, scored.relevant)
-        lowest = np.minimum.reduceat(found.rows.labels, found.starts)
+        lowest = np.minimum.reduceat(sample.rows.labels, sample.starts)
     has = np.flatnonzero((counts > 0) & (lowest >= 0)) if len(counts) else np.zeros(0, np.intp)
     if not len(has):
         nan = math.nan
         return TopOfLists(nan, nan, nan, nan, nan, 0, len(counts), nan)
-    order = np.lexsort((-found.rows.labels, numbers))
-    labels = found.rows.labels[order]
-    best = _Ties(numbers, labels, labels, found.rows.sums[0][order])
+    order = np.lexsort((-sample.rows.labels, numbers))
+    labels = sample.rows.labels[order]
+    best = _Ties(numbers, labels, labels, sample.rows.sums[0][order])
     ndcg = scored.gains(k)[has] / best.gains(k)[has]
     hits = scored.hits(k)[has]
     first, reciprocal = scored.first_relevant(k)
-    error = math.sqrt(1.0 - found.rate) * float(np.linalg.norm(ndcg - ndcg.mean())) / len(has)
+    error = math.sqrt(1.0 - sample.rate) * float(np.linalg.norm(ndcg - ndcg.mean())) / len(has)
     return TopOfLists(
         ndcg=float(ndcg.mean()),
         recall=float((hits / counts[has]).mean()),
@@ -98,18 +98,18 @@ def top_of_lists(found: SampledLists, k: int) -> TopOfLists:
     )
 
 
-def pairs_in_lists(found: SampledLists) -> OrderedPairs:
+def pairs_in_lists(sample: SampledLists) -> OrderedPairs:
     """Returns the pairs of examples of the same list, all lists together."""
     numbers = np.repeat(
-        np.arange(len(found.starts)), np.diff(np.append(found.starts, found.rows.size))
+        np.arange(len(sample.starts)), np.diff(np.append(sample.starts, sample.rows.size))
     )
-    rows = found.rows
+    rows = sample.rows
     return _ordered_pairs(numbers, rows.scores, rows.labels, rows.sums[0])
 
 
-def pairs_of_all(found: SampledLists) -> OrderedPairs:
+def pairs_of_all(sample: SampledLists) -> OrderedPairs:
     """Returns all pairs of the examples, of whichever list."""
-    rows = found.rows
+    rows = sample.rows
     numbers = np.zeros(rows.size, np.intp)
     return _ordered_pairs(numbers, rows.scores, rows.labels, rows.sums[0])
 

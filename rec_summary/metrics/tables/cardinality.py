@@ -106,16 +106,16 @@ class TouchedRows(State):
 
     def arrays(self) -> dict[str, Array]:
         """Returns the options, and the flags as bits or the registers."""
-        found = {
+        arrays = {
             "size": optional_array(self.options.size),
             "exact_rows": to_array(self.options.exact_rows),
             "precision": to_array(self.options.precision),
         }
         if self.options.exact:
-            found["bits"] = np.packbits(self._cells)
+            arrays["bits"] = np.packbits(self._cells)
         else:
-            found["registers"] = self._cells.copy()
-        return found
+            arrays["registers"] = self._cells.copy()
+        return arrays
 
     @classmethod
     def _restored(cls, arrays: Stored) -> TouchedRows:

@@ -66,8 +66,8 @@ def estimates(
     """
     level %= len(counters)
     rows = counters[level]
-    found: npt.NDArray[np.int64] = rows.ravel()[_places(prefixes, level, rows)].min(axis=0)
-    return found
+    least: npt.NDArray[np.int64] = rows.ravel()[_places(prefixes, level, rows)].min(axis=0)
+    return least
 
 
 def excess(width: int) -> float:
@@ -90,17 +90,17 @@ def most_frequent(
         beam: The number of prefixes that are followed on each level.
     """
     prefixes = np.zeros(1, np.uint64)
-    found = np.zeros(1, np.int64)
+    estimated = np.zeros(1, np.int64)
     last = 2**64 - 1 if size is None else size - 1
     for level in range(len(counters)):
         wider = (prefixes[:, None] << np.uint64(_BITS)) | np.arange(2**_BITS, dtype=np.uint64)
         prefixes = wider.ravel()
         prefixes = prefixes[prefixes <= np.uint64(last >> (_BITS * (len(counters) - 1 - level)))]
-        found = estimates(counters, prefixes, level)
-        keep = np.lexsort((prefixes, -found))[:beam]
-        keep = keep[found[keep] > 0]
-        prefixes, found = prefixes[keep], found[keep]
-    return prefixes.view(np.int64), found
+        estimated = estimates(counters, prefixes, level)
+        keep = np.lexsort((prefixes, -estimated))[:beam]
+        keep = keep[estimated[keep] > 0]
+        prefixes, estimated = prefixes[keep], estimated[keep]
+    return prefixes.view(np.int64), estimated
 
 
 def _prefixes(ids: npt.NDArray[Any], level: int, count: int) -> npt.NDArray[Any]:

@@ -32,10 +32,10 @@ _DRAW_MASK: Final = 2**32 - 1
 
 def _draws(start: int, number: int) -> npt.NDArray[np.int64]:
     """Returns some of an endless row of draws."""
-    found: npt.NDArray[np.int64] = (mix(np.arange(start, start + number)) >> np.uint64(32)).astype(
+    draws: npt.NDArray[np.int64] = (mix(np.arange(start, start + number)) >> np.uint64(32)).astype(
         np.int64
     )
-    return found
+    return draws
 
 
 _DRAWS: Final = _draws(0, 2**16)
@@ -152,8 +152,8 @@ class _Sampler:
             # Each round through the stored draws is another sample: all are moved by one number.
             draws = (_DRAWS[start : start + number] + int(_draws(round_, 1)[0])) & _DRAW_MASK
         # Exact for up to 2**31 ids in a batch.
-        found: npt.NDArray[Any] = ids[(draws * ids.size) >> 32]
-        return found
+        sample: npt.NDArray[Any] = ids[(draws * ids.size) >> 32]
+        return sample
 
 
 @register
@@ -221,21 +221,21 @@ class IdFrequency(State):
             count = min(count, counters.size)
             least = max(int(np.partition(counters, -count)[-count]), 1) if count else 1
             ids = np.flatnonzero(counters >= least)
-            found = counters[ids]
-            order = np.lexsort((ids, -found))[:count]
-            ids, found = ids[order], found[order]
-            surely = found.astype(float)
+            counts = counters[ids]
+            order = np.lexsort((ids, -counts))[:count]
+            ids, counts = ids[order], counts[order]
+            surely = counts.astype(float)
         else:
-            ids, found = count_min.most_frequent(self._counters, self.options.size, _BEAM)
-            ids, found = ids[:count], found[:count]
-            surely = np.maximum(found - self._sampled * count_min.excess(self.options.width), 0.0)
+            ids, counts = count_min.most_frequent(self._counters, self.options.size, _BEAM)
+            ids, counts = ids[:count], counts[:count]
+            surely = np.maximum(counts - self._sampled * count_min.excess(self.options.width), 0.0)
         known = self.seen - self.unknown - self.out_of_range
         scale = known / max(self._sampled, 1)
-        low, high = surely * scale, found * scale
+        low, high = surely * scale, counts * scale
         if self.options.sample_one_in > 1:
             low = known * _wilson(surely, self._sampled, -_Z)
-            high = known * _wilson(found, self._sampled, _Z)
-        return TopIds(ids.astype(np.int64), found * scale, low, high)
+            high = known * _wilson(counts, self._sampled, _Z)
+        return TopIds(ids.astype(np.int64), counts * scale, low, high)
 
     def skew(self, count: int = 100) -> Skew:
         """Returns the skew of lookups, from the `count` most frequent ids."""
@@ -325,12 +325,12 @@ class IdFrequency(State):
 
     def _count(self, ids: npt.NDArray[Any]) -> None:
         """Counts ids, (n,), in the sketch."""
-        found, counts = np.unique(ids, return_counts=True)
+        unique, counts = np.unique(ids, return_counts=True)
         if self.options.unknown_id is not None:
-            known = found != self.options.unknown_id
-            found, counts = found[known], counts[known]
+            known = unique != self.options.unknown_id
+            unique, counts = unique[known], counts[known]
         self._sampled += int(counts.sum())
-        count_min.add(self._counters, found, counts)
+        count_min.add(self._counters, unique, counts)
 
 
 def _shape(options: FrequencyOptions) -> tuple[int, ...]:
@@ -355,8 +355,8 @@ def _wilson(counts: npt.NDArray[Any], total: int, z: float) -> npt.NDArray[np.fl
     share = counts / total
     centre = share + z * z / (2 * total)
     spread = z * np.sqrt(share * (1 - share) / total + (z / (2 * total)) ** 2)
-    found: npt.NDArray[np.float64] = np.clip((centre + spread) / (1 + z * z / total), 0.0, 1.0)
-    return found
+    bound: npt.NDArray[np.float64] = np.clip((centre + spread) / (1 + z * z / total), 0.0, 1.0)
+    return bound
 
 
 def _zipf_exponent(counts: npt.NDArray[Any]) -> float:

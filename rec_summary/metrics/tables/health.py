@@ -44,9 +44,9 @@ class TableHealth(State):
             TypeError: The ids are not integers.
         """
         options = self.frequency.options
-        found = classify(ids, options.size, options.unknown_id)
-        self.touched.add_rows(found.rows)
-        self.frequency.add_classified(found)
+        table_ids = classify(ids, options.size, options.unknown_id)
+        self.touched.add_rows(table_ids.rows)
+        self.frequency.add_classified(table_ids)
 
     def following(self) -> TableHealth:
         """Returns an empty state whose sample of ids goes on where that of this state ends."""

@@ -40,8 +40,8 @@ def sample_rows(size: int, count: int = 1024) -> npt.NDArray[np.int64]:
     edges = [part * size // count for part in range(count + 1)]  # Python ints do not overflow
     starts, ends = np.array(edges[:-1], np.int64), np.array(edges[1:], np.int64)
     draws = mix(np.arange(count)) % (ends - starts).astype(np.uint64)
-    found: npt.NDArray[np.int64] = starts + draws.astype(np.int64)
-    return found
+    rows: npt.NDArray[np.int64] = starts + draws.astype(np.int64)
+    return rows
 
 
 @dataclass(frozen=True)
@@ -116,12 +116,12 @@ class RowNorms(State):
         Raises:
             ValueError: The values have another shape.
         """
-        found = np.array(values, np.float32)
-        if found.shape != self._now.shape:
-            raise ValueError(three_part("the shape of the rows", found.shape, f"{self._now.shape}"))
+        rows = np.array(values, np.float32)
+        if rows.shape != self._now.shape:
+            raise ValueError(three_part("the shape of the rows", rows.shape, f"{self._now.shape}"))
         if not self.snapshots:
-            self._first = _norms(found)
-        self._before, self._now = self._now, found
+            self._first = _norms(rows)
+        self._before, self._now = self._now, rows
         self.snapshots += 1
 
     def report(
@@ -240,5 +240,5 @@ class RowNorms(State):
 
 def _norms(values: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
     """Returns the L2 norms of rows, (s,), in float64, because float32 hides small changes."""
-    found: npt.NDArray[np.float64] = np.linalg.norm(values.astype(np.float64), axis=1)
-    return found
+    norms: npt.NDArray[np.float64] = np.linalg.norm(values.astype(np.float64), axis=1)
+    return norms

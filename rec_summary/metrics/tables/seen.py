@@ -42,8 +42,8 @@ class SeenCounts(State):
 
     def add(self, ids: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         """Counts integers, (n,), and returns how often each was there before, up to 255."""
-        found, inverse, counts = np.unique(ids, return_inverse=True, return_counts=True)
-        places = np.stack([mix(found, row) % np.uint64(self.width) for row in range(_DEPTH)])
+        unique, inverse, counts = np.unique(ids, return_inverse=True, return_counts=True)
+        places = np.stack([mix(unique, row) % np.uint64(self.width) for row in range(_DEPTH)])
         places = places.astype(np.intp)
         before = self._at(places).min(axis=0).astype(np.int64)
         after = np.minimum(before + counts, _MOST).astype(np.uint8)

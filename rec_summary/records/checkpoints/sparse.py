@@ -35,19 +35,19 @@ def sparse_parameters(parameters: Arrays, tables: Arrays, base: int) -> dict[str
         tables: The large tables of the base checkpoint.
         base: The number of that checkpoint.
     """
-    found: dict[str, Any] = {BASE: np.int64(base)}
+    sparse: dict[str, Any] = {BASE: np.int64(base)}
     for name, array in parameters.items():
         before = tables.get(name)
         if before is None or before.shape != array.shape:
-            found[name] = array
+            sparse[name] = array
             continue
         rows = np.flatnonzero((array != before).any(axis=1))
         if len(rows) > _WORTH * len(array):
-            found[name] = array
+            sparse[name] = array
         else:
-            found[name + ROWS] = rows.astype(np.int64)
-            found[name + VALUES] = array[rows]
-    return found
+            sparse[name + ROWS] = rows.astype(np.int64)
+            sparse[name + VALUES] = array[rows]
+    return sparse
 
 
 def dense_name(name: str) -> str:

@@ -156,10 +156,10 @@ def sound_records(reader: RecordReader) -> Iterator[tuple[int, bytes]]:
         except LostRecord:
             continue  # its end is known: the reader stands there
         except (BadLength, TruncatedRecord):
-            found = find_record(reader.path, start + 1, budget)
-            if found is None:
+            offset = find_record(reader.path, start + 1, budget)
+            if offset is None:
                 return
-            reader.offset = found
+            reader.offset = offset
             continue
         if record is None:
             return

@@ -144,10 +144,10 @@ class Run:
     @functools.cached_property
     def _by_rank(self) -> dict[tuple[Kind, int], list[RecordFile]]:
         """The files of each kind and rank: there may be thousands of ranks."""
-        found: dict[tuple[Kind, int], list[RecordFile]] = {}
+        files: dict[tuple[Kind, int], list[RecordFile]] = {}
         for file in self.files:
-            found.setdefault((file.name.kind, file.name.rank), []).append(file)
-        return found
+            files.setdefault((file.name.kind, file.name.rank), []).append(file)
+        return files
 
 
 def list_directory(path: str) -> list[os.DirEntry[str]]:
@@ -207,16 +207,16 @@ def find_runs(source: str | os.PathLike[str]) -> list[Run]:
         SourceError: It cannot be read.
     """
     source = to_place(source)
-    found = _remote_runs(source) if isinstance(source, Url) else _local_runs(source)
-    if not found:
+    paths = _remote_runs(source) if isinstance(source, Url) else _local_runs(source)
+    if not paths:
         expected = (
             "a directory with record files in it or below it (their names contain "
             "`summary.<number>`)"
         )
         raise NoSuchPlace(three_part(SOURCE, source, expected))
-    nested = source in found
+    nested = source in paths
     runs = [
-        Run(run_name(path, source, nested=nested), path, files) for path, files in found.items()
+        Run(run_name(path, source, nested=nested), path, files) for path, files in paths.items()
     ]
     return sorted(runs, key=lambda run: run.name)
 
@@ -249,14 +249,14 @@ def _in_order(files: Iterable[RecordFile]) -> tuple[RecordFile, ...]:
 
 
 def _remote_runs(url: Url) -> dict[str, tuple[RecordFile, ...]]:
-    found: dict[str, list[RecordFile]] = {}
+    paths: dict[str, list[RecordFile]] = {}
     for entry in list_tree(url):
         directory, _, base = entry.url.below.rpartition("/")
         name = parse_name(base)
         if name is not None:
             path = Url(url.base, directory)
-            found.setdefault(path, []).append(RecordFile(entry.url, name, entry))
-    return {path: _in_order(files) for path, files in found.items()}
+            paths.setdefault(path, []).append(RecordFile(entry.url, name, entry))
+    return {path: _in_order(files) for path, files in paths.items()}
 
 
 def _local_runs(source: str) -> dict[str, tuple[RecordFile, ...]]:
@@ -265,7 +265,7 @@ def _local_runs(source: str) -> dict[str, tuple[RecordFile, ...]]:
         raise NoSuchPlace(three_part(SOURCE, source, expected))
     if not os.path.isdir(source):
         raise NoSuchPlace(three_part(SOURCE, source, "a directory, not a file: name its folder"))
-    found = {}
+    directories = {}
     waiting = [(source, 0)]
     while waiting:
         path, depth = waiting.pop()
@@ -284,6 +284,6 @@ def _local_runs(source: str) -> dict[str, tuple[RecordFile, ...]]:
             logger.warning("rec_summary: %s is left out: %s", path, error.strerror or error)
             continue
         if files:
-            found[path] = files
+            directories[path] = files
         waiting.extend((child, depth + 1) for child in reversed(below))
-    return found
+    return directories

@@ -127,10 +127,10 @@ def difference(runs: tuple[Run, Run], selection: Selection, report: Report) -> D
 
 
 def _order(change: CurveChange) -> tuple[float, float, str]:
-    found = change.parting
-    if found is None:
+    parting = change.parting
+    if parting is None:
         return np.inf, np.inf, change.tag
-    steps = (np.inf if step is None else step for step in (found.parts_at, found.differs_at))
+    steps = (np.inf if step is None else step for step in (parting.parts_at, parting.differs_at))
     return (*steps, change.tag)  # type: ignore[return-value]
 
 
@@ -164,15 +164,15 @@ def _validation(lineage: Lineage) -> dict[str, Plain]:
 
 def _pipeline(run: Run) -> dict[str, Plain]:
     """Returns the parameters of the last data pipeline of the lowest rank."""
-    found: dict[str, Plain] = {}
+    parameters: dict[str, Plain] = {}
     for record in lineage_events(run, run.ranks[0], Report()):
         if record.kind == _PIPELINE:
-            found = {}
-            _add_parameters(found, record.event.dataset_graph)
-    return found
+            parameters = {}
+            _add_parameters(parameters, record.event.dataset_graph)
+    return parameters
 
 
-def _add_parameters(found: dict[str, Plain], graph: DatasetGraph) -> None:
+def _add_parameters(into: dict[str, Plain], graph: DatasetGraph) -> None:
     """Adds the parameters of a data set and of those that it reads, under the name of its type."""
     messages = [graph.parameter, graph.sampler.operationParam]
     messages += [operation.operationParam for operation in graph.operations]
@@ -181,14 +181,14 @@ def _add_parameters(found: dict[str, Plain], graph: DatasetGraph) -> None:
         kinds = [parameters.pop(name) for name in OPERATION_NAMES if parameters.get(name)]
         wanted = f"pipeline.{kinds[0] if kinds else 'unnamed'}"
         name, number = wanted, 1
-        while name in found:
+        while name in into:
             number += 1
             name = f"{wanted}_{number}"
         if kinds or parameters:
-            found[name] = True
-        found.update({f"{name}.{key}": value for key, value in parameters.items()})
+            into[name] = True
+        into.update({f"{name}.{key}": value for key, value in parameters.items()})
     for child in graph.children:
-        _add_parameters(found, child)
+        _add_parameters(into, child)
 
 
 def _changes(ours: Facts, theirs: Facts) -> list[Change]:
@@ -227,10 +227,10 @@ def _curves(run: Run, selection: Selection, report: Report) -> dict[str, Curve]:
     every = scalars_in_memory(run, selection, report)
     first = min(((writer.rank, writer.number) for writer, _ in every), default=None)
     parts = [part for writer, part in every if (writer.rank, writer.number) == first]
-    found = {}
+    curves = {}
     for tag, columns in by_tag(concatenated(parts)):
         if not _TIMED.match(tag):
             # The values of a very large step come in parts: the last of a step counts.
             last = np.append(columns.steps[1:] != columns.steps[:-1], True)
-            found[tag] = Curve(columns.steps[last], columns.values[last])
-    return found
+            curves[tag] = Curve(columns.steps[last], columns.values[last])
+    return curves

@@ -81,13 +81,13 @@ def grouped(parameters: Mapping[str, Facts], by: str) -> dict[str, list[str]]:
     members: dict[tuple[str, ...], list[str]] = {}
     for run, facts in others.items():
         members.setdefault(tuple(repr(facts.get(name)) for name in differing), []).append(run)
-    found = {
+    groups = {
         ", ".join(f"{name}={others[runs[0]].get(name, 'none')}" for name in differing)
         or _ONLY: runs
         for runs in members.values()
     }
-    if len(found) == len(members):
-        return found
+    if len(groups) == len(members):
+        return groups
     # 1 and "1" read alike, as do "none" and no value.
     return {
         ", ".join(map("{}={}".format, differing, values)): runs for values, runs in members.items()
@@ -95,10 +95,10 @@ def grouped(parameters: Mapping[str, Facts], by: str) -> dict[str, list[str]]:
 
 
 def _collected(names: Mapping[str, str]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    groups: dict[str, list[str]] = {}
     for run, name in names.items():
-        found.setdefault(name, []).append(run)
-    return found
+        groups.setdefault(name, []).append(run)
+    return groups
 
 
 def band(curves: Sequence[Curve], most: int | None = None) -> Band:

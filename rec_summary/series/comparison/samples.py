@@ -59,9 +59,9 @@ class Totals:
         wanted = np.asarray(steps, np.int64)
         last, total = self._steps[-1], self._samples[-1]
         per_step = self._batch_size or total / max(last, 1)
-        found = np.interp(wanted, self._steps, self._samples)
-        found += np.maximum(wanted - last, 0) * per_step
-        return np.rint(found).astype(np.int64)
+        samples = np.interp(wanted, self._steps, self._samples)
+        samples += np.maximum(wanted - last, 0) * per_step
+        return np.rint(samples).astype(np.int64)
 
 
 def totals_of(run: Run, report: Report) -> Totals:

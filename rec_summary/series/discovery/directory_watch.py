@@ -105,7 +105,7 @@ class DirectoryWatch:
             Their paths; None if there were more changes than the kernel keeps. Then no directory is
             watched any more.
         """
-        found: set[str] = set()
+        paths: set[str] = set()
         replaced, self._replaced = self._replaced, set()
         while data := self._read():
             at = 0
@@ -119,12 +119,12 @@ class DirectoryWatch:
                     self.look_at_mounts()
                 path = self._paths.get(number)
                 if path is not None:
-                    (replaced if what & (_MOVE_SELF | _IGNORED) else found).add(path)
+                    (replaced if what & (_MOVE_SELF | _IGNORED) else paths).add(path)
         if replaced:
             for path in [directory for directory in self._numbers if _is_in(directory, replaced)]:
                 self.remove(path)
-                found.add(path)
-        return found | replaced
+                paths.add(path)
+        return paths | replaced
 
     def look_at_mounts(self) -> None:
         """Forgets which file systems are local: the kernel uses their numbers again."""
@@ -164,14 +164,14 @@ class DirectoryWatch:
 
 def _local_devices() -> set[int]:
     """Returns the numbers of the file systems that only this machine writes to."""
-    found = set()
+    devices = set()
     with contextlib.suppress(OSError, ValueError), open(_MOUNTS, encoding="utf-8") as file:
         for line in file:
             fields = line.split()
             if fields[fields.index("-") + 1] in _LOCAL:
                 major, _, minor = fields[2].partition(":")
-                found.add(os.makedev(int(major), int(minor)))
-    return found
+                devices.add(os.makedev(int(major), int(minor)))
+    return devices
 
 
 def _is_in(path: str, tops: set[str]) -> bool:

@@ -130,22 +130,22 @@ class RunPoller:
         A run is named by its path below the source; the source itself by its base name.
         """
         if self._found is not None:
-            found, self._found = self._found, None
-            return found
+            changed, self._found = self._found, None
+            return changed
         if isinstance(self._source, Url):
             return self._poll_url(self._source)
         again, self._again = self._again, set()
         paths = {path for due in self._due(again) for path in self._check(due)}
-        found = []
+        changed = []
         for path in paths:
             if path not in self:
                 continue
             directory = self._directories[path]
             if self._has_changed(path, directory) or path in again:
-                found.append(self._run(path, directory))
-        if found:
+                changed.append(self._run(path, directory))
+        if changed:
             self._recent = dict(sorted(self._recent.items(), key=lambda item: item[1]))
-        return sorted(found, key=_in_order)
+        return sorted(changed, key=_in_order)
 
     def again(self, run: Run) -> None:
         """Makes the next poll return a run though nothing may have happened in it."""
@@ -158,8 +158,8 @@ class RunPoller:
 
     def runs(self) -> list[Run]:
         """Returns all runs of the last poll."""
-        found = [self._run(path, entry) for path, entry in self._directories.items() if entry.files]
-        return sorted(found, key=_in_order)
+        runs = [self._run(path, entry) for path, entry in self._directories.items() if entry.files]
+        return sorted(runs, key=_in_order)
 
     def close(self) -> None:
         """Ends the watching of directories."""
@@ -372,10 +372,10 @@ class RunPoller:
 
 def _newest(files: Sequence[RecordFile]) -> tuple[RecordFile, ...]:
     """Returns the newest file of each writer."""
-    found: dict[object, RecordFile] = {}
+    newest: dict[object, RecordFile] = {}
     for file in files:
-        found[file.name.kind, file.name.rank, file.name.prefix, file.name.host] = file
-    return tuple(found.values())
+        newest[file.name.kind, file.name.rank, file.name.prefix, file.name.host] = file
+    return tuple(newest.values())
 
 
 def _in_order(run: Run) -> list[str]:

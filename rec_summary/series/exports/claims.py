@@ -104,8 +104,8 @@ class Claims:
 
     def _others(self) -> Iterator[tuple[str, set[str]]]:
         """Yields what other exporters have claimed; removes the files of those that are gone."""
-        found = (_NAME.fullmatch(name) for name in os.listdir(self._fd))
-        for token in sorted({match["token"] for match in found if match} - {self._token}):
+        matches = (_NAME.fullmatch(name) for name in os.listdir(self._fd))
+        for token in sorted({match["token"] for match in matches if match} - {self._token}):
             lock = file_lock(self._place(token, "lock"), timeout=0)
             try:
                 lock.acquire()

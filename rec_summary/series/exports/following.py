@@ -162,17 +162,17 @@ class Follower:
             if followed.exporter is not None:
                 followed.exporter.close()
 
-    def _chosen(self, found: list[Run]) -> list[Run]:
+    def _chosen(self, runs: list[Run]) -> list[Run]:
         """Names the runs that are new, and returns those that are exported."""
         # First of all, so that no sub-run gets the name of a run.
-        for run in found:
+        for run in runs:
             if run.path not in self._followed:
                 name = self._named(run.name)
                 self._followed[run.path] = _Followed(dataclasses.replace(run, name=name))
-        found = matching_runs(found, self._pattern)
+        runs = matching_runs(runs, self._pattern)
         with contextlib.suppress(DestinationError):  # those of others: `_update` says so
-            self._directory.claim(self._followed[run.path].run.name for run in found)
-        return found
+            self._directory.claim(self._followed[run.path].run.name for run in runs)
+        return runs
 
     def _update(self, run: Run, *, final: bool) -> None:
         if self._interrupted:

@@ -18,22 +18,22 @@ from rec_summary.series.text import printable
 _NAMED = 5  # tags and runs in a message
 
 
-def chosen_runs(found: Sequence[Run], pattern: str | None) -> list[Run]:
+def chosen_runs(runs: Sequence[Run], pattern: str | None) -> list[Run]:
     """Returns the runs whose names match a pattern as of `fnmatch`; all of them for None.
 
     Raises:
         ArgumentError: None matches; if tags match, or runs by another kind of pattern, the
             message says so.
     """
-    matching = matching_runs(found, pattern)
+    matching = matching_runs(runs, pattern)
     if matching:
         return matching
-    expected = f"a pattern that matches a run; there are: {_named([run.name for run in found])}"
+    expected = f"a pattern that matches a run; there are: {_named([run.name for run in runs])}"
     message = three_part("the choice of runs", pattern, expected)
-    if searched := [run.name for run in found if pattern and _finds(pattern, run.name)]:
+    if searched := [run.name for run in runs if pattern and _finds(pattern, run.name)]:
         hint = f" As a regular expression it finds runs: {_named(searched)}. Runs are chosen by a"
         raise ArgumentError(f"{message}{hint} shell pattern, such as 'ctr-*'.")
-    tags = [tag for tag in _tags(found) if pattern and _finds(pattern, tag)]
+    tags = [tag for tag in _tags(runs) if pattern and _finds(pattern, tag)]
     hint = f" Tags match it, not runs: {_named(tags)}. Use --tags (in Python, tags=)."
     raise ArgumentError(message + (hint if tags else ""))
 

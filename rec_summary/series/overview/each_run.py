@@ -99,7 +99,7 @@ def _read(read: Read[Any], run: Run) -> tuple[list[Any], Report]:
         reports.append(Report())
         return reports[-1]
 
-    found, total = list(read(run, new_report)), Report()
+    values, total = list(read(run, new_report)), Report()
     for report in reports:
         total.add(report)
-    return found, total
+    return values, total

@@ -41,14 +41,14 @@ def positions(run: Run) -> dict[int, Position]:
 
     A rank without values is left out.
     """
-    found = {}
+    positions = {}
     for rank in run.ranks:
         for file in reversed(run.of(Kind.SUMMARY, rank)):
             position = _position(file)
             if position is not None:
-                found[rank] = position
+                positions[rank] = position
                 break
-    return found
+    return positions
 
 
 def _position(file: RecordFile) -> Position | None:

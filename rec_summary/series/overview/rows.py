@@ -87,8 +87,8 @@ def rows(
     """
     since = ExportOptions(since=since).since  # an age counts from one time for all runs
     work = functools.partial(_read, since)
-    found = each_run(work, runs, engine, lambda _: report, ahead=scanned_ahead)
-    return [row for _, row in found]
+    results = each_run(work, runs, engine, lambda _: report, ahead=scanned_ahead)
+    return [row for _, row in results]
 
 
 def _read(since: Moment, run: Run, new_report: NewReport) -> Iterator[Row]:
@@ -159,44 +159,44 @@ def _row(
     last_value: float = 0.0,
     last_step: int | None = None,
 ) -> Row:
-    found: Row = {"run": valid(run.name), "status": RunState.Status.Name(lineage.status)}
-    found.update(recorded_parameters(lineage))
+    row: Row = {"run": valid(run.name), "status": RunState.Status.Name(lineage.status)}
+    row.update(recorded_parameters(lineage))
     state = RunState() if lineage.train is None else lineage.train.run_state
     loss = results.loss
     if loss is None and lineage.train is not None and lineage.train.algorithm.HasField("loss"):
         loss = shortest(lineage.train.algorithm.loss)
     if loss is not None:
-        found["loss"] = loss
+        row["loss"] = loss
     stated = {name: getattr(state, name) for name in _STATED if state.HasField(name)}
     # The one that was written later knows more. Samples belong to the step beside them.
     if last_step is not None and ("step" not in stated or last_value > lineage.train_time):
         if stated.get("step") != last_step:
             stated.pop("samples", None)
         stated["step"] = last_step
-    found.update({name: stated[name] for name in _STATED if name in stated})
+    row.update({name: stated[name] for name in _STATED if name in stated})
     if lineage.train is not None:
-        found["last_update"] = lineage.train_time
+        row["last_update"] = lineage.train_time
     last = max(last_value, lineage.last_time)
     if last:
-        found["last_record"] = last
+        row["last_record"] = last
         if not shows_life(run, state, last):
-            found["silent_since"] = last
+            row["silent_since"] = last
     for name in ("host", "reason"):
         if getattr(state, name):
-            found[name] = valid(getattr(state, name))
+            row[name] = valid(getattr(state, name))
     if lineage.own_words:
         notes = lineage.own_words[-_NOTES:]
-        found["notes"] = "; ".join(f"step {note.step:,}: {note.text}" for note in notes)
+        row["notes"] = "; ".join(f"step {note.step:,}: {note.text}" for note in notes)
     for name, (value, (best, step)) in _metrics(lineage, results).items():
-        free = f"metric.{name}" if name in found else name
-        found[free] = value
+        free = f"metric.{name}" if name in row else name
+        row[free] = value
         if best is not None:
-            found[BEST + free] = best
+            row[BEST + free] = best
         if step is not None:
-            found[BEST_STEP + free] = step
+            row[BEST_STEP + free] = step
     for name, value in lineage.custom.items():
-        found[f"custom.{name}" if name in found else name] = value
-    return found
+        row[f"custom.{name}" if name in row else name] = value
+    return row
 
 
 _STATED: Final = ("step", "samples", "start_time")
@@ -204,7 +204,7 @@ _STATED: Final = ("step", "samples", "start_time")
 
 def _metrics(lineage: Lineage, results: _Results) -> Mapping[str, tuple[Any, _Best]]:
     """Returns the last and the best value of each metric by name."""
-    found: dict[str, tuple[Any, _Best]] = {
+    metrics: dict[str, tuple[Any, _Best]] = {
         # MindSpore does not record the step of an evaluation.
         name: (_number(metric.value), (metric.best, metric.best_step or None))
         for name, metric in lineage.metrics.items()
@@ -212,8 +212,8 @@ def _metrics(lineage: Lineage, results: _Results) -> Mapping[str, tuple[Any, _Be
     for tag, last in results.last.items():
         # An evaluation is in the lineage and, of our collector, among the scalars as well.
         if tag.removeprefix(_EVALUATION) not in lineage.metrics:
-            found[tag] = (last, results.best(tag))
-    return found
+            metrics[tag] = (last, results.best(tag))
+    return metrics
 
 
 def shows_life(run: Run, state: RunState, last: float) -> bool:

@@ -107,8 +107,8 @@ class Tail:
             newest: The size of the newest part of each run that is not skipped, in bytes. If it has
                 no scalar that is chosen, all of the run is read.
         """
-        found = self.find() if newest else self._poller.poll()  # what is found is read then
-        for run in matching_runs(found, self._runs):
+        new = self.find() if newest else self._poller.poll()  # what is found is read then
+        for run in matching_runs(new, self._runs):
             for file, begin in newest_part(run, newest).items():
                 if begin:
                     self._new.skip(file, begin)
@@ -148,11 +148,11 @@ class Tail:
 
     def _in_common(self, point: RankPoint) -> Columns:
         """Returns what ranks have in common at a step, as far as its tags are selected."""
-        found = {tag: value for tag, value in point.values.items() if self.selection.tag(tag)}
-        count = len(found)
+        scalars = {tag: value for tag, value in point.values.items() if self.selection.tag(tag)}
+        count = len(scalars)
         return Columns(
-            *(tuple(found), np.arange(count), np.full(count, point.step)),
-            *(np.full(count, point.wall_time), np.array(list(found.values()))),
+            *(tuple(scalars), np.arange(count), np.full(count, point.step)),
+            *(np.full(count, point.wall_time), np.array(list(scalars.values()))),
         )
 
     def _has_scalars(self, run: Run) -> bool:

@@ -161,12 +161,12 @@ class _Check:
         if self._is_first and not version.startswith(_VERSION):
             self.find(batch.offset, WARNING, "the first record does not state the version")
         # A file may be begun after its first values were made.
-        found = list(self.times.take(times, in_order=batch.kind != _VERSION_RECORD))
+        findings = list(self.times.take(times, in_order=batch.kind != _VERSION_RECORD))
         if batch.kind == SUMMARY:
-            found += self.steps.take(batch.steps)
+            findings += self.steps.take(batch.steps)
         elif batch.kind == UNKNOWN:
-            found.append((0, "a record of a kind that this release does not know"))
-        for place, text in found:
+            findings.append((0, "a record of a kind that this release does not know"))
+        for place, text in findings:
             self.find(batch.part(place, place + 1).offset, WARNING, text)
 
 

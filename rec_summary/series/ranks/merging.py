@@ -265,7 +265,7 @@ def _states(decoded: Record) -> tuple[dict[str, State], int]:
     for value in decoded.event.summary.value:
         if value.WhichOneof("value") == KIND:
             message: MetricStates = value.metric_states
-            found = unpack_states(message, MOST_STATES)
-            size = sum(array.nbytes for _, arrays in found.values() for array in arrays.values())
-            return {key: restore(kind, arrays) for key, (kind, arrays) in found.items()}, size
+            stored = unpack_states(message, MOST_STATES)
+            size = sum(array.nbytes for _, arrays in stored.values() for array in arrays.values())
+            return {key: restore(kind, arrays) for key, (kind, arrays) in stored.items()}, size
     return {}, 0

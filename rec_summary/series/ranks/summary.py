@@ -393,20 +393,20 @@ class RankSummary(Struct):
         times = [point.wall_time for point in self.reached.values()]
         if len(times) < 2 or (len(times) < expected and max(times) - min(times) < LAGGING_SECS):
             return
-        found: dict[Place, RankPoint] = {}
+        points: dict[Place, RankPoint] = {}
         for name, measure in self.measures.items():
             for point in measure.points(name, self.reached, self.restarts):
-                before = found.setdefault(point[:2], point)
+                before = points.setdefault(point[:2], point)
                 if before is not point:
                     before.values.update(point.values)
-        self.count += len(found)
-        for _, point in sorted(found.items()):
+        self.count += len(points)
+        for _, point in sorted(points.items()):
             yield point
 
     def histories(self) -> list[History]:
         """Returns what is summarised of each measure, in the order of `MEASURES`."""
-        found = (self.measures[name].read(name) for name in MEASURES if name in self.measures)
-        return [history for history in found if history is not None]
+        histories = (self.measures[name].read(name) for name in MEASURES if name in self.measures)
+        return [history for history in histories if history is not None]
 
     def _compare(self, rank: int, last: Reached, columns: Columns) -> None:
         """Compares the last value of a rank with its next ones: training may have begun again."""

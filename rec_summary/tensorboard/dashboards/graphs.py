@@ -324,8 +324,8 @@ class _Pipeline:
     def _operation(self, operation: Operation, scope: str, default: str, sources: list[str]) -> str:
         """Adds an operation or a sampler; returns the name of its node."""
         parameters = dict(operation_parameters(operation.operationParam))
-        found = [parameters.pop(key) for key in OPERATION_NAMES if parameters.get(key)]
-        kind = next(iter(found), default)
+        kinds = [parameters.pop(key) for key in OPERATION_NAMES if parameters.get(key)]
+        kind = next(iter(kinds), default)
         for key in ("size", "weights"):
             if numbers := getattr(operation, key):
                 parameters[key] = ", ".join(f"{number:g}" for number in numbers)

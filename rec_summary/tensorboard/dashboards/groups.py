@@ -42,16 +42,16 @@ _HEADLINE: Final = re.compile(
 def grouped(tag: str) -> str:
     """Returns the tag under which TensorBoard shows what is recorded under `tag`."""
     for pattern, group in ((_DETAIL, DETAIL), (_TELEMETRY, TELEMETRY)):
-        found = pattern.match(tag)
-        if found:
-            return group + tag[found.end() :]
+        match = pattern.match(tag)
+        if match:
+            return group + tag[match.end() :]
     return tag
 
 
 def overview(tag: str) -> str | None:
     """Returns the tag of a metric in the overview; None for what is not shown there."""
-    found = _HEADLINE.fullmatch(tag)
-    if found is None:
+    match = _HEADLINE.fullmatch(tag)
+    if match is None:
         return None
-    names = (found["metric"], found["task"].rstrip("/"), found["window"])
+    names = (match["metric"], match["task"].rstrip("/"), match["window"])
     return OVERVIEW + " ".join(filter(None, names))

@@ -42,8 +42,8 @@ class ImageMapper(ValueMapper):
             received = verbatim(f"{size[0]:,} × {size[1]:,} pixels")
             expected = f"at most {MOST_PIXELS:,} pixels"
             raise ValueError(three_part("the size of an image", received, expected))
-        found = encoded(image.encoded_image, image.colorspace, image.height, image.width)
-        yield Point(tag, IMAGES, found)
+        content = encoded(image.encoded_image, image.colorspace, image.height, image.width)
+        yield Point(tag, IMAGES, content)
 
 
 def picture(tag: str, draw: Callable[[], Image.Image | bytes]) -> Point:
@@ -57,11 +57,11 @@ def picture(tag: str, draw: Callable[[], Image.Image | bytes]) -> Point:
 
 
 def _drawn(draw: Callable[[], Image.Image | bytes]) -> Any:
-    found = draw()
-    if isinstance(found, bytes):
-        return encoded(found, channels=4)
+    picture = draw()
+    if isinstance(picture, bytes):
+        return encoded(picture, channels=4)
     buffer = io.BytesIO()
-    found.save(buffer, "PNG")
+    picture.save(buffer, "PNG")
     return encoded(buffer.getvalue(), channels=3)
 
 
@@ -77,9 +77,9 @@ def encoded(data: bytes, channels: int, height: int = 0, width: int = 0) -> Any:
         width: In pixels.
     """
     if height <= 0 or width <= 0:
-        found = declared_size(data)
-        if found is not None and max(found) < 1 << 31:
-            width, height = found
+        size = declared_size(data)
+        if size is not None and max(size) < 1 << 31:
+            width, height = size
     image = tensorboard_pb2.Summary.Image(
         height=height, width=width, colorspace=channels, encoded_image_string=data
     )

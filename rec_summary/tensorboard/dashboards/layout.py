@@ -101,12 +101,12 @@ def _charts(tags: Sequence[str], evaluation: bool) -> Iterator[tuple[str, str]]:
 
 def _slice_charts(tags: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yields a chart for each column that splits a task, of the last examples if they are there."""
-    found: dict[tuple[str, str, str], str] = {}
+    windows: dict[tuple[str, str, str], str] = {}
     for match in filter(None, map(_SLICE.match, tags)):
         task, column, metric, window = match.groups(default="")
-        if found.get((task, column, metric), "lifetime") == "lifetime":
-            found[task, column, metric] = window
-    for (task, column, metric), window in found.items():
+        if windows.get((task, column, metric), "lifetime") == "lifetime":
+            windows[task, column, metric] = window
+    for (task, column, metric), window in windows.items():
         title = f"{'AUC' if metric == 'auc' else 'Error of ratings'} by {column}"
         start = f"{DETAIL}{re.escape(task)}slice/{re.escape(column)}"
         pattern = f"{start}=[^/]*/{metric}/{re.escape(window)}$"

@@ -114,8 +114,8 @@ def _median(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Returns the median of the finite ones along the first axis; NaN where there are none."""
     ma: Any = np.ma  # which does not state its types
     median = ma.median(ma.masked_invalid(values), axis=0)
-    found: npt.NDArray[np.float64] = ma.filled(median, np.nan)
-    return found
+    medians: npt.NDArray[np.float64] = ma.filled(median, np.nan)
+    return medians
 
 
 def _late(reached: Mapping[int, Reached]) -> Iterator[str]:

@@ -146,7 +146,7 @@ def _frequencies(rows: Any) -> Iterator[tuple[str, object]]:
 
 
 def _equal(*columns: Any) -> list[list[Any]]:
-    found = [list(column) for column in columns]
-    if len({len(column) for column in found}) != 1:
-        raise ValueError(three_part("its columns", [len(c) for c in found], "equally long ones"))
-    return found
+    equal = [list(column) for column in columns]
+    if len({len(column) for column in equal}) != 1:
+        raise ValueError(three_part("its columns", [len(c) for c in equal], "equally long ones"))
+    return equal

@@ -92,9 +92,9 @@ def statistics(array: Array, dtype: str) -> Iterator[tuple[str, object]]:
         for name, number in described.items():
             yield name, f"{number:.6g}"
     yield "zeros", f"{int(np.count_nonzero(numbers == 0)):,}"
-    for name, found in (("NaN", np.isnan(numbers)), ("infinite", np.isinf(numbers))):
-        if found.any():
-            yield name, f"{np.count_nonzero(found):,}"
+    for name, mask in (("NaN", np.isnan(numbers)), ("infinite", np.isinf(numbers))):
+        if mask.any():
+            yield name, f"{np.count_nonzero(mask):,}"
     shown = ", ".join(f"{number:.6g}" for number in numbers[:_SHOWN])
     yield "first elements", shown + (", …" if array.size > _SHOWN else "")
 

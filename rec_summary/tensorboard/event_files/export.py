@@ -116,9 +116,9 @@ def export_tensorboard(
     options = ExportOptions(tags, plugins, since, until, max_points, tensors, ranks)
     workers = chosen_engine(engine, jobs)
     source, logdir = places_apart(source, logdir, LogDir.what)
-    found = find_runs(source)
-    chosen = chosen_runs(found, runs)
-    names = Names((run.name for run in found), Selection(options))
+    all_runs = find_runs(source)
+    chosen = chosen_runs(all_runs, runs)
+    names = Names((run.name for run in all_runs), Selection(options))
     report = Report()
     total = sum(run.nbytes for run in chosen)
     has_records, shown, due = False, "", 0
@@ -248,12 +248,12 @@ def _exported(
             RunExporter(run, trial)
     work = functools.partial(_export_one, logdir.path, logdir.claims.mark, options)
     units = list(zip(runs, names.apart(run.name for run in runs), strict=True))
-    for place, found, error in run_units(engine, work, units, sizes=sizes):
+    for place, result, error in run_units(engine, work, units, sizes=sizes):
         name = runs[place].name
         if error is not None:
             failed[name] = error
             continue
-        part, has_records, known = found
+        part, has_records, known = result
         yield name, has_records
         report.add(part)
         experiment.known.update(known)
@@ -268,8 +268,8 @@ def _exported_here(
         try:
             for _ in exporter.update(run):
                 yield run.name, exporter.has_records
-            if (found := exporter.commit()) is not None:
-                experiment.known[run.name] = found
+            if (description := exporter.commit()) is not None:
+                experiment.known[run.name] = description
         finally:
             exporter.close()
         yield run.name, exporter.has_records

@@ -72,11 +72,11 @@ class LogDir(ExportDirectory):
         with self.opened(run) as fd:
             if fd is None:
                 return False
-            found = ours(fd)
-            for name in found:
+            directories = ours(fd)
+            for name in directories:
                 os.unlink(name, dir_fd=fd)
         self.remove_empty([run])
-        return bool(found)
+        return bool(directories)
 
 
 def ours(fd: int) -> list[str]:

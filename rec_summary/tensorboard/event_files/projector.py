@@ -102,8 +102,8 @@ def export_projector(
                     file.write((_HEADING + text_format.MessageToString(config)).encode())
                 written[run.name] = tuple(embedding.tensor_name for embedding in config.embeddings)
     if not written:
-        found = ", ".join(printable(name) for name in seen[:8]) or "no matrix at all"
-        expected = f"a pattern that is found in the name of a matrix; there is: {found}"
+        present = ", ".join(printable(name) for name in seen[:8]) or "no matrix at all"
+        expected = f"a pattern that is found in the name of a matrix; there is: {present}"
         raise ArgumentError(three_part("the choice of embedding tables", pattern, expected))
     return written
 

@@ -120,8 +120,8 @@ class TensorBoardRun(RunOutput):
             DestinationError: The event file cannot be written.
         """
         self._pass_on(self._buffer.flush())
-        for tag, found in self._new_best():
-            for step, wall_time, value in found[-self._most :]:
+        for tag, points in self._new_best():
+            for step, wall_time, value in points[-self._most :]:
                 self._write(step, wall_time, BEST_KIND, [scalar(tag, value)])
         point = layout_point(self._tags.of("scalars"), evaluation=self.is_evaluation)
         if point is not None and self._wants(point.plugin):
@@ -346,8 +346,8 @@ class TensorBoardRuns(RunOutputs[TensorBoardRun]):
         Raises:
             DestinationError: Something cannot be written.
         """
-        found = {name: output.state() for name, output in self._outputs.items()}
-        return {name: state for name, state in found.items() if state is not None}
+        states = {name: output.state() for name, output in self._outputs.items()}
+        return {name: state for name, state in states.items() if state is not None}
 
     def give_up(self) -> list[str]:
         """Closes all files, releases the names, and returns the names of all opened runs."""

@@ -68,12 +68,12 @@ def _with_others(method: Callable[..., _Found]) -> Callable[..., _Found]:
 
     @functools.wraps(method)
     def answer(self: RecordDataProvider, ctx: Any = None, **asked: Any) -> _Found:
-        found = method(self, ctx, **asked)
+        result = method(self, ctx, **asked)
         if self.other is not None:
             others = getattr(self.other, method.__name__)(ctx, **asked) or {}
             for run, tags in others.items():
-                found[run] = {**tags, **found.get(run, {})}
-        return found
+                result[run] = {**tags, **result.get(run, {})}
+        return result
 
     return answer
 
@@ -83,13 +83,13 @@ def _with_experiment(method: Callable[..., _Found]) -> Callable[..., _Found]:
 
     @functools.wraps(method)
     def answer(self: RecordDataProvider, ctx: Any = None, **asked: Any) -> _Found:
-        found = method(self, ctx, **asked)
+        result = method(self, ctx, **asked)
         wanted = asked.get("run_tag_filter")
         is_all = wanted is None or (wanted.runs is None and wanted.tags is None)
         if not is_all or asked["plugin_name"] != hparams_metrics.PLUGIN:
-            return found
+            return result
         recorded = self.recorded(**{**asked, "plugin_name": "scalars"})
-        return hparams_metrics.with_experiment(found, self, recorded)
+        return hparams_metrics.with_experiment(result, self, recorded)
 
     return answer
 
@@ -115,19 +115,19 @@ class RecordDataProvider(provider.DataProvider):  # type: ignore[misc]
 
     def list_plugins(self, ctx: Any = None, *, experiment_id: str) -> list[str]:
         """Returns the names of the plugins that have data."""
-        found = {name for run in self._index.served() for name in run.plugins()}
+        plugins = {name for run in self._index.served() for name in run.plugins()}
         if self.other is not None:
-            found.update(self.other.list_plugins(ctx, experiment_id=experiment_id) or ())
-        return sorted(found)
+            plugins.update(self.other.list_plugins(ctx, experiment_id=experiment_id) or ())
+        return sorted(plugins)
 
     def list_runs(self, ctx: Any = None, *, experiment_id: str) -> list[Any]:
         """Returns the runs."""
-        found = [provider.Run(run.name, run.name, run.started) for run in self._index.served()]
-        known = {run.run_id for run in found}
+        runs = [provider.Run(run.name, run.name, run.started) for run in self._index.served()]
+        known = {run.run_id for run in runs}
         if self.other is not None:
             others = self.other.list_runs(ctx, experiment_id=experiment_id)
-            found.extend(run for run in others if run.run_id not in known)
-        return found
+            runs.extend(run for run in others if run.run_id not in known)
+        return runs
 
     @_with_others
     def list_scalars(self, ctx: Any = None, **asked: Any) -> _Found:
@@ -168,7 +168,7 @@ class RecordDataProvider(provider.DataProvider):  # type: ignore[misc]
     ) -> _Found:
         """Returns a list of `TensorDatum` for each run and tag."""
         size, most = _Size(), _most(downsample)
-        found = self._found(
+        answer = self._found(
             summary_pb2.DATA_CLASS_TENSOR,
             lambda run, tag, series: (run, series, series.places(most), size),
             **asked,
@@ -176,7 +176,7 @@ class RecordDataProvider(provider.DataProvider):  # type: ignore[misc]
         # Records are read while new ones can be added.
         return {
             run: {tag: list(_tensors(*series)) for tag, series in tags.items()}
-            for run, tags in found.items()
+            for run, tags in answer.items()
         }
 
     @_with_others
@@ -224,8 +224,8 @@ class RecordDataProvider(provider.DataProvider):  # type: ignore[misc]
 
     def recorded(self, **asked: Any) -> set[str]:
         """Returns the tags of the scalars in records."""
-        found = self._found(summary_pb2.DATA_CLASS_SCALAR, lambda *_: None, **asked)
-        return {tag for tags in found.values() for tag in tags}
+        series = self._found(summary_pb2.DATA_CLASS_SCALAR, lambda *_: None, **asked)
+        return {tag for tags in series.values() for tag in tags}
 
     def _listed(self, data_class: int, make: Callable[..., Any], asked: dict[str, Any]) -> _Found:
         return self._found(
@@ -243,13 +243,13 @@ class RecordDataProvider(provider.DataProvider):  # type: ignore[misc]
     ) -> _Found:
         """Returns what `make` makes of each series that is asked for, by run and tag."""
         wanted = run_tag_filter or provider.RunTagFilter()
-        found: _Found = {}
+        answer: _Found = {}
         for run in self._index.served(wanted.runs):
             with run.lock:
                 for tag, series in run.series(plugin_name, data_class):
                     if wanted.tags is None or tag in wanted.tags:
-                        found.setdefault(run.name, {})[tag] = make(run, tag, series)
-        return found
+                        answer.setdefault(run.name, {})[tag] = make(run, tag, series)
+        return answer
 
 
 def _facts(run: ServedRun, tag: str, series: Any) -> dict[str, Any]:

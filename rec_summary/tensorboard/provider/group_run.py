@@ -45,11 +45,11 @@ class MeanSeries:
 
     def last(self) -> tuple[int, float] | None:
         """Returns the highest step and the latest wall time; None if there are no points."""
-        found = [(run, last) for run, series in self._members if (last := series.last())]
-        if not found:
+        lasts = [(run, last) for run, series in self._members if (last := series.last())]
+        if not lasts:
             return None
         steps, wall_times = zip(
-            *((run.shown(step), time) for run, (step, time) in found), strict=True
+            *((run.shown(step), time) for run, (step, time) in lasts), strict=True
         )
         return int(max(steps)), max(wall_times)
 
@@ -69,9 +69,9 @@ class MeanSeries:
                 began.append(float(points["wall_time"][0]))
         result = ScalarSeries()
         if values:
-            found, elapsed = band(values), band(times)
+            mean, elapsed = band(values), band(times)
             shown = np.full(len(elapsed.places), np.nan)  # where no member has a finite value
-            shown[np.isin(elapsed.places, found.places)] = getattr(found, self._statistic)
+            shown[np.isin(elapsed.places, mean.places)] = getattr(mean, self._statistic)
             result.extend(elapsed.places, min(began) + elapsed.mean, shown)
         return result.points(most)
 
@@ -102,7 +102,7 @@ class GroupRun(ServedRun):
         """Returns the tags and the series of a plugin that have values."""
         if (plugin_name, data_class) != (SCALARS.name, SCALARS.metadata.data_class):
             return []
-        found: dict[str, MeanSeries] = {}
+        means: dict[str, MeanSeries] = {}
         for runs in self._members:
             own: dict[str, tuple[ServedRun, Any]] = {}
             for run in runs:
@@ -111,5 +111,5 @@ class GroupRun(ServedRun):
                         own.setdefault(tag, (run, series))
             for tag, member in own.items():
                 if not tag.startswith((BEST, TELEMETRY)):
-                    found.setdefault(tag, MeanSeries(self._statistic)).add(*member)
-        return list(found.items())
+                    means.setdefault(tag, MeanSeries(self._statistic)).add(*member)
+        return list(means.items())

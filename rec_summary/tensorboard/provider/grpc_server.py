@@ -88,9 +88,9 @@ def _call(method: Callable[[Any, Any, Any], Any]) -> Callable[..., Any]:
 
     def answer(servicer: Any, request: Any, context: Any) -> Any:
         try:
-            found = method(servicer.provider, servicer.context, request)
+            response = method(servicer.provider, servicer.context, request)
             _drop_unread(context)
-            return found
+            return response
         except errors.PublicError as error:
             text = str(error).partition(": ")[2]  # the client adds its kind again
             context.abort(_CODES.get(type(error), grpc.StatusCode.UNKNOWN), text)
@@ -107,8 +107,8 @@ def _drop_unread(context: Any) -> None:
 
 
 def _experiment(provider: Any, context: Any, request: Any) -> Any:
-    found = provider.experiment_metadata(context, experiment_id=request.experiment_id)
-    return messages.GetExperimentResponse(data_location=found.data_location)
+    metadata = provider.experiment_metadata(context, experiment_id=request.experiment_id)
+    return messages.GetExperimentResponse(data_location=metadata.data_location)
 
 
 def _plugins(provider: Any, context: Any, request: Any) -> Any:
@@ -117,8 +117,8 @@ def _plugins(provider: Any, context: Any, request: Any) -> Any:
 
 
 def _runs(provider: Any, context: Any, request: Any) -> Any:
-    found = provider.list_runs(context, experiment_id=request.experiment_id)
-    runs = [messages.Run(name=run.run_name, start_time=run.start_time) for run in found]
+    listed = provider.list_runs(context, experiment_id=request.experiment_id)
+    runs = [messages.Run(name=run.run_name, start_time=run.start_time) for run in listed]
     return messages.ListRunsResponse(runs=runs)
 
 
@@ -131,8 +131,8 @@ def _listed(kind: str, response: Any) -> Callable[..., Any]:
 
     def listed(provider: Any, context: Any, request: Any) -> Any:
         answer = response()
-        found = getattr(provider, f"list_{kind}")(context, **_chosen(request))
-        for run, tags in found.items():
+        available = getattr(provider, f"list_{kind}")(context, **_chosen(request))
+        for run, tags in available.items():
             entry = answer.runs.add(run_name=run)
             for tag, series in tags.items():
                 metadata = entry.tags.add(tag_name=tag).metadata

@@ -120,7 +120,7 @@ def _shows(runs: ServedRuns) -> bool:
 def _tables(runs: ServedRuns) -> contextlib.AbstractContextManager[Tables]:
     def last_tensors() -> dict[str, Any]:
         served = [run.last_values(_KIND) for run in list(runs.served.values())]
-        return {tag: value.value.tensor for found in served for tag, value in found.items()}
+        return {tag: value.value.tensor for values in served for tag, value in values.items()}
 
     return tables_of(runs.run, last_tensors)
 
@@ -162,10 +162,10 @@ def _table(runs: ServedRuns, name: str) -> Table:
         SourceError, ValueError: It cannot be read.
     """
     with _tables(runs) as tables:
-        found = tables.read(name) if name in tables.shapes else None
-    if found is None:
+        table = tables.read(name) if name in tables.shapes else None
+    if table is None:
         raise KeyError(name)
-    return found
+    return table
 
 
 _ANSWERS: Final = {

@@ -84,12 +84,12 @@ def has_records(path: str, seconds: float = _SEARCH_SECS) -> bool:
         path: The directory.
         seconds: How long to wait at most.
     """
-    found: list[bool | None] = []
+    results: list[bool | None] = []
     # In a thread, since a call to a file system that does not answer never ends.
-    search = threading.Thread(target=lambda: found.append(_search(path)), daemon=True)
+    search = threading.Thread(target=lambda: results.append(_search(path)), daemon=True)
     search.start()
     search.join(seconds)
-    has = found[0] if found else None
+    has = results[0] if results else None
     if has is None:
         sys.stderr.write(
             "rec_summary: --logdir is too large or too slow to be searched for MindSpore records; "

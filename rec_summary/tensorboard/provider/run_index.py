@@ -265,14 +265,14 @@ class RunIndex:
         Args:
             names: Only runs with these names; None means all.
         """
-        found = [
+        shown = [
             run
             for loader in list(self._shown.values())  # another thread adds to them
             if self._x == STEP or loader.totals.known
             for name, run in tuple(loader.served.items())
             if (names is None or name in names) and run.started is not None
         ]
-        return found + [group for group in self._groups if names is None or group.name in names]
+        return shown + [group for group in self._groups if names is None or group.name in names]
 
     def recorded(self) -> list[ServedRuns]:
         """Returns the recorded runs, each with its TensorBoard runs."""
@@ -289,10 +289,10 @@ class RunIndex:
             is_new = True
             try:
                 is_new = self._find() or bool(self._waiting)
-                found = time.monotonic()
+                polled = time.monotonic()
                 # Of a very large tree, more time goes into reading than into searching.
-                share = min(_READING_SHARE * (found - begun), _LONGEST_INTERVAL_SECS)
-                self._read(found + max(INTERVAL_SECS, share))
+                share = min(_READING_SHARE * (polled - begun), _LONGEST_INTERVAL_SECS)
+                self._read(polled + max(INTERVAL_SECS, share))
             except Exception as error:  # noqa: BLE001 - the next poll may succeed
                 self._fail(self.source, error)
             now = time.monotonic()
@@ -362,8 +362,8 @@ class RunIndex:
         self._names.release(run.name for run in self._groups)
         groups: list[GroupRun] = []
         with contextlib.suppress(ArgumentError):  # not all of the hyper-parameters are known yet
-            found = grouped({name: run.parameters for name, run in shown.items()}, self._group_by)
-            for group, runs in found.items():
+            runs_of = grouped({name: run.parameters for name, run in shown.items()}, self._group_by)
+            for group, runs in runs_of.items():
                 members = [shown[name].main() for name in runs]
                 for statistic, field in STATISTICS.items() if len(runs) > 1 else ():
                     name = f"{_GROUPS}/{group[:_LONGEST_GROUP]}/{statistic}"

@@ -70,9 +70,9 @@ class ServedOutput(RunOutput):
         """Shows all values so far, the best ones, and their layout as custom scalars."""
         with self._lock:
             self._pass_on(self._buffer.flush())
-            for tag, found in self._new_best():
+            for tag, points in self._new_best():
                 series = self._scalars(tag, BEST_KIND)
-                steps, wall_times, values = map(np.array, zip(*found, strict=True))
+                steps, wall_times, values = map(np.array, zip(*points, strict=True))
                 series.forget(int(steps[0]))
                 series.extend(steps, wall_times, values)
             tags = self._tags.of("scalars")

@@ -236,8 +236,8 @@ class StoredSeries:
     def at(self, step: int) -> Place | None:
         """Returns where the last value of a step is."""
         rows = self._places()
-        found = rows[rows["step"] == step]
-        return Place(*found[-1].tolist()) if len(found) else None
+        matching = rows[rows["step"] == step]
+        return Place(*matching[-1].tolist()) if len(matching) else None
 
     def read(self, place: Place) -> Recorded | None:
         """Reads a value as it was recorded; None if it cannot be read any more.
@@ -362,18 +362,18 @@ class ServedRun:
             every = [item for by_tag in self._series.values() for item in by_tag.values()]
             own = [item for item in every if isinstance(item, StoredSeries) and item.kind == kind]
             last = {item.recorded: (item, place) for item in own for place in item.places(1)}
-        found: dict[str, Recorded] = {}
+        values: dict[str, Recorded] = {}
         for tag, (series, place) in last.items():
             with contextlib.suppress(*_UNREADABLE):
                 recorded = series.read(place)
                 if recorded is not None:
-                    found[tag] = recorded
-        return found
+                    values[tag] = recorded
+        return values
 
     def one(self, plugin_name: str, tag: str, data_class: int) -> Any:
         """Returns a series; None if there is no such series."""
-        found = self._series.get(plugin_name, {}).get(tag)
-        return found if found and found.plugin.metadata.data_class == data_class else None
+        series = self._series.get(plugin_name, {}).get(tag)
+        return series if series and series.plugin.metadata.data_class == data_class else None
 
     def of(self, plugin_name: str) -> dict[str, Series]:
         """Returns the series of a plugin by tag, to add to."""

@@ -217,33 +217,33 @@ class Control:
             self._waiting.append(self._arrived.popleft())
         due = [arrived for arrived in self._waiting if (arrived[0].at_step or 0) <= step]
         self._waiting = [arrived for arrived in self._waiting if arrived not in due]
-        found = []
+        applied = []
         for request, why_not in due:
             if why_not is None and "reset" in request.actions:
                 self._changes = []
             if why_not is None and request.settings:
                 self._changes.append(Change(request.settings, _until(request, step)))
-            found.append(Applied(request, _text(request, step), why_not))
+            applied.append(Applied(request, _text(request, step), why_not))
         self.options = self._base
         for change in self._changes:
             self.options = changed(self.options, change.settings)
         names = sorted({name for change in over for name in change.settings})
         if names:
             values = (f"{name} is {_shown(self.options, name)} again" for name in names)
-            found.insert(0, Applied(None, ", ".join(values)))
+            applied.insert(0, Applied(None, ", ".join(values)))
         ends = (change.until for change in self._changes)
         begins = (request.at_step or 0 for request, _ in self._waiting)
         self._next = min([*ends, *begins], default=math.inf)
-        return found
+        return applied
 
     def in_force(self) -> dict[str, str]:
         """Returns the values of all settings as text, and how long they last."""
-        found = {name: _shown(self.options, name) for name in SETTINGS}
+        settings = {name: _shown(self.options, name) for name in SETTINGS}
         for change in self._changes:
             for name in change.settings:
                 lasting = f" until step {change.until:.0f}" if change.until < math.inf else ""
-                found[name] = f"{_shown(self.options, name)}{lasting} (changed)"
-        return found
+                settings[name] = f"{_shown(self.options, name)}{lasting} (changed)"
+        return settings
 
 
 def _text(request: Request, step: int) -> str:

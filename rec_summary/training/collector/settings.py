@@ -46,33 +46,33 @@ def training_settings(
             those settings that change their meaning.
         troubles: Receives a failure.
     """
-    found = network_settings(view, troubles)
+    settings = network_settings(view, troubles)
     with troubles.attempt("settings of the loss"):
         loss = loss_function(view)
         if loss is not None:
-            found["loss_function"] = type(loss).__name__
+            settings["loss_function"] = type(loss).__name__
     with troubles.attempt("settings of the optimizer"):
         for number, optimizer in enumerate(optimizers):
             prefix = "" if len(optimizers) == 1 else f"optimizer_{number}."
-            found |= {prefix + name: _text(value) for name, value in _optimizer(optimizer)}
+            settings |= {prefix + name: _text(value) for name, value in _optimizer(optimizer)}
     with troubles.attempt("settings of the data set"):
         if data.path is not None:
-            found["train_dataset_path"] = data.path
+            settings["train_dataset_path"] = data.path
         if data.batch_size > 1:  # a generator of whole batches reports 1
-            found["batch_size"] = str(data.batch_size)
+            settings["batch_size"] = str(data.batch_size)
         dataset = view.get("train_dataset")
         if dataset is not None:
             names = (type(step).__name__.removesuffix("Dataset") for step in operations(dataset))
-            found["train_dataset"] = " of ".join(names)
-    found |= {f"custom.{name}": _text(value) for name, value in options.custom_lineage.items()}
+            settings["train_dataset"] = " of ".join(names)
+    settings |= {f"custom.{name}": _text(value) for name, value in options.custom_lineage.items()}
     recommender = options.recommender
     if recommender is not None:
         for name in _RECOMMENDER:
-            found[f"recommender.{name}"] = _text(getattr(recommender, name))
+            settings[f"recommender.{name}"] = _text(getattr(recommender, name))
         for name, task in recommender.tasks.items():
-            found[f"recommender.tasks.{name}"] = _text(vars(task))
+            settings[f"recommender.tasks.{name}"] = _text(vars(task))
     # A lone surrogate, as in a path that is not UTF-8, cannot be stored.
-    return {name: text.encode("utf-8", "replace").decode() for name, text in found.items()}
+    return {name: text.encode("utf-8", "replace").decode() for name, text in settings.items()}
 
 
 def network_settings(view: StepView, troubles: Troubles) -> dict[str, str]:
@@ -82,13 +82,13 @@ def network_settings(view: StepView, troubles: Troubles) -> dict[str, str]:
         view: The callback arguments of a training or an evaluation.
         troubles: Receives a failure.
     """
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     with troubles.attempt("settings of the network"):
         network = backbone(view)
         if network is not None:
-            found["network"] = type(network).__name__
-            found["parameters"] = _parameters(network)
-    return found
+            settings["network"] = type(network).__name__
+            settings["parameters"] = _parameters(network)
+    return settings
 
 
 def _parameters(network: nn.Cell) -> str:

@@ -58,11 +58,11 @@ def with_environment(data: Mapping[str, CustomValue]) -> dict[str, CustomValue]:
             raise ValueError(three_part("its length", len(text), expected))
         config = json.loads(text)
         entries = config.get(_NAME) if isinstance(config, dict) else config
-        found = check_custom_lineage(entries)
+        checked = check_custom_lineage(entries)
     except (ValueError, TypeError, RecursionError) as error:
         logger.warning("SummaryCollector: %s is ignored: %s", HYPER_CONFIG, error)
         return dict(data)
-    return {**found, **data}
+    return {**checked, **data}
 
 
 def custom_lineage(data: Mapping[str, CustomValue]) -> lineage_pb2.LineageEvent:

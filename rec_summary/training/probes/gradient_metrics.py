@@ -149,9 +149,9 @@ class GradientReader:
     def _find_groups(self) -> Iterator[tuple[str, Array]]:
         """Yields the groups and the positions of their parameters."""
         for name, pattern in self._options.groups.items():
-            found = [n for n, parameter in enumerate(self._names) if re.match(pattern, parameter)]
-            if found:
-                yield f"/{name}", np.array(found)
+            numbers = [n for n, parameter in enumerate(self._names) if re.match(pattern, parameter)]
+            if numbers:
+                yield f"/{name}", np.array(numbers)
             else:
                 names = ", ".join(self._names) or "there are none"
                 text = f"{pattern!r} matches the start of no parameter's name ({names})"

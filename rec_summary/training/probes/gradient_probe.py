@@ -96,7 +96,7 @@ def state_names(optimizer: Any) -> tuple[str, ...]:
     They are its attributes, for example `moment1` and `moment2` of Adam.
     """
     shapes = [parameter.shape for parameter in optimizer.parameters]
-    found = []
+    names = []
     for name, value in sorted(vars(optimizer).items()):  # a property may raise
         if name.startswith("_") or name in _NO_STATES:
             continue
@@ -104,8 +104,8 @@ def state_names(optimizer: Any) -> tuple[str, ...]:
             same = [array.shape for array in value] == shapes
             own = all(a is not b for a, b in zip(value, optimizer.parameters, strict=False))
             if same and own:
-                found.append(name)
-    return tuple(found)
+                names.append(name)
+    return tuple(names)
 
 
 @at_compile_time

@@ -78,10 +78,10 @@ def wanted(kind: str, tag: str) -> bool:
     """Whether the network that is compiled, or runs, has this operator."""
     check_name("the name of a probe", tag)
     operator = Operator(kind, tag)
-    found = is_wanted(operator)
-    if not found:
+    answer = is_wanted(operator)
+    if not answer:
         _left_out.add(operator)
-    return found
+    return answer
 
 
 @at_compile_time

@@ -78,10 +78,10 @@ def columns_of(option: str, columns: Mapping[str, Any], kind: type[ColumnT]) -> 
         TypeError: One is neither of this kind nor a place.
         ValueError: A place is invalid.
     """
-    found = {}
+    checked = {}
     for name, column in columns.items():
         if not isinstance(column, kind):
             check_source(f"{option}[{name!r}]", column)
             column = kind(column)
-        found[name] = column
-    return found
+        checked[name] = column
+    return checked

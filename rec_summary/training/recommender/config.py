@@ -273,20 +273,20 @@ def tasks_of(options: RecommenderMetrics) -> dict[str, Task]:
 
 def slices_of(options: RecommenderMetrics) -> dict[str, Slice]:
     """Returns the slices by name; among them that of the age of labels, if their time is known."""
-    found = check_slices(options.slices)
+    slices = check_slices(options.slices)
     has_predictions = options.predictions is not None or options.tasks
     if options.label_times is not None and has_predictions:
-        found[LABEL_AGE] = Slice(options.label_times, edges=_AGES, names=_NAMES_OF_AGES)
-    return found
+        slices[LABEL_AGE] = Slice(options.label_times, edges=_AGES, names=_NAMES_OF_AGES)
+    return slices
 
 
 def _check_sizes(name: str, sizes: Any, least: int, most: int = LARGEST) -> tuple[int, ...]:
     expected = f"a sequence of different ints of at least {least}"
     expected += f", at most {most}" if most < LARGEST else ""
-    found = check_each(name, sizes, int, expected)
+    checked = check_each(name, sizes, int, expected)
     if any(not least <= size <= most for size in sizes) or len(set(sizes)) < len(sizes):
         raise ValueError(three_part(name, sizes, expected))
-    return found
+    return checked
 
 
 def _check_mapping(name: str, value: Any) -> Mapping[str, Any]:
@@ -295,5 +295,5 @@ def _check_mapping(name: str, value: Any) -> Mapping[str, Any]:
         check_type(f"a key of {name}", key, str, "a non-empty str")
         if not key:
             raise ValueError(three_part(f"a key of {name}", key, "a non-empty str"))
-    found: Mapping[str, Any] = value
-    return found
+    mapping: Mapping[str, Any] = value
+    return mapping

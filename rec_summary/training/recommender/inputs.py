@@ -83,11 +83,11 @@ class Batch(NamedTuple):
 
     def arrays(self, troubles: Troubles) -> dict[Any, Array]:
         """Returns the inputs as arrays, which may be views."""
-        found = {}
+        arrays = {}
         for place, value in self.values.items():
             with troubles.attempt(_trouble_kind(place)):
-                found[place] = value if type(value) is np.ndarray else as_array(value, "a value")
-        return found
+                arrays[place] = value if type(value) is np.ndarray else as_array(value, "a value")
+        return arrays
 
 
 class Steps(NamedTuple):
@@ -132,9 +132,9 @@ def _concatenated(values: list[Any], may_be_outputs: bool) -> tuple[Array, list[
     """Returns arrays or Tensors as one array, and the length of each."""
     last = as_array(values[-1], "a value")
     if len(values) > 1 and last.ndim and last.nbytes <= _COPIED and type(values[0]) is Tensor:
-        found = _small_tensors(values, last)
-        if found is not None:
-            return found
+        joined = _small_tensors(values, last)
+        if joined is not None:
+            return joined
     several = [
         value if type(value) is np.ndarray else as_array(value, "a value") for value in values[:-1]
     ]
@@ -167,8 +167,8 @@ def _small_tensors(tensors: list[Any], last: Array) -> tuple[Array, list[int]] |
     data = b"".join([tensor.get_bytes() for tensor in tensors])
     if len(data) != len(tensors) * last.nbytes:  # for example bfloat16, which numpy does not have
         return None
-    found = np.frombuffer(data, last.dtype).reshape(-1, *last.shape[1:])
-    return found, [len(last)] * len(tensors)
+    array = np.frombuffer(data, last.dtype).reshape(-1, *last.shape[1:])
+    return array, [len(last)] * len(tensors)
 
 
 class Roles:
@@ -230,7 +230,7 @@ class Reader:
         inputs = _as_tuple(view.get("train_dataset_element"))
         outputs = _as_tuple(view.get("net_outputs"))
         operators = self._mailbox.take() if self._mailbox is not None else {}
-        found = {}
+        values = {}
         for place in self._places:
             kind, where = place
             try:
@@ -249,10 +249,10 @@ class Reader:
                 if not (self._on_host and type(value) is Tensor):
                     # A copy: the array of a Parameter is a view of its live memory.
                     value = np.array(as_array(value, _name(place)))
-                found[place] = value
+                values[place] = value
             except Exception as error:  # noqa: BLE001  # the other places are still read
                 self._troubles.report(_trouble_kind(place), error)
-        return found
+        return values
 
     def close(self) -> None:
         """Receives no values of operators from now on."""

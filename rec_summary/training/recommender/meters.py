@@ -80,14 +80,14 @@ class TableMeter:
         """
         total, window = self.states[tags.TABLE], self.states[tags.TABLE_WINDOW]
         total.merge(window)
-        found = {group: state for group, state in self.states.items() if group != ROWS}
-        if tags.AGES in found:
+        states = {group: state for group, state in self.states.items() if group != ROWS}
+        if tags.AGES in states:
             ages = self.states[tags.AGES]
             ages.touch(window.touched.touched(ages.rows), examples)
-            found[tags.AGES] = ages.copy()
+            states[tags.AGES] = ages.copy()
         self.states[tags.TABLE_WINDOW] = window.following()
         self.begin()
-        return found
+        return states
 
 
 class FeatureMeter:
@@ -111,9 +111,9 @@ class FeatureMeter:
 
     def end_interval(self) -> dict[str, State]:
         """Returns the states of a report by group."""
-        found = {group: state.copy() for group, state in self.states.items()}
+        states = {group: state.copy() for group, state in self.states.items()}
         self.states[tags.FEATURE] = FeatureCounts()
-        return found
+        return states
 
 
 class DriftMeter:

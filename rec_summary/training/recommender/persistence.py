@@ -71,8 +71,8 @@ def unpack(message: MetricStates) -> dict[str, State]:
     Raises:
         ValueError: A state is invalid.
     """
-    found = unpack_states(message)
-    return {key: restore(kind, arrays) for key, (kind, arrays) in found.items()}
+    stored = unpack_states(message)
+    return {key: restore(kind, arrays) for key, (kind, arrays) in stored.items()}
 
 
 def save_reference(path: str, reference: Mapping[str, Distribution]) -> None:

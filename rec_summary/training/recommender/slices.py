@@ -94,10 +94,10 @@ class Slice:
         """The settings of the states."""
         names = sorted(self.names.items())
         missing = None if self.missing is None else str(self.missing)
-        found: list[Any] = [self.edges, self.new, names, missing, self.shown, self.most]
+        settings: list[Any] = [self.edges, self.new, names, missing, self.shown, self.most]
         if self.metrics != OF_SLICES or self.decayed:
-            found += [self.metrics, self.decayed]
-        return found
+            settings += [self.metrics, self.decayed]
+        return settings
 
 
 def check_slices(slices: Mapping[str, Any]) -> dict[str, Slice]:
@@ -146,8 +146,8 @@ def slicing(options: Slice, values: Array, seen: SeenCounts | None) -> Slicing:
         name_of: Callable[[Any], str] = _NEW.__getitem__
     else:
         keyed, name_of = _keyed(flat, options.edges)
-        found, codes = np.unique(keyed, return_inverse=True)
-        codes, keys = codes.reshape(-1), found.tolist()
+        unique, codes = np.unique(keyed, return_inverse=True)
+        codes, keys = codes.reshape(-1), unique.tolist()
     names = [options.names.get(key) or name_of(key) for key in keys]
     # A row of several values is filled up with missing ones.
     codes = np.where(missing, len(names) if values.ndim == 1 else -1, codes)

@@ -139,10 +139,10 @@ class RankMetrics:
         for name, task in self._tasks.items():
             what = inputs.role_of(name, "quality")
             with self._troubles.attempt(f"recommender metrics: {what}"):
-                found = task.select(steps, slicings)
-                if found is not None:
-                    chosen[name] = found
-                    task.count(found)
+                examples = task.select(steps, slicings)
+                if examples is not None:
+                    chosen[name] = examples
+                    task.count(examples)
         for name, table in self._tables.items():
             with self._troubles.attempt(f"recommender metrics: table {name}"):
                 ids = self._roles.column(inputs.IDS + name, steps.arrays)
@@ -187,14 +187,14 @@ class RankMetrics:
 
         Later updates do not change the returned states, except the totals of tables.
         """
-        found: dict[str, State] = {}
+        states: dict[str, State] = {}
         for task in self._tasks.values():
-            found.update(task.states())
+            states.update(task.states())
         for name, table in self._tables.items():
-            found.update(_named(name, table.end_interval(self.examples)))
+            states.update(_named(name, table.end_interval(self.examples)))
         for name, feature in self._features.items():
-            found.update(_named(name, feature.end_interval()))
-        found.update(self._steps)
+            states.update(_named(name, feature.end_interval()))
+        states.update(self._steps)
         self._steps = self._begin_steps()
         for name, seen in self._seen.items():
             mistaken = seen.mistaken(self._slices[name].new)
@@ -203,8 +203,8 @@ class RankMetrics:
                 self._troubles.report(f"recommender metrics: slice {name}", text)
         for name, meter in self._drifts.items():
             for group, state in meter.end_interval().items():
-                found[tags.group_of(name, group)] = state
-        return found
+                states[tags.group_of(name, group)] = state
+        return states
 
     def read_rows(self, into: report.MetricValues) -> None:
         """Adds the values of the sampled rows."""
@@ -221,11 +221,11 @@ class RankMetrics:
 
     def states(self) -> dict[str, State]:
         """Returns all states that a restarted run needs, by key."""
-        found = {key: holder[entry] for places in self._places() for key, holder, entry in places}
+        states = {key: holder[entry] for places in self._places() for key, holder, entry in places}
         for name, meter in self._drifts.items():
             for group, state in meter.states.items():
-                found[tags.group_of(name, group)] = state
-        return found
+                states[tags.group_of(name, group)] = state
+        return states
 
     def restore(self, stored: Mapping[str, State], examples: int) -> None:
         """Continues from the `states` of a process with the same `settings`.
@@ -234,8 +234,8 @@ class RankMetrics:
             ValueError: A state is missing, or has another kind or other settings.
         """
         needed, others = self._places()
-        found = [_restored(key, holder[entry], stored) for key, holder, entry in needed]
-        for (_, holder, entry), state in zip(needed, found, strict=True):
+        restored = [_restored(key, holder[entry], stored) for key, holder, entry in needed]
+        for (_, holder, entry), state in zip(needed, restored, strict=True):
             holder[entry] = state
         for name, table in self._tables.items():
             table.begin()
@@ -254,38 +254,38 @@ class RankMetrics:
 
     def _places(self) -> tuple[list[_Place], list[_Place]]:
         """Returns where states are, those that each process with the same settings has first."""
-        found: list[_Place] = [
+        places: list[_Place] = [
             (tags.key(group, name), windows, name)
             for task in self._tasks.values()
             for group, windows in task.groups.items()
             for name in windows
         ]
         meters: list[tuple[str, Any]] = [*self._tables.items(), *self._features.items()]
-        found += [
+        places += [
             (tags.key(group, name), meter.states, group)
             for name, meter in meters
             for group in meter.states
         ]
-        found += [(tags.key(_SEEN, name), self._seen, name) for name in self._seen]
-        found += [(key, self._steps, key) for key in self._steps]
-        groups = {key: tags.split_key(key)[1].partition("/")[0] for key, *_ in found}
+        places += [(tags.key(_SEEN, name), self._seen, name) for name in self._seen]
+        places += [(key, self._steps, key) for key in self._steps]
+        groups = {key: tags.split_key(key)[1].partition("/")[0] for key, *_ in places}
         return (
-            [place for place in found if groups[place[0]] not in _OPTIONAL],
-            [place for place in found if groups[place[0]] in _OPTIONAL],
+            [place for place in places if groups[place[0]] not in _OPTIONAL],
+            [place for place in places if groups[place[0]] in _OPTIONAL],
         )
 
     def _begin_steps(self) -> dict[str, Any]:
         """Returns the empty states of steps, which begin with each interval."""
-        found: dict[str, Any] = {}
+        states: dict[str, Any] = {}
         if self._options.throughput:
-            found[tags.THROUGHPUT] = Throughput()
+            states[tags.THROUGHPUT] = Throughput()
         if self._options.label_times is not None:
-            found[tags.LABEL_DELAY] = LogHistogram(*LAG_BOUNDS)
-        return found
+            states[tags.LABEL_DELAY] = LogHistogram(*LAG_BOUNDS)
+        return states
 
     def _slicings(self, steps: Steps) -> dict[str, Slicing]:
         """Returns the slices of all examples, by the name of the column."""
-        found = {}
+        slicings = {}
         for name, options in self._slices.items():
             with self._troubles.attempt(f"recommender metrics: slice {name}"):
                 values = self._roles.column(inputs.SLICES + name, steps.arrays)
@@ -294,8 +294,8 @@ class RankMetrics:
                     now = np.repeat(steps.now, steps.lengths[place])
                     values = now - values.astype(np.float64).reshape(-1)
                 if values is not None:
-                    found[name] = slicing(options, values, self._seen.get(name))
-        return found
+                    slicings[name] = slicing(options, values, self._seen.get(name))
+        return slicings
 
     def _count_steps(self, steps: Steps) -> None:
         # The time of a first step, which compiles the network, is not known (NaN).
@@ -356,10 +356,10 @@ def _restored(key: str, mine: Any, stored: Mapping[str, Any]) -> Any:
     Raises:
         ValueError: There is none, or it has another kind or other settings.
     """
-    found = stored.get(key)
-    if found is None or type(found) is not type(mine):
+    state = stored.get(key)
+    if state is None or type(state) is not type(mine):
         raise ValueError(three_part("the stored states", sorted(stored), key))
     if isinstance(mine, LastExamples):
-        return mine.taken_over(found)
-    mine.check_mergeable(found)
-    return found
+        return mine.taken_over(state)
+    mine.check_mergeable(state)
+    return state

@@ -84,7 +84,7 @@ def find_tables(
     """
     known = {str(param.name): param for param in parameters}
     tables = {full: p for full, p in known.items() if _is_matrix(p) and id(p) not in others}
-    found = {}
+    named = {}
     for name in names:
         # A training step puts a prefix before names: "network.item_embedding.embedding_table".
         begun = [p for full, p in tables.items() if full.startswith(f"{name}.")]
@@ -97,11 +97,11 @@ def find_tables(
                 f"{what}; its ids are counted, its rows are not sampled. The tables are: "
                 f"{', '.join(tables) or 'there are none'}",
             )
-            found[name] = Table(None, None)
+            named[name] = Table(None, None)
             continue
         parameter = fitting[0]
-        found[name] = Table(parameter, None if _is_map(parameter) else int(parameter.shape[0]))
-    return found
+        named[name] = Table(parameter, None if _is_map(parameter) else int(parameter.shape[0]))
+    return named
 
 
 class RowSampler:
@@ -135,15 +135,15 @@ class RowSampler:
 
     def take(self, names: Iterable[str]) -> dict[str, tuple[Array, Array]]:
         """Returns numbers (s,) and values (s, width) by table. It drops a table that fails."""
-        found = {}
+        samples = {}
         for name in names:
             rows = self._rows[name]
             try:
-                found[name] = rows, self._gather(self._tables[name], rows)
+                samples[name] = rows, self._gather(self._tables[name], rows)
             except Exception as error:  # noqa: BLE001  # training continues
                 self._troubles.report(f"recommender metrics: rows of {name}", error)
                 del self._tables[name], self._rows[name]
-        return found
+        return samples
 
     def _gather(self, table: Table, rows: Array) -> Array:
         parameter = table.parameter

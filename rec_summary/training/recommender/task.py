@@ -93,17 +93,17 @@ def check_quality(options: Any, kind: str) -> None:
         if getattr(options, name) is not None:
             check_source(name, getattr(options, name))
     check_bool("logits", options.logits)
-    found = check_choice(kind, getattr(options, kind), KINDS)
+    chosen = check_choice(kind, getattr(options, kind), KINDS)
     for name, kinds in _ONLY.items():
         value = getattr(options, name)
         unset = False if name == "logits" else None
-        if value is not unset and found not in kinds:
-            expected = f"{unset} for {kind}={found!r}"
+        if value is not unset and chosen not in kinds:
+            expected = f"{unset} for {kind}={chosen!r}"
             raise ValueError(three_part(name, value, expected))
-    rate, share = options.negative_rate, f"a number above 0, at most 1; 1 for {kind}={found!r}"
-    share = share if found != "clicks" else "a number above 0, at most 1"
+    rate, share = options.negative_rate, f"a number above 0, at most 1; 1 for {kind}={chosen!r}"
+    share = share if chosen != "clicks" else "a number above 0, at most 1"
     check_type("negative_rate", rate, (int, float), share)
-    if not 0 < rate <= 1 or (found != "clicks" and rate < 1):
+    if not 0 < rate <= 1 or (chosen != "clicks" and rate < 1):
         raise ValueError(three_part("negative_rate", rate, share))
 
 

@@ -144,14 +144,14 @@ class TaskMetrics:
 
     def states(self) -> dict[str, State]:
         """Returns the states of a report, by key."""
-        found = {
+        states = {
             tags.key(group, name): window.total()
             for group, windows in self.groups.items()
             for name, window in windows.items()
         }
-        for state in found.values():
+        for state in states.values():
             state.shorten()
-        return found
+        return states
 
     def select(self, steps: Steps, slicings: Mapping[str, Slicing]) -> Examples | None:
         """Returns the examples of the task that have a label; None if an input is not there.
@@ -192,9 +192,9 @@ class TaskMetrics:
                 scores = np.exp(-np.logaddexp(0.0, -scores.astype(np.float64)))
         batches = None if lists is None else self._batches(steps, len(lists))
         fitting = self._fitting(slicings, len(labels))
-        found = Examples(scores, labels, weights, users, fitting, lists, batches)
+        examples = Examples(scores, labels, weights, users, fitting, lists, batches)
         if not self._left_out:
-            return found
+            return examples
         missing = self._is_missing(labels)
         if chosen is None:
             masked, kept = np.zeros(len(labels), np.bool_), ~missing
@@ -202,7 +202,7 @@ class TaskMetrics:
             masked, kept = ~chosen, chosen & ~missing
             missing &= chosen
         count_together(self._left_out.values(), Columns.of(masked, missing))
-        return found if kept.all() else found.at(kept)
+        return examples if kept.all() else examples.at(kept)
 
     def count(self, examples: Examples) -> None:
         """Counts examples."""
@@ -221,35 +221,35 @@ class TaskMetrics:
     def _prepare(self, examples: Examples) -> tuple[dict[str, Any], dict[str, int]]:
         """Returns a batch for each group, and the numbers of refused examples by reason."""
         scores, labels, weights, users, _, lists, numbers = examples
-        quality, found = self._empty[tags.QUALITY], dict[str, Any]()
+        quality, batches = self._empty[tags.QUALITY], dict[str, Any]()
         if lists is not None:
-            found[tags.LISTS] = RankedLists().prepare(lists, scores, labels, numbers)
+            batches[tags.LISTS] = RankedLists().prepare(lists, scores, labels, numbers)
         if self._task.kind in _OF_MATRICES:
             batch, refused = quality.prepare(scores, labels, weights)
-            found[tags.QUALITY], usable = batch, np.flatnonzero(batch.ranks)
+            batches[tags.QUALITY], usable = batch, np.flatnonzero(batch.ranks)
             if tags.CLASSES in self._empty and len(usable) and scores.shape[1] <= _MOST_CLASSES:
                 heavy = None if weights is None else weights[usable]
                 prepare = ClassScores(_CLASS_CELLS).prepare_classes
-                found[tags.CLASSES] = prepare(scores[usable], labels[usable], heavy)
-            return found, refused
-        found[tags.QUALITY] = Columns.of(scores, labels, weights)
+                batches[tags.CLASSES] = prepare(scores[usable], labels[usable], heavy)
+            return batches, refused
+        batches[tags.QUALITY] = Columns.of(scores, labels, weights)
         if self._task.kind == "ratings":
             pairs = by_content(scores, labels)
-            found[tags.PAIRS] = RankedLists().prepare(pairs, scores, labels)
+            batches[tags.PAIRS] = RankedLists().prepare(pairs, scores, labels)
             errors = RatingErrors()
             errors.update(scores, labels, weights)
-            return found, {"number not usable": errors.refused}
+            return batches, {"number not usable": errors.refused}
         self._check_weights(weights)
         clicks = clean(scores, labels, weights)
         refused = dict(zip(REASONS, clicks.refused.tolist(), strict=True))
         if clicks.kept is None and len(scores):
-            found[tags.QUALITY] = quality.prepare(clicks)
+            batches[tags.QUALITY] = quality.prepare(clicks)
             if users is not None:
-                found[tags.USERS] = UserScores().prepare(users, clicks)
+                batches[tags.USERS] = UserScores().prepare(users, clicks)
         elif users is not None:
             # Windows also count invalid examples, so they need the whole batch.
-            found[tags.USERS] = Columns.of(users, scores, labels, weights)
-        return found, refused
+            batches[tags.USERS] = Columns.of(users, scores, labels, weights)
+        return batches, refused
 
     def columns(self, examples: Examples) -> dict[str, Array]:
         """Returns the columns of the drift."""
@@ -292,19 +292,19 @@ class TaskMetrics:
                 into.scalars[tag] = math.nan
 
     def _flat(self, role: str, arrays: dict[Any, Array]) -> Array | None:
-        found = self._roles.column(role_of(self._name, role), arrays)
-        return None if found is None else found.reshape(-1)
+        column = self._roles.column(role_of(self._name, role), arrays)
+        return None if column is None else column.reshape(-1)
 
     def _fitting(self, slicings: Mapping[str, Slicing], size: int) -> dict[str, Slicing]:
         """Returns the columns that have a value for each example, and reports the others."""
-        found = {}
+        fitting = {}
         for name, slicing in slicings.items():
             if len(slicing.codes) == size:
-                found[name] = slicing
+                fitting[name] = slicing
             else:
                 text = f"it has {len(slicing.codes):,} values of {size:,} examples"
                 self._report(f"slice {name}", text)
-        return found
+        return fitting
 
     def _batches(self, steps: Steps, examples: int) -> Array:
         """Returns the number of the step of each example."""
@@ -314,12 +314,12 @@ class TaskMetrics:
 
     def _matrix(self, arrays: dict[Any, Array]) -> Array:
         """Returns the predictions: a row for each example, a column for each candidate."""
-        found = self._roles.column(role_of(self._name, inputs.PREDICTIONS), arrays)
-        if found is None or found.ndim != 2:
-            shape = verbatim(f"an array of shape {None if found is None else found.shape}")
+        matrix = self._roles.column(role_of(self._name, inputs.PREDICTIONS), arrays)
+        if matrix is None or matrix.ndim != 2:
+            shape = verbatim(f"an array of shape {None if matrix is None else matrix.shape}")
             expected = f"a row of scores for each example, as it is of kind {self._task.kind!r}"
             raise ValueError(three_part(f"the predictions {self._name}".rstrip(), shape, expected))
-        return found
+        return matrix
 
     def _is_missing(self, labels: Array) -> Array:
         """Returns which labels are missing: bools, (examples,)."""
@@ -328,8 +328,8 @@ class TaskMetrics:
             return np.zeros(len(labels), np.bool_)
         if labels.dtype.kind == "f":
             # NaN is equal to no number, not even to itself.
-            found = labels != labels
-            return found if math.isnan(missing) else found | (labels == labels.dtype.type(missing))
+            nans = labels != labels
+            return nans if math.isnan(missing) else nans | (labels == labels.dtype.type(missing))
         return np.asarray(labels == missing)
 
     def _check_nan(self, steps: Steps, chosen: Array | None) -> None:
@@ -377,24 +377,24 @@ def _empty_states(
 ) -> dict[str, Any]:
     """Returns the empty states of a task, or smaller ones of its slices, by group."""
     cells, rows = (_SLICE_CELLS,) * 2 if of_slice else (options.user_cells, _PAIR_ROWS)
-    found: dict[str, Any] = {}
+    states: dict[str, Any] = {}
     if task.kind == "clicks":
         bins, precisions = (_SLICE_BINS, ()) if of_slice else (options.bins, options.precisions)
-        found[tags.QUALITY] = ClickQuality(bins, task.negative_rate, precisions)
+        states[tags.QUALITY] = ClickQuality(bins, task.negative_rate, precisions)
     elif task.kind == "ratings":
-        found[tags.QUALITY] = RatingErrors()
+        states[tags.QUALITY] = RatingErrors()
     else:
         is_classes = task.kind == "classes"
-        found[tags.QUALITY] = ChoiceQuality(int(is_classes), () if is_classes else options.k)
+        states[tags.QUALITY] = ChoiceQuality(int(is_classes), () if is_classes else options.k)
     if task.users is not None:
-        found[tags.USERS] = UserScores(cells)
+        states[tags.USERS] = UserScores(cells)
     if task.lists is not None:
-        found[tags.LISTS] = RankedLists(cells, at=options.k)
+        states[tags.LISTS] = RankedLists(cells, at=options.k)
     if task.kind == "ratings":
-        found[tags.PAIRS] = RankedLists(rows)
+        states[tags.PAIRS] = RankedLists(rows)
     if task.kind == "classes":
-        found[tags.CLASSES] = ClassScores(_CLASS_CELLS)
-    return found
+        states[tags.CLASSES] = ClassScores(_CLASS_CELLS)
+    return states
 
 
 def _windows_of_slices(

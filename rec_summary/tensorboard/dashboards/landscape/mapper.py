@@ -57,7 +57,7 @@ def facts(landscape: Landscape) -> dict[str, object]:
     """Returns names and values of what describes a landscape; None where it is not known."""
     z, unit = landscape.z, landscape.unit or "checkpoint"
     known = np.isfinite(z)
-    found: dict[str, object] = {
+    entries: dict[str, object] = {
         "plane": landscape.decomposition or "not stated",
         "explained variance of the path": _all(f"{share:.1%}" for share in landscape.explained),
         "eigenvalues": _all(f"{value:.6g}" for value in landscape.eigenvalues),
@@ -71,20 +71,20 @@ def facts(landscape: Landscape) -> dict[str, object]:
     }
     if landscape.moved:
         selection = landscape.selection or "all"
-        found["parameters that move"] = f"{landscape.moved:,} ({selection})"
+        entries["parameters that move"] = f"{landscape.moved:,} ({selection})"
     if 0 < landscape.step_per_epoch < _ENDLESS:
-        found["steps per epoch"] = landscape.step_per_epoch
+        entries["steps per epoch"] = landscape.step_per_epoch
     if known.any():
         row, column = np.unravel_index(int(np.where(known, z, np.inf).argmin()), z.shape)
         least = (landscape.x[column], landscape.y[row], z[row, column])
-        found["least loss"] = _placed(*least)
-        found["greatest loss"] = f"{z[known].max():.6g}"
+        entries["least loss"] = _placed(*least)
+        entries["greatest loss"] = f"{z[known].max():.6g}"
     if len(landscape.path):
-        found["loss at the start of the path"] = f"{landscape.path[0, 2]:.6g}"
-        found["loss at the end of the path"] = f"{landscape.path[-1, 2]:.6g}"
+        entries["loss at the start of the path"] = f"{landscape.path[0, 2]:.6g}"
+        entries["loss at the end of the path"] = f"{landscape.path[-1, 2]:.6g}"
     if landscape.convergence is not None:
-        found["loss where training had converged"] = _placed(*landscape.convergence)
-    return found
+        entries["loss where training had converged"] = _placed(*landscape.convergence)
+    return entries
 
 
 def _all(texts: Iterable[str]) -> str | None:
