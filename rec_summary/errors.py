@@ -28,13 +28,20 @@ def three_part(what: str, received: object, expected: str) -> str:
         expected: What is accepted, for example ``"an int of at least 1"``.
     """
     is_text = isinstance(received, _Verbatim)
-    shown = scrubbed(str(received) if is_text else repr(received))
+    shown = scrubbed(str(received) if is_text else _shown(received))
     longest = _LONGEST_TEXT if is_text else _LONGEST_REPR
     if len(shown) > longest:
         # Both ends stay: the end of a path is the file, the end of a text the offset or reason.
         half = longest // 2
         shown = f"{shown[: half - 1]}…{shown[-half:]}"
     return f"{what} is invalid. Received: {shown}. Expected: {expected}."
+
+
+def _shown(value: object) -> str:
+    try:
+        return repr(value)
+    except Exception:  # noqa: BLE001  # an int of too many digits; whatever a user's class raises
+        return f"a value of {type(value).__name__}"
 
 
 class _Verbatim(str):

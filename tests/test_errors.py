@@ -13,6 +13,15 @@ def test_a_long_value_does_not_hide_what_was_expected():
     assert text.endswith("Expected: a shorter one.")
 
 
+def test_a_value_without_a_text_hides_neither_what_it_is_nor_what_was_expected():
+    class Unprintable:
+        def __repr__(self):
+            raise RuntimeError
+
+    assert "Received: a value of Unprintable. Exp" in three_part("tag", Unprintable(), "a str")
+    assert "Received: a value of int. Expected" in three_part("tag", 10**5000, "a shorter one")
+
+
 def test_a_path_of_the_longest_length_hides_neither_the_file_nor_the_reason():
     path = "/check/" + "directory/" * 60 + "events.summary.1"
     text = three_part("the source", verbatim(f"2 files; {path}, offset 0: it is cut"), "records")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import sys
 import time
 from collections.abc import Mapping
 from typing import Any, Final
@@ -24,7 +25,7 @@ HYPER_CONFIG: Final = "MINDINSIGHT_HYPER_CONFIG"
 _HYPER_CONFIG_CHARS: Final = 100_000
 
 _NAME: Final = "custom_lineage_data"
-_TEXTS: Final = (str, bool, int, float, np.number, np.bool_, type(None))
+_TEXTS: Final = (str, bool, int, float, np.longdouble, type(None))
 _INT32: Final = range(-(2**31), 2**31)
 _INT64: Final = range(-(2**63), 2**63)
 _DEPTH: Final = 16  # of nested dictionaries
@@ -91,7 +92,7 @@ def _fill(
         check_type(f"a key of {name}", key, str, "a str")
         check_unicode(f"a key of {name}", key)
         info, inner = message.user_info.add(), f"{name}[{key!r}]"
-        value = value.item() if isinstance(value, (np.number, np.bool_)) else value
+        value = _plain(value)
         if isinstance(value, Mapping) and value:
             _fill(info.map_dict[key], inner, value, depth + 1)
         elif isinstance(value, bool):
@@ -109,14 +110,25 @@ def _fill(
             info.map_str[key] = _text(inner, value).encode("utf-8", "replace").decode("utf-8")
 
 
+def _plain(value: Any) -> Any:
+    """Returns a real number or bool of NumPy as Python's; a long double has none."""
+    return value.item() if isinstance(value, np.generic) and value.dtype.kind in "biuf" else value
+
+
 def _text(name: str, value: Any) -> str:
     if isinstance(value, (list, tuple)):
         if any(isinstance(item, (Mapping, list, tuple)) for item in value):
             raise TypeError(three_part(name, value, "a flat list, or a dict"))
-        return "[" + ", ".join(_text(name, item) for item in value) + "]"
+        return "[" + ", ".join(_text(name, _plain(item)) for item in value) + "]"
     if isinstance(value, Mapping):  # an empty one
         return "{}"
     if not isinstance(value, _TEXTS):
         expected = "a str, a number, a bool, None, or a dict of these"
         raise TypeError(three_part(name, value, expected))
-    return str(value)
+    if isinstance(value, str):
+        return str.__str__(value)  # a member of an Enum of str has another text
+    try:
+        return str(value)
+    except ValueError as error:  # Python's limit
+        expected = f"an int of at most {sys.get_int_max_str_digits():,} digits"
+        raise ValueError(three_part(name, value, expected)) from error

@@ -1,5 +1,8 @@
+import decimal
+import enum
 import json
 import math
+import pathlib
 
 import numpy as np
 import pytest
@@ -11,6 +14,19 @@ from rec_summary.training.lineage.custom import (
     custom_lineage,
     with_environment,
 )
+
+
+class Stage(str, enum.Enum):
+    TRAIN = "train"
+
+
+class Level(enum.IntEnum):
+    HIGH = 2
+
+
+class Unprintable:
+    def __repr__(self):
+        raise RuntimeError
 
 
 def recorded(value):
@@ -33,10 +49,15 @@ def recorded(value):
         (np.int64(5), "map_int32", 5),
         (np.float32(0.5), "map_double", 0.5),
         (np.bool_(False), "map_bool", False),
+        (np.str_("ads"), "map_str", "ads"),
+        (np.longdouble(0.5), "map_str", "0.5"),  # a double may lose digits
+        (Stage.TRAIN, "map_str", "train"),
+        (Level.HIGH, "map_int32", 2),
         (1e300, "map_double", 1e300),
         (math.inf, "map_double", math.inf),
         (None, "map_str", "None"),
         ([1, 2.5, "x"], "map_str", "[1, 2.5, x]"),
+        ((np.float32(0.5), np.int64(3), Stage.TRAIN), "map_str", "[0.5, 3, train]"),
         ("bad \ud800", "map_str", "bad ?"),
     ],
 )
@@ -85,6 +106,18 @@ def deep(levels):
         ({"a": {"b": {1}}}, TypeError),
         ({"a": [[1]]}, TypeError),
         ({"a": 1j}, TypeError),
+        ({"a": np.complex64(1)}, TypeError),
+        ({"a": [np.complex64(1)]}, TypeError),
+        ({"a": np.clongdouble(1)}, TypeError),
+        ({"a": np.array([1, "x"], object)}, TypeError),
+        ({"a": b"ads"}, TypeError),
+        ({"a": np.datetime64("2020-01-01")}, TypeError),
+        ({"a": np.timedelta64("NaT")}, TypeError),
+        ({"a": decimal.Decimal(1)}, TypeError),
+        ({"a": pathlib.Path("ads")}, TypeError),
+        ({"a": Unprintable()}, TypeError),
+        ({"a": 10**5000}, ValueError),
+        ({"a": [10**5000]}, ValueError),
         ({"a\ud800": 1}, ValueError),
         (deep(40), ValueError),
     ],
