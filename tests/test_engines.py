@@ -39,7 +39,7 @@ import sys
 from tests.support.landscape_workers import landscape
 from pathlib import Path
 if __name__ == "__main__":
-    landscape(Path(sys.argv[1]), "sleep")
+    landscape(Path(sys.argv[1]), "wait")
 """
 _TWO = Engine(jobs=2)
 

@@ -1,9 +1,10 @@
-"""A landscape whose workers are killed, or sleep until somebody kills them."""
+"""A landscape whose workers are killed, or wait until somebody has killed one."""
 
 from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,12 @@ from tests.support.quadratic import plane_store
 
 
 class Model:
-    """A model whose loss takes for ever, or whose evaluation kills its process."""
+    """A model whose loss takes until a file exists, or whose evaluation kills its process."""
 
     fingerprint = "model"
 
-    def __init__(self, does: str) -> None:
-        self.does = does
+    def __init__(self, does: str, awaited: Path) -> None:
+        self.does, self.awaited = does, awaited
 
     def __call__(self, device: int | None) -> Model:
         return self
@@ -30,12 +31,19 @@ class Model:
         if self.does == "die":
             os.kill(os.getpid(), signal.SIGKILL)
         print("evaluating", flush=True)
-        signal.pause()
+        while not self.awaited.exists():
+            time.sleep(0.05)
         return 0.0
 
 
-def landscape(folder: Path, does: str) -> None:
-    """Evaluates a landscape with two workers, whose model does this: die or sleep."""
+def landscape(folder: Path, does: str) -> int:
+    """Evaluates a landscape with two workers; returns the number of points with a loss.
+
+    Args:
+        folder: The directory of its store.
+        does: What the model does: die, or wait until the file `go on` is in the folder.
+    """
     store = plane_store(folder)
-    task = EvaluationTask(Model(does), store.folder)
-    list(evaluate(task, store.points, range(9), Engine(jobs=2)))
+    task = EvaluationTask(Model(does, folder / "go on"), store.folder)
+    found = evaluate(task, store.points, range(9), Engine(jobs=2))
+    return sum(len(losses) for _, losses in found)
