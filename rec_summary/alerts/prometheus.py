@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import re
 import socket
 import threading
@@ -197,7 +198,11 @@ class _Server(ThreadingHTTPServer):
 
 
 class _Handler(MetricsHandler):
-    """Gives up on a client that does not read, or takes too long to say what it wants."""
+    """Gives up on a client that does not read, or takes too long to say what it wants.
+
+    An answer has a Content-Length, which `MetricsHandler` leaves out: one that is cut off looks
+    complete without it.
+    """
 
     timeout = _CLIENT_SECS  # of one `recv`, and of all that a `sendall` sends
 
@@ -213,6 +218,17 @@ class _Handler(MetricsHandler):
         is_complete = super().parse_request()
         self._timer.cancel()
         return is_complete and not self._late
+
+    def do_GET(self) -> None:
+        client, self.wfile = self.wfile, io.BytesIO()
+        super().do_GET()
+        head, _, body = self.wfile.getvalue().partition(b"\r\n\r\n")
+        self.wfile = client
+        client.write(b"%b\r\nContent-Length: %d\r\n\r\n" % (head, len(body)))
+        if self.command != "HEAD":
+            client.write(body)
+
+    do_HEAD = do_GET  # the name that the server looks for
 
     def finish(self) -> None:
         self._timer.cancel()

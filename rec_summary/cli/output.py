@@ -295,11 +295,14 @@ def print_problems(problems: Sequence[object], count: int) -> None:
 def progress_shown(*, doing: str | None = None, counted: str | None = None) -> Iterator[Progress]:
     """Gives a function that shows progress: as a bar on a terminal, else in lines.
 
+    Standard error gets both. There are no lines beside JSON: it is for a program.
+
     Args:
         doing: What a line says when the next name begins, in bytes; None for no such lines.
         counted: What is counted instead of bytes, such as `points`; a line for each tenth.
     """
-    if printing().quiet or not (sys.stderr.isatty() or doing or counted):
+    in_lines = (doing or counted) and not printing().as_json
+    if printing().quiet or not (sys.stderr.isatty() or in_lines):
         yield lambda name, done, total: None
         return
     if not sys.stderr.isatty():

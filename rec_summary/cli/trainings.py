@@ -12,7 +12,6 @@ from rec_summary._pb.lineage_pb2 import LineageEvent, RunState
 from rec_summary.alerts.delivery import Complain, sentence
 from rec_summary.alerts.states import Transition
 from rec_summary.cli.command import one_run
-from rec_summary.cli.output import complain
 from rec_summary.errors import (
     RecSummaryError,
     SourceError,
@@ -114,12 +113,15 @@ def _check_user(run: Run) -> os.stat_result:
     return owner
 
 
-def request_to(run: Run, state: RunState, author: str | None = None, **what: Any) -> Request:
+def request_to(
+    run: Run, state: RunState, complain: Complain, author: str | None = None, **what: Any
+) -> Request:
     """Returns a request to a training, at the same step on all ranks.
 
     Args:
         run: The run.
         state: The state of the training.
+        complain: Takes what is not certain about the request.
         author: Who makes it; None for the user of this process.
         what: What it asks for.
 
@@ -146,7 +148,6 @@ def request_to(run: Run, state: RunState, author: str | None = None, **what: Any
             at_step = 2 + max(position.step_at(end) for position in known.values())
         if missing:
             complain(
-                "control",
                 "it cannot be known where all ranks are (ranks without enough records: "
                 f"{', '.join(map(str, missing))}): they may apply it at different steps",
             )
@@ -243,7 +244,7 @@ class Teller:
                 if valid(run.name) == transition.run:
                     state = training_of(run, lineage_of(run, Report()))
                     author = f"rec-summary watch: {title}"
-                    add_request(run.path, request_to(run, state, author, **what))
+                    add_request(run.path, request_to(run, state, self._complain, author, **what))
         except NotYetError as error:
             if self._once:
                 self._complain(f"{error} The training was not asked to end.")

@@ -66,9 +66,12 @@ def test_a_line_for_each_tenth_of_what_is_counted(capsys: pytest.CaptureFixture[
     assert len(lines) == 11
 
 
-def test_nothing_if_quiet_or_only_for_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    with command(quiet=True), progress_shown(doing="copying") as show:
-        show("a", 0, 1)
+def test_no_lines_if_quiet_or_json_or_only_for_a_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for how in ({"quiet": True}, {"as_json": True}):
+        with command(**how), progress_shown(doing="copying") as show:
+            show("a", 0, 1)
     with reading_progress([]) as begin:
         begin("a").bytes_read += 5
         begin("b").bytes_read += 7

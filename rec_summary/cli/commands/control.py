@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import math
 import re
@@ -34,6 +35,7 @@ Examples:
 Exit codes: 0 all ranks have done it, or with --wait 0 it was asked for; 1 a
 rank has refused it, or has not answered; 2 a mistake in the arguments.
 """
+_complain: Final = functools.partial(complain, "control")
 _SPAN: Final = re.compile(r"([1-9]\d{0,14})\s*steps?", re.ASCII)
 
 
@@ -189,7 +191,7 @@ def _ask(run: Run, known: Lineage, wait: float, **what: Any) -> None:
     from rec_summary.cli.trainings import STOP_MARGIN_SECS, answers_to, request_to, training_of
 
     state = training_of(run, known)
-    request = request_to(run, state, **what)
+    request = request_to(run, state, _complain, **what)
     if wait and "stop" in request.actions and state.rank_size > 1:
         wait += STOP_MARGIN_SECS
     answers = answers_to(run, state, request, wait)
@@ -214,7 +216,7 @@ def _print_answers(request: Request, answers: Answers, ranks: Collection[int], w
         say("Asked for. The training applies it at a step; --show says whether it has.")
     steps = {step for step, _ in answers.values()}
     if len(steps) > 1:
-        complain("control", "the ranks applied it at different steps")
+        _complain("the ranks applied it at different steps")
     if silent and wait:
         who = f"rank {', '.join(silent)}" if len(ranks) > 1 else "the training"
         raise click.ClickException(

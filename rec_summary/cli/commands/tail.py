@@ -117,6 +117,9 @@ def tail(
     with contextlib.nullcontext() if once else stopping() as stop:
         show = _print_lines if in_lines else _show_table
         show(reading, stop, interval, limit)
+    if reading.ignored:
+        left_out = count_of(reading.ignored, "value")
+        hint(f"There are too many series: {left_out} left out; --runs and --tags choose fewer.")
     print_problems(reading.report.problems, reading.report.problem_count)
 
 

@@ -182,6 +182,20 @@ def scrape(url: str) -> dict[tuple[str, ...], float]:
 LOSS = ("value", "rank=0", "run=records", "tag=loss", "task=", "window=")
 
 
+def test_an_answer_says_its_length_and_head_is_answered(served: tuple[Path, str]) -> None:
+    source, url = served
+    Writing(source).values(1, loss=0.5)
+    eventually(lambda: scrape(url), lambda found: LOSS in found)
+    for encoding in ("identity", "gzip"):
+        for method in ("GET", "HEAD"):
+            wanted = urllib.request.Request(url, method=method)
+            wanted.add_header("Accept-Encoding", encoding)
+            with urllib.request.urlopen(wanted, timeout=PATIENCE_SECS) as answer:
+                body, length = answer.read(), int(answer.headers["Content-Length"])
+            assert length > 100
+            assert len(body) == (length if method == "GET" else 0)
+
+
 def test_ten_thousand_series_with_clients_that_never_read(served: tuple[Path, str]) -> None:
     source, url = served
     training = Writing(source)

@@ -20,7 +20,7 @@ from rec_summary.records.format.framing import frame
 from rec_summary.records.writing.record import MessageRecord
 from rec_summary.records.writing.run_writer import RunWriter
 from rec_summary.series.overview.tail import Tail
-from tests.support.command import PROGRAM, flat, run, start
+from tests.support.command import PROGRAM, flat, python, run, start
 from tests.support.record_dirs import START, event, lineage, scalar, train, write_segment
 from tests.support.waiting import PATIENCE_SECS
 
@@ -49,6 +49,18 @@ def test_the_last_values_in_json(source: Path) -> None:
         ("b", "auc", 4, "NaN"),
         ("b", "loss", 4, 0.25),
     ]
+
+
+def test_values_of_too_many_series_are_counted(source: Path) -> None:
+    code = (
+        "import sys, rec_summary.cli, rec_summary.series.overview.tail as tail; "
+        "tail._MOST_SERIES = 1; sys.exit(rec_summary.cli.main(sys.argv[1:]))"
+    )
+    done = python(code, "tail", source, "--once", "--runs", "a")
+    assert done.stdout == "a  loss  step 4  0.25\n"
+    assert done.stderr == (
+        "There are too many series: 3 values left out; --runs and --tags choose fewer.\n"
+    )
 
 
 def test_of_a_large_run_the_newest_part_is_shown(tmp_path: Path) -> None:
