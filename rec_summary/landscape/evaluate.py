@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import glob
+import logging
 import os
 import threading
 import uuid
@@ -14,12 +15,14 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
-from filelock import BaseFileLock
+from filelock import BaseFileLock, Timeout
 
 from rec_summary.engines import Engine, need_shared, run_units
 from rec_summary.errors import RecSummaryError, three_part, verbatim
 from rec_summary.landscape.store import read_plane
-from rec_summary.records.locks import file_lock
+from rec_summary.records.locks import ENVIRONMENT, file_lock
+
+logger = logging.getLogger("rec_summary")
 
 _AT_ONCE: Final = 1 << 20  # numbers
 _MOST_BLOCKS: Final = 128  # of points: none of them takes long
@@ -175,14 +178,28 @@ def _model_error(what: str, error: Exception, expected: str) -> ModelError:
 def _claim_device(task: EvaluationTask) -> tuple[int | None, BaseFileLock | None]:
     """Returns a device that no other worker has, and a lock, which is held as long as it is used.
 
-    Where there are fewer devices than workers, they share the first one.
+    Where there are fewer devices than workers, or no locks, they share the first one.
     """
+    failure: Exception | None = None
     for device in task.devices:
-        with contextlib.suppress(OSError, NotImplementedError):  # another worker has the device
-            path = os.path.join(task.folder, f"device_{device}.{task.token}.lock")
+        path = os.path.join(task.folder, f"device_{device}.{task.token}.lock")
+        try:
             lock = file_lock(path, timeout=0)
             lock.acquire()
-            return device, lock
+        except Timeout:
+            continue  # another worker has the device
+        except (OSError, NotImplementedError) as error:
+            failure = error
+            continue
+        return device, lock
+    if failure is not None:
+        logger.warning(
+            "landscape: workers may share device %s, because it cannot be locked (%s); where the "
+            "file system has no locks, set %s=soft",
+            task.devices[0],
+            failure,
+            ENVIRONMENT,
+        )
     return task.devices[0] if task.devices else None, None
 
 

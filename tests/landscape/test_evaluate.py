@@ -61,6 +61,17 @@ def test_a_lock_that_is_a_link_is_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "precious").read_text() == "precious"
 
 
+def test_workers_that_cannot_lock_their_devices_share_one_and_say_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for device in (3, 5):
+        (tmp_path / f"device_{device}.token.lock").symlink_to(tmp_path / "precious")
+    assert _claim_device(EvaluationTask(Maker(), str(tmp_path), (3, 5), "token")) == (3, None)
+    [record] = caplog.records
+    assert "workers may share device 3, because it cannot be locked" in record.getMessage()
+    assert "REC_SUMMARY_LOCK=soft" in record.getMessage()
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     return plane_store(tmp_path)
