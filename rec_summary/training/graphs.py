@@ -2,47 +2,35 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from rec_summary._pb import anf_ir_pb2, lineage_pb2, summary_pb2
-from rec_summary.records.format.names import Kind
+from rec_summary.records.writing.record import Record
 from rec_summary.training import loaded
 
 _INT32: Final = range(-(2**31), 2**31)
 
 
-@dataclass(frozen=True)
-class GraphRecord:
-    """A computation graph as a record. A run has one, and rotation never drops it.
+def model_record(model: bytes) -> Record:
+    """Returns a computation graph as a record. A run has one, and rotation never drops it.
 
-    Attributes:
+    Args:
         model: A serialised `ModelProto`, the result of `Cell.get_func_graph_proto`.
-        wall_time: The time of the record, in seconds since the epoch.
     """
-
-    kind: ClassVar = Kind.SUMMARY
-    once: ClassVar = True
-
-    model: bytes
-    wall_time: float = field(default_factory=time.time)
-
-    @property
-    def nbytes(self) -> int:
-        """The size of the serialised model, in bytes."""
-        return len(self.model)
-
-    def encode(self) -> bytes:
-        """Returns an event with the model's graph and without a step, as MindSpore writes it."""
-        graph = anf_ir_pb2.ModelProto.FromString(self.model).graph
-        event = summary_pb2.Event(wall_time=self.wall_time, graph_def=graph)
-        return bytes(event.SerializeToString())
+    return Record(functools.partial(_encoded, model, time.time()), len(model), once=True)
 
 
-def graph_record(network: Any) -> GraphRecord | None:
+def _encoded(model: bytes, wall_time: float) -> bytes:
+    """Returns an event with the model's graph and without a step, as MindSpore writes it."""
+    graph = anf_ir_pb2.ModelProto.FromString(model).graph
+    return bytes(summary_pb2.Event(wall_time=wall_time, graph_def=graph).SerializeToString())
+
+
+def graph_record(network: Any) -> Record | None:
     """Returns the compiled graph of a network; None in PyNative mode, which has no graph.
 
     Args:
@@ -54,7 +42,7 @@ def graph_record(network: Any) -> GraphRecord | None:
     if mindspore.get_context("mode") != mindspore.GRAPH_MODE:
         return None
     model = network.get_func_graph_proto()
-    return None if model is None else GraphRecord(model)
+    return None if model is None else model_record(model)
 
 
 def dataset_graph(dataset: Any) -> lineage_pb2.LineageEvent:

@@ -24,21 +24,15 @@ from typing import Any, Final, NamedTuple
 from rec_summary.errors import three_part, verbatim
 from rec_summary.records.failures import Troubles
 from rec_summary.training import loaded
-from rec_summary.training.tensors import Array, own_array
+from rec_summary.training.tensors import own_array
 from rec_summary.values.image import MAX_TILES, is_image
 from rec_summary.values.scalar import to_number
-from rec_summary.values.summary import (
-    HistogramValue,
-    ImageValue,
-    ScalarValue,
-    SummaryValue,
-    TensorValue,
-)
+from rec_summary.values.summary import HISTOGRAM, IMAGE, SCALAR, TENSOR, SummaryValue
 
-TENSOR: Final = "tensor"
 PROBE: Final = "probe"
 GRADIENTS: Final = "gradients"
 
+_KINDS: Final = (SCALAR, IMAGE, TENSOR, HISTOGRAM)
 _NAME: Final = re.compile(r"(?P<tag>.+)\[:(?P<kind>.+)\]", re.DOTALL)
 _OWN: Final = "rec_summary/"  # before the kind and the tag of what is not a user's operator
 
@@ -171,23 +165,14 @@ def snapshot(kind: str, tag: str, value: Any) -> SummaryValue:
         ValueError: A scalar is empty, an image does not have the shape of one, or the kind is
             unknown.
     """
-    build = _SNAPSHOTS.get(kind)
-    if build is None:
-        raise ValueError(three_part("a kind of summary", kind, f"one of {', '.join(_SNAPSHOTS)}"))
+    if kind not in _KINDS:
+        raise ValueError(three_part("a kind of summary", kind, f"one of {', '.join(_KINDS)}"))
     what = f"{kind} {tag!r}"
-    array = own_array(value, what, MAX_TILES if kind == "image" else None)
-    if kind == "image" and not is_image(array):
+    array = own_array(value, what, MAX_TILES if kind == IMAGE else None)
+    if kind == IMAGE and not is_image(array):
         expected = "a non-empty array of shape [N, C, H, W] or [N, H, W, C] with C of 1 or 3"
         raise ValueError(three_part(what, verbatim(f"shape {array.shape}"), expected))
-    return build(tag, array)
-
-
-_SNAPSHOTS: Final[dict[str, Callable[[str, Array], SummaryValue]]] = {
-    "scalar": lambda tag, array: ScalarValue(tag, to_number(array)),
-    "image": ImageValue,
-    "tensor": TensorValue,
-    "histogram": HistogramValue,
-}
+    return SummaryValue(kind, tag, to_number(array) if kind == SCALAR else array)
 
 
 def _has_values() -> bool:

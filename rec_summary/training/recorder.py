@@ -6,12 +6,12 @@ import atexit
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 from rec_summary.errors import three_part, verbatim
 from rec_summary.records.failures import Troubles
 from rec_summary.records.files import make_directory
-from rec_summary.records.format.names import DEFAULT_PREFIX, DEFAULT_SUFFIX, Kind
+from rec_summary.records.format.names import DEFAULT_PREFIX, DEFAULT_SUFFIX
 from rec_summary.records.writing.background import (
     BLOCK_SECS,
     CLOSE_SECS,
@@ -21,7 +21,7 @@ from rec_summary.records.writing.background import (
 from rec_summary.records.writing.record import MessageRecord, Record
 from rec_summary.records.writing.run_writer import Durability, Rotation, RunWriter
 from rec_summary.training.npy_export import NpyExporter
-from rec_summary.values.summary import SummaryValue, TensorValue, encode_event
+from rec_summary.values.summary import TENSOR, SummaryValue, encode_event
 
 
 @dataclass(frozen=True)
@@ -63,11 +63,16 @@ class RecorderOptions:
             self.rotation.retention.check(self.directory)
 
 
-@dataclass
-class StepRecord:
-    """All values of one step, as one record. The writer's thread encodes them.
+def step_record(
+    step: int,
+    wall_time: float,
+    values: Sequence[SummaryValue],
+    troubles: Troubles,
+    exporter: NpyExporter | None = None,
+) -> Record:
+    """Returns all values of one step, as one record. The writer's thread encodes them.
 
-    Attributes:
+    Args:
         step: The step of the values, from 1 on.
         wall_time: The time of the snapshots, in seconds since the epoch.
         values: The snapshots.
@@ -76,37 +81,21 @@ class StepRecord:
         exporter: Also receives each tensor.
     """
 
-    kind: ClassVar = Kind.SUMMARY
-    once: ClassVar = False
-
-    step: int
-    wall_time: float
-    values: Sequence[SummaryValue]
-    troubles: Troubles
-    exporter: NpyExporter | None = None
-
-    @property
-    def nbytes(self) -> int:
-        """The memory of the snapshots, in bytes."""
-        return sum(value.nbytes for value in self.values)
-
-    def encode(self) -> bytes:
-        """Returns the serialised event, and exports its tensors."""
+    def encode() -> bytes:
         encoded = []
-        for value in self.values:
-            with self.troubles.attempt(f"value {value.tag}"):
+        for value in values:
+            with troubles.attempt(f"value {value.tag}"):
                 encoded.append(value.encode())
-            if self.exporter is not None and isinstance(value, TensorValue):
-                self._export(self.exporter, value)
-        return encode_event(self.step, self.wall_time, encoded)
+            if exporter is not None and value.kind == TENSOR:
+                try:
+                    exporter.export(value.tag, step, value.content)
+                except Exception as error:  # noqa: BLE001  # the record is written without it
+                    # One kind for all tags, or a full disk would be logged once for each tag.
+                    text = f"tensor {value.tag}: {type(error).__name__}: {error}"
+                    troubles.report("npy export", text)
+        return encode_event(step, wall_time, encoded)
 
-    def _export(self, exporter: NpyExporter, value: TensorValue) -> None:
-        try:
-            exporter.export(value.tag, self.step, value.array)
-        except Exception as error:  # noqa: BLE001  # the record is written without the file
-            # One kind for all tags, or a full disk would be logged once for each tag.
-            text = f"tensor {value.tag}: {type(error).__name__}: {error}"
-            self.troubles.report("npy export", text)
+    return Record(encode, sum(value.nbytes for value in values))
 
 
 class Recorder:
@@ -201,7 +190,7 @@ class Recorder:
     ) -> None:
         """Queues the snapshots of a step, taken now unless a time in seconds is given."""
         wall_time = time.time() if wall_time is None else wall_time
-        self.write(StepRecord(step, wall_time, values, self._troubles, self._exporter))
+        self.write(step_record(step, wall_time, values, self._troubles, self._exporter))
 
     def write_message(self, message: Any) -> None:
         """Queues a complete protobuf message for the writer's thread."""

@@ -17,7 +17,7 @@ from rec_summary._pb.summary_pb2 import MetricStates, MetricTable, PrCurve, Reli
 from rec_summary.errors import three_part, verbatim
 from rec_summary.records.format import wire
 from rec_summary.values.histogram import encode_counted
-from rec_summary.values.summary import ScalarValue, encode_value
+from rec_summary.values.summary import encode_scalar, encode_value
 
 Array = npt.NDArray[Any]
 Arrays = Mapping[str, Array]
@@ -53,7 +53,7 @@ def recommender_values(
     """
     columns = {"pr_curve": pr_curves, "reliability": reliabilities, "top_ids": tops}
     return [
-        *(ScalarValue(tag, number).encode() for tag, number in scalars.items()),
+        *(encode_scalar(tag, number) for tag, number in scalars.items()),
         *(encode_buckets(tag, *parts) for tag, parts in histograms.items()),
         *(
             encode_columns(tag, kind, parts)

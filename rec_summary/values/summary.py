@@ -7,11 +7,9 @@ it later, because encoding is slow.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
-
-import numpy.typing as npt
+from typing import Any, Final
 
 from rec_summary._pb.summary_pb2 import Event, Summary
 from rec_summary.records.format import wire
@@ -27,18 +25,47 @@ _WALL_TIME, _STEP, _SUMMARY = (
     wire.number_of(Event, name) for name in ("wall_time", "step", "summary")
 )
 _VALUE: Final = wire.number_of(Summary, "value")
+_SCALAR_BYTES: Final = 64
+
+SCALAR: Final = "scalar"
+HISTOGRAM: Final = "histogram"
+IMAGE: Final = "image"
+TENSOR: Final = "tensor"
+LANDSCAPE: Final = "loss_landscape"
+
+_ENCODERS: Final[Mapping[str, Callable[[Any], bytes]]] = {
+    HISTOGRAM: encode_histogram,
+    IMAGE: encode_image,
+    TENSOR: encode_tensor,
+    LANDSCAPE: bytes,
+}
 
 
-class SummaryValue(Protocol):
-    """One value of a step."""
+@dataclass(frozen=True)
+class SummaryValue:
+    """One value of a step.
 
-    @property
-    def tag(self) -> str:
-        """The tag, unique among the values of its kind in a step."""
+    Attributes:
+        kind: What it is recorded as: `SCALAR`, `HISTOGRAM`, `IMAGE`, `TENSOR` or `LANDSCAPE`.
+        tag: The tag, unique among the values of its kind in a step.
+        content: Of a scalar, a number, which is stored as float32. Of a landscape, the bytes of a
+            `LossLandscape`. Of all others, an array of real numbers that this value owns: of any
+            shape, for images `[N, C, H, W]` or `[N, H, W, C]` with C of 1 or 3.
+        population: The number of values that the array of a histogram is a sample of; None if it is
+            not a sample.
+    """
+
+    kind: str
+    tag: str
+    content: Any
+    population: int | None = None
 
     @property
     def nbytes(self) -> int:
         """The approximate memory of the snapshot, in bytes."""
+        if self.kind == LANDSCAPE:
+            return len(self.content)
+        return _SCALAR_BYTES if self.kind == SCALAR else int(self.content.nbytes)
 
     def encode(self) -> bytes:
         """Returns the value as the bytes of a `Summary.Value`.
@@ -47,71 +74,17 @@ class SummaryValue(Protocol):
             TypeError: The type of the snapshot does not fit this kind of value.
             ValueError: The snapshot is empty or unusable.
         """
-
-
-@dataclass(frozen=True)
-class ScalarValue:
-    """A number, stored as float32 as in the record format."""
-
-    tag: str
-    number: float
-
-    @property
-    def nbytes(self) -> int:
-        return 64
-
-    def encode(self) -> bytes:
-        return _tag(self.tag) + wire.float_field(_FIELDS["scalar_value"], self.number)
-
-
-@dataclass(frozen=True)
-class ArrayValue:
-    """The base class of values with an array.
-
-    Attributes:
-        tag: The tag.
-        array: Real numbers; this value owns the array.
-    """
-
-    tag: str
-    array: npt.NDArray[Any]
-
-    @property
-    def nbytes(self) -> int:
-        return int(self.array.nbytes)
-
-
-@dataclass(frozen=True)
-class HistogramValue(ArrayValue):
-    """An array of any shape, recorded as the distribution of its elements.
-
-    Attributes:
-        population: The number of values that the array is a sample of; None if it is not a sample.
-    """
-
-    population: int | None = None
-
-    def encode(self) -> bytes:
-        histogram = encode_histogram(self.array)
+        if self.kind == SCALAR:
+            return encode_scalar(self.tag, self.content)
+        content = _ENCODERS[self.kind](self.content)
         if self.population is not None:
-            histogram += wire.int_field(_POPULATION, self.population)
-        return encode_value(self.tag, "histogram", histogram)
+            content += wire.int_field(_POPULATION, self.population)
+        return encode_value(self.tag, self.kind, content)
 
 
-@dataclass(frozen=True)
-class ImageValue(ArrayValue):
-    """A batch of images: `[N, C, H, W]` or `[N, H, W, C]` with C of 1 or 3."""
-
-    def encode(self) -> bytes:
-        return encode_value(self.tag, "image", encode_image(self.array))
-
-
-@dataclass(frozen=True)
-class TensorValue(ArrayValue):
-    """An array of any shape with all its elements."""
-
-    def encode(self) -> bytes:
-        return encode_value(self.tag, "tensor", encode_tensor(self.array))
+def encode_scalar(tag: str, number: float) -> bytes:
+    """Returns a number as the bytes of a `Summary.Value`."""
+    return _tag(tag) + wire.float_field(_FIELDS["scalar_value"], number)
 
 
 def encode_value(tag: str, field: str, content: bytes) -> bytes:

@@ -18,8 +18,8 @@ from rec_summary.records.writing.background import BackgroundWriter
 from rec_summary.records.writing.record import Record
 from rec_summary.records.writing.retention import Retention
 from rec_summary.records.writing.run_writer import Rotation, RunWriter
-from rec_summary.training.recorder import StepRecord
-from rec_summary.values.summary import HistogramValue, ScalarValue, SummaryValue
+from rec_summary.training.recorder import step_record
+from rec_summary.values.summary import HISTOGRAM, SCALAR, SummaryValue
 
 FLUSH_SECS = 0.05
 
@@ -33,10 +33,10 @@ def main() -> None:
     writer: BackgroundWriter[Record] = BackgroundWriter(files, troubles, flush_secs=FLUSH_SECS)
     random = np.random.default_rng(rank)
     for step in range(1, steps + 1):
-        values: list[SummaryValue] = [ScalarValue("loss", step + rank / 10)]
+        values: list[SummaryValue] = [SummaryValue(SCALAR, "loss", step + rank / 10)]
         if step % 10 == 0:
-            values.append(HistogramValue("weight", random.normal(size=100)))
-        writer.write(StepRecord(step, time.time(), values, troubles))
+            values.append(SummaryValue(HISTOGRAM, "weight", random.normal(size=100)))
+        writer.write(step_record(step, time.time(), values, troubles))
         if pause:
             time.sleep(pause)
         if step % 20 == 0 and writer.flush():

@@ -24,7 +24,7 @@ from rec_summary.records.format.names import Kind, RecordName
 from rec_summary.records.reading.runs import find_runs, list_files
 from rec_summary.records.writing.record import MessageRecord
 from rec_summary.records.writing.run_writer import Rotation, RunWriter
-from rec_summary.values.summary import ImageValue, TensorValue
+from rec_summary.values.summary import IMAGE, TENSOR, SummaryValue
 from tests.support import quadratic
 from tests.support.record_dirs import START, event, histo, lineage, scalar, train
 
@@ -110,10 +110,10 @@ def everything(run: Path) -> None:
         event(4, histo("fc.weight", WEIGHTS * 2)),
         event(
             5,
-            Summary.Value.FromString(TensorValue("table", TABLE).encode()),
-            Summary.Value.FromString(TensorValue("ids", IDS).encode()),
+            Summary.Value.FromString(SummaryValue(TENSOR, "table", TABLE).encode()),
+            Summary.Value.FromString(SummaryValue(TENSOR, "ids", IDS).encode()),
         ),
-        event(6, Summary.Value.FromString(ImageValue("input", PIXELS).encode())),
+        event(6, Summary.Value.FromString(SummaryValue(IMAGE, "input", PIXELS).encode())),
         custom(entry(map_str={"team": "ads"}), entry(map_double={"decay": 0.5})),
         lineage(dataset_graph=dataset_graph()),
         state(RunState.FINISHED, 20, 0.25),

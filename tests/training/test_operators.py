@@ -209,11 +209,11 @@ def test_a_snapshot_owns_its_memory():
     mutable = Tensor(np.zeros((2, 3), np.float32))
     value = snapshot("tensor", "t", mutable)
     mutable[0, 0] = 5.0
-    assert value.array.sum() == 0
+    assert value.content.sum() == 0
     array = np.zeros(3)
     value = snapshot("histogram", "h", array)
     array[:] = 1
-    assert value.array.sum() == 0
+    assert value.content.sum() == 0
 
 
 @pytest.mark.parametrize(
@@ -231,8 +231,8 @@ def test_a_snapshot_owns_its_memory():
 )
 def test_whatever_holds_real_numbers_is_taken(value, total, dtype):
     taken = snapshot("histogram", "h", value)
-    assert taken.array.dtype == dtype
-    assert taken.array.sum() == total
+    assert taken.content.dtype == dtype
+    assert taken.content.sum() == total
     assert Summary.Value.FromString(taken.encode()).histogram.sum == total
     assert Summary.Value.FromString(snapshot("tensor", "t", value).encode()).tensor.float_data
 
@@ -260,4 +260,4 @@ def test_what_does_not_is_refused_in_three_parts(kind, value, error):
 def test_of_many_images_no_more_are_copied_than_are_shown():
     value = snapshot("image", "i", np.zeros((1000, 1, 2, 2), np.uint8))
     assert value.nbytes == 64 * 4
-    assert value.array.base is None
+    assert value.content.base is None

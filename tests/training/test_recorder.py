@@ -8,8 +8,8 @@ import pytest
 from rec_summary._pb import summary_pb2
 from rec_summary._pb.summary_pb2 import Event
 from rec_summary.records.failures import Troubles
-from rec_summary.training.recorder import Recorder, RecorderOptions, StepRecord
-from rec_summary.values.summary import HistogramValue, ScalarValue, TensorValue
+from rec_summary.training.recorder import Recorder, RecorderOptions, step_record
+from rec_summary.values.summary import HISTOGRAM, SCALAR, TENSOR, SummaryValue
 
 
 @pytest.fixture
@@ -54,11 +54,11 @@ def test_what_could_not_be_written_when_it_was_closed_is_not_flushed(recorder, m
 def test_a_bad_value_does_not_cost_the_others():
     troubles = Troubles()
     values = [
-        ScalarValue("loss", 0.5),
-        HistogramValue("bad", np.array(["text"])),
-        HistogramValue("good", np.zeros(3)),
+        SummaryValue(SCALAR, "loss", 0.5),
+        SummaryValue(HISTOGRAM, "bad", np.array(["text"])),
+        SummaryValue(HISTOGRAM, "good", np.zeros(3)),
     ]
-    record = StepRecord(7, 12.5, values, troubles)
+    record = step_record(7, 12.5, values, troubles)
     event = Event.FromString(record.encode())
     assert (event.step, event.wall_time) == (7, 12.5)
     assert [value.tag for value in event.summary.value] == ["loss", "good"]
@@ -66,7 +66,7 @@ def test_a_bad_value_does_not_cost_the_others():
 
 
 def test_its_size_is_that_of_its_snapshots():
-    record = StepRecord(1, 0.0, [HistogramValue("w", np.zeros(1000))], Troubles())
+    record = step_record(1, 0.0, [SummaryValue(HISTOGRAM, "w", np.zeros(1000))], Troubles())
     assert record.nbytes == 8000
 
 
@@ -84,9 +84,9 @@ class Exporter:
 
 def test_tensors_and_nothing_else_are_exported_when_the_record_is_encoded():
     exporter, troubles = Exporter(), Troubles()
-    values = [ScalarValue("loss", 0.5)]
-    values += [TensorValue(tag, np.arange(3)) for tag in ("bad", "good")]
-    record = StepRecord(7, 12.5, values, troubles, exporter)
+    values = [SummaryValue(SCALAR, "loss", 0.5)]
+    values += [SummaryValue(TENSOR, tag, np.arange(3)) for tag in ("bad", "good")]
+    record = step_record(7, 12.5, values, troubles, exporter)
     assert exporter.seen == []
     event = Event.FromString(record.encode())
     assert [value.tag for value in event.summary.value] == ["loss", "bad", "good"]
@@ -96,6 +96,6 @@ def test_tensors_and_nothing_else_are_exported_when_the_record_is_encoded():
 
 def test_a_tensor_that_no_record_can_hold_may_still_be_a_file():
     exporter, troubles = Exporter(), Troubles()
-    StepRecord(1, 0.0, [TensorValue("c", np.array([1j]))], troubles, exporter).encode()
+    step_record(1, 0.0, [SummaryValue(TENSOR, "c", np.array([1j]))], troubles, exporter).encode()
     assert exporter.seen == [("c", 1, [1j])]
     assert troubles.counts == {"value c": 1}

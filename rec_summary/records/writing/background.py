@@ -194,6 +194,7 @@ class BackgroundWriter(Generic[Item]):
     def _serve(self) -> None:
         while (action := self._next()) is not None:
             action()
+            del action  # with the record, which may be large
         self._flush(self._sink.close)
 
     def _next(self) -> Callable[[], object] | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from rec_summary._pb import lineage_pb2
@@ -14,24 +16,6 @@ class Sized(Protocol):
     @property
     def nbytes(self) -> int:
         """About how much memory it takes, in bytes."""
-
-
-class Record(Sized, Protocol):
-    """A record that can be written."""
-
-    @property
-    def kind(self) -> Kind:
-        """The kind of file that it belongs to."""
-
-    @property
-    def once(self) -> bool:
-        """Whether a run has one of these only, so that its file is never dropped."""
-
-    def encode(self) -> bytes:
-        """Returns the payload; it is empty where there is nothing to write.
-
-        Do heavy work here: the writer's thread calls it.
-        """
 
 
 Item = TypeVar("Item", bound=Sized)
@@ -51,22 +35,29 @@ class Sink(Protocol[Taken]):
         """Flushes, and closes files and threads. Closing twice is allowed."""
 
 
-class MessageRecord:
-    """A record that is a protobuf message."""
+@dataclass(eq=False)
+class Record:
+    """A record that can be written.
 
-    once = False
+    Attributes:
+        encode: Returns the payload; it is empty where there is nothing to write. It does the heavy
+            work: the writer's thread calls it.
+        nbytes: About how much memory it takes until then, in bytes.
+        kind: The kind of file that it belongs to.
+        once: Whether a run has one of these only, so that its file is never dropped.
+    """
+
+    encode: Callable[[], bytes]
+    nbytes: int
+    kind: Kind = Kind.SUMMARY
+    once: bool = False
+
+
+class MessageRecord(Record):
+    """A record that is a protobuf message."""
 
     def __init__(self, message: Any) -> None:
         """Takes a `summary_pb2.Event` or `lineage_pb2.LineageEvent`; do not change it later."""
-        self._message = message
-        self.nbytes = int(message.ByteSize())
-
-    @property
-    def kind(self) -> Kind:
-        """Lineage for a `LineageEvent`, else summary."""
-        is_lineage = isinstance(self._message, lineage_pb2.LineageEvent)
-        return Kind.LINEAGE if is_lineage else Kind.SUMMARY
-
-    def encode(self) -> bytes:
-        """Returns the serialised message."""
-        return bytes(self._message.SerializeToString())
+        is_lineage = isinstance(message, lineage_pb2.LineageEvent)
+        kind = Kind.LINEAGE if is_lineage else Kind.SUMMARY
+        super().__init__(message.SerializeToString, message.ByteSize(), kind)

@@ -15,7 +15,7 @@ from rec_summary.series.batch import HISTOGRAM, IMAGE, SCALAR, SUMMARY, Series
 from rec_summary.series.blocks.histograms import convert
 from rec_summary.series.blocks.image_size import png_size
 from rec_summary.series.limits import LONGEST_TAG, MOST_PIXELS
-from rec_summary.values.summary import ScalarValue, encode_event
+from rec_summary.values.summary import encode_event, encode_scalar
 
 _FLOAT_BYTES: Final = 4
 _TAG, _SHOWN_SCALAR, _SHOWN_IMAGE, _SHOWN_HISTOGRAM = 1, 2, 4, 5  # fields of an event file's values
@@ -86,7 +86,7 @@ def layout_of(payload: bytes) -> Layout | None:
     record = decode(payload)
     if record is None or len(record.scalars) < len(record.series):
         return None
-    blank = [ScalarValue(tag, 0.0).encode() for _, tag in record.series]
+    blank = [encode_scalar(tag, 0.0) for _, tag in record.series]
     numbers, at = [], len(payload)
     for value in reversed(blank):
         numbers.append(at - _FLOAT_BYTES)

@@ -64,7 +64,7 @@ from rec_summary.training.run_directory import (
 )
 from rec_summary.training.signals import InterruptSignals, end_waits
 from rec_summary.training.step_view import StepView
-from rec_summary.values.summary import ScalarValue
+from rec_summary.values.summary import SCALAR, SummaryValue
 
 logger = logging.getLogger("rec_summary.training")
 
@@ -446,7 +446,10 @@ class SummaryCollector(Callback):
         if request.lineage:
             self._write_lineage(custom_lineage(request.lineage))
         if request.alerts:
-            states = [ScalarValue(ALERTS + name, float(on)) for name, on in request.alerts.items()]
+            states = [
+                SummaryValue(SCALAR, ALERTS + name, float(on))
+                for name, on in request.alerts.items()
+            ]
             self._recorder.write_step(step, states)
         if "checkpoint" in request.actions:
             save_checkpoint(run.view.network, self.summary_dir, self._rank, step)

@@ -2,44 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import ClassVar, Final
+from typing import Final
 
-from rec_summary.records.format.names import Kind
+from rec_summary.records.writing.record import Record
 from rec_summary.training.recorder import Recorder
-from rec_summary.values.summary import ScalarValue, encode_event
+from rec_summary.values.summary import encode_event, encode_scalar
 
 PREFIX: Final = "rec_summary/"
 EVERY_SECS: Final = 60.0
-
-
-@dataclass(frozen=True)
-class HealthRecord:
-    """The counters as scalars. They are read when the record is encoded, after all earlier ones.
-
-    Attributes:
-        step: The last step.
-        cost: The scalars of the training thread.
-        recorder: Has the counters of the writer.
-        wall_time: The time of the report, in seconds since the epoch.
-    """
-
-    kind: ClassVar = Kind.SUMMARY
-    once: ClassVar = False
-    nbytes: ClassVar = 512
-
-    step: int
-    cost: Mapping[str, float]
-    recorder: Recorder
-    wall_time: float = field(default_factory=time.time)
-
-    def encode(self) -> bytes:
-        """Returns the serialised event."""
-        scalars = {**self.recorder.counters(), **self.cost}
-        values = [ScalarValue(PREFIX + name, number).encode() for name, number in scalars.items()]
-        return encode_event(self.step, self.wall_time, values)
+_BYTES: Final = 512  # of a report
 
 
 class Health:
@@ -76,4 +50,11 @@ class Health:
         if self._snapshots:
             cost = {"snapshot_ms": 1000 * self._seconds / self._snapshots}
         self._last, self._seconds, self._snapshots = time.monotonic(), 0.0, 0
-        self._recorder.write(HealthRecord(step, cost, self._recorder))
+        encode = functools.partial(self._encoded, step, cost, time.time())
+        self._recorder.write(Record(encode, _BYTES))
+
+    def _encoded(self, step: int, cost: Mapping[str, float], wall_time: float) -> bytes:
+        """Returns a report. The writer's counters are read now, after all earlier records."""
+        scalars = {**self._recorder.counters(), **cost}
+        values = [encode_scalar(PREFIX + name, number) for name, number in scalars.items()]
+        return encode_event(step, wall_time, values)

@@ -20,13 +20,7 @@ from rec_summary.training.probes.probe import choose_graph
 from rec_summary.training.step_view import StepView
 from rec_summary.training.tensors import Array, as_array, as_number, is_on_cpu, own_array
 from rec_summary.values.image import MAX_TILES, is_image
-from rec_summary.values.summary import (
-    HistogramValue,
-    ImageValue,
-    ScalarValue,
-    SummaryValue,
-    TensorValue,
-)
+from rec_summary.values.summary import HISTOGRAM, IMAGE, SCALAR, TENSOR, SummaryValue
 
 logger = logging.getLogger("rec_summary.training")
 
@@ -124,11 +118,11 @@ class Snapshots:
         wanted = self._options.tensors
         for (kind, tag), tensor in self._mailbox.take().items():
             named = regular and wanted is not None and wanted.search(tag)
-            if tensors or named if kind == "tensor" else regular:
+            if tensors or named if kind == TENSOR else regular:
                 with self._troubles.attempt(f"{kind} operator {tag}"):
                     value = snapshot(kind, tag, tensor)
-                    if isinstance(value, ScalarValue) and tag.startswith("loss"):
-                        self._check_finite(tag, value.number, view)
+                    if kind == SCALAR and tag.startswith("loss"):
+                        self._check_finite(tag, value.content, view)
                     values.append(value)
         if self._gradients is not None:
             with self._troubles.attempt("gradients"):
@@ -147,30 +141,32 @@ class Snapshots:
         rates = self._rates.read()
         return rates[0][1] if rates else None
 
-    def _loss(self, view: StepView) -> Iterable[ScalarValue]:
+    def _loss(self, view: StepView) -> Iterable[SummaryValue]:
         for index, loss in enumerate(view.losses()):
             tag = f"loss/{index}{_AUTO}" if index else f"loss{_AUTO}"
             self._check_finite(tag, loss, view)
-            yield ScalarValue(tag, loss)
+            yield SummaryValue(SCALAR, tag, loss)
 
     def _check_finite(self, tag: str, loss: float, view: StepView) -> None:
         if not math.isfinite(loss):
             text = f"{tag} is {loss} at step {view.step} of this training"
             self._troubles.report("loss is not finite", text)
 
-    def _learning_rates(self, view: StepView) -> Iterable[ScalarValue]:
-        return [ScalarValue(name + _AUTO, rate) for name, rate in self._rates.read()]
+    def _learning_rates(self, view: StepView) -> Iterable[SummaryValue]:
+        return [SummaryValue(SCALAR, name + _AUTO, rate) for name, rate in self._rates.read()]
 
-    def _loss_scale(self, view: StepView) -> Iterable[ScalarValue]:
-        yield ScalarValue("loss_scale" + _AUTO, as_number(self._scale, "the loss scale"))
+    def _loss_scale(self, view: StepView) -> Iterable[SummaryValue]:
+        yield SummaryValue(SCALAR, "loss_scale" + _AUTO, as_number(self._scale, "the loss scale"))
 
-    def _histograms(self, view: StepView) -> Iterable[HistogramValue]:
+    def _histograms(self, view: StepView) -> Iterable[SummaryValue]:
         turn, self._turn = self._turn, self._turn + 1
         for tag, parameter in self._parameters:
             # Copied before the next step moves the weights.
-            yield HistogramValue(tag, *sample(parameter, self._options.most_histogram_values, turn))
+            yield SummaryValue(
+                HISTOGRAM, tag, *sample(parameter, self._options.most_histogram_values, turn)
+            )
 
-    def _tensors(self, view: StepView) -> Iterable[TensorValue]:
+    def _tensors(self, view: StepView) -> Iterable[SummaryValue]:
         wanted = self._options.tensors
         for parameter in self._all:
             if wanted is None or not wanted.search(parameter.name):
@@ -180,7 +176,9 @@ class Snapshots:
                 text = three_part(f"the shape of {parameter.name}", parameter.shape, expected)
                 self._troubles.report("tensor", text)
                 continue
-            yield TensorValue(f"{parameter.name}/tensor", own_array(parameter, parameter.name))
+            yield SummaryValue(
+                TENSOR, f"{parameter.name}/tensor", own_array(parameter, parameter.name)
+            )
 
     def _chosen(self, parameters: list[Any]) -> list[Any]:
         choice = self._options.histograms
@@ -197,7 +195,7 @@ class Snapshots:
             )
         return chosen
 
-    def _input_images(self, view: StepView) -> Iterable[ImageValue]:
+    def _input_images(self, view: StepView) -> Iterable[SummaryValue]:
         if not self._images:
             return
         first = view.first_column
@@ -207,7 +205,7 @@ class Snapshots:
             shape = "not available" if array is None else f"of shape {array.shape}"
             logger.info("SummaryCollector: the input data is %s, no images: not recorded", shape)
             return
-        yield ImageValue("input_data" + _AUTO, np.array(array[:MAX_TILES], copy=True))
+        yield SummaryValue(IMAGE, "input_data" + _AUTO, np.array(array[:MAX_TILES], copy=True))
 
 
 def sample(parameter: Any, most: int | None, turn: int) -> tuple[Array, int | None]:
@@ -257,10 +255,10 @@ def metric_values(metrics: Mapping[str, Any]) -> list[SummaryValue]:
         except (TypeError, ValueError):
             continue
         if numbers.ndim == 0:
-            values.append(ScalarValue(f"eval/{name}", float(numbers)))
+            values.append(SummaryValue(SCALAR, f"eval/{name}", float(numbers)))
         elif numbers.ndim == 1:
             values += [
-                ScalarValue(f"eval/{name}/{index}", float(number))
+                SummaryValue(SCALAR, f"eval/{name}/{index}", float(number))
                 for index, number in enumerate(numbers)
             ]
     return values

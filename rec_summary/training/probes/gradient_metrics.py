@@ -25,7 +25,7 @@ from rec_summary.training.probes.gradient_probe import (
 )
 from rec_summary.training.probes.probe import THROUGH
 from rec_summary.training.tensors import Array, as_array
-from rec_summary.values.summary import ScalarValue
+from rec_summary.values.summary import SCALAR, SummaryValue
 
 _PREFIX: Final = "gradients/"
 _MOST_GROUPS: Final = 16
@@ -113,7 +113,7 @@ class GradientReader:
         self._step = step
         self._measuring = self._always or self._again or step % self._options.every == 0
 
-    def take(self) -> list[ScalarValue]:
+    def take(self) -> list[SummaryValue]:
         """Returns the numbers of the step that has ended; none if it was not measured."""
         if not self._measuring:
             return []
@@ -129,7 +129,7 @@ class GradientReader:
                 " rec_summary.GradientProbe(optimizer) in the place of the optimizer in your step"
             )
             self._troubles.report("gradients", text)
-        return [ScalarValue(_PREFIX + tag, number) for tag, number in values.items()]
+        return [SummaryValue(SCALAR, _PREFIX + tag, number) for tag, number in values.items()]
 
     def close(self) -> None:
         """Measures nothing from now on."""

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import ClassVar, Final
+from typing import Final
 
 from rec_summary._pb.summary_pb2 import MetricStates
 from rec_summary.errors import RecSummaryError
@@ -16,7 +16,6 @@ from rec_summary.metrics.report import Detail, MetricValues, read
 from rec_summary.metrics.state import State
 from rec_summary.metrics.tags import PREFIX
 from rec_summary.records.failures import Troubles
-from rec_summary.records.format.names import Kind
 from rec_summary.training.recommender import persistence
 from rec_summary.training.recommender.config import RecommenderMetrics
 from rec_summary.training.recommender.inputs import Batch, join
@@ -186,36 +185,3 @@ class Aggregator:
             return
         except errors as error:
             self._troubles.report(what, error)
-
-
-class AggregateRecord:
-    """Batches to count, and possibly a report to make.
-
-    Attributes:
-        done: Whether `encode` has ended.
-    """
-
-    kind: ClassVar = Kind.SUMMARY
-    once: ClassVar = False
-
-    def __init__(
-        self,
-        aggregator: Aggregator,
-        batches: list[Batch],
-        nbytes: int,
-        request: ReportRequest | None,
-    ) -> None:
-        """Takes the batches with their size in bytes, and the report."""
-        self._aggregator = aggregator
-        self._batches = batches
-        self._request = request
-        self.done = False
-        self.nbytes = nbytes + 4096
-
-    def encode(self) -> bytes:
-        """Counts the batches; returns the report, if there is one to make."""
-        try:
-            return self._aggregator.work(self._batches, self._request)
-        finally:
-            self._batches = []
-            self.done = True

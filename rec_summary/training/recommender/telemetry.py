@@ -6,6 +6,7 @@ examples, or with a report, it queues them for the writer's thread, which does a
 
 from __future__ import annotations
 
+import functools
 import math
 import time
 import weakref
@@ -13,8 +14,9 @@ from typing import Final
 
 from rec_summary._pb.lineage_pb2 import RunState
 from rec_summary.records.failures import Troubles
+from rec_summary.records.writing.record import Record
 from rec_summary.training.recommender import inputs
-from rec_summary.training.recommender.aggregator import AggregateRecord, Aggregator, ReportRequest
+from rec_summary.training.recommender.aggregator import Aggregator, ReportRequest
 from rec_summary.training.recommender.config import RecommenderMetrics
 from rec_summary.training.recommender.inputs import Batch, Reader, Roles, column_names
 from rec_summary.training.recommender.tables import (
@@ -33,6 +35,7 @@ _RECORD_BYTES: Final = 8 << 20  # larger ones leave the cache, and keep memory f
 _TABLES: Final = 4  # whose rows are sampled in one step
 _MOST_WAITING: Final = 4  # records in the queue of the writer's thread
 _MOST_BYTES: Final = 64 << 20
+_REPORT_BYTES: Final = 4096
 
 
 class RecommenderTelemetry:
@@ -62,7 +65,7 @@ class RecommenderTelemetry:
         self._owned = 0  # batches whose small Tensors are released
         self._examples = 0
         self._nbytes = 0
-        self._waiting: list[weakref.ref[AggregateRecord]] = []
+        self._waiting: list[weakref.ref[Record]] = []
         self._reports = 0
         self._step = 0
         self._rows: dict[str, tuple[Array, Array]] = {}
@@ -186,12 +189,13 @@ class RecommenderTelemetry:
     def _queue(self, request: ReportRequest | None) -> None:
         assert self._aggregator is not None
         self._release_tensors()
-        record = AggregateRecord(self._aggregator, self._batches, self._nbytes, request)
+        work = functools.partial(self._aggregator.work, self._batches, request)
+        record = Record(work, self._nbytes + _REPORT_BYTES)
         self._batches, self._owned, self._examples, self._nbytes = [], 0, 0, 0
         self._waiting.append(weakref.ref(record))
         self._recorder.write(record)
 
     def _has_room(self) -> bool:
-        # A record that the writer has dropped no longer exists.
-        self._waiting = [ref for ref in self._waiting if (r := ref()) is not None and not r.done]
+        # A record that the writer has written, or dropped, no longer exists.
+        self._waiting = [ref for ref in self._waiting if ref() is not None]
         return len(self._waiting) < _MOST_WAITING

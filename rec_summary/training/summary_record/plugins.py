@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 from rec_summary._pb import anf_ir_pb2
 from rec_summary._pb.lineage_pb2 import LineageEvent
 from rec_summary.checks import check_name, check_type, check_unicode
 from rec_summary.errors import three_part, verbatim
-from rec_summary.training.graphs import GraphRecord
+from rec_summary.records.writing.record import Record
+from rec_summary.training.graphs import model_record
 from rec_summary.training.operators import snapshot
 from rec_summary.training.recorder import Recorder
 from rec_summary.training.tensors import own_array
 from rec_summary.values.scalar import to_number
-from rec_summary.values.summary import ScalarValue, SummaryValue, encode_value
+from rec_summary.values.summary import HISTOGRAM, IMAGE, LANDSCAPE, SCALAR, TENSOR, SummaryValue
 
-_VALUES: Final = ("tensor", "scalar", "image", "histogram")
+_VALUES: Final = (TENSOR, SCALAR, IMAGE, HISTOGRAM)
 # By plugin: the message that it accepts, and the message's field in a lineage event.
 _LINEAGE: Final = {
     "train_lineage": ("TrainLineage", "train_lineage"),
@@ -31,7 +31,7 @@ _LANDSCAPE: Final = "landscape"
 PLUGINS: Final = (*_VALUES, *_LINEAGE, GRAPH, _LANDSCAPE)
 
 
-def own_content(plugin: str, name: str, value: Any) -> SummaryValue | LineageEvent | GraphRecord:
+def own_content(plugin: str, name: str, value: Any) -> SummaryValue | LineageEvent | Record:
     """Checks a user's value, and returns it with its own memory.
 
     Returns:
@@ -51,8 +51,8 @@ def own_content(plugin: str, name: str, value: Any) -> SummaryValue | LineageEve
         return _graph(value)
     check_unicode("name", check_name("name", name))
     if plugin == _LANDSCAPE:
-        return _Landscape(name, _serialised(plugin, value, "LossLandscape"))
-    return _scalar(name, value) if plugin == "scalar" else snapshot(plugin, name, value)
+        return SummaryValue(LANDSCAPE, name, _serialised(plugin, value, "LossLandscape"))
+    return _scalar(name, value) if plugin == SCALAR else snapshot(plugin, name, value)
 
 
 class Pool:
@@ -60,11 +60,11 @@ class Pool:
 
     def __init__(self) -> None:
         self._values: dict[tuple[str, str], SummaryValue] = {}
-        self._rest: list[tuple[str, LineageEvent | GraphRecord]] = []
+        self._rest: list[tuple[str, LineageEvent | Record]] = []
 
-    def put(self, plugin: str, content: SummaryValue | LineageEvent | GraphRecord) -> None:
+    def put(self, plugin: str, content: SummaryValue | LineageEvent | Record) -> None:
         """Adds a value of a plugin."""
-        if isinstance(content, LineageEvent | GraphRecord):
+        if isinstance(content, LineageEvent | Record):
             self._rest.append((plugin, content))
         else:
             self._values[plugin, content.tag] = content
@@ -83,7 +83,7 @@ class Pool:
         for plugin, content in self._rest:
             if plugin not in chosen:
                 continue
-            if isinstance(content, GraphRecord):
+            if isinstance(content, Record):
                 recorder.write(content)
             else:
                 content.step, content.wall_time = step, now
@@ -91,21 +91,6 @@ class Pool:
         values = [value for (plugin, _), value in self._values.items() if plugin in chosen]
         if values:
             recorder.write_step(step, values, now)
-
-
-@dataclass(frozen=True)
-class _Landscape:
-    """A loss landscape as a `SummaryValue`."""
-
-    tag: str
-    payload: bytes
-
-    @property
-    def nbytes(self) -> int:
-        return len(self.payload)
-
-    def encode(self) -> bytes:
-        return encode_value(self.tag, "loss_landscape", self.payload)
 
 
 def _lineage(plugin: str, value: Any) -> LineageEvent:
@@ -117,12 +102,12 @@ def _lineage(plugin: str, value: Any) -> LineageEvent:
     return event
 
 
-def _scalar(name: str, value: Any) -> ScalarValue:
+def _scalar(name: str, value: Any) -> SummaryValue:
     what = f"scalar {name!r}"
     array = own_array(value, what)
     if array.size != 1:
         raise ValueError(three_part(what, verbatim(f"shape {array.shape}"), "one number"))
-    return ScalarValue(name, to_number(array))
+    return SummaryValue(SCALAR, name, to_number(array))
 
 
 def _serialised(plugin: str, value: Any, message: str) -> bytes:
@@ -133,7 +118,7 @@ def _serialised(plugin: str, value: Any, message: str) -> bytes:
     return bytes(value.SerializeToString())
 
 
-def _graph(value: Any) -> GraphRecord:
+def _graph(value: Any) -> Record:
     """Returns the record of a ModelProto with a graph."""
     what, expected = "the value of graph", "a ModelProto message with a graph, or its bytes"
     payload = value if isinstance(value, bytes) else _serialised(GRAPH, value, "ModelProto")
@@ -143,4 +128,4 @@ def _graph(value: Any) -> GraphRecord:
         raise ValueError(three_part(what, value, expected)) from error
     if not model.HasField("graph"):
         raise ValueError(three_part(what, value, expected))
-    return GraphRecord(payload)
+    return model_record(payload)

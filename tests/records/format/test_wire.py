@@ -12,7 +12,7 @@ from rec_summary._pb.summary_pb2 import Event, Summary
 from rec_summary.records.format import wire
 from rec_summary.values.histogram import encode_histogram
 from rec_summary.values.image import encode_image
-from rec_summary.values.summary import ScalarValue, encode_event
+from rec_summary.values.summary import SCALAR, SummaryValue, encode_event
 from rec_summary.values.tensor import encode_tensor
 
 numbers = st.one_of(
@@ -52,7 +52,7 @@ def test_images(array):
 )
 def test_events(step, wall_time, scalars):
     encoded = encode_event(
-        step, wall_time, [ScalarValue(tag, number).encode() for tag, number in scalars]
+        step, wall_time, [SummaryValue(SCALAR, tag, number).encode() for tag, number in scalars]
     )
     event = Event(wall_time=wall_time, step=step)
     event.summary.SetInParent()
@@ -78,7 +78,7 @@ def test_packed_integers(signed, unsigned):
 
 def test_text_that_is_no_unicode_is_refused():
     with pytest.raises(UnicodeEncodeError):
-        ScalarValue("\ud800", 1.0).encode()
+        SummaryValue(SCALAR, "\ud800", 1.0).encode()
 
 
 @given(st.integers(0, 2**64 - 1), st.binary(max_size=3), st.binary(max_size=3))

@@ -15,7 +15,7 @@ from rec_summary._pb.summary_pb2 import Event, Summary
 from rec_summary.records.format.framing import crc32c, frame, masked, unmasked
 from rec_summary.series.blocks.scan import _headers, _starts, _undamaged, scan
 from rec_summary.series.options import ExportOptions, Selection, Since
-from rec_summary.values.summary import TensorValue
+from rec_summary.values.summary import TENSOR, SummaryValue
 from tests.support.blocks import both
 from tests.support.images import to_image
 from tests.support.record_dirs import START, event, histo, scalar
@@ -193,7 +193,7 @@ def test_counts_of_nan_that_have_just_begun_go_on() -> None:
 def test_what_is_no_record_of_scalars_is_left_alone() -> None:
     assert scan(b"", 0, 0) is None
     assert scan(b"no record at all, but rather long", 0, 0) is None
-    value = TensorValue("t", np.zeros(3))
+    value = SummaryValue(TENSOR, "t", np.zeros(3))
     tensor = Summary.Value.FromString(value.encode())
     payloads = [event(n, tensor).SerializeToString() for n in range(1, 50)]
     assert scan(b"".join(map(frame, payloads)), 0, 0) is None
