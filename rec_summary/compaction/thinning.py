@@ -13,16 +13,15 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from rec_summary.records.format import wire
 from rec_summary.series.batch import SCALAR, SUMMARY, Batch, Floats, Integers
 from rec_summary.series.options import EVERYTHING
+from rec_summary.values.summary import encode_event, encode_scalar
 
 KEPT_KINDS: Final = frozenset(("loss_landscape",))
 KEPT_TAGS: Final = "eval/"  # the scalars of evaluations
 
 _MOST_POINTS: Final = 1 << 18  # that wait
 _MOST_BYTES: Final = 1 << 24
-_WALL_TIME, _STEP, _SUMMARY, _VALUE, _TAG, _SCALAR_VALUE = 1, 2, 5, 1, 1, 3
 _FLOAT: Final = struct.Struct("<f")
 
 
@@ -145,7 +144,7 @@ class Thinner:
         for record in batch.records():
             step = record.step
             stays = [
-                wire.bytes_field(_VALUE, value.value.SerializeToString())
+                value.value.SerializeToString()
                 for value in record.values
                 if self._stays(value.kind, value.tag, step)
             ]
@@ -212,10 +211,7 @@ class Thinner:
         code = self._codes.get(tag)
         if code is None:
             code = self._codes[tag] = len(self._heads)
-            name = wire.bytes_field(_TAG, tag.encode("utf-8"))
-            size = wire.varint(len(name) + 5)
-            head = wire.key(_VALUE, wire.LENGTH) + size + name
-            self._heads.append(head + wire.key(_SCALAR_VALUE, wire.FIXED32))
+            self._heads.append(encode_scalar(tag, 0.0)[: -_FLOAT.size])
         return code
 
     def _put(self, other: _Other, nbytes: int) -> None:
@@ -226,8 +222,4 @@ class Thinner:
 def _payload(record: _Other) -> bytes:
     if record.payload is not None:
         return record.payload
-    return (
-        wire.double_field(_WALL_TIME, record.wall_time)
-        + wire.int_field(_STEP, record.step)
-        + wire.bytes_field(_SUMMARY, b"".join(record.values))
-    )
+    return encode_event(record.step, record.wall_time, record.values)

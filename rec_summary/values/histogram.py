@@ -68,19 +68,12 @@ def encode_histogram(values: npt.ArrayLike) -> bytes:
     if not (math.isfinite(low) and math.isfinite(high)):
         flat, counts = _finite(flat)
         low, high = (flat.min(), flat.max()) if flat.size else (0.0, 0.0)
-    parts = []
-    if flat.size:
-        parts.append(_buckets(flat, float(low), float(high)))
-    parts += [wire.int_field(n, count) for n, count in zip(_REST, counts, strict=True)]
-    if flat.size:
-        total = _sum(flat)
-        parts.append(
-            wire.double_field(_MAX, float(high))
-            + wire.double_field(_MIN, float(low))
-            + wire.double_field(_SUM, total)
-        )
-    parts.append(wire.int_field(_COUNT, array.size))
-    return b"".join(parts)
+    rest = _FIELDS(**dict(zip(_REST, counts, strict=True)))
+    if not flat.size:
+        return rest + _FIELDS(count=array.size)
+    low, high = float(low), float(high)
+    buckets = _buckets(flat, low, high)
+    return buckets + rest + _FIELDS(max=high, min=low, sum=_sum(flat), count=array.size)
 
 
 def encode_counted(edges: npt.NDArray[np.float64], counts: npt.NDArray[np.float64]) -> bytes:
@@ -92,16 +85,9 @@ def encode_counted(edges: npt.NDArray[np.float64], counts: npt.NDArray[np.float6
     """
     whole = np.rint(counts)
     total = float(whole @ ((edges[1:] + edges[:-1]) / 2))
-    return b"".join(
-        [
-            _encode_buckets(edges[:-1], np.diff(edges), whole.astype(np.int64)),
-            *(wire.int_field(number, 0) for number in _REST),
-            wire.double_field(_MAX, float(edges[-1])),
-            wire.double_field(_MIN, float(edges[0])),
-            wire.double_field(_SUM, total),
-            wire.int_field(_COUNT, int(whole.sum())),
-        ]
-    )
+    buckets = _encode_buckets(edges[:-1], np.diff(edges), whole.astype(np.int64))
+    rest = _FIELDS(**dict.fromkeys(_REST, 0), max=edges[-1], min=edges[0], sum=total)
+    return buckets + rest + _FIELDS(count=int(whole.sum()))
 
 
 def _sum(flat: npt.NDArray[Any]) -> float:
@@ -187,12 +173,8 @@ def _scale(low: float, high: float) -> float:
 
 
 _HISTOGRAM: Final = Summary.Histogram
-_REST: Final = tuple(
-    wire.number_of(_HISTOGRAM, name) for name in ("nan_count", "pos_inf_count", "neg_inf_count")
-)
-_MAX, _MIN, _SUM, _COUNT = (
-    wire.number_of(_HISTOGRAM, name) for name in ("max", "min", "sum", "count")
-)
+_FIELDS: Final = wire.Fields(_HISTOGRAM)
+_REST: Final = ("nan_count", "pos_inf_count", "neg_inf_count")
 # A bucket with a count of one byte: key and length, then keys and values of its fields.
 _ROW: Final = np.dtype(
     [

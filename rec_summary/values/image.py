@@ -17,10 +17,7 @@ from rec_summary.records.format import wire
 _COLUMNS: Final = 8
 _ROWS: Final = 8
 MAX_TILES: Final = _COLUMNS * _ROWS
-_NUMBERS: Final = tuple(
-    wire.number_of(Summary.Image, name) for name in ("height", "width", "colorspace")
-)
-_ENCODED: Final = wire.number_of(Summary.Image, "encoded_image")
+_IMAGE: Final = wire.Fields(Summary.Image)
 
 
 def is_image(array: npt.NDArray[Any]) -> bool:
@@ -55,10 +52,7 @@ def encode_image(array: npt.NDArray[Any]) -> bytes:
     height, width, _ = tiled.shape
     file = io.BytesIO()
     Image.fromarray(tiled).save(file, format="PNG")
-    numbers = zip(_NUMBERS, (height, width, 3), strict=True)
-    return b"".join(wire.int_field(field, number) for field, number in numbers) + (
-        wire.bytes_field(_ENCODED, file.getvalue())
-    )
+    return _IMAGE(height=height, width=width, colorspace=3, encoded_image=file.getvalue())
 
 
 def _to_bytes(array: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:

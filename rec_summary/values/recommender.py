@@ -84,8 +84,7 @@ def encode_columns(tag: str, kind: str, columns: Iterable[npt.ArrayLike]) -> byt
 
 def encode_table(tag: str, rows: Sequence[Sequence[str]]) -> bytes:
     """Returns a table: rows of texts of equal length, the first one the header."""
-    cells = [wire.text_field(_TABLE["cells"], cell) for row in rows for cell in row]
-    content = b"".join([*cells, wire.int_field(_TABLE["columns"], len(rows[0]))])
+    content = _TABLE(cells=[cell for row in rows for cell in row], columns=len(rows[0]))
     return encode_value(tag, "metric_table", content)
 
 
@@ -114,21 +113,16 @@ def encode_state(key: str, kind: str, arrays: Arrays) -> bytes:
         kind: The name of its class.
         arrays: Its arrays.
     """
-    parts = [wire.text_field(_STATE["key"], key), wire.text_field(_STATE["kind"], kind)]
+    encoded = []
     for name, array in arrays.items():
         little = array.astype(array.dtype.newbyteorder("<"), copy=False)
         data = np.ascontiguousarray(little).tobytes()
         # The fastest level: counts are mostly zero bytes, and the thread of the writer is busy.
         deflated = len(data) > _SMALL
-        content = [
-            wire.text_field(_ARRAY["name"], name),
-            wire.text_field(_ARRAY["dtype"], little.dtype.str),
-            *(wire.int_field(_ARRAY["shape"], size) for size in array.shape),
-            wire.bytes_field(_ARRAY["data"], zlib.compress(data, 1) if deflated else data),
-            wire.int_field(_ARRAY["deflated"], deflated),
-        ]
-        parts.append(wire.bytes_field(_STATE["arrays"], b"".join(content)))
-    return wire.bytes_field(_STATES, b"".join(parts))
+        data = zlib.compress(data, 1) if deflated else data
+        form = {"name": name, "dtype": little.dtype.str, "shape": array.shape}
+        encoded.append(_ARRAY(**form, data=data, deflated=deflated))
+    return _STATES(states=_STATE(key=key, kind=kind, arrays=encoded))
 
 
 def unpack_states(
@@ -182,14 +176,10 @@ def _array(part: MetricStates.Array) -> npt.NDArray[Any]:
     return np.frombuffer(data, dtype).reshape(shape).astype(dtype.newbyteorder("="))
 
 
-def _numbers(message: Any) -> dict[str, int]:
-    return {name: wire.number_of(message, name) for name in message.DESCRIPTOR.fields_by_name}
-
-
-_STATES: Final = wire.number_of(MetricStates, "states")
-_STATE: Final = _numbers(MetricStates.State)
-_ARRAY: Final = _numbers(MetricStates.Array)
-_TABLE: Final = _numbers(MetricTable)
+_STATES: Final = wire.Fields(MetricStates)
+_STATE: Final = wire.Fields(MetricStates.State)
+_ARRAY: Final = wire.Fields(MetricStates.Array)
+_TABLE: Final = wire.Fields(MetricTable)
 _COLUMNS: Final[Mapping[str, Any]] = {
     "pr_curve": PrCurve.DESCRIPTOR.fields,
     "reliability": Reliability.DESCRIPTOR.fields,

@@ -7,7 +7,7 @@ it later, because encoding is slow.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,14 +17,10 @@ from rec_summary.values.histogram import encode_histogram
 from rec_summary.values.image import encode_image
 from rec_summary.values.tensor import encode_tensor
 
-_FIELDS: Final = {
-    name: wire.number_of(Summary.Value, name) for name in Summary.Value.DESCRIPTOR.fields_by_name
-}
-_POPULATION: Final = wire.number_of(Summary.Histogram, "population")
-_WALL_TIME, _STEP, _SUMMARY = (
-    wire.number_of(Event, name) for name in ("wall_time", "step", "summary")
-)
-_VALUE: Final = wire.number_of(Summary, "value")
+_EVENT: Final = wire.Fields(Event)
+_SUMMARY: Final = wire.Fields(Summary)
+_VALUE: Final = wire.Fields(Summary.Value)
+_HISTOGRAM: Final = wire.Fields(Summary.Histogram)
 _SCALAR_BYTES: Final = 64
 
 SCALAR: Final = "scalar"
@@ -78,13 +74,13 @@ class SummaryValue:
             return encode_scalar(self.tag, self.content)
         content = _ENCODERS[self.kind](self.content)
         if self.population is not None:
-            content += wire.int_field(_POPULATION, self.population)
+            content += _HISTOGRAM["population"](self.population)
         return encode_value(self.tag, self.kind, content)
 
 
 def encode_scalar(tag: str, number: float) -> bytes:
     """Returns a number as the bytes of a `Summary.Value`."""
-    return _tag(tag) + wire.float_field(_FIELDS["scalar_value"], number)
+    return _tag(tag) + _VALUE["scalar_value"](number)
 
 
 def encode_value(tag: str, field: str, content: bytes) -> bytes:
@@ -95,10 +91,10 @@ def encode_value(tag: str, field: str, content: bytes) -> bytes:
         field: The field of `Summary.Value` with the message.
         content: The bytes of the message.
     """
-    return _tag(tag) + wire.bytes_field(_FIELDS[field], content)
+    return _tag(tag) + _VALUE[field](content)
 
 
-def encode_event(step: int, wall_time: float, values: Sequence[bytes]) -> bytes:
+def encode_event(step: int, wall_time: float, values: list[bytes]) -> bytes:
     """Returns the record of a step: the bytes of an `Event` with a `Summary`.
 
     Args:
@@ -106,14 +102,9 @@ def encode_event(step: int, wall_time: float, values: Sequence[bytes]) -> bytes:
         wall_time: The wall time, in seconds since 1970.
         values: The encoded values.
     """
-    summary = b"".join(wire.bytes_field(_VALUE, value) for value in values)
-    return (
-        wire.double_field(_WALL_TIME, wall_time)
-        + wire.int_field(_STEP, step)
-        + wire.bytes_field(_SUMMARY, summary)
-    )
+    return _EVENT(wall_time=wall_time, step=step, summary=_SUMMARY(value=values))
 
 
 @functools.lru_cache(maxsize=4096)
 def _tag(tag: str) -> bytes:
-    return wire.text_field(_FIELDS["tag"], tag)
+    return _VALUE["tag"](tag)

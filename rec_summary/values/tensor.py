@@ -26,9 +26,7 @@ _TYPES: Final = {
     "float32": anf_ir_pb2.DT_FLOAT32,
     "float64": anf_ir_pb2.DT_FLOAT64,
 }
-_DIMS, _DATA_TYPE, _FLOAT_DATA = (
-    wire.number_of(TensorProto, name) for name in ("dims", "data_type", "float_data")
-)
+_TENSOR: Final = wire.Fields(TensorProto)
 _MOST_DIMENSIONS: Final = 32  # the limit of NumPy
 _DTYPES: Final = {number: np.dtype(name) for name, number in _TYPES.items()}
 
@@ -67,10 +65,7 @@ def encode_tensor(array: npt.ArrayLike) -> bytes:
     flat = array.reshape(-1)
     with np.errstate(over="ignore"):
         rounded = flat.astype("<f4")
-    parts = [wire.int_field(_DIMS, size) for size in array.shape]
-    parts.append(wire.int_field(_DATA_TYPE, kind))
-    if flat.size:
-        parts.append(wire.bytes_field(_FLOAT_DATA, rounded.tobytes()))
+    data = {"float_data": rounded.tobytes()} if flat.size else {}
     exact = _EXACT.get(array.dtype.name)
     if exact is not None and flat.size:
         field, wide = exact
@@ -81,9 +76,9 @@ def encode_tensor(array: npt.ArrayLike) -> bytes:
             )
         if not lossless:
             whole = flat.astype(wide)
-            packed = whole.tobytes() if whole.dtype.kind == "f" else wire.packed_varints(whole)
-            parts.append(wire.bytes_field(wire.number_of(TensorProto, field), packed))
-    return b"".join(parts)
+            is_float = whole.dtype.kind == "f"
+            data[field] = whole.tobytes() if is_float else wire.packed_varints(whole)
+    return _TENSOR(dims=array.shape, data_type=kind, **data)
 
 
 def from_tensor(tensor: TensorProto) -> npt.NDArray[Any]:

@@ -25,7 +25,7 @@ from rec_summary.errors import three_part
 from rec_summary.records.control import FileStatus, Request, read_requests, status_of
 from rec_summary.records.failures import Troubles
 from rec_summary.records.files import make_directory
-from rec_summary.training.collector.options import CollectorOptions, HistogramChoice
+from rec_summary.training.collector.options import FIRST_PARAMETERS, CollectorOptions
 from rec_summary.training.landscape.checkpoints import replacing
 from rec_summary.training.lineage.custom import check_custom_lineage
 from rec_summary.training.probes.gradient_metrics import GradientMetrics
@@ -70,7 +70,7 @@ def changed(options: CollectorOptions, settings: Mapping[str, Any]) -> Collector
             raise ValueError(three_part("a setting", name, f"one of {', '.join(SETTINGS)}"))
         new = SETTINGS[name].check(name, value)
         if name == "histograms":
-            new = HistogramChoice(new)
+            new = new or FIRST_PARAMETERS
         elif name == "gradients":
             measured = options.gradients or GradientMetrics()
             new = dataclasses.replace(measured, every=1) if new else None
@@ -83,9 +83,8 @@ def _shown(options: CollectorOptions, name: str) -> str:
     value = getattr(options, name)
     if value is None:
         return SETTINGS[name].absent
-    if isinstance(value, HistogramChoice):
-        first = f"the first {value.count} parameters"
-        return first if value.pattern is None else value.pattern.pattern
+    if name == "histograms" and isinstance(value, int):
+        return f"the first {value} parameters"
     if isinstance(value, GradientMetrics):
         return f"every {value.every} steps"
     return value.pattern if isinstance(value, re.Pattern) else str(value)

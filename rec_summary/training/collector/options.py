@@ -20,20 +20,8 @@ from rec_summary.training.recommender.config import RecommenderMetrics
 from rec_summary.training.recorder import RecorderOptions
 
 MOST_HISTOGRAM_VALUES: Final = 1 << 16
-
-
-@dataclass(frozen=True)
-class HistogramChoice:
-    """The parameters that get a histogram.
-
-    Attributes:
-        pattern: Matched against the start of a parameter's name; None chooses the first `count`
-            parameters of the optimizer.
-        count: The number of parameters without a pattern.
-    """
-
-    pattern: re.Pattern[str] | None = None
-    count: int = 5
+FIRST_PARAMETERS: Final = 5
+"""The number of parameters that get a histogram where no pattern chooses them."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +66,8 @@ class CollectorOptions:
         collect_freq: Values are collected at the first step and at each multiple of this.
         collect_tensor_freq: Tensors are collected at each multiple of this; None for the default
             schedule.
-        histograms: Histograms of parameters; None for none.
+        histograms: Matched against the start of the names of parameters that get a histogram; the
+            number of the optimizer's first parameters, or None for none.
         gradients: What is measured of gradients and updates; None for nothing.
         tensors: Found in the names of parameters and tensors that are recorded whole; None for
             none. Only a request from outside sets it.
@@ -96,7 +85,7 @@ class CollectorOptions:
     control: bool
     collect_freq: int
     collect_tensor_freq: int | None
-    histograms: HistogramChoice | None
+    histograms: re.Pattern[str] | int | None
     gradients: GradientMetrics | None
     tensors: re.Pattern[str] | None = None
 
@@ -124,7 +113,7 @@ def check_specified(specified: Mapping[str, Any] | None, keep_default: object) -
     entries = check_entries("collect_specified_data", specified, _ENTRIES)
     histograms = None
     if default or "histogram_regular" in entries:
-        histograms = HistogramChoice(entries.get("histogram_regular"))
+        histograms = entries.get("histogram_regular") or FIRST_PARAMETERS
     return {
         "collect": Collect(*(entries.get(key, default) for key in _SWITCHES)),
         "histograms": histograms,

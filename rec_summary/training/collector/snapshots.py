@@ -184,14 +184,14 @@ class Snapshots:
         choice = self._options.histograms
         if choice is None:
             return []
-        if choice.pattern is None:
-            return parameters[: choice.count]
-        chosen = [p for p in parameters if choice.pattern.match(p.name)]
+        if isinstance(choice, int):
+            return parameters[:choice]
+        chosen = [p for p in parameters if choice.match(p.name)]
         if not chosen:
             names = ", ".join(p.name for p in parameters) or "there are none"
             self._troubles.report(
                 "histogram_regular",
-                f"{choice.pattern.pattern!r} matches the start of no parameter's name ({names})",
+                f"{choice.pattern!r} matches the start of no parameter's name ({names})",
             )
         return chosen
 
