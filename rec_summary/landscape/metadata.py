@@ -10,10 +10,9 @@ from typing import Any, Final
 
 from rec_summary.checks import check_choice, check_int
 from rec_summary.errors import SourceError, os_errors_as, three_part, verbatim
+from rec_summary.records.checkpoints import FOLDER, METADATA_NAME
 from rec_summary.records.files import read_plain, refuse_link
 
-CHECKPOINT_FOLDER: Final = "ckpt_dir"
-METADATA_NAME: Final = "train_metadata.json"
 _MOST_METADATA: Final = 1 << 26  # bytes
 _MOST_CHECKPOINTS: Final = 100_000
 _LONGEST_UNIT: Final = 100
@@ -55,7 +54,7 @@ def read_metadata(summary_dir: str | os.PathLike[str]) -> Metadata:
     Raises:
         SourceError: The metadata is missing or damaged.
     """
-    folder = os.path.join(os.fspath(summary_dir), CHECKPOINT_FOLDER)
+    folder = os.path.join(os.fspath(summary_dir), FOLDER)
     path = os.path.join(folder, METADATA_NAME)
     what = "the metadata of a loss landscape"
     expected = (

@@ -29,17 +29,17 @@ from rec_summary.landscape.evaluate import (
 )
 from rec_summary.landscape.files import write_files
 from rec_summary.landscape.hessian import hessian_plane
-from rec_summary.landscape.metadata import CHECKPOINT_FOLDER, Metadata, changed, read_metadata
+from rec_summary.landscape.metadata import Metadata, changed, read_metadata
 from rec_summary.landscape.options import HESSIAN, PCA, Options, PlannedLandscape, planned
 from rec_summary.landscape.plane import Plane, pca_plane, random_plane
 from rec_summary.landscape.store import Store, locked
+from rec_summary.records import checkpoints
 from rec_summary.records.writing.record import MessageRecord
 from rec_summary.records.writing.run_writer import RunWriter
 from rec_summary.values.landscape import from_landscape
 from rec_summary.values.tensor import to_tensor
 
 FOLDER: Final = "landscape"
-REPLAY_NAME: Final = "replay.npz"  # the same name as in `training.landscape.replay`
 
 LandscapeProgress = Callable[[str, int, int], None]
 """Receives the tag of a landscape, the number of its known points, and that of all its points."""
@@ -115,7 +115,7 @@ class SummaryLandscape:
 
         metadata = changed(read_metadata(self._summary_dir), collect_landscape or {})
         target = "CPU" if device_ids is None else device_target()
-        rows = os.path.join(metadata.folder, REPLAY_NAME)
+        rows = os.path.join(metadata.folder, checkpoints.REPLAY_NAME)
         if parse_engine(engine, jobs).is_cluster:
             callback_fn = sendable(callback_fn)
         make = ModelMaker(
@@ -165,7 +165,7 @@ class SummaryLandscape:
 
     def clean_ckpt(self) -> None:
         """Removes the checkpoints and the stored losses."""
-        for folder in (CHECKPOINT_FOLDER, FOLDER):
+        for folder in (checkpoints.FOLDER, FOLDER):
             shutil.rmtree(os.path.join(self._summary_dir, folder), ignore_errors=True)
 
 
@@ -202,7 +202,7 @@ class _Computation:
             # Frees the memory: workers map the vectors from the disk.
             plane = replace(plane, origin={}, first={}, second={})
             self._fill(landscape.tag, store)
-        return _message(plane, store, landscape.numbers, self.metadata, options, moved)
+        return self._message(plane, store, landscape.numbers, moved)
 
     def _plane(self, method: str, trajectory: Trajectory, names: Sequence[str]) -> Plane:
         size, options = self.metadata.landscape_size, self.options
@@ -229,6 +229,29 @@ class _Computation:
             remove_claims(store.folder)
             forget()
 
+    def _message(
+        self, plane: Plane, store: Store, numbers: Sequence[int], moved: int
+    ) -> LossLandscape:
+        """Returns the record of a landscape in MindSpore's format."""
+        message = LossLandscape()
+        _fill_points(message.landscape, plane.x, plane.y, store.grid)
+        if len(plane.path):
+            _fill_points(message.loss_path.points, plane.path[:, 0], plane.path[:, 1], store.path)
+            message.loss_path.intervals.extend(numbers)
+        _fill_points(message.convergence_point, [0.0], [0.0], store.path[-1:])
+        about = message.metadata
+        about.decomposition = plane.method
+        about.unit = self.metadata.unit
+        about.step_per_epoch = self.metadata.steps_per_epoch
+        about.explained_variance.extend(plane.explained)
+        about.samples = self.metadata.num_samples
+        about.selection = self.options.parameters
+        about.moved = moved
+        about.eigenvalues.extend(plane.eigenvalues)
+        if plane.method != PCA:
+            about.seed = self.options.seed
+        return message
+
     def _report(self, tag: str, store: Store) -> None:
         if self.progress is not None:
             self.progress(tag, int(store.known.sum()), len(store.points))
@@ -237,35 +260,6 @@ class _Computation:
 def _folder_name(tag: str, options: Options) -> str:
     digest = hashlib.sha256(f"{tag}/{options.parameters}/{options.seed}".encode()).hexdigest()
     return digest[:16]
-
-
-def _message(
-    plane: Plane,
-    store: Store,
-    numbers: Sequence[int],
-    metadata: Metadata,
-    options: Options,
-    moved: int,
-) -> LossLandscape:
-    """Returns the record of a landscape in MindSpore's format."""
-    message = LossLandscape()
-    _fill_points(message.landscape, plane.x, plane.y, store.grid)
-    if len(plane.path):
-        _fill_points(message.loss_path.points, plane.path[:, 0], plane.path[:, 1], store.path)
-        message.loss_path.intervals.extend(numbers)
-    _fill_points(message.convergence_point, [0.0], [0.0], store.path[-1:])
-    about = message.metadata
-    about.decomposition = plane.method
-    about.unit = metadata.unit
-    about.step_per_epoch = metadata.steps_per_epoch
-    about.explained_variance.extend(plane.explained)
-    about.samples = metadata.num_samples
-    about.selection = options.parameters
-    about.moved = moved
-    about.eigenvalues.extend(plane.eigenvalues)
-    if plane.method != PCA:
-        about.seed = options.seed
-    return message
 
 
 def _fill_points(points: Any, x: Any, y: Any, z: Any) -> None:

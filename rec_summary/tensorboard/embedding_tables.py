@@ -13,7 +13,8 @@ import numpy.typing as npt
 
 from rec_summary.errors import SourceError, three_part, verbatim
 from rec_summary.landscape.checkpoints import Checkpoint
-from rec_summary.landscape.metadata import CHECKPOINT_FOLDER, read_metadata
+from rec_summary.landscape.metadata import read_metadata
+from rec_summary.records.checkpoints import FOLDER
 from rec_summary.records.checkpoints.file import CheckpointError, CheckpointFile
 from rec_summary.records.checkpoints.sparse import BASE
 from rec_summary.records.reading.runs import Run
@@ -46,9 +47,9 @@ def newest_checkpoint(run: Run) -> str | None:
     """Returns the checkpoint that was written last; links out of the run are not followed."""
     checkpoints: list[tuple[float, str]] = []
     if isinstance(run.path, Url):
-        files = list_tree(run.path.child(CHECKPOINT_FOLDER))
+        files = list_tree(run.path.child(FOLDER))
         checkpoints = [(file.modified, file.url) for file in files]
-    elif not os.path.islink(folder := os.path.join(run.path, CHECKPOINT_FOLDER)):
+    elif not os.path.islink(folder := os.path.join(run.path, FOLDER)):
         with contextlib.suppress(OSError), os.scandir(folder) as entries:
             for entry in entries:
                 if entry.is_file(follow_symlinks=False):

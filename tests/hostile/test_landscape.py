@@ -17,11 +17,12 @@ from hypothesis import strategies as st
 
 from rec_summary.errors import SourceError
 from rec_summary.landscape.checkpoints import Checkpoint, Trajectory
-from rec_summary.landscape.metadata import METADATA_NAME, read_metadata
+from rec_summary.landscape.metadata import read_metadata
 from rec_summary.landscape.npz import read_npz
 from rec_summary.landscape.options import Options
 from rec_summary.landscape.store import BusyError, locked
 from rec_summary.landscape.summary_landscape import FOLDER, SummaryLandscape, _folder_name
+from rec_summary.records.checkpoints import METADATA_NAME
 from rec_summary.records.checkpoints.file import CheckpointError, CheckpointFile
 from rec_summary.records.checkpoints.sparse import restored
 from rec_summary.records.files import temporary_name

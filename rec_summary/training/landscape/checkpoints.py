@@ -21,17 +21,16 @@ import mindspore
 import numpy as np
 import numpy.typing as npt
 
+from rec_summary.records.checkpoints import FOLDER, METADATA_NAME, REPLAY_NAME
 from rec_summary.records.checkpoints.sparse import is_large, sparse_parameters
 from rec_summary.records.failures import Troubles
 from rec_summary.records.files import FILE_MODE, make_directory
 from rec_summary.records.locks import file_lock
 from rec_summary.records.writing.background import BackgroundWriter
 from rec_summary.training.landscape.options import LandscapeOptions
-from rec_summary.training.landscape.replay import FILE_NAME, ReplayBuffer, Rows
+from rec_summary.training.landscape.replay import ReplayBuffer, Rows
 from rec_summary.training.tensors import as_array
 
-DIRECTORY_NAME: Final = "ckpt_dir"
-METADATA_NAME: Final = "train_metadata.json"
 LOCK_NAME: Final = ".rec_summary.lock"
 
 logger = logging.getLogger("rec_summary")
@@ -100,7 +99,7 @@ class LandscapeCheckpoints:
         if options.replay is not None:
             self._replay = ReplayBuffer(options.replay, options.num_samples)
         self._writer = BackgroundWriter(
-            _Files(os.path.join(summary_dir, DIRECTORY_NAME), options, lock),
+            _Files(os.path.join(summary_dir, FOLDER), options, lock),
             troubles,
             flush_secs=3600,  # every file is complete by itself
             capacity=_WAITING,
@@ -182,7 +181,7 @@ class _Files:
             size = os.path.getsize(os.path.join(self._directory, name))
             logger.info("checkpoint %s: %s bytes (%s in memory)", name, size, snapshot.nbytes)
             if snapshot.rows:
-                with replacing(self._directory, FILE_NAME) as temporary:
+                with replacing(self._directory, REPLAY_NAME) as temporary:
                     np.savez(temporary, **snapshot.rows)
             dropped = self._drop()
             metadata = json.dumps(self._metadata(snapshot.steps_per_epoch), indent=1)

@@ -10,7 +10,6 @@ import numpy.typing as npt
 
 from rec_summary.errors import three_part, verbatim
 
-FILE_NAME: Final = "replay.npz"
 KINDS: Final = ("first", "reservoir")
 
 Columns = list[npt.NDArray[Any]]
@@ -70,7 +69,7 @@ class ReplayBuffer:
         self._changed = self._changed or bool(taken.size)
 
     def take_changes(self) -> Rows:
-        """Returns copies of the kept rows, and the number of rows in a batch, for `FILE_NAME`.
+        """Returns copies of the kept rows, and the number of rows in a batch, for `REPLAY_NAME`.
 
         Nothing if the rows have not changed since the last call.
         """

@@ -16,9 +16,9 @@ from mindspore.train import Callback
 from rec_summary import RecModel, SummaryCollector
 from rec_summary.landscape.checkpoints import Trajectory
 from rec_summary.landscape.metadata import read_metadata
-from rec_summary.training.landscape.checkpoints import LOCK_NAME, METADATA_NAME
+from rec_summary.records.checkpoints import METADATA_NAME, REPLAY_NAME
+from rec_summary.training.landscape.checkpoints import LOCK_NAME
 from rec_summary.training.landscape.policy import EverySteps, KeepLast, SavePolicy
-from rec_summary.training.landscape.replay import FILE_NAME
 from tests.support.nets import (
     BATCH,
     FIELDS,
@@ -62,7 +62,7 @@ def metadata(path):
 def check(path, truth, numbers, unit):
     folder = path / "ckpt_dir"
     names = {f"ClickNet_{number}_{unit}.ckpt" for number in numbers}
-    others = {METADATA_NAME, LOCK_NAME, FILE_NAME}
+    others = {METADATA_NAME, LOCK_NAME, REPLAY_NAME}
     assert {item.name for item in folder.iterdir()} == names | others
     assert folder.stat().st_mode & 0o777 == 0o700
     paths = metadata(path)["model_params_file_map"]
@@ -253,7 +253,7 @@ def test_rows_that_cannot_be_kept_cost_the_buffer_and_not_the_training(tmp_path)
     click_model().online_train(stream(), callbacks=[ours, Ragged(), journal])
     assert ours.troubles == {"replay buffer": 1}
     assert metadata(tmp_path)["epoch_group"] == {"0": [2, 4, 6]}
-    with np.load(tmp_path / "ckpt_dir" / FILE_NAME) as found:
+    with np.load(tmp_path / "ckpt_dir" / REPLAY_NAME) as found:
         assert len(found["column_0"]) == 2 * BATCH
 
 
