@@ -14,7 +14,7 @@ from rec_summary.records.format.names import parse_name
 from rec_summary.records.reading.reader import RecordReader
 from rec_summary.records.reading.repair import repair
 from rec_summary.records.reading.runs import RecordFile, find_runs
-from rec_summary.records.writing.claim import begin_segments
+from rec_summary.records.writing.run_writer import RunWriter
 from rec_summary.series.discovery.run_poller import RunPoller
 from rec_summary.series.exports.claims import LOCK_NAME
 from rec_summary.tables.formats import export_tables
@@ -183,8 +183,7 @@ def test_a_lock_among_records_is_not_emptied(tmp_path: Path, make: object) -> No
     victim.write_text("precious")
     (tmp_path / "run").mkdir()
     make(victim, tmp_path / "run" / ".rec_summary.lock")  # type: ignore[operator]
-    for writer in begin_segments(str(tmp_path / "run"), 0).values():
-        writer.close()
+    RunWriter(tmp_path / "run").close()
     assert victim.read_text() == "precious"
 
 

@@ -1,4 +1,7 @@
-"""Writing the records of one rank of a run: a summary file, a lineage file, and rotation."""
+"""Writing the records of one rank of a run: a summary file, a lineage file, and rotation.
+
+The names of new files are claimed: two writers never share a file.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import errno
 import math
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,14 +20,22 @@ from rec_summary.checks import check_choice, check_int_or_none, check_optional
 from rec_summary.errors import three_part
 from rec_summary.records.failures import Troubles
 from rec_summary.records.files import make_directory, sync_directory
-from rec_summary.records.format.names import DEFAULT_PREFIX, DEFAULT_SUFFIX, Kind, parse_name
-from rec_summary.records.locks import check_kind
-from rec_summary.records.writing.claim import begin_segments
+from rec_summary.records.format.names import (
+    DEFAULT_PREFIX,
+    DEFAULT_SUFFIX,
+    Kind,
+    RecordName,
+    parse_name,
+    this_host,
+)
+from rec_summary.records.locks import check_kind, file_lock
 from rec_summary.records.writing.record import Record
 from rec_summary.records.writing.retention import Compactor, Retention, segment_bytes
 from rec_summary.records.writing.segment import SegmentWriter
 
 FILE_VERSION: Final = "MindSpore.Event:1"
+LOCK_NAME: Final = ".rec_summary.lock"
+_LOCK_SECS: Final = 10.0
 _FSYNC: Final = ("never", "close", "flush")
 _BACK_PRESSURE: Final = ("block", "drop")
 
@@ -306,20 +317,48 @@ class RunWriter:
     def _begin(self, *kinds: Kind) -> dict[Kind, SegmentWriter]:
         """Creates the next files, each with a version record at the beginning."""
         make_directory(self.directory)
-        begun = begin_segments(
-            self.directory,
-            self.rank,
-            kinds,
-            prefix=self._prefix,
-            suffix=self._suffix,
-            lock=self._durability.lock,
-        )
+        begun = self._claim(kinds)
         if self._durability.fsync != "never":
             sync_directory(self.directory)
         now = time.time()
         for kind, segment in begun.items():
-            name = parse_name(os.path.basename(segment.path))
-            self._stamps.update(() if name is None else (name.stamp,))
             event = summary_pb2.Event if kind is Kind.SUMMARY else lineage_pb2.LineageEvent
             segment.write(event(wall_time=now, version=FILE_VERSION).SerializeToString())
         return begun
+
+    def _claim(self, kinds: Sequence[Kind]) -> dict[Kind, SegmentWriter]:
+        """Creates the next files under names of their own.
+
+        All have the same stamp: the current second, or one more than the latest stamp of this rank
+        in the directory, whatever the prefix. So names are unique within a second, and sort in the
+        order of creation even if the clock steps back. A lock keeps two writers from choosing at
+        the same time. Where the lock cannot be taken (a file system without locks, a holder that
+        hangs), exclusive creation alone keeps their files apart.
+        """
+        with contextlib.ExitStack() as stack:
+            path = os.path.join(self.directory, LOCK_NAME)
+            with contextlib.suppress(OSError, NotImplementedError):  # a timeout is an OSError
+                lock = file_lock(path, timeout=_LOCK_SECS, kind=self._durability.lock)
+                stack.enter_context(lock)
+            there = map(parse_name, os.listdir(self.directory))
+            ends = (name.end for name in there if name is not None and name.rank == self.rank)
+            stamp = max(int(time.time()), max(ends, default=-1) + 1)
+            while True:
+                try:
+                    return self._create(stamp, kinds)
+                except FileExistsError:
+                    stamp += 1
+
+    def _create(self, stamp: int, kinds: Sequence[Kind]) -> dict[Kind, SegmentWriter]:
+        created: dict[Kind, SegmentWriter] = {}
+        try:
+            for kind in kinds:
+                name = RecordName(stamp, self.rank, this_host(), kind, self._prefix, self._suffix)
+                created[kind] = SegmentWriter(os.path.join(self.directory, str(name)))
+        except OSError:
+            for writer in created.values():  # readers would list an empty file
+                writer.close()
+                os.unlink(writer.path)
+            raise
+        self._stamps.add(stamp)
+        return created
