@@ -53,12 +53,6 @@ class Troubles:
         return Attempt(self, kind)
 
     @property
-    def total(self) -> int:
-        """How many failures there were so far."""
-        with self._lock:
-            return sum(self._counts.values())
-
-    @property
     def counts(self) -> dict[str, int]:
         """How often each kind has happened so far."""
         with self._lock:

@@ -24,9 +24,8 @@ from typing import Any, Final, NamedTuple
 from rec_summary.errors import three_part, verbatim
 from rec_summary.records.failures import Troubles
 from rec_summary.training import loaded
-from rec_summary.training.tensors import own_array
+from rec_summary.training.tensors import own_array, to_number
 from rec_summary.values.image import MAX_TILES, is_image
-from rec_summary.values.scalar import to_number
 from rec_summary.values.summary import HISTOGRAM, IMAGE, SCALAR, TENSOR, SummaryValue
 
 PROBE: Final = "probe"

@@ -32,11 +32,6 @@ class StepView:
         return self._args.get(key)
 
     @property
-    def mode(self) -> str:
-        """`"train"` or `"eval"`; the original online training sets no mode and trains."""
-        return str(self._args.get("mode") or "train")
-
-    @property
     def step(self) -> int:
         """Steps since this call of train began; in sink mode it grows by the sink size."""
         return int(self._args.get("cur_step_num") or 0)
@@ -79,7 +74,8 @@ class StepView:
     @property
     def network(self) -> Any:
         """The outermost network of this mode; in training, with loss and optimizer."""
-        network = self._args.get("train_network" if self.mode == "train" else "eval_network")
+        mode = self._args.get("mode") or "train"  # the original online training sets none
+        network = self._args.get("train_network" if mode == "train" else "eval_network")
         return self._args.get("network") if network is None else network
 
     @property

@@ -16,7 +16,6 @@ import numpy.typing as npt
 
 from rec_summary.errors import three_part, verbatim
 from rec_summary.training import loaded
-from rec_summary.values.scalar import to_number
 
 if TYPE_CHECKING:
     from mindspore import Tensor
@@ -68,6 +67,32 @@ def as_number(value: Any, what: str) -> float:
     if hasattr(value, "asnumpy") and value.size == 1:
         return float(value.item())  # a twentieth of the time that an array takes
     return to_number(as_array(value, what))
+
+
+def to_number(value: Any) -> float:
+    """Returns a number, or the mean of an array of numbers, as a float.
+
+    NaN and infinities are kept. Source: MindSpore's collector takes the mean of a loss with more
+    than one element.
+
+    Args:
+        value: A Python or numpy number, or an array-like of any shape with real numbers.
+
+    Raises:
+        TypeError: The value does not hold real numbers.
+        ValueError: The array is empty.
+    """
+    array = np.asarray(value)
+    if array.dtype.kind not in "fiub":
+        raise TypeError(
+            three_part("a scalar", f"{type(value).__name__} of {array.dtype}", "a real number")
+        )
+    if array.size == 0:
+        raise ValueError(three_part("a scalar", f"an array of shape {array.shape}", "a number"))
+    if array.size == 1:
+        return float(array.reshape(()).item())
+    # float64, so that the mean of many float16 values does not overflow
+    return float(np.mean(array, dtype=np.float64))
 
 
 def copy_of(tensor: Tensor) -> Array | None:

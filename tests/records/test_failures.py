@@ -15,7 +15,6 @@ def test_only_the_first_failure_of_a_kind_is_logged(caplog: pytest.LogCaptureFix
         for kind in ("write", "write", "flush"):
             troubles.report(kind, OSError("full"))
     assert troubles.counts == {"write": 2, "flush": 1}
-    assert troubles.total == 3
     assert len(caplog.records) == 2
 
 

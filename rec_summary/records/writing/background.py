@@ -42,6 +42,10 @@ class BackgroundWriter(Generic[Item]):
     No method raises because of a failure of the other sink: failures go to `troubles`.
 
     After a fork, the copy in the child does nothing: the thread exists in the parent only.
+
+    Attributes:
+        accepted: How many records were taken into the queue.
+        dropped: How many records were refused because the queue stayed full.
     """
 
     def __init__(
@@ -75,14 +79,14 @@ class BackgroundWriter(Generic[Item]):
         self._block_secs = block_secs
         self._waiting: collections.deque[Item | _Flush] = collections.deque()
         self._held_bytes = 0  # of the waiting records and of the one being written
-        self._accepted = 0  # taken into the queue
+        self.accepted = 0
         self._done = 0  # written, or failed
         self._is_flushed = True  # the last flush has succeeded, and nothing was written since
         self._flush_due = math.inf  # the monotonic time of the next regular flush
         self._look = look
         self._look_due = math.inf if look is None else time.monotonic()
         self._overflowing = False
-        self._dropped = 0
+        self.dropped = 0
         self._longest = 0  # the longest queue since `take_longest`
         self._closing = False
         self._ended = False  # the thread has ended
@@ -107,14 +111,14 @@ class BackgroundWriter(Generic[Item]):
                     return
             self._overflowing = not self._has_room(nbytes)
             if self._overflowing:
-                self._dropped += 1
+                self.dropped += 1
                 self._troubles.report(
                     "record dropped", f"the queue of {self._capacity} records stayed full"
                 )
                 return
             self._waiting.append(record)
             self._held_bytes += nbytes
-            self._accepted += 1
+            self.accepted += 1
             self._longest = max(self._longest, len(self._waiting))
             self._changed.notify_all()
 
@@ -158,16 +162,6 @@ class BackgroundWriter(Generic[Item]):
             self._thread.join()
         else:
             self._troubles.report("close", f"the writer is still busy after {timeout} s")
-
-    @property
-    def accepted(self) -> int:
-        """How many records were taken into the queue."""
-        return self._accepted
-
-    @property
-    def dropped(self) -> int:
-        """How many records were refused because the queue stayed full."""
-        return self._dropped
 
     def take_longest(self) -> int:
         """Returns the greatest length of the queue since the last call."""

@@ -14,8 +14,7 @@ from rec_summary.records.writing.record import Record
 from rec_summary.training.graphs import model_record
 from rec_summary.training.operators import snapshot
 from rec_summary.training.recorder import Recorder
-from rec_summary.training.tensors import own_array
-from rec_summary.values.scalar import to_number
+from rec_summary.training.tensors import own_array, to_number
 from rec_summary.values.summary import HISTOGRAM, IMAGE, LANDSCAPE, SCALAR, TENSOR, SummaryValue
 
 _VALUES: Final = (TENSOR, SCALAR, IMAGE, HISTOGRAM)

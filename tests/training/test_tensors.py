@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from rec_summary.values.scalar import to_number
+from rec_summary.training.tensors import to_number
 
 
 @pytest.mark.parametrize(
