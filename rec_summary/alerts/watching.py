@@ -128,13 +128,13 @@ class _Watcher:
         self._poller = poller
         self._offset = time.time() - time.monotonic()
         self._skips = since is None
-        self._since = since or Since(wall_time=self._now() - _RECENT_SECS)
         self._pattern = pattern
         self._stop = stop
         self._patience = patience
         self._values = values
         tags = self.engine.tags if values is None else None
-        self._selection = Selection(ExportOptions(tags=tags))
+        since = since or Since(wall_time=self._now() - _RECENT_SECS)
+        self._selection = Selection(ExportOptions(tags=tags, since=since))
         self._report = Report()
         self._reported = 0  # problems
         self._readers: dict[str, RunReader] = {}  # by the paths of runs
@@ -184,7 +184,7 @@ class _Watcher:
             skips = old and self._skips
             for news in reader.skip(run) if skips else ():
                 self.engine.take(name, news, self._now(), old=True)
-            for news in reader.read(run, self._since):
+            for news in reader.read(run):
                 if self._stop.is_set():
                     return
                 if skips:
@@ -237,7 +237,7 @@ class RunReader:
         """Begins at the beginning of every file.
 
         Args:
-            selection: Which tags are read.
+            selection: Which tags are read, and from where on.
             report: Takes problems.
             patience: As in `NewRecords`.
         """
@@ -260,13 +260,13 @@ class RunReader:
             if changed > time.time() - _RECENT_SECS:
                 yield News(rank, np.array([changed]), None, _NOTHING)
 
-    def read(self, run: Run, since: Since) -> Iterator[News]:
-        """Yields what is new, rank after rank; nothing of it is from before `since`."""
+    def read(self, run: Run) -> Iterator[News]:
+        """Yields what is new and selected, rank after rank."""
         for rank in run.ranks:
             joined: list[News] = []
             count = 0
-            for batch in self._merged(run, rank, since.wall_time):
-                news = _from(self._news(rank, batch), since)
+            for batch in self._merged(run, rank):
+                news = self._news(rank, batch)
                 if not len(news.wall_times):
                     continue
                 if news.steps is None:
@@ -283,10 +283,11 @@ class RunReader:
         self._records.keep(run.files)
         self.is_waiting = self._records.is_waiting(run.files)
 
-    def _merged(self, run: Run, rank: int, changed_after: float) -> Iterator[Batch]:
+    def _merged(self, run: Run, rank: int) -> Iterator[Batch]:
         """Yields batches of values and records of the lineage, each when it was written."""
-        values = self._records.batches(run.of(Kind.SUMMARY, rank), changed_after)
-        lineage = self._records.batches(run.of(Kind.LINEAGE, rank), changed_after)
+        after = self._selection.since.wall_time
+        values = self._records.batches(run.of(Kind.SUMMARY, rank), after)
+        lineage = self._records.batches(run.of(Kind.LINEAGE, rank), after)
         batch, due = next(values, None), next(lineage, None)
         while batch is not None:
             first = 0
@@ -306,22 +307,24 @@ class RunReader:
         yield from lineage
 
     def _news(self, rank: int, batch: Batch) -> News:
+        """Returns what a batch says, as far as it is selected."""
+        within = self._selection.times(batch.wall_times)
+        times = batch.wall_times[within]
         if isinstance(batch, Record) and batch.kind == "train_lineage":
             # MindSpore's collector writes this record at the end of a training, without a state.
             state = batch.event.train_lineage
             over = not state.HasField("run_state") or state.run_state.status in _OVER
-            return News(rank, batch.wall_times, None, _NOTHING, over, state.run_state)
+            return News(rank, times, None, _NOTHING, over, state.run_state)
         if isinstance(batch, Record) and batch.kind == "evaluation_lineage":
-            return News(rank, batch.wall_times, None, self._evaluated(rank, batch))
+            return News(rank, times, None, self._evaluated(rank, batch))
         if batch.kind != SUMMARY or not batch.count:
-            return News(rank, batch.wall_times, None, _NOTHING)
-        steps = batch.steps
-        self._steps[rank] = int(steps[-1])
+            return News(rank, times, None, _NOTHING)
+        self._steps[rank] = int(batch.steps[-1])
         scalars = batch.select(self._selection, (SCALAR,)).scalars()
         chosen = [self._has_room(rank, tag, batch, recorded=True) for tag in scalars.tags]
         if not all(chosen):
             scalars = rows_of(scalars, np.array(chosen)[scalars.codes])
-        return News(rank, batch.wall_times, steps, scalars)
+        return News(rank, times, batch.steps[within], scalars)
 
     def _has_room(self, rank: int, tag: str, batch: Batch, *, recorded: bool) -> bool:
         """Whether a series is judged; notes that it is there."""
@@ -345,6 +348,7 @@ class RunReader:
             for name, metric in metrics_of(evaluation)
             if (number := numeric(metric)) is not None
             and not self._series.get((rank, _EVALUATION + name))
+            and self._selection.step(step)
             and self._selection.tag(_EVALUATION + name)
             and self._has_room(rank, _EVALUATION + name, record, recorded=False)
         }
@@ -353,20 +357,6 @@ class RunReader:
         return Columns(
             tuple(metrics), np.arange(count), steps, wall_times, np.array([*metrics.values()])
         )
-
-
-def _from(news: News, since: Since) -> News:
-    """Returns the part of news from somewhere on."""
-    rank, wall_times, steps, scalars, over, state = news
-    kept = wall_times >= since.wall_time
-    if not kept.all():
-        wall_times, steps = wall_times[kept], None if steps is None else steps[kept]
-    chosen = scalars.wall_times >= since.wall_time
-    if since.step is not None:
-        chosen &= scalars.steps >= since.step
-    if not chosen.all():
-        scalars = rows_of(scalars, chosen)
-    return News(rank, wall_times, steps, scalars, over, state)
 
 
 def _join(parts: list[News]) -> Iterator[News]:

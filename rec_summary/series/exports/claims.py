@@ -73,15 +73,16 @@ class Claims:
         finally:
             lock.release()
 
-    def claim(self, names: Iterable[str]) -> dict[str, str]:
-        """Claims runs; returns those that another exporter has, and the file that says so.
+    def claim(self, names: Iterable[str]) -> None:
+        """Claims runs.
 
         Raises:
-            DestinationError: The directory cannot be written.
+            DestinationError: The directory cannot be written, or another exporter has one of them;
+                the others are claimed then.
         """
         names = set(names) - self._names
         if not names:
-            return {}
+            return
         with self.alone(), unusable(self._what, self._path):
             if self._lock is None:
                 lock = file_lock(self._place(self._token, "lock"), timeout=0)
@@ -94,7 +95,10 @@ class Claims:
             file = os.open(os.path.basename(self.mark), _APPENDED, 0o600, dir_fd=self._fd)
             with os.fdopen(file, "w", encoding="ascii") as lines:
                 lines.writelines(f"{json.dumps(name)}\n" for name in sorted(names))
-        return taken
+        if taken:
+            name, place = min(taken.items())
+            more = f" and {len(taken) - 1} more" if len(taken) > 1 else ""
+            raise self._used(f"the run {printable(name)}{more}; {printable(place)} says so")
 
     def release(self) -> None:
         """Gives all runs up."""
@@ -125,17 +129,6 @@ class Claims:
         for end in ("runs", "lock"):
             with contextlib.suppress(OSError):
                 os.unlink(f".rec_summary-export.{token}.{end}", dir_fd=self._fd)
-
-    def check(self, taken: dict[str, str]) -> None:
-        """Makes sure that no other exporter has runs that were to be claimed.
-
-        Raises:
-            DestinationError: Another one has some.
-        """
-        if taken:
-            name, place = min(taken.items())
-            more = f" and {len(taken) - 1} more" if len(taken) > 1 else ""
-            raise self._used(f"the run {printable(name)}{more}; {printable(place)} says so")
 
     def _used(self, by: str) -> DestinationError:
         received = verbatim(f"one that another export writes to: {by}")

@@ -77,17 +77,13 @@ class Point(NamedTuple):
     plugin: Plugin
     value: Any
 
-    def made(self) -> Any:
-        """Returns the `Summary.Value`.
+    def drawn(self) -> Point:
+        """Returns the point with its `Summary.Value`.
 
         Raises:
             ValueError: It cannot be drawn.
             ImportError: What draws it is not installed.
         """
-        return self.value() if callable(self.value) else self.value
-
-    def drawn(self) -> Point:
-        """Returns the point with its `Summary.Value`; raises as `made` does."""
         return self._replace(value=self.value()) if callable(self.value) else self
 
 

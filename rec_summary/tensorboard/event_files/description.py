@@ -75,10 +75,6 @@ class Description:
         self._report = report
         self._has_noted = False
 
-    def lineage(self, rank: int) -> Lineage:
-        """Returns what is known of a rank, to be added to."""
-        return self.state.lineages.setdefault(rank, Lineage())
-
     def write_texts(self, step: int, *, final: bool) -> None:
         """Writes the tables of ranks of which something new is known.
 

@@ -168,10 +168,8 @@ class RunExporter(RunReader):
 
     def _can_begin_again(self) -> bool:
         """Whether all that was ever exported of this run can still be read."""
-        return self._has_all(self._cursor)
-
-    def _has_all(self, cursor: Cursor) -> bool:
-        return cursor.files.keys() <= {os.path.basename(file.path) for file in self._run.files}
+        names = {os.path.basename(file.path) for file in self._run.files}
+        return self._cursor.files.keys() <= names
 
     def _begins(self) -> None:
         # Before anything changes that an old cursor describes.

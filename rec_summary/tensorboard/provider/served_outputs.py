@@ -90,7 +90,7 @@ class ServedOutput(RunOutput):
             for point in points:
                 tag, _ = self._tags.name(point, kind)
                 of_plugin = self._run.of(point.plugin.name)
-                of_plugin[tag] = SingleSeries(step, wall_time, point.plugin, point.made)
+                of_plugin[tag] = SingleSeries(step, wall_time, point)
 
     def _restart(self, restart: Restart) -> None:
         self._run.forget(restart.step)
@@ -190,7 +190,8 @@ class ServedOutput(RunOutput):
             shown, _ = self._tags.name(Point(tag, owner, None), kind)
         self._run.begin(record.wall_time)
         make = functools.partial(_graph, self._store, *self._store.add(record), tag)
-        self._run.of(owner.name)[shown] = SingleSeries(0, record.wall_time, owner, make)
+        point = Point(shown, owner, make)
+        self._run.of(owner.name)[shown] = SingleSeries(0, record.wall_time, point)
 
 
 def _graph(store: RecordStore, file: int, offset: int, tag: str | None) -> Any:

@@ -20,7 +20,7 @@ from rec_summary.series.comparison.samples import Totals
 from rec_summary.series.event_reader import record_at
 from rec_summary.series.sampling import ScalarSampler, m4
 from rec_summary.tensorboard import dashboards
-from rec_summary.tensorboard.dashboards.points import SCALARS, Plugin, Point
+from rec_summary.tensorboard.dashboards.points import SCALARS, Point
 from rec_summary.tensorboard.run_reader import MadeRecord
 
 KEPT_SCALARS: Final = 10_000
@@ -263,7 +263,7 @@ class StoredSeries:
         with contextlib.suppress(*_UNREADABLE):
             for point in dashboards.VALUES[recorded.kind]()(recorded.tag, recorded.value):
                 if (point.tag, point.plugin.name) == (self._tag, self.plugin.name):
-                    return _tensor(point.made())
+                    return _tensor(point.drawn().value)
         return None
 
     def _places(self) -> npt.NDArray[Any]:
@@ -278,20 +278,17 @@ class SingleSeries:
         plugin: Whose series it is.
     """
 
-    def __init__(
-        self, step: int, wall_time: float, plugin: Plugin, make: Callable[[], Any]
-    ) -> None:
-        """Takes what makes the value.
+    def __init__(self, step: int, wall_time: float, point: Point) -> None:
+        """Takes the value.
 
         Args:
             step: Its step.
             wall_time: Seconds since the epoch.
-            plugin: Whose series it is.
-            make: Returns TensorBoard's `Summary.Value`.
+            point: The value, as a rule not drawn yet.
         """
-        self.plugin = plugin
+        self.plugin = point.plugin
         self._place = Place(step, wall_time)
-        self._make = make
+        self._point = point
 
     def last(self) -> tuple[int, float]:
         """Returns the step and the wall time."""
@@ -308,7 +305,7 @@ class SingleSeries:
     def tensor(self, place: Place) -> Any:
         """Returns the value as a `TensorProto`; None if it cannot be made any more."""
         with contextlib.suppress(*_UNREADABLE):
-            return _tensor(self._make())
+            return _tensor(self._point.drawn().value)
         return None
 
 
